@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import IO, Any
+from types import FrameType
+from typing import IO
 
 from loader import plain
 from loader.errors import ToolFailed, ToolMissing
-from loader.progress import alongside
 
 _came: list[int] = []  # signals that arrived while they were deferred
 _deferring = 0
@@ -95,19 +94,6 @@ def _with_parent(argv: Sequence[str]) -> list[str]:
     return [_SETPRIV, "--pdeathsig", "KILL", "--", *argv]
 
 
-def _started(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
-    """Starts a process, or none if a signal arrives: Popen interrupted by a signal would lose the forked child."""
-    with deferred() as undoing:
-        process = subprocess.Popen(_with_parent(argv), **how)
-        undoing.append(lambda: _abandon(process))
-    return process
-
-
-def _abandon(process: subprocess.Popen[bytes]) -> None:
-    with process:  # closes its pipes, and waits for it
-        process.kill()
-
-
 class Child:
     """One running tool, a context manager. Leaving the body kills the tool's process group."""
 
@@ -123,17 +109,23 @@ class Child:
         self.argv = list(argv)
         self._words: deque[str] = deque(maxlen=200)
         self._group_ended = False
-        self.process = _started(
-            self.argv,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            pass_fds=tuple(pass_fds),
-            env={**os.environ, **(env or {})},
-            start_new_session=True,
-        )
+        with deferred() as undoing:  # Popen interrupted by a signal would lose the forked child
+            self.process = subprocess.Popen(
+                _with_parent(self.argv),
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                pass_fds=tuple(pass_fds),
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+            )
+            undoing.append(self._abandon)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
+
+    def _abandon(self) -> None:
+        with self.process:  # closes its pipes, and waits for it
+            self.process.kill()
 
     def _listen(self) -> None:
         assert self.process.stderr is not None
@@ -196,9 +188,7 @@ class Child:
     def __enter__(self) -> Child:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         self._listener.join(timeout=5)
         heard = None if self._listener.is_alive() else self.process.stderr
@@ -223,10 +213,13 @@ class Answer:
 
 def ask(argv: Sequence[str], *, stdin: bytes = b"") -> Answer:
     """Runs a short-lived tool and returns its whole output. Raises ToolMissing."""
-    pipe = subprocess.PIPE
-    with _started(argv, stdin=pipe, stdout=pipe, stderr=pipe) as process, _watched(process) as words:
-        out, said = process.communicate(stdin)
-    return Answer(process.returncode, out, [*said.decode("utf-8", "replace").splitlines(), *words])
+    with os.fdopen(os.memfd_create("stdin"), "r+b") as question, os.fdopen(os.memfd_create("stdout"), "r+b") as out:
+        question.write(stdin)
+        question.seek(0)
+        with Child(argv, stdin=question, stdout=out) as tool:
+            status = tool.wait()
+        out.seek(0)  # the tool has moved the position, which is shared
+        return Answer(status, out.read(), tool.words)
 
 
 def run_detached(argv: Sequence[str]) -> Answer:
@@ -241,26 +234,6 @@ def run_detached(argv: Sequence[str]) -> Answer:
         )
         said.seek(0)
         return Answer(done.returncode, b"", said.read().decode("utf-8", "replace").splitlines())
-
-
-@contextmanager
-def _watched(process: subprocess.Popen[bytes]) -> Iterator[list[str]]:
-    """Kills the process if it waits for a FIFO. Yields a list, which then contains a message about that."""
-    words: list[str] = []
-
-    def watch(ended: threading.Event) -> None:
-        while not ended.wait(_LOOK):
-            if _waits_for_fifo(process.pid):
-                words.append(_FIFO)
-                process.kill()
-                return
-
-    try:
-        with alongside(watch):
-            yield words
-    except BaseException:
-        process.kill()
-        raise
 
 
 def output(argv: Sequence[str], *, stdin: bytes = b"") -> bytes:

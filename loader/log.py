@@ -29,10 +29,10 @@ class SecretFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        told = copy.copy(record)
+        safe = copy.copy(record)
         if isinstance(record.args, tuple):
-            told.args = tuple(map(_argument, record.args))
-        return printable(redact(super().format(told)))
+            safe.args = tuple(map(_argument, record.args))
+        return printable(redact(super().format(safe)))
 
 
 def _argument(value: object) -> object:
@@ -94,16 +94,12 @@ class _File(logging.StreamHandler[Any]):
         logging.getLogger(__name__).warning("the log file is incomplete: %s", sys.exc_info()[1])
 
 
-def _is_new(record: logging.LogRecord) -> bool:
-    return not getattr(record, "shown", False)
-
-
 def setup(verbosity: int) -> None:
     """Logs to stderr. `verbosity`: -1: errors only, no progress; 0: also warnings; 1: also actions; 2: everything."""
     global _level
     _level = verbosity
     handler = _Stderr()
-    handler.addFilter(_is_new)
+    handler.addFilter(lambda record: not getattr(record, "shown", False))
     handler.setLevel(_threshold())
     handler.setFormatter(_Coloured("%(levelname)s: %(message)s"))
     files = [one for one in logging.getLogger().handlers if isinstance(one, _File)]
@@ -146,5 +142,5 @@ def _threshold() -> int:
 def _of_a_thread(ended: threading.ExceptHookArgs) -> None:
     """Logs an exception that ended a thread: Python itself would print secrets in the traceback."""
     if ended.exc_value is not None:
-        told = (ended.exc_type, ended.exc_value, ended.exc_traceback)
-        logging.getLogger(__name__).error("a thread ended with an error", exc_info=told)
+        error = (ended.exc_type, ended.exc_value, ended.exc_traceback)
+        logging.getLogger(__name__).error("a thread ended with an error", exc_info=error)

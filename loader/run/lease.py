@@ -133,8 +133,8 @@ def note(lease: Lease, anew: bool = True) -> None:
     by = lease.by or f"{getpass.getuser()}, process {os.getpid()}"
     with _writing() as written:
         if anew or (_LEASE, lease.name) not in written.rows:
-            facts = asdict(replace(lease, taken=_now(), by=by))
-            written.append(Row(_LEASE, lease.name, facts))
+            taken = datetime.now(timezone.utc).isoformat(timespec="seconds")
+            written.append(Row(_LEASE, lease.name, asdict(replace(lease, taken=taken, by=by))))
 
 
 def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:
@@ -200,10 +200,6 @@ def _lock(lease: Lease, suffix: str = ".lock") -> Path:
             return directory / f"{lease.name}{suffix}"
     except PermissionError as error:
         raise NotPermitted(action="make", path=directory, owner="root") from error
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 @contextmanager

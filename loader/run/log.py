@@ -29,7 +29,7 @@ import xxhash
 from loader import defaults, plain
 from loader.defaults import ENV_KILL_AT, ENV_STOP_AT
 from loader.errors import CatalogueDamaged, Locked, NotPermitted, RunMismatch
-from loader.storage import files, held
+from loader.storage import files, held, holders
 
 FILE = "run.log"
 
@@ -276,18 +276,15 @@ def locking_process(path: Path) -> int | None:
         pid = files.read(path).decode("ascii", "replace").strip()
     except FileNotFoundError:
         return None
-    device, inode = status.st_dev, f":{status.st_ino}"
-    file = f"{os.major(device):02x}:{os.minor(device):02x}{inode}"
-    holders = []
-    for line in Path("/proc/locks").read_text().splitlines():
-        # NUMBER: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE ... Some file systems have another device number here.
-        # This PID is of our own PID namespace; the lock file may contain the PID within a container.
-        words = line.split()
-        if words[1:4:2] not in (["FLOCK", "WRITE"], ["FLOCK", "READ"]):
-            continue
-        if words[5] == file or (words[4] == pid and words[5].endswith(inode)):
-            holders.append(words[4])
-    return int(pid if pid in holders else holders[0]) if holders else None
+    # Some file systems show another device number there. The lock file may contain the PID within a container.
+    lockers = [
+        lock.pid
+        for lock in holders.locks()
+        if lock.kind == "FLOCK"
+        and lock.inode == status.st_ino
+        and (lock.device == status.st_dev or str(lock.pid) == pid)
+    ]
+    return next((locker for locker in lockers if str(locker) == pid), lockers[0]) if lockers else None
 
 
 @contextmanager
@@ -309,7 +306,7 @@ def _locked(path: Path, mode: int) -> Iterator[None]:
             descriptor = directory.found_or_made(path.name)
     except PermissionError as error:
         raise NotPermitted(action="lock", path=path, owner="root, as a rule") from error
-    try:
+    with held.closing_descriptor(descriptor):
         try:
             fcntl.flock(descriptor, mode)
         except BlockingIOError:
@@ -319,5 +316,3 @@ def _locked(path: Path, mode: int) -> Iterator[None]:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
-    finally:
-        os.close(descriptor)

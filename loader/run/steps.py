@@ -147,13 +147,13 @@ class Run:
         one block, which a full disk still takes."""
         self.live = live
         content = msgspec.json.encode(live).ljust(_BLOCK)
-        with suppress(OSError, LoaderError), held.opened(self.directory) as directory:
-            descriptor = directory.found_or_made(LIVE_FILE)
-            try:
-                os.pwrite(descriptor, content, 0)
-                os.ftruncate(descriptor, len(content))
-            finally:
-                os.close(descriptor)
+        with (
+            suppress(OSError, LoaderError),
+            held.opened(self.directory) as directory,
+            held.closing_descriptor(directory.found_or_made(LIVE_FILE)) as descriptor,
+        ):
+            os.pwrite(descriptor, content, 0)
+            os.ftruncate(descriptor, len(content))
 
     def _note_step(self, name: str, meter: Meter) -> None:
         self.note(Live(name, meter.entries, meter.total, meter.seconds))
@@ -198,32 +198,28 @@ def open_run(
             run_dir = stack.enter_context(held.private(directory))
         except PermissionError as error:
             raise NotPermitted(action="make", path=directory, owner="root") from error
+        run = None
         try:
-            with exclusive(run_dir.path / "lock"):
-                log.info("run directory: %s", run_dir.name)
-                if restart:
-                    forget(run_dir.path)
-                with closing(Catalogue(run_dir.path)) as catalogue:
-                    if catalogue.begin(verb, options):
-                        progress.say(f"going on with the run in {run_dir.name}")
-                    run = Run(catalogue, progress, timeouts or {}, label)
-                    run.note(Live())
-                    try:
-                        yield run
-                    except BaseException as error:
-                        if resumable:
-                            keeps_run_directory(error)
-                        failure = _failure_of(error, run_dir.name)
-                        run.note(msgspec.structs.replace(run.live, failure=failure))
-                        raise
-                    run._warn_if_done_before()
-                    run.note(Live(done=True))
+            stack.enter_context(exclusive(run_dir.path / "lock"))
+            log.info("run directory: %s", run_dir.name)
+            if restart:
+                forget(run_dir.path)
+            catalogue = stack.enter_context(closing(Catalogue(run_dir.path)))
+            if catalogue.begin(verb, options):
+                progress.say(f"going on with the run in {run_dir.name}")
+            run = Run(catalogue, progress, timeouts or {}, label)
+            run.note(Live())
+            yield run
+            run._warn_if_done_before()
+            run.note(Live(done=True))
         except BaseException as error:
             if resumable:
                 keeps_run_directory(error)
                 if isinstance(error, NoSpace) or getattr(error, "errno", None) in FULL_ERRNOS:
                     with suppress(OSError):  # files that vanish meanwhile must not hide the error
                         _warn_of_kept_files(run_dir)
+            if run is not None:
+                run.note(msgspec.structs.replace(run.live, failure=_failure_of(error, run_dir.name)))
             raise
 
 

@@ -54,12 +54,9 @@ class Owner:
 
 def make_durable(path: Path) -> None:
     """fsync a file or directory."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        with held.named(path):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with held.closing_descriptor(os.open(path, flags)) as descriptor, held.named(path):
+        os.fsync(descriptor)
 
 
 def publish(partial: Path, final: Path) -> None:
@@ -153,16 +150,11 @@ def allocated_bytes(path: Path) -> int:
 
 def identity(path: Path) -> list[int]:
     """Returns inode number and generation, which also distinguish a later file with the same inode number."""
-    descriptor = held.reading(path)
-    try:
-        try:
-            answer = fcntl.ioctl(descriptor, _GET_GENERATION, bytes(8))
-            generation = int.from_bytes(answer, "little")
-        except OSError:  # tmpfs and others keep no generation
-            generation = 0
+    with held.closing_descriptor(held.reading(path)) as descriptor:
+        generation = 0
+        with suppress(OSError):  # tmpfs and others keep no generation
+            generation = int.from_bytes(fcntl.ioctl(descriptor, _GET_GENERATION, bytes(8)), "little")
         return [os.fstat(descriptor).st_ino, generation]
-    finally:
-        os.close(descriptor)
 
 
 def require_readable(path: Path) -> None:
@@ -296,7 +288,9 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
             partial = real.name + PARTIAL
             try:
                 _write_like(place, real.name, partial, after)
-                if _read(place, real.name) != before:
+                with os.fdopen(place.open(real.name), "rb") as file:
+                    is_unchanged = file.read() == before
+                if not is_unchanged:
                     raise ConfigNotEditable(
                         path=path,
                         reason="it was changed by somebody else meanwhile",
@@ -306,11 +300,6 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
                 place.take(place.path / partial, real.name)
             finally:
                 place.remove(partial)
-
-
-def _read(place: held.Directory, name: str) -> bytes:
-    with os.fdopen(place.open(name), "rb") as file:
-        return file.read()
 
 
 def _write_like(place: held.Directory, original: str, partial: str, content: bytes) -> None:
@@ -329,7 +318,5 @@ def _write_like(place: held.Directory, original: str, partial: str, content: byt
 def _copy_labels(original: int, descriptor: int) -> None:
     """Copies ACLs and the SELinux label. If setting one is not permitted, the directory's default stays."""
     for name in os.listxattr(original):
-        try:
+        with suppress(OSError):
             os.setxattr(descriptor, name, os.getxattr(original, name))
-        except OSError:
-            continue

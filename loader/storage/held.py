@@ -29,7 +29,7 @@ from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
 
 _THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
 LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SYMBOLIC_LINK = "a symbolic link"  # the `kind` of a FileUnsafe
 _MOST_LINKS = 40  # followed in one path, as by the kernel
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -52,6 +52,15 @@ def named(path: Path) -> Iterator[None]:
     except OSError as error:
         error.filename = plain.with_operator_paths(str(path))
         raise
+
+
+@contextmanager
+def closing_descriptor(descriptor: int) -> Iterator[int]:
+    """Closes a descriptor when the body has ended."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def through(descriptor: int) -> Path:
@@ -95,13 +104,8 @@ class Directory:
     @contextmanager
     def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
         """Yields a path of an existing regular file that stays the same file. Closing the pin drops no fcntl lock."""
-        descriptor, status = self._seen(name)
-        try:
-            require_regular(status, self.name / name, written)
-            with _named(descriptor, self.name / name) as path:
-                yield path
-        finally:
-            os.close(descriptor)
+        with _pin(*self._seen(name), self.name / name, written) as path:
+            yield path
 
     def _seen(self, name: str) -> tuple[int, os.stat_result]:
         with named(self.name / name):
@@ -116,22 +120,15 @@ class Directory:
     def found_or_made(self, name: str, mode: int = 0o600) -> int:
         """Opens a regular file with one hard link for reading and writing; creates it if it is missing."""
         while True:
-            try:
+            with suppress(FileNotFoundError):
                 return self.open(name, os.O_RDWR)
-            except FileNotFoundError:
-                pass
-            try:
+            with suppress(FileExistsError):  # another process was quicker: check what it created
                 return self.create(name, mode)
-            except FileExistsError:
-                continue  # another process was quicker: check what it created
 
     def remove(self, name: str) -> None:
         """Removes a file, or a symbolic link itself, if it exists."""
-        try:
-            with named(self.name / name):
-                os.unlink(name, dir_fd=self.descriptor)
-        except FileNotFoundError:
-            pass
+        with suppress(FileNotFoundError), named(self.name / name):
+            os.unlink(name, dir_fd=self.descriptor)
 
     def link(self, name: str, other: str) -> None:
         """Adds the hard link `other` to a file, or to a symbolic link itself, durably. Raises FileExistsError."""
@@ -151,12 +148,8 @@ class Directory:
 def opened(path: Path) -> Iterator[Directory]:
     """Opens a directory. As root, symbolic links on the way are followed only if root made them. Raises DirectoryUnsafe
     for any other link; OSError."""
-    descriptor = _directory(path)
-    try:
-        with _named(descriptor, path):
-            yield Directory(descriptor, Path(plain.with_operator_paths(str(path))))
-    finally:
-        os.close(descriptor)
+    with closing_descriptor(_directory(path)) as descriptor, _named(descriptor, path):
+        yield Directory(descriptor, Path(plain.with_operator_paths(str(path))))
 
 
 @contextmanager
@@ -168,9 +161,9 @@ def private(path: Path, make: bool = True) -> Iterator[Directory]:
     with opened(path.parent) as above:
         if make:
             _make(above, path.name)
-        with opened(above.path / path.name) as found:
-            require_private(found.status, found.name)
-            yield found
+        with opened(above.path / path.name) as directory:
+            require_private(directory.status, directory.name)
+            yield directory
 
 
 def make_directories(path: Path, mode: int = 0o777) -> None:
@@ -206,19 +199,16 @@ def scratch(place: Path, prefix: str) -> Iterator[Directory]:
     with opened(place) as above:
         name = above.path / f"{prefix}{os.urandom(8).hex()}"
         try:
-            with private(name) as made:
-                yield made
+            with private(name) as directory:
+                yield directory
         finally:
             with suppress(OSError):
                 remove_tree(name)
 
 
 def _make(above: Directory, name: str, mode: int = 0o700) -> None:
-    try:
-        with named(above.name / name):
-            os.mkdir(name, mode, dir_fd=above.descriptor)
-    except FileExistsError:
-        pass
+    with suppress(FileExistsError), named(above.name / name):
+        os.mkdir(name, mode, dir_fd=above.descriptor)
 
 
 def remove_tree(path: Path) -> None:
@@ -230,31 +220,20 @@ def remove_tree(path: Path) -> None:
 
 
 def _remove_tree(above: int, name: str) -> None:
-    here = os.open(name, _LIST, dir_fd=above)
-    try:
+    with closing_descriptor(os.open(name, LIST, dir_fd=above)) as here:
         if os.geteuid() == 0:
             with suppress(OSError):  # over NFS, root may be allowed to remove but not to chown
                 close_to_others(here)
-        for one in os.listdir(here):
-            try:
-                os.unlink(one, dir_fd=here)
-            except FileNotFoundError:
-                continue  # removed meanwhile
-            except (IsADirectoryError, PermissionError):
-                _remove_inner(here, one)
-    finally:
-        os.close(here)
+        for inner in os.listdir(here):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                try:
+                    os.unlink(inner, dir_fd=here)
+                except (IsADirectoryError, PermissionError):
+                    try:
+                        _remove_tree(here, inner)
+                    except NotADirectoryError:  # a file has replaced the directory
+                        os.unlink(inner, dir_fd=here)
     os.rmdir(name, dir_fd=above)
-
-
-def _remove_inner(above: int, name: str) -> None:
-    """Removes a directory, or a file that has replaced it."""
-    try:
-        _remove_tree(above, name)
-    except FileNotFoundError:
-        pass
-    except NotADirectoryError:
-        os.unlink(name, dir_fd=above)
 
 
 def close_to_others(directory: int, mode: int = 0o700) -> None:
@@ -283,14 +262,8 @@ def require_private(status: os.stat_result, name: Path) -> None:
 @contextmanager
 def checked_file(path: Path) -> Iterator[Path]:
     """Yields a path that stays the same regular file, opened and checked as by `reading`."""
-    descriptor, status = _seen(path)
-    name = Path(plain.with_operator_paths(str(path)))
-    try:
-        require_regular(status, name)
-        with _named(descriptor, name) as pin:
-            yield pin
-    finally:
-        os.close(descriptor)
+    with _pin(*_seen(path), Path(plain.with_operator_paths(str(path)))) as pin:
+        yield pin
 
 
 def reading(path: Path, links: bool = True) -> int:
@@ -307,33 +280,28 @@ def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
     FileUnsafe, OSError.
     """
     descriptor, status = _seen(path)
-    try:
+    with closing_descriptor(descriptor):
         name = plain.with_operator_paths(str(path))
         if not stat.S_ISFIFO(status.st_mode):
             require_regular(status, Path(name))
         # An operator who types `sudo ditseed -y FILE` owns that file, and may act as root anyway.
         if not _is_trusted(status) and str(status.st_uid) != os.environ.get("SUDO_UID"):
-            mend = "put it into a file that belongs to the account that runs ditseed"
-            uid = status.st_uid
-            raise UsageProblem(reason=f"{name} belongs to uid {uid}: {mend}")
+            advice = "put it into a file that belongs to the account that runs ditseed"
+            raise UsageProblem(reason=f"{name} belongs to uid {status.st_uid}: {advice}")
         if status.st_mode & (_OTHERS_WRITE if may_be_read else stat.S_IRWXG | stat.S_IRWXO):
             can = "write to it" if may_be_read else "read or write it"
-            mend = f"chmod {'go-w' if may_be_read else '600'} {shlex.quote(name)}"
-            raise UsageProblem(reason=f"{name}: others can {can}: {mend}")
+            advice = f"chmod {'go-w' if may_be_read else '600'} {shlex.quote(name)}"
+            raise UsageProblem(reason=f"{name}: others can {can}: {advice}")
         with named(path):
             return os.open(through(descriptor), os.O_RDONLY | os.O_CLOEXEC), status
-    finally:
-        os.close(descriptor)
 
 
 def device(path: Path, flags: int) -> int | None:
     """Opens a block device with `flags`; returns None for any other file. Links are followed as in `reading`."""
     descriptor, status = _seen(path)
-    try:
+    with closing_descriptor(descriptor):
         is_device = stat.S_ISBLK(status.st_mode)
         return os.open(through(descriptor), flags | os.O_CLOEXEC) if is_device else None
-    finally:
-        os.close(descriptor)
 
 
 def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
@@ -343,7 +311,7 @@ def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
         return descriptor, os.fstat(descriptor)
     with named(path):
         above = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
-    try:
+    with closing_descriptor(above):
         with named(path):
             descriptor, status = _looked_at(path.name or ".", above, path)
             if stat.S_ISLNK(status.st_mode) and links and (os.geteuid() != 0 or _is_trusted(status)):
@@ -351,8 +319,6 @@ def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
                 descriptor = os.open(path.name, os.O_PATH | os.O_CLOEXEC, dir_fd=above)
                 status = os.fstat(descriptor)
         return descriptor, status
-    finally:
-        os.close(above)
 
 
 def _require_no_foreign_link(status: os.stat_result, above: os.stat_result, name: Path) -> None:
@@ -375,12 +341,19 @@ def require_regular(status: os.stat_result, name: Path, written: bool = False) -
 
 def _reopened(descriptor: int, status: os.stat_result, flags: int, name: Path) -> int:
     """Opens the file of an O_PATH descriptor with `flags`, and closes `descriptor`."""
-    try:
+    with closing_descriptor(descriptor):
         require_regular(status, name, written=bool(flags & (os.O_WRONLY | os.O_RDWR)))
         with named(name):
             return os.open(through(descriptor), flags | os.O_CLOEXEC)
-    finally:
-        os.close(descriptor)
+
+
+@contextmanager
+def _pin(descriptor: int, status: os.stat_result, name: Path, written: bool = False) -> Iterator[Path]:
+    """Checks the file of an O_PATH descriptor, yields a path through it, and closes it."""
+    with closing_descriptor(descriptor):
+        require_regular(status, name, written)
+        with _named(descriptor, name) as path:
+            yield path
 
 
 @contextmanager
@@ -475,7 +448,7 @@ def _listable(here: int, path: Path) -> int:
     its contents. Closes `here`."""
     try:
         with named(path):
-            return os.open(".", _LIST, dir_fd=here)
+            return os.open(".", LIST, dir_fd=here)
     except PermissionError:
         return os.dup(here)
     finally:

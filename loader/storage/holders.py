@@ -16,7 +16,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from loader import plain
 from loader.errors import LockUnheeded, NotPermitted, TargetInUse
@@ -31,8 +33,7 @@ _FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: type, whence
 def holder(directory: Path) -> int | None:
     """Returns the ID of a process that has the environment open; 0 if it is in another PID namespace. None if none is
     visible by lock.mdb or /proc."""
-    pid = locker(directory)
-    return _user(directory)[0] if pid is None else pid
+    return _holder(directory)[0]
 
 
 def locker(directory: Path) -> int | None:
@@ -45,10 +46,8 @@ def locker(directory: Path) -> int | None:
         return None
     except PermissionError:
         raise NotPermitted(action="ask for locks on", path=lock, owner=owner_name(lock)) from None
-    try:
+    with held.closing_descriptor(descriptor):
         return lock_holder(descriptor, 0)
-    finally:
-        os.close(descriptor)
 
 
 def lock_holder(descriptor: int, byte: int) -> int | None:
@@ -59,42 +58,37 @@ def lock_holder(descriptor: int, byte: int) -> int | None:
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
 
 
-def _user(directory: Path) -> tuple[int | None, str | None]:
-    """Returns the ID of a process that uses the data file, and which processes could not be examined."""
-    users = users_of(directory / DATA, directory / LOCK)
-    return next((user.pid for user in users.found), None), users.unseen
+def _holder(directory: Path) -> tuple[int | None, str | None]:
+    """Returns the same as `holder`, and which processes could not be examined."""
+    pid = locker(directory)
+    if pid is not None:
+        return pid, None
+    users, unseen = users_of(directory / DATA, directory / LOCK)
+    return next((user.pid for user in users), None), unseen
 
 
 def require_unused(directory: Path) -> None:
     """Raises TargetInUse if a process has the environment open. Warns if there is a data.mdb that a process which could
     not be examined may have open."""
-    pid, unseen = locker(directory), None
-    if pid is None:
-        pid, unseen = _user(directory)
+    pid, unseen = _holder(directory)
     if pid is not None:
         raise TargetInUse(path=directory, process=_told(pid))
     if unseen is not None and (directory / DATA).exists():
-        _warn(directory, unseen)
+        _warn(plain.with_operator_paths(str(directory)), unseen)
 
 
 def require_heeded(directory: Path) -> None:
     """Raises LockUnheeded if a process that may write to the data file does not have the present lock.mdb open: a
     reader slot taken now would protect nothing."""
-    for user in users_of(directory / DATA, directory / LOCK).found:
+    for user in users_of(directory / DATA, directory / LOCK)[0]:
         if user.writes and not user.also:
             reason = f"it is open in another process{_told(user.pid)} that does not use its lock.mdb"
             raise LockUnheeded(path=directory / DATA, reason=reason)
 
 
-_warned: set[tuple[str, str]] = set()
-
-
-def _warn(directory: Path, unseen: str) -> None:
-    place = plain.with_operator_paths(str(directory))
-    if (place, unseen) not in _warned:
-        _warned.add((place, unseen))
-        text = "%s: nobody has it open by its lock.mdb; %s could not be looked at"
-        _log.warning(text, place, unseen)
+@cache  # once in a run
+def _warn(directory: str, unseen: str) -> None:
+    _log.warning("%s: nobody has it open by its lock.mdb; %s could not be looked at", directory, unseen)
 
 
 def _told(pid: int) -> str:
@@ -123,22 +117,15 @@ class User:
     also: bool
 
 
-@dataclass(frozen=True)
-class Users:
-    """`unseen`: processes that could not be examined; None if all that matter were examined."""
-
-    found: tuple[User, ...]
-    unseen: str | None
-
-
-def users_of(path: Path, second: Path) -> Users:
-    """Returns the users of `path`, without this process. A process that only reads it unmapped (`cp`) is no user."""
+def users_of(path: Path, second: Path) -> tuple[list[User], str | None]:
+    """Returns the users of `path` without this process, and which processes could not be examined, None if all that
+    matter were. A process that only reads it unmapped (`cp`) is no user."""
     try:
         file = os.stat(path)
     except FileNotFoundError:
-        return Users((), None)
+        return [], None
     beside = os.stat(second) if second.exists() else None
-    found: list[User] = []
+    users: list[User] = []
     refused: list[str] = []
     for pid in others():
         try:
@@ -148,8 +135,8 @@ def users_of(path: Path, second: Path) -> Users:
         except OSError:
             continue  # the process has ended
         else:
-            found += [user] if user else []
-    return Users(tuple(found), _unseen(refused))
+            users += [user] if user else []
+    return users, _unseen(refused)
 
 
 def others() -> Iterator[str]:
@@ -177,15 +164,12 @@ def _looked_at(pid: str, file: os.stat_result, second: os.stat_result | None) ->
 
 def descriptors(pid: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yields the descriptors of a process. Reads them through one directory: a host may have thousands of processes."""
-    place = os.open(f"{_PROC}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with held.closing_descriptor(os.open(f"{_PROC}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as place:
         for name in os.listdir(place):
             try:
                 yield name, os.stat(name, dir_fd=place)
             except OSError:
                 continue  # closed meanwhile
-    finally:
-        os.close(place)
 
 
 def _device(status: os.stat_result) -> str:
@@ -277,8 +261,9 @@ def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
     directory = _directory(top)
     users = (_occupant(pid, directory) for pid in map(int, others()))
     found = {one.pid: one for one in users if one is not None}
-    for pid in _lockers(directory):  # the kernel's NFS server locks files for its clients, and has them not open
-        found.setdefault(pid, _named(pid, "has a file of it locked", False))
+    for lock in locks():  # the kernel's NFS server locks files for its clients, and has them not open
+        if directory.has(lock.device, lock.inode) and lock.pid > 0 and lock.pid != os.getpid():
+            found.setdefault(lock.pid, _named(lock.pid, "has a file of it locked", False))
     for name in databases:
         locker = _locker(top / name)
         if locker is not None and locker not in found:
@@ -317,11 +302,7 @@ def _occupant(pid: int, directory: _Directory) -> Occupant | None:
     place = f"/proc/{pid}"
     try:
         is_near = os.path.samestat(os.stat(f"{place}/ns/mnt"), os.stat("/proc/self/ns/mnt"))
-        opened = [
-            name
-            for name, status in descriptors(str(pid))
-            if directory.has(status.st_dev, status.st_ino) or (is_near and _names(f"{place}/fd/{name}", directory))
-        ]
+        opened = [name for name in os.listdir(f"{place}/fd") if _is_in(f"{place}/fd/{name}", directory, is_near)]
         writes = any(is_writable(str(pid), name) for name in opened) or _mapped_in(place, directory, is_near)
         stays = any(_is_in(f"{place}/{name}", directory, is_near) for name in ("cwd", "root", "exe"))
     except OSError:  # it has ended, or belongs to another account
@@ -333,15 +314,9 @@ def _occupant(pid: int, directory: _Directory) -> Occupant | None:
 
 
 def _is_in(link: str, directory: _Directory, is_near: bool) -> bool:
-    with suppress(OSError):
+    with suppress(OSError):  # closed meanwhile
         status = os.stat(link)
-        return directory.has(status.st_dev, status.st_ino) or (is_near and _names(link, directory))
-    return False
-
-
-def _names(link: str, directory: _Directory) -> bool:
-    with suppress(OSError):
-        return directory.has_name(os.readlink(link))
+        return directory.has(status.st_dev, status.st_ino) or (is_near and directory.has_name(os.readlink(link)))
     return False
 
 
@@ -358,18 +333,23 @@ def _mapped_in(place: str, directory: _Directory, is_near: bool) -> bool:
     return False
 
 
-def _lockers(directory: _Directory) -> Iterator[int]:
-    """Yields the processes with locks there; proc_locks(5) has the format. A lock of an open file description has no
-    process ID, but such a file is open; a waiting lock has an arrow, and one without an inode "<none>"."""
-    for line in Path("/proc/locks").read_text().splitlines():
-        words = line.split()
-        if words[1] == "->" or words[5].startswith("<"):
-            continue
-        major, minor, inode = words[5].split(":")
-        device = os.makedev(int(major, 16), int(minor, 16))
-        pid = int(words[4])
-        if directory.has(device, int(inode)) and pid > 0 and pid != os.getpid():
-            yield pid
+class KernelLock(NamedTuple):
+    """`kind`: POSIX, FLOCK, OFDLCK, LEASE. `pid`: that in our PID namespace; not positive if it is unknown."""
+
+    kind: str
+    pid: int
+    device: int
+    inode: int
+
+
+def locks() -> Iterator[KernelLock]:
+    """Yields the locks of this host; proc_locks(5) has the format. A lock of an open file description has no process
+    ID, but such a file is open; a waiting lock has an arrow, and one without an inode "<none>"."""
+    for line in Path(f"{_PROC}/locks").read_text().splitlines():
+        _, kind, _, _, pid, file, *_ = line.split()
+        if kind != "->" and not file.startswith("<"):
+            major, minor, inode = file.split(":")
+            yield KernelLock(kind, int(pid), os.makedev(int(major, 16), int(minor, 16)), int(inode))
 
 
 def _locker(database: Path) -> int | None:

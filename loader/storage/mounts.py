@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from loader.errors import SystemFailed
+from loader.storage import held
 
 FSTAB = Path("/etc/fstab")
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -50,16 +51,12 @@ class FstabEntry(msgspec.Struct, frozen=True):
 
 def mount_of(path: Path) -> Mount:
     """Returns the mount of a path, by the kernel's mount ID: a longer mount point may be hidden by another mount."""
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        told = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
-    finally:
-        os.close(descriptor)
-    number = re.search(r"^mnt_id:\s*(\d+)", told, re.MULTILINE)
-    found = _all().get(number[1] if number else "")
-    if found is None:  # for example for a path through /proc/PID/root
+    with held.closing_descriptor(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
+        number = re.search(r"^mnt_id:\s*(\d+)", Path(f"/proc/self/fdinfo/{descriptor}").read_text(), re.MULTILINE)
+    mount = _all().get(number[1] if number else "")
+    if mount is None:  # for example for a path through /proc/PID/root
         raise SystemFailed(path=path, reason="it is on a mount of another mount namespace")
-    return found
+    return mount
 
 
 def base_of(bind: Mount) -> Mount | None:
@@ -79,8 +76,8 @@ def on_device(number: str) -> str | None:
 
 def mounted_at(path: Path) -> Mount | None:
     """Returns the topmost mount on `path` itself, or None."""
-    found = mount_of(path)
-    return found if found.target == os.path.realpath(path) else None
+    mount = mount_of(path)
+    return mount if mount.target == os.path.realpath(path) else None
 
 
 def inside(path: Path) -> tuple[str, str]:

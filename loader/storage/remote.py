@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -98,10 +98,9 @@ class Store:
 
     def read(self, name: str, most: int) -> bytes:
         """Returns a small file, or the first `most` + 1 bytes of a larger one. Raises FileNotFoundError."""
-        try:
+        with suppress(RemoteFailed):  # a shorter file may have replaced it since its size was requested
             return b"".join(self.chunks(name, min(self._size(name), most + 1)))
-        except RemoteFailed:  # a shorter file may have replaced it since its size was requested
-            return b"".join(self.chunks(name, min(self._size(name), most + 1)))
+        return b"".join(self.chunks(name, min(self._size(name), most + 1)))
 
     def _size(self, name: str) -> int:
         with _explained(self.place):
@@ -145,9 +144,8 @@ class Store:
         """Removes a file if it exists. Raises RemovalRefused."""
         with _explained(self.place):
             try:
-                self.system.rm_file(self._path(name))
-            except FileNotFoundError:
-                pass
+                with suppress(FileNotFoundError):
+                    self.system.rm_file(self._path(name))
             except PermissionError as error:
                 raise RemovalRefused(place=self.place, reason=error.strerror or error) from error
 

@@ -10,16 +10,16 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from loader import child
 from loader.errors import DiskInUse, UsageProblem
-from loader.storage import files, mounts
+from loader.storage import files, held, mounts
 from loader.storage.mounts import FstabEntry, Mount
 
 SYS = Path("/sys")
@@ -41,37 +41,31 @@ class Asker:
     """Runs tools, and keeps a list of the facts that they did not give."""
 
     def __init__(self) -> None:
-        self._unseen: list[Unseen] = []
-
-    @property
-    def unseen(self) -> tuple[Unseen, ...]:
-        return tuple(self._unseen)
-
-    def missed(self, what: str, why: str) -> None:
-        self._unseen.append(Unseen(what, why))
+        self.unseen: list[Unseen] = []
 
     def output(self, what: str, tool: str, *arguments: str) -> str | None:
         """Returns what the tool prints. If it is missing or fails, returns None and lists `what` as unseen."""
         program = shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_ALSO}")
         if program is None:
-            self.missed(what, f"{tool} is not installed")
+            self.unseen.append(Unseen(what, f"{tool} is not installed"))
             return None
         answer = child.ask([program, *arguments])
         if answer.status != 0:
             printed = "; ".join(word.strip() for word in answer.words[-2:] if word.strip())
-            self.missed(what, f"{tool}: {printed or f'exit status {answer.status}'}")
+            self.unseen.append(Unseen(what, f"{tool}: {printed or f'exit status {answer.status}'}"))
             return None
         return answer.out.decode("utf-8", "replace")
 
-    def parsed(self, what: str, tool: str, text: str | None, parse: Callable[[str], Parsed]) -> Parsed | None:
-        """Returns the parsed text. If it is not in the documented form, returns None and lists `what` as unseen."""
-        if text is None:
-            return None
+    def rows(
+        self, what: str, parse: Callable[[str], tuple[Parsed, ...]], tool: str, *arguments: str
+    ) -> tuple[Parsed, ...]:
+        """Returns what `parse` makes of the output. If that is not in the documented form, lists `what` as unseen."""
+        text = self.output(what, tool, *arguments)
         try:
-            return parse(text)
+            return () if text is None else parse(text)
         except (msgspec.MsgspecError, KeyError, ValueError) as error:
-            self.missed(what, f"{tool}: its answer cannot be read ({type(error).__name__}: {error})")
-            return None
+            self.unseen.append(Unseen(what, f"{tool}: its answer cannot be read ({type(error).__name__}: {error})"))
+            return ()
 
 
 # --- logical volumes and physical volumes ----------------------------------------------------------------------------
@@ -167,16 +161,9 @@ class Volumes(msgspec.Struct, frozen=True):
 
 def volumes(asker: Asker) -> Volumes:
     """Returns the volumes of this host; empty if lvs or pvs fails or prints an unknown form."""
-    segments = asker.output("logical volumes", "lvs", "-a", *_FORM, "--segments", "-o", _SEGMENTS)
-    physical = asker.output("physical volumes", "pvs", *_FORM, "-o", _PHYSICAL)
-    logical = asker.parsed("logical volumes", "lvs", segments, parse_segments) or ()
-    volumes = asker.parsed("physical volumes", "pvs", physical, parse_physical) or ()
-    return Volumes(logical, tuple(replace(volume, disks=_disks_of(volume.name)) for volume in volumes))
-
-
-def _disks_of(path: str) -> tuple[str, ...]:
-    number = number_of(path)
-    return tuple(device.path for device in stack(number) if not device.on) if number else ()
+    columns = "-a", *_FORM, "--segments", "-o", _SEGMENTS
+    logical = asker.rows("logical volumes", parse_segments, "lvs", *columns)
+    return Volumes(logical, asker.rows("physical volumes", parse_physical, "pvs", *_FORM, "-o", _PHYSICAL))
 
 
 def parse_segments(text: str) -> tuple[Volume, ...]:
@@ -189,18 +176,19 @@ def parse_segments(text: str) -> tuple[Volume, ...]:
 def parse_physical(text: str) -> tuple[PhysicalVolume, ...]:
     return tuple(
         PhysicalVolume(
-            row["pv_name"],
-            row["vg_name"],
-            _whole(row["pe_start"]),
-            _whole(row["pv_pe_count"]),
-            _whole(row["pv_pe_alloc_count"]),
+            name=row["pv_name"],
+            group=row["vg_name"],
+            start=_whole(row["pe_start"]),
+            extents=_whole(row["pv_pe_count"]),
+            used=_whole(row["pv_pe_alloc_count"]),
+            disks=tuple(device.path for device in stack(number_of(row["pv_name"])) if not device.on),
         )
         for row in _rows(text, "pv")
     )
 
 
 def _rows(text: str, name: str) -> list[dict[str, str]]:
-    return [row for one in msgspec.json.decode(text, type=_Answer).report for row in one[name]]
+    return [row for part in msgspec.json.decode(text, type=_Answer).report for row in part[name]]
 
 
 def _volume(rows: list[dict[str, str]]) -> Volume:
@@ -308,14 +296,10 @@ def of_ext(text: str) -> Parameters | None:
 
 def is_without_cow(path: Path) -> bool:
     """Returns whether the file or directory has the attribute C of chattr(1)."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        answer = fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8))
-        return bool(int.from_bytes(answer, "little") & _NO_COW)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with held.closing_descriptor(os.open(path, flags)) as descriptor, suppress(OSError):
+        return bool(int.from_bytes(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8)), "little") & _NO_COW)
+    return False
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------
@@ -334,7 +318,6 @@ class Device(msgspec.Struct, frozen=True):
     size: int
     start: int
     alignment_offset: int
-    logical_sector: int
     physical_sector: int
     min_io: int
     opt_io: int
@@ -348,10 +331,17 @@ class Device(msgspec.Struct, frozen=True):
     read_only: bool = False
 
 
-def stack(number: str, sys: Path = SYS) -> tuple[Device, ...]:
+def stack(number: str | None, sys: Path = SYS) -> tuple[Device, ...]:
     """Returns the device with this number ("254:0") and all devices below, each once, the upper ones first."""
-    place = sys / "dev/block" / number
-    return tuple(_down([place.resolve()])) if place.exists() else ()
+    top = sys / "dev/block" / (number or "none")
+    directories = [top.resolve()] if top.exists() else []
+    devices: dict[str, Device] = {}
+    for directory in directories:  # those of the devices below are appended meanwhile
+        if directory.name not in devices:
+            below = _below(directory)
+            devices[directory.name] = _device(directory, below)
+            directories += below
+    return tuple(devices.values())
 
 
 def number_of(source: str) -> str | None:
@@ -371,17 +361,6 @@ def of_btrfs(name: str, sys: Path = SYS) -> tuple[str, ...]:
     return ()
 
 
-def _down(places: list[Path]) -> Iterator[Device]:
-    met = set()
-    while places:
-        place, *places = places
-        if place.name not in met:
-            met.add(place.name)
-            below = _below(place)
-            yield _device(place, below)
-            places += below
-
-
 def _below(place: Path) -> list[Path]:
     if (place / "partition").exists():
         return [place.parent]
@@ -390,7 +369,8 @@ def _below(place: Path) -> list[Path]:
 
 def _device(place: Path, below: list[Path]) -> Device:
     queue = (place.parent if (place / "partition").exists() else place) / "queue"
-    offered, chosen = _schedulers(_text(queue / "scheduler"))
+    schedulers = _text(queue / "scheduler")  # such as "none [mq-deadline]"; the active one is in brackets
+    active = re.search(r"\[(.+?)\]", schedulers)
     dm = _text(place / "dm/name")
     return Device(
         name=place.name,
@@ -399,14 +379,13 @@ def _device(place: Path, below: list[Path]) -> Device:
         size=_number(place / "size") * _SECTOR,
         start=_number(place / "start") * _SECTOR,
         alignment_offset=_number(place / "alignment_offset"),
-        logical_sector=_number(queue / "logical_block_size"),
         physical_sector=_number(queue / "physical_block_size"),
         min_io=_number(queue / "minimum_io_size"),
         opt_io=_number(queue / "optimal_io_size"),
         rotational=_text(queue / "rotational") == "1",
         read_ahead=_number(queue / "read_ahead_kb") * 1024,
-        scheduler=chosen,
-        schedulers=offered,
+        scheduler=active[1] if active else None,
+        schedulers=tuple(re.findall(r"[\w-]+", schedulers)),
         write_cache=_text(queue / "write_cache") or None,
         on=tuple(one.name for one in below),
         file=_text(place / "loop/backing_file") or None,
@@ -422,12 +401,6 @@ def _kind(place: Path) -> str:
     if (place / "md").exists():
         return f"md {_text(place / 'md/level')}"
     return "loop" if (place / "loop").exists() else "disk"
-
-
-def _schedulers(text: str) -> tuple[tuple[str, ...], str | None]:
-    """Parses "none [mq-deadline]" into the available schedulers and the active one."""
-    chosen = re.search(r"\[(.+?)\]", text)
-    return tuple(re.findall(r"[\w-]+", text)), chosen[1] if chosen else None
 
 
 def _number(path: Path) -> int:
@@ -494,7 +467,7 @@ def of(path: Path) -> Facts:
         devices=devices,
         volumes=volumes(asker) if any(device.kind == "lvm" for device in devices) else Volumes(),
         no_cow=no_cow,
-        unseen=asker.unseen,
+        unseen=tuple(asker.unseen),
         base=base,
         base_fstab=mounts.fstab_of(base.target) if base else None,
     )
@@ -504,11 +477,10 @@ def devices_of(mount: Mount) -> tuple[Device, ...]:
     """Returns the devices below a mount, the upper ones first; empty for a file system without a device."""
     if not mount.device.startswith("0:"):
         return stack(mount.device)
-    number = number_of(mount.source) if mount.kind == "btrfs" else None
-    first = stack(number) if number else ()
+    first = stack(number_of(mount.source)) if mount.kind == "btrfs" else ()
     others = of_btrfs(first[0].name) if first else ()
-    all_of_them = (one for each in (number, *others) if each for one in stack(each))
-    return tuple({one.name: one for one in all_of_them}.values())
+    devices = (*first, *(device for number in others for device in stack(number)))
+    return tuple({device.name: device for device in devices}.values())
 
 
 # --- disks for a new volume ------------------------------------------------------------------------------------------
@@ -521,53 +493,35 @@ def unused(path: str) -> tuple[Device, ...]:
     """
     with files.explained(Path(path)):
         os.stat(path)
-    number = number_of(path)
-    devices = stack(number) if number else ()
-    if not devices:
-        raise UsageProblem(reason=f"{path} is not a block device")
+        number = number_of(path)
+        devices = stack(number)
+        if not devices:
+            raise UsageProblem(reason=f"{path} is not a block device")
+        is_busy = _is_busy(path)
     mounted = mounts.on_device(str(number))
     if mounted:
         raise DiskInUse(path=path, reason=f"is mounted on {mounted}")
-    kinds = _signatures(path)
+    asker = Asker()
+    signatures = asker.output("signatures", "wipefs", "--noheadings", "--output", "TYPE", path)  # only reads
+    if signatures is None:
+        reasons = "; ".join(unseen.why for unseen in asker.unseen)
+        raise DiskInUse(path=path, reason=f"cannot be searched for signatures ({reasons})")
+    kinds = dict.fromkeys(signatures.split())
     if "LVM2_member" in kinds:
         raise DiskInUse(path=path, reason="is a physical volume of LVM already")
     if kinds:
-        raise DiskInUse(path=path, reason=f"holds a signature ({', '.join(dict.fromkeys(kinds))})")
-    _require_free(path)
+        raise DiskInUse(path=path, reason=f"holds a signature ({', '.join(kinds)})")
+    if is_busy:
+        raise DiskInUse(path=path, reason="is in use: mounted, swap space, or part of another device")
     return devices
 
 
-def _require_free(path: str) -> None:
-    """Raises DiskInUse if O_EXCL fails: the device is mounted, swapped to, or below another device."""
-    with files.explained(Path(path)):
-        try:
-            os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NONBLOCK))
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-            reason = "is in use: mounted, swap space, or part of another device"
-            raise DiskInUse(path=path, reason=reason) from None
-
-
-def _signatures(path: str) -> tuple[str, ...]:
-    """Returns the kinds of signatures; wipefs without options only reads. Raises DiskInUse if wipefs fails."""
-    with files.explained(Path(path)):
-        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
-    asker = Asker()
-    text = asker.output("signatures", "wipefs", "--json", path)
-    kinds = asker.parsed("signatures", "wipefs", text, _kinds)
-    if kinds is None:
-        why = "; ".join(unseen.why for unseen in asker.unseen)
-        raise DiskInUse(path=path, reason=f"cannot be searched for signatures ({why})")
-    return kinds
-
-
-class _Signature(msgspec.Struct):
-    type: str
-
-
-def _kinds(text: str) -> tuple[str, ...]:
-    if not text.strip():  # some versions of wipefs print nothing if there are no signatures
-        return ()
-    answer = msgspec.json.decode(text, type=dict[str, list[_Signature]])
-    return tuple(signature.type for signature in answer["signatures"])
+def _is_busy(path: str) -> bool:
+    """Returns whether the device is mounted, swapped to, or below another device: O_EXCL fails then."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return True
+    return False

@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from loader.storage.holders import DATA, LOCK
 
 BLOCK = 1 << 20
 _ZEROS = bytes(BLOCK)
-LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _OF_FILE_SYSTEM = "lost+found"
 _DEEPEST = 200  # levels of directories, each of which takes up to three descriptors and three frames of Python's stack
@@ -51,14 +50,18 @@ class Node:
         return stat.S_IFMT(self.status.st_mode)
 
     @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.status.st_mode)
+
+    @property
     def inode(self) -> tuple[int, int]:
         return self.status.st_dev, self.status.st_ino
 
     def open(self) -> int:
         """Opens a regular file or a directory for reading."""
         with held.named(Path(self.path)):
-            if stat.S_ISDIR(self.kind):
-                return os.open(".", LIST, dir_fd=self.pin)
+            if self.is_directory:
+                return os.open(".", held.LIST, dir_fd=self.pin)
             return os.open(held.through(self.pin), _FILE)
 
     def link_target(self) -> str:
@@ -72,11 +75,44 @@ class Node:
 
 @contextmanager
 def pinned(directory: int, name: str, path: str) -> Iterator[Node]:
-    pin = os.open(name, held.LOOK, dir_fd=directory)
-    try:
+    with held.closing_descriptor(os.open(name, held.LOOK, dir_fd=directory)) as pin:
         yield Node(path, name, pin)
-    finally:
-        os.close(pin)
+
+
+def attributes_of(file: int | Path) -> dict[str, bytes]:
+    names = sorted(name for name in os.listxattr(file) if name not in _OF_XFS)
+    return {name: os.getxattr(file, name) for name in names}
+
+
+def names_in(directory: int, is_top: bool) -> list[str]:
+    return sorted(name for name in os.listdir(directory) if not (is_top and name == _OF_FILE_SYSTEM))
+
+
+def walk(top: int) -> Iterator[Node]:
+    """Yields what is compared: each directory before its contents, names in order, without the top itself. A node can
+    be opened until the next one is requested. Raises MigrationRefused if another file system begins, or directories are
+    nested too deep."""
+    yield from _walk(top, "", os.fstat(top).st_dev)
+
+
+def _walk(directory: int, path: str, device: int) -> Iterator[Node]:
+    names = names_in(directory, not path)
+    for name in names:
+        with pinned(directory, name, f"{path}{name}") as node:
+            if node.status.st_dev != device:
+                reason = "it is on another file system than the directory above it"
+                advice = "Give a directory in which nothing else is mounted."
+                raise MigrationRefused(path=node.path, reason=reason, advice=advice)
+            if path.count("/") > _DEEPEST:
+                reason = f"there are more than {_DEEPEST} directories above it"
+                advice = "Give a directory whose subdirectories are not nested as deep as that."
+                raise MigrationRefused(path=node.path, reason=reason, advice=advice)
+            is_lock = name == LOCK and DATA in names and not node.is_directory
+            if not is_lock and not stat.S_ISSOCK(node.kind):
+                yield node
+            if node.is_directory:
+                with held.closing_descriptor(node.open()) as inner:
+                    yield from _walk(inner, f"{node.path}/", device)
 
 
 @dataclass(frozen=True)
@@ -92,93 +128,57 @@ class State:
     databases: tuple[str, ...]
 
 
-def attributes_of(file: int | Path) -> dict[str, bytes]:
-    names = sorted(name for name in os.listxattr(file) if name not in _OF_XFS)
-    return {name: os.getxattr(file, name) for name in names}
-
-
-def names_in(directory: int, is_top: bool) -> list[str]:
-    return sorted(name for name in os.listdir(directory) if not (is_top and name == _OF_FILE_SYSTEM))
-
-
-def walk(top: int) -> Iterator[Node]:
-    """Yields each directory before its contents, names in order, without the top itself. A node can be opened until the
-    next one is requested. Raises MigrationRefused if another file system begins, or directories are nested too deep."""
-    yield from _walk(top, "", os.fstat(top).st_dev)
-
-
-def _walk(directory: int, path: str, device: int) -> Iterator[Node]:
-    for name in names_in(directory, not path):
-        with pinned(directory, name, f"{path}{name}") as node:
-            if node.status.st_dev != device:
-                reason = "it is on another file system than the directory above it"
-                raise MigrationRefused(
-                    path=node.path, reason=reason, advice="Give a directory in which nothing else is mounted."
-                )
-            if path.count("/") > _DEEPEST:
-                raise MigrationRefused(
-                    path=node.path,
-                    reason=f"there are more than {_DEEPEST} directories above it",
-                    advice="Give a directory whose subdirectories are not nested as deep as that.",
-                )
-            yield node
-            if stat.S_ISDIR(node.kind):
-                inner = node.open()
-                try:
-                    yield from _walk(inner, f"{node.path}/", device)
-                finally:
-                    os.close(inner)
-
-
 def state_of(top: int) -> State:
     mark = xxhash.xxh3_128()
-    nodes = [node for node in walk(top) if not stat.S_ISSOCK(node.kind)]
-    places = tuple(node.path.removesuffix(DATA) for node in nodes if node.name == DATA)
-    size = sum(node.status.st_size for node in nodes if stat.S_ISREG(node.kind))
-    allocated = sum(node.status.st_blocks * 512 for node in nodes)
-    for node in nodes:
-        if node.path not in {f"{place}{LOCK}" for place in places}:
-            what = (_owned(node.status), *_told(node.status), node.status.st_ino, *_times(node.status))
-            mark.update(repr((os.fsencode(node.path), what)).encode())
-    return State(len(nodes), size, allocated, mark.hexdigest(), places)
+    count = size = allocated = 0
+    databases = []
+    for node in walk(top):
+        status = node.status
+        # A directory's times change with lock.mdb; the names in it are compared anyway.
+        times = () if node.is_directory else (status.st_mtime_ns, status.st_ctime_ns)
+        mark.update(repr((os.fsencode(node.path), (*_owner_and_size(node), status.st_ino, *times))).encode())
+        count += 1
+        size += status.st_size if stat.S_ISREG(node.kind) else 0
+        allocated += status.st_blocks * 512
+        if node.name == DATA:
+            databases.append(node.path.removesuffix(DATA))
+    return State(count, size, allocated, mark.hexdigest(), tuple(databases))
 
 
 def shape_of(top: int) -> dict[str, object]:
     """Returns, by path, what a faithful copy has too, so that a difference can be named; the top is left out."""
     first: dict[tuple[int, int], str] = {}
-    found: dict[str, object] = {}
+    shape: dict[str, object] = {}
     for node in walk(top):
-        if stat.S_ISSOCK(node.kind):
-            continue
         same_as = first.setdefault(node.inode, node.path)
         link = node.link_target() if stat.S_ISLNK(node.kind) else ""
-        seconds = 0 if stat.S_ISDIR(node.kind) else node.status.st_mtime_ns // 10**9
-        found[node.path] = (_owned(node.status), _told(node.status), same_as, link, seconds, node.attributes())
-    for path in [path for path in found if os.path.basename(path) == DATA]:
-        found.pop(f"{path.removesuffix(DATA)}{LOCK}", None)
-    return found
+        seconds = 0 if node.is_directory else node.status.st_mtime_ns // 10**9
+        shape[node.path] = (_owner_and_size(node), same_as, link, seconds, node.attributes())
+    return shape
+
+
+def _owner_and_size(node: Node) -> tuple[object, ...]:
+    status = node.status
+    owner = status.st_mode, status.st_uid, status.st_gid
+    return (owner,) if node.is_directory else (owner, status.st_size)
 
 
 def checksums(top: int, meter: Meter, from_device: bool = False) -> dict[str, str]:
     """Returns the XXH3-128 checksum of each regular file by path; a hole counts as the zeros that it reads as.
     `from_device`: first drops the file's pages from the page cache, as far as they are on the disk."""
-    found: dict[str, str] = {}
-    known: dict[tuple[int, int], str] = {}
+    by_inode: dict[tuple[int, int], str] = {}
+    by_path: dict[str, str] = {}
     for node in walk(top):
-        if not stat.S_ISREG(node.kind):
-            continue
-        if node.inode not in known:
-            known[node.inode] = _checksum(node, meter, from_device)
-        found[node.path] = known[node.inode]
-    for path in [path for path in found if os.path.basename(path) == DATA]:
-        found.pop(f"{path.removesuffix(DATA)}{LOCK}", None)
-    return found
+        if stat.S_ISREG(node.kind):
+            if node.inode not in by_inode:
+                by_inode[node.inode] = _checksum(node, meter, from_device)
+            by_path[node.path] = by_inode[node.inode]
+    return by_path
 
 
 def _checksum(node: Node, meter: Meter, from_device: bool) -> str:
     digest = xxhash.xxh3_128(node.status.st_size.to_bytes(8, "little"))
-    descriptor = node.open()
-    try:
+    with held.closing_descriptor(node.open()) as descriptor:
         if from_device:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         for offset, piece in blocks(descriptor, node.status.st_size):
@@ -186,8 +186,6 @@ def _checksum(node: Node, meter: Meter, from_device: bool) -> str:
             if piece != _ZEROS[: len(piece)]:
                 digest.update(offset.to_bytes(8, "little"))
                 digest.update(piece)
-    finally:
-        os.close(descriptor)
     return digest.hexdigest()
 
 
@@ -204,19 +202,6 @@ def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
         while offset < end:
             yield offset, os.pread(descriptor, BLOCK, offset)
             offset += BLOCK
-
-
-def _owned(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_mode, status.st_uid, status.st_gid
-
-
-def _told(status: os.stat_result) -> tuple[int, ...]:
-    return () if stat.S_ISDIR(status.st_mode) else (status.st_size,)
-
-
-def _times(status: os.stat_result) -> tuple[int, ...]:
-    """Returns no times for a directory, because they change with lock.mdb; the names in it are compared anyway."""
-    return () if stat.S_ISDIR(status.st_mode) else (status.st_mtime_ns, status.st_ctime_ns)
 
 
 # --- tree copy -------------------------------------------------------------------------------------------------------
@@ -240,91 +225,79 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass
 class _Copy:
-    source: int
+    """`first`: the path of the copy of each inode, for its further hard links."""
+
     target: int
     meter: Meter
     after_block: Callable[[], None]
+    first: dict[tuple[int, int], str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.first: dict[tuple[int, int], str] = {}
-
-    def whole(self) -> None:
-        self._inside(self.source, self.target, "")
-
-    def _inside(self, source: int, target: int, path: str) -> None:
+    def contents(self, source: int, target: int, path: str) -> None:
         names = names_in(source, not path)
         for name in set(names_in(target, not path)).difference(names):
             _remove(target, name)
         for name in names:
             with pinned(source, name, f"{path}{name}") as node:
-                self._one(node, target)
+                self._node(node, target)
         os.fsync(target)
 
-    def _one(self, node: Node, target: int) -> None:
-        if stat.S_ISSOCK(node.kind):
-            _remove(target, node.name)
-        elif stat.S_ISDIR(node.kind):
+    def _node(self, node: Node, target: int) -> None:
+        if node.is_directory:
             self._directory(node, target)
-        elif node.status.st_nlink > 1 and node.inode in self.first:
-            _remove(target, node.name)
-            os.link(self.first[node.inode], node.name, src_dir_fd=self.target, dst_dir_fd=target, follow_symlinks=False)
-        else:
-            self.first[node.inode] = node.path
-            self._file(node, target)
-
-    def _file(self, node: Node, target: int) -> None:
-        if _is_done(node, target):
+            return
+        first = self.first.setdefault(node.inode, node.path) if node.status.st_nlink > 1 else node.path
+        if first == node.path and _is_done(node, target):
             self.meter.add(size=node.status.st_size)
             return
         _remove(target, node.name)
-        if stat.S_ISREG(node.kind):
-            self._contents(node, target)
-        elif stat.S_ISLNK(node.kind):
-            os.symlink(node.link_target(), node.name, dir_fd=target)
-            self._finish(node, target)
-        elif stat.S_ISFIFO(node.kind):
-            os.mkfifo(node.name, 0o600, dir_fd=target)
-            self._finish(node, target)
+        if stat.S_ISSOCK(node.kind):
+            return
+        if first != node.path:
+            os.link(first, node.name, src_dir_fd=self.target, dst_dir_fd=target, follow_symlinks=False)
+        elif stat.S_ISREG(node.kind):
+            self._file(node, target)
+        elif stat.S_ISLNK(node.kind) or stat.S_ISFIFO(node.kind):
+            if stat.S_ISLNK(node.kind):
+                os.symlink(node.link_target(), node.name, dir_fd=target)
+            else:
+                os.mkfifo(node.name, 0o600, dir_fd=target)
+            with pinned(target, node.name, node.path) as copy:
+                _become(held.through(copy.pin), node.status, node.attributes())
         else:
             advice = "Remove it, or put it elsewhere."
             raise MigrationRefused(path=node.path, reason="a device cannot be copied", advice=advice)
 
-    def _finish(self, node: Node, target: int) -> None:
-        with pinned(target, node.name, node.path) as made:
-            _become(held.through(made.pin), node.status, node.attributes())
-
     def _directory(self, node: Node, target: int) -> None:
-        found = _seen(target, node.name)
-        if found is None or not stat.S_ISDIR(found.st_mode):
+        existing = _status(target, node.name)
+        if existing is None or not stat.S_ISDIR(existing.st_mode):
             _remove(target, node.name)
             os.mkdir(node.name, 0o700, dir_fd=target)
         source = node.open()
-        made = os.open(node.name, LIST, dir_fd=target)
+        copy = os.open(node.name, held.LIST, dir_fd=target)
         try:
-            held.close_to_others(made)  # an earlier run may have given it to its owner
-            self._inside(source, made, f"{node.path}/")
-            _become(made, os.fstat(source), attributes_of(source))
+            held.close_to_others(copy)  # an earlier run may have given it to its owner
+            self.contents(source, copy, f"{node.path}/")
+            _become(copy, os.fstat(source), attributes_of(source))
         finally:
             os.close(source)
-            os.close(made)
+            os.close(copy)
 
-    def _contents(self, node: Node, target: int) -> None:
-        source = node.open()
-        try:
-            with os.fdopen(os.open(node.name, _NEW, 0o600, dir_fd=target), "wb") as file:
-                status = os.fstat(source)
-                for offset, piece in blocks(source, status.st_size):
-                    file.seek(offset)
-                    files.write(file, piece)
-                    self.meter.add(size=len(piece))
-                    self.after_block()
-                file.flush()
-                os.ftruncate(file.fileno(), status.st_size)
-                os.fsync(file.fileno())
-                _become(file.fileno(), status, attributes_of(source))
-                os.fsync(file.fileno())
-        finally:
-            os.close(source)
+    def _file(self, node: Node, target: int) -> None:
+        with (
+            os.fdopen(node.open(), "rb", buffering=0) as source,
+            os.fdopen(os.open(node.name, _NEW, 0o600, dir_fd=target), "wb") as file,
+        ):
+            status = os.fstat(source.fileno())
+            for offset, piece in blocks(source.fileno(), status.st_size):
+                file.seek(offset)
+                files.write(file, piece)
+                self.meter.add(size=len(piece))
+                self.after_block()
+            file.flush()
+            os.ftruncate(file.fileno(), status.st_size)
+            os.fsync(file.fileno())
+            _become(file.fileno(), status, attributes_of(source.fileno()))
+            os.fsync(file.fileno())
 
 
 def is_closed(target: held.Directory) -> bool:
@@ -340,11 +313,11 @@ def claim(target: held.Directory) -> None:
         return
     before = target.status
     held.close_to_others(target.descriptor, _BEING_EMPTIED)
-    left = names_in(target.descriptor, True)
-    if left:
+    names = names_in(target.descriptor, True)
+    if names:
         os.fchown(target.descriptor, before.st_uid, before.st_gid)
         os.fchmod(target.descriptor, stat.S_IMODE(before.st_mode))
-        raise not_empty(target.name, left)
+        raise not_empty(target.name, names)
     os.fchmod(target.descriptor, _CLOSED)
 
 
@@ -368,8 +341,7 @@ def empty(target: held.Directory) -> None:
 def open_up(source: held.Directory, target: held.Directory) -> None:
     """Gives the top directory of a verified copy the owner, mode, attributes and times of the source's."""
     with held.named(target.name):
-        attributes = attributes_of(source.descriptor)
-        _become(target.descriptor, source.status, attributes)
+        _become(target.descriptor, source.status, attributes_of(source.descriptor))
         os.fsync(target.descriptor)
 
 
@@ -378,10 +350,10 @@ def copy_tree(source: held.Directory, target: held.Directory, meter: Meter, afte
     target stays closed. `after_block` is called after each block of a file. Raises MigrationRefused, OSError."""
     claim(target)
     with held.named(target.name):
-        _Copy(source.descriptor, target.descriptor, meter, after_block).whole()
+        _Copy(target.descriptor, meter, after_block).contents(source.descriptor, target.descriptor, "")
 
 
-def _seen(directory: int, name: str) -> os.stat_result | None:
+def _status(directory: int, name: str) -> os.stat_result | None:
     try:
         return os.lstat(name, dir_fd=directory)
     except FileNotFoundError:
@@ -389,19 +361,19 @@ def _seen(directory: int, name: str) -> os.stat_result | None:
 
 
 def _is_done(node: Node, target: int) -> bool:
-    found = _seen(target, node.name)
-    if found is None or not stat.S_ISREG(node.kind):
+    """Returns whether the regular file was copied completely before."""
+    copy = _status(target, node.name)
+    if copy is None or copy.st_nlink != 1 or not stat.S_ISREG(node.kind):
         return False
-    mine = (found.st_mode, found.st_uid, found.st_gid, found.st_size, found.st_mtime_ns, found.st_nlink)
-    status = node.status
-    return mine == (status.st_mode, status.st_uid, status.st_gid, status.st_size, status.st_mtime_ns, 1)
+    fields = "st_mode", "st_uid", "st_gid", "st_size", "st_mtime_ns"
+    return all(getattr(copy, name) == getattr(node.status, name) for name in fields)
 
 
 def _remove(directory: int, name: str) -> None:
-    found = _seen(directory, name)
-    if found is None:
+    status = _status(directory, name)
+    if status is None:
         return
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         held.remove_tree(held.through(directory) / name)
     else:
         os.unlink(name, dir_fd=directory)

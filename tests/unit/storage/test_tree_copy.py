@@ -118,7 +118,7 @@ def test_nobody_gets_into_a_copy_that_is_made(both: tuple[Path, Path]) -> None:
         os.chown(place, OTHER, OTHER)
     copied(source, target)
     opened_up(source, target)
-    inside = os.open(target / "inner", trees.LIST)
+    inside = os.open(target / "inner", held.LIST)
     assert plants(inside)
     (inner / "planted").unlink(missing_ok=True)
     with pytest.raises(MigrationRefused, match="is not empty: fifo, inner"):
@@ -138,7 +138,7 @@ def test_an_interrupted_copy_takes_its_directories_back(both: tuple[Path, Path])
     for path in ("inner", "inner/holes"):
         os.chown(source / path, OTHER, OTHER)
     copied(source, target)
-    inside = os.open(target / "inner", trees.LIST)
+    inside = os.open(target / "inner", held.LIST)
     os.utime(source / "inner/holes", (1, 1))
     planted = []
     copied(source, target, lambda: planted.append(plants(inside)))
