@@ -25,7 +25,7 @@ from loader.operations.backup.check import Check, Limits
 from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.repository import Policy, RepoOption, WhichBackup
-from loader.operations.backup.run import BackupOptions, is_this_host, run
+from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host, run
 
 
 class _Commands(Lazy):
@@ -75,7 +75,7 @@ def init_command(repo: RepoOption, as_json: Json) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Conditions:
-    """The hosts on which a backup is taken, its kind, and its recipients."""
+    """The hosts and the role for which a backup is taken, its kind, and its recipients."""
 
     init: Annotated[bool, "Create the repository first, if it is not there (see `ditseed backup init`)."] = False
     kind: Annotated[
@@ -86,6 +86,12 @@ class _Conditions:
     hosts: Annotated[
         tuple[str, ...], "--only-on HOST", "Do nothing on any other host; may be given several times."
     ] = ()
+    role: Annotated[
+        str | None,
+        "--only-role",
+        Choice(ROLES),
+        "Do nothing where the database has another: a consumer has syncrepl, a provider has syncprov.",
+    ] = None
     recipients: Annotated[
         tuple[str, ...],
         "--recipient KEY",
@@ -98,6 +104,14 @@ class _Conditions:
         "The same for the keys in a file, one on each line, as age takes them; may be given several times.",
     ] = ()
     scratch: Meanwhile = None
+
+    def reason_for_none(self, options: BackupOptions) -> str:
+        """Returns why no backup is taken on this host; empty if one is to be taken."""
+        if self.hosts and not is_this_host(self.hosts):
+            return f"this host is not {' or '.join(self.hosts)}"
+        if self.role and not has_role(options, self.role):
+            return f"the database is no {self.role}"
+        return ""
 
     def require_fitting(self, options: BackupOptions) -> None:
         """Raises UsageProblem if options exclude each other."""
@@ -143,9 +157,9 @@ def run_command(
     reports = sys.stdout.isatty() or log.verbosity() > 0
     if shown.progress_mode == "auto" and not reports:
         shown = dataclasses.replace(shown, progress_mode="none")
-    if conditions.hosts and not is_this_host(conditions.hosts):
+    if reason := conditions.reason_for_none(options):
         if reports:
-            show_facts({"backup": f"none: this host is not {' or '.join(conditions.hosts)}"})
+            show_facts({"backup": f"none: {reason}"})
         return
     conditions.require_fitting(options)
     keys = age.recipients(conditions.recipients, conditions.recipients_files)
@@ -261,7 +275,7 @@ def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json:
       ditseed backup show latest -R /srv/backup
     """
     with repository.at(repo) as opened:
-        chosen = repository.find(opened, backup, suffix)
+        chosen = repository.find(opened, backup.which, suffix)
         proofs = repository.proofs(opened, chosen)
     if as_json:
         show_json({"backup": dataclasses.asdict(chosen), **dataclasses.asdict(proofs)})

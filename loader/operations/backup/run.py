@@ -47,6 +47,7 @@ from loader.sources.sampling import SampleSize
 from loader.storage import files, held
 
 log = logging.getLogger(__name__)
+ROLES = PROVIDER, CONSUMER = "provider", "consumer"
 _READ = 256 << 10  # bytes of LDIF per read
 _SAMPLE = SampleSize(5000, 0.0)  # sample of 5000 entries that predicts the bytes of the LDIF
 
@@ -147,6 +148,16 @@ def machine() -> str:
     """Returns the word size and byte order, on which LMDB's file format depends, and the architecture."""
     bits = 64 if sys.maxsize > 2**32 else 32
     return f"{bits}-bit {sys.byteorder}-endian ({platform.machine()})"
+
+
+def has_role(options: BackupOptions, role: str) -> bool:
+    """Returns whether the database (one of them, if there are several) has the role: with syncrepl it is a consumer,
+    with slapo-syncprov a provider, with both it is both."""
+    if options.config_path is None:
+        raise UsageProblem(reason="--only-role looks at the configuration: give --config")
+    config = configuration.read(options.config_path)
+    databases = config.mdb_databases if options.every else [config.database(options.suffix)]
+    return any(database.consumer if role == CONSUMER else "syncprov" in database.overlays for database in databases)
 
 
 def is_this_host(names: Collection[str]) -> bool:
