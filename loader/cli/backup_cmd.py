@@ -60,8 +60,8 @@ Meanwhile = Annotated[
 def init_command(repo: RepoOption, as_json: Json) -> None:
     """Create a repository.
 
-    `run` creates none by itself, for the empty mount point of a disk that is missing would become one. An
-    existing repository stays as it is.
+    `run` creates none unless it has --init, because it would do so in the empty mount point of a disk
+    that is not mounted. An existing repository stays as it is.
 
     \b
       ditseed backup init -R /srv/backup
@@ -90,7 +90,7 @@ class _Conditions:
         str | None,
         "--only-role",
         Choice(ROLES),
-        "Do nothing where the database has another: a consumer has syncrepl, a provider has syncprov.",
+        "Do nothing unless the database has this role: a consumer has syncrepl, a provider has syncprov.",
     ] = None
     recipients: Annotated[
         tuple[str, ...],
@@ -127,7 +127,7 @@ class _Conditions:
 def run_command(
     options: BackupOptions, packing: Packing, conditions: _Conditions, policy: Policy, shown: Shown
 ) -> None:
-    """Take a backup while slapd is running: a consistent snapshot of what is in use, compressed.
+    """Take a backup while slapd is running: a consistent, compressed snapshot.
 
     Made for cron: it prints nothing when all is well (unless on a terminal, with --json, or as
     `ditseed backup run -v`), and a second run on the same repository ends at once. Stopped at any
@@ -139,15 +139,15 @@ def run_command(
       15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
     The same line on every server, where two are chosen to do it; old backups are removed after a good one:
       ... ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --only-on ldap1 --only-on ldap2 --keep-daily 14
-    Only what has changed since the last one:
+    Only what has changed since the last incremental backup:
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --incremental
     All databases of the server as they were at one moment, with the accesslog:
       ditseed backup run --config /etc/ldap/slapd.d --all-databases -R /srv/backup
-    Encrypted, so that only who has an identity can read it (not this host):
+    Encrypted, so that only the owner of an identity can read it (not this host):
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --recipients-file /etc/ditseed/recipients
     Once a month as LDIF, for another version of OpenLDAP or another kind of machine:
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup-ldif --kind ldif
-    One of several databases, compressed more:
+    The database of one suffix, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
     if not is_given("config_path") and options.source is not None:
@@ -238,12 +238,10 @@ def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
         ]
         show_json({"backups": backups})
     else:
-        rows = [(*row(backup), *_proofs(proofs), "no" if problem else "yes") for backup, proofs, problem in listed]
-        show_table(_COLUMNS, rows)
+        show_table(_COLUMNS, [_row(*backup) for backup in listed])
 
 
-def row(backup: Backup) -> tuple[object, ...]:
-    """Returns the cells of a backup, except its proofs and whether it can be restored."""
+def _row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[object, ...]:
     members = backup.members
     age = (repository.now() - backup.when).total_seconds()
     return (
@@ -256,20 +254,17 @@ def row(backup: Backup) -> tuple[object, ...]:
         units.size(backup.stored_bytes),
         units.duration(backup.seconds),
         _newest(backup),
-    )
-
-
-def _proofs(proofs: Proofs) -> tuple[str, ...]:
-    """Returns the ages of the last verification and drill; "bad" if one failed, "-" if there was none."""
-    return tuple(
-        "-" if proof is None else "bad" if not proof.is_good else units.duration(repository.age_of(proof))
-        for proof in (proofs.verification, proofs.drill)
+        *(
+            "-" if proof is None else "bad" if not proof.is_good else units.duration(repository.age_of(proof))
+            for proof in (proofs.verification, proofs.drill)
+        ),
+        "no" if problem else "yes",
     )
 
 
 @declare("show")
 def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
-    """Show what is known of a backup: its manifest, its last verification, its last drill.
+    """Show a backup: its manifest, its last verification, its last drill.
 
     \b
       ditseed backup show latest -R /srv/backup
@@ -329,12 +324,11 @@ def check_command(
     suffix: Suffix,
     limits: Limits,
     metrics_file: Annotated[
-        Metrics,
-        "Also write FILE for node_exporter's textfile collector (NAME.prom), with what is found of each suffix.",
+        Metrics, "Also write FILE for node_exporter's textfile collector (NAME.prom), with the figures of each suffix."
     ],
     as_json: Json,
 ) -> int:
-    """Is there a backup young enough? A monitoring plugin: one line, exit status 0, 1, 2 or 3.
+    """Check that there is a recent backup. A monitoring plugin: one line, exit status 0, 1, 2 or 3.
 
     \b
       ditseed backup check -R /srv/backup --max-age 26h --min-count 7 --max-verify-age 8d --max-drill-age 35d

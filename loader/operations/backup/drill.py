@@ -85,7 +85,7 @@ class VerifyOptions:
     names: Sequence[str] = (EVERY,)
     suffix: Suffix = None
     sample: Annotated[
-        float, "--sample SHARE", Share(), {"default": "100%"}, "Part of the pieces to read, chosen by chance each time."
+        float, "--sample SHARE", Share(), {"default": "100%"}, "Share of the data to read, chosen at random each time."
     ] = 1.0
     level: Annotated[
         str | None,
@@ -221,13 +221,13 @@ def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Dri
             killpoint("drill.restored")
             csns, is_indexed = summarise(data, backup.suffix, newest=False).context_csns, _UUID in indexes(data)
             settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
-            with private.configured(config, database, directory, settings) as home:
+            with private.configured(config, database, directory, settings) as config_dir:
                 tools.change_owner(owner, directory)
-                if owner is not None and not tools.may_read(owner, [home]):
+                if owner is not None and not tools.may_read(owner, [config_dir]):
                     reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
                     raise UsageProblem(reason=f"{reason}: give another, or --run-as")
                 started = time.monotonic()
-                with private.running(home, owner, configuration.tools_tmpdir()) as session:
+                with private.running(config_dir, owner, configuration.tools_tmpdir()) as session:
                     start_seconds = time.monotonic() - started
                     killpoint("drill.started")
                     with progress.step("search", backup.entries) as meter:
@@ -377,10 +377,10 @@ def _filter(where: str, contents: Contents, directory: Path, target: int, meter:
     database = config.database(suffix)
     owner = tools.of_directories([database.directory] if database.directory else [])
     settings = {"olcDbDirectory": [bytes(directory / "data")]}
-    with private.configured(config, database, directory, settings) as home:
+    with private.configured(config, database, directory, settings) as config_dir:
         tools.change_owner(owner, directory)
         account, options = owner or Owner(0, 0), ("-o", "ldif-wrap=no", "-b", suffix, "-a", where)
-        command = tools.server_tool_as(account.uid, account.gid, "slapcat", "-F", str(home), *options)
+        command = tools.server_tool_as(account.uid, account.gid, "slapcat", "-F", str(config_dir), *options)
         with tempfile.TemporaryFile(dir=top) as matches:
             with Child(command, stdout=matches) as child:
                 child.check()

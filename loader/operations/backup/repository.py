@@ -31,7 +31,6 @@ from loader.declared import Argument, Duration, Written
 from loader.errors import (
     BackupDamaged,
     BackupFromFuture,
-    FileUnsafe,
     LatestBroken,
     LoaderError,
     ManifestBroken,
@@ -106,16 +105,8 @@ class Repository:
 
     def size(self, name: str) -> int:
         """Returns the bytes of a file. Raises BackupDamaged if it is missing or not a regular file; NotPermitted."""
-        path = self.path / name
-        try:
-            status = os.lstat(path)
-            held.require_regular(status, path)
-            files.require_readable(path)
-        except (FileNotFoundError, NoSuchPath) as error:
-            raise BackupDamaged(path=path, reason="it is missing") from error
-        except FileUnsafe as error:
-            raise BackupDamaged(path=path, reason="is not a regular file") from error
-        return status.st_size
+        with pack.opened(self.path / name) as descriptor:
+            return os.fstat(descriptor).st_size
 
     def require_whole(self, backup: Backup, read: bool) -> None:
         """Raises BackupDamaged unless all files exist with the lengths in the manifest and, if `read`, the small files
@@ -293,11 +284,11 @@ def no_repository(repo: object) -> NoRepository:
     return NoRepository(path=repo, command=shlex.join(["ditseed", "backup", "init", "-R", str(repo)]))
 
 
-def new_id(repo: Path, when: datetime.datetime, suffix: str, taken: Collection[str] = ()) -> str:
+def new_id(repo: Path, when: datetime.datetime, suffix: str, used: Collection[str] = ()) -> str:
     """Returns an unused backup ID: time and suffix, and a number if that ID is already in use."""
     first = name = f"{_stamp(when)}-{_slug(suffix)}"
     number = 2
-    while (repo / name).exists() or name in taken:
+    while (repo / name).exists() or name in used:
         name = f"{first}-{number}"
         number += 1
     return name
@@ -439,11 +430,10 @@ def is_id(which: Which) -> TypeGuard[str]:
 
 def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup, ...]:
     """Returns the backup that `find` selects; without an ID or suffix, all readable backups of its set."""
+    backup = find(repo, which, suffix)
     if is_id(which) or suffix is not None:
-        return (find(repo, which, suffix),)
-    backups = listing(path_of(repo))
-    latest = _latest(of(repo), backups, which, None)
-    return next(group for group in sets(backups.backups) if latest in group)
+        return (backup,)
+    return next(group for group in sets(listing(repo).backups) if backup in group)
 
 
 def require_known_order(repo: Path, backups: Listing) -> None:
@@ -562,12 +552,12 @@ def _record(path: Path, kind: type[Record], backup: Backup) -> Record | None:
     try:
         record = manifest.read_sealed(path, kind)
         if record.backup != backup.id:
-            raise Unfit("is of another backup")
+            raise Unfit("belongs to another backup")
         age_of(record)
     except FileNotFoundError:
         return None
     except Unfit as error:
-        log.warning("%s does not count: it %s", plain.with_operator_paths(str(path)), error)
+        log.warning("%s is ignored: it %s", plain.with_operator_paths(str(path)), error)
         return None
     return record
 
@@ -577,7 +567,7 @@ def age_of(record: Proof) -> float:
     try:
         return max(0.0, (now() - datetime.datetime.fromisoformat(record.made)).total_seconds())
     except (ValueError, TypeError) as error:
-        raise Unfit(f"is of no time: {error}") from error
+        raise Unfit(f"has no valid time: {error}") from error
 
 
 def keep(repo: Where, record: Record) -> Record:

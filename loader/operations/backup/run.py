@@ -190,12 +190,12 @@ class _Member:
     def partial(self) -> Path:
         return self.final.with_name(self.final.name + files.PARTIAL)
 
-    def look(self, when: datetime.datetime, follows: str, taken: Collection[str]) -> None:
+    def look(self, when: datetime.datetime, follows: str, used_ids: Collection[str]) -> None:
         directory = self.origin.directory
         outline = contents.summarise(directory, self.origin.suffix)
         suffix = _only_suffix(directory, outline) if self.origin.suffix is None else self.origin.suffix
         self.facts = {
-            "id": repository.new_id(self.repo.path, when, suffix, taken),
+            "id": repository.new_id(self.repo.path, when, suffix, used_ids),
             "made": when.isoformat(),
             "follows": follows,
             "suffix": suffix,
