@@ -149,7 +149,7 @@ def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
         return f"the latest cannot be used: {broken}"
     if not listing.backups:
         missing = f"no backup of {suffix}" if suffix else "no backup"
-        return f"{missing} in {plain.with_operator_paths(str(repository.path_of(repo)))}"
+        return f"{missing} in {plain.with_operator_paths(str(repository.of(repo).path))}"
     return ""
 
 

@@ -57,7 +57,7 @@ from loader.server import configuration, private, tools
 from loader.server.session import Session
 from loader.sources import mdb
 from loader.sources.mdb import Part
-from loader.storage import files, temporary
+from loader.storage import files, held, temporary
 from loader.storage.files import Owner
 
 log = logging.getLogger(__name__)
@@ -356,17 +356,13 @@ def extract(options: ExtractOptions, progress: Progress) -> int:
             source.seek(0)
             left_out = [] if options.keep_operational else _left_out(contents)
             # A second meter, because the first has already counted these entries.
-            sharded = ldif.shard(source.fileno(), _path(extracted.fileno()), left_out, Meter("copy"), backup.id)
+            sharded = ldif.shard(source.fileno(), held.through(extracted.fileno()), left_out, Meter("copy"), backup.id)
         if not sharded.entries:
             raise missing
         extracted.seek(0)
         with os.fdopen(output, "wb", closefd=False) as out:
             shutil.copyfileobj(extracted, out)
     return sharded.entries
-
-
-def _path(descriptor: int) -> Path:
-    return Path(f"/proc/self/fd/{descriptor}")
 
 
 def _filter(where: str, contents: Contents, directory: Path, target: int, meter: Meter) -> None:
@@ -385,7 +381,7 @@ def _filter(where: str, contents: Contents, directory: Path, target: int, meter:
             with Child(command, stdout=matches) as child:
                 child.check()
             matches.seek(0)
-            ldif.parents_first(matches.fileno(), _path(target), top, meter, contents.backup.id)
+            ldif.parents_first(matches.fileno(), held.through(target), top, meter, contents.backup.id)
 
 
 def _left_out(contents: Contents) -> list[str]:

@@ -233,10 +233,6 @@ def of(repo: Where) -> Repository:
     return repo if isinstance(repo, Repository) else Repository(repo)
 
 
-def path_of(repo: Where) -> Path:
-    return of(repo).path
-
-
 @contextmanager
 def at(
     repo: Where,
@@ -249,11 +245,12 @@ def at(
     `changes` locks it against other runs; `makes_room` opens it even if the server is too full for a lock. Raises
     NoRepository if `changes` and there is no repository; NoSuchPath, PackageMissing, RemoteFailed, RemoteLocked."""
     if not isinstance(repo, Location):
+        repo = of(repo)
         if changes:
-            with explained(path_of(repo)):
-                if not os.path.lexists(path_of(repo) / MARKER):
-                    raise no_repository(path_of(repo))
-        yield of(repo)
+            with explained(repo.path):
+                if not os.path.lexists(repo.path / MARKER):
+                    raise no_repository(repo.path)
+        yield repo
         return
     from loader.operations.backup import remote  # most repositories are directories
 
@@ -267,7 +264,7 @@ def init(repo: Where) -> bool:
         from loader.operations.backup import remote
 
         return remote.init(repo)
-    path = path_of(repo)
+    path = of(repo).path
     with explained(path):
         held.make_directories(path, 0o700)
         with held.opened(path) as directory:
@@ -329,7 +326,7 @@ class Listing:
 
 def listing(repo: Where, suffix: str | None = None) -> Listing:
     """Lists the backups except unfinished ones (NAME.partial). Raises NoSuchPath."""
-    path = path_of(repo)
+    path = of(repo).path
     with explained(path):
         backups, broken = list[Backup](), list[ManifestBroken]()
         for directory in _directories(path):
@@ -414,9 +411,9 @@ def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
     """Returns a backup by ID, or the latest (of `suffix`) now or at a time; without a suffix, the leader of its set.
     Raises NoSuchBackup, ManifestBroken; LatestBroken if the latest backup's manifest cannot be read; BackupFromFuture
     if a wrong clock (of this host or a backup's host) leaves the latest backup unknown."""
-    path = path_of(repo)
+    repo, path = of(repo), of(repo).path
     if not is_id(which):
-        return _latest(of(repo), listing(path, suffix), which, suffix)
+        return _latest(repo, listing(repo, suffix), which, suffix)
     if Path(which).name != which or not (path / which).is_dir() or which.endswith(PARTIAL):
         with explained(path):
             os.scandir(path).close()
@@ -446,25 +443,25 @@ def require_known_order(repo: Path, backups: Listing) -> None:
 def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
     """Returns the latest set (all backups of one moment) now or at a time, or the set of a backup ID. The leader comes
     first. Raises what `find` raises, and SetIncomplete if a member is missing."""
-    path = path_of(repo)
+    repo = of(repo)
     if is_id(which):
-        backup = find(path, which)
+        backup = find(repo, which)
         if not backup.members:
-            raise NoSuchBackup(path=path, name=f"of all databases that has {which}")
-        return members(path, backup)
-    every = listing(path)
+            raise NoSuchBackup(path=repo.path, name=f"of all databases that has {which}")
+        return members(repo, backup)
+    every = listing(repo)
     in_sets = tuple(backup for backup in every.backups if backup.members)
     if not in_sets:
         if which == LATEST:
-            require_known_order(path, every)
-        raise NoSuchBackup(path=path, name="of all databases of a configuration")
-    return members(path, _latest(of(repo), replace(every, backups=in_sets), which, None))
+            require_known_order(repo.path, every)
+        raise NoSuchBackup(path=repo.path, name="of all databases of a configuration")
+    return members(repo, _latest(repo, replace(every, backups=in_sets), which, None))
 
 
 def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
     """Returns the backups in the set of `backup`; only `backup` itself if it was taken alone. Raises SetIncomplete if a
     member is missing, ManifestBroken."""
-    path = path_of(repo)
+    path = of(repo).path
     for name in backup.members:
         if not ID.fullmatch(name) or not (path / name).is_dir():
             raise SetIncomplete(path=path, name=backup.id, missing=name)
@@ -544,7 +541,7 @@ Record = TypeVar("Record", Verification, Drill)
 
 
 def proofs(repo: Where, backup: Backup) -> Proofs:
-    directory = path_of(repo) / backup.id
+    directory = of(repo).path / backup.id
     return Proofs(_record(directory / VERIFIED, Verification, backup), _record(directory / DRILLED, Drill, backup))
 
 
