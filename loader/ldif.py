@@ -102,6 +102,12 @@ def shard(descriptor: int, target: Path, drop: Sequence[str], meter: Meter, orig
         return _native.shard(descriptor, str(target), list(drop), counters)
 
 
+def parents_first(descriptor: int, target: Path, scratch: Path, meter: Meter, origin: str) -> None:
+    """Copies records from a descriptor to a file, each after its parent if the parent is among them."""
+    with with_counters(meter, origin) as counters:
+        _native.parents_first(descriptor, str(target), str(scratch), counters)
+
+
 @dataclass(frozen=True)
 class ArrangeTask:
     """Shards to make loadable. `paths`: read in parallel. `again`: read later, one after another (later is newer).

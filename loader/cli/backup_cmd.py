@@ -25,7 +25,7 @@ from loader.operations.backup.check import Check, Limits
 from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.repository import Policy, RepoOption, WhichBackup
-from loader.operations.backup.run import BackupOptions, is_this_host, run
+from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host, run
 
 
 class _Commands(Lazy):
@@ -60,8 +60,8 @@ Meanwhile = Annotated[
 def init_command(repo: RepoOption, as_json: Json) -> None:
     """Create a repository.
 
-    `run` creates none by itself, for the empty mount point of a disk that is missing would become one. An
-    existing repository stays as it is.
+    `run` creates none unless it has --init, because it would do so in the empty mount point of a disk
+    that is not mounted. An existing repository stays as it is.
 
     \b
       ditseed backup init -R /srv/backup
@@ -75,7 +75,7 @@ def init_command(repo: RepoOption, as_json: Json) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Conditions:
-    """The hosts on which a backup is taken, its kind, and its recipients."""
+    """The hosts and the role for which a backup is taken, its kind, and its recipients."""
 
     init: Annotated[bool, "Create the repository first, if it is not there (see `ditseed backup init`)."] = False
     kind: Annotated[
@@ -86,6 +86,12 @@ class _Conditions:
     hosts: Annotated[
         tuple[str, ...], "--only-on HOST", "Do nothing on any other host; may be given several times."
     ] = ()
+    role: Annotated[
+        str | None,
+        "--only-role",
+        Choice(ROLES),
+        "Do nothing unless the database has this role: a consumer has syncrepl, a provider has syncprov.",
+    ] = None
     recipients: Annotated[
         tuple[str, ...],
         "--recipient KEY",
@@ -98,6 +104,14 @@ class _Conditions:
         "The same for the keys in a file, one on each line, as age takes them; may be given several times.",
     ] = ()
     scratch: Meanwhile = None
+
+    def reason_for_none(self, options: BackupOptions) -> str:
+        """Returns why no backup is taken on this host; empty if one is to be taken."""
+        if self.hosts and not is_this_host(self.hosts):
+            return f"this host is not {' or '.join(self.hosts)}"
+        if self.role and not has_role(options, self.role):
+            return f"the database is no {self.role}"
+        return ""
 
     def require_fitting(self, options: BackupOptions) -> None:
         """Raises UsageProblem if options exclude each other."""
@@ -113,7 +127,7 @@ class _Conditions:
 def run_command(
     options: BackupOptions, packing: Packing, conditions: _Conditions, policy: Policy, shown: Shown
 ) -> None:
-    """Take a backup while slapd is running: a consistent snapshot of what is in use, compressed.
+    """Take a backup while slapd is running: a consistent, compressed snapshot.
 
     Made for cron: it prints nothing when all is well (unless on a terminal, with --json, or as
     `ditseed backup run -v`), and a second run on the same repository ends at once. Stopped at any
@@ -125,15 +139,15 @@ def run_command(
       15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
     The same line on every server, where two are chosen to do it; old backups are removed after a good one:
       ... ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --only-on ldap1 --only-on ldap2 --keep-daily 14
-    Only what has changed since the last one:
+    Only what has changed since the last incremental backup:
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --incremental
     All databases of the server as they were at one moment, with the accesslog:
       ditseed backup run --config /etc/ldap/slapd.d --all-databases -R /srv/backup
-    Encrypted, so that only who has an identity can read it (not this host):
+    Encrypted, so that only the owner of an identity can read it (not this host):
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --recipients-file /etc/ditseed/recipients
     Once a month as LDIF, for another version of OpenLDAP or another kind of machine:
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup-ldif --kind ldif
-    One of several databases, compressed more:
+    The database of one suffix, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
     if not is_given("config_path") and options.source is not None:
@@ -143,9 +157,9 @@ def run_command(
     reports = sys.stdout.isatty() or log.verbosity() > 0
     if shown.progress_mode == "auto" and not reports:
         shown = dataclasses.replace(shown, progress_mode="none")
-    if conditions.hosts and not is_this_host(conditions.hosts):
+    if reason := conditions.reason_for_none(options):
         if reports:
-            show_facts({"backup": f"none: this host is not {' or '.join(conditions.hosts)}"})
+            show_facts({"backup": f"none: {reason}"})
         return
     conditions.require_fitting(options)
     keys = age.recipients(conditions.recipients, conditions.recipients_files)
@@ -224,12 +238,10 @@ def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
         ]
         show_json({"backups": backups})
     else:
-        rows = [(*row(backup), *_proofs(proofs), "no" if problem else "yes") for backup, proofs, problem in listed]
-        show_table(_COLUMNS, rows)
+        show_table(_COLUMNS, [_row(*backup) for backup in listed])
 
 
-def row(backup: Backup) -> tuple[object, ...]:
-    """Returns the cells of a backup, except its proofs and whether it can be restored."""
+def _row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[object, ...]:
     members = backup.members
     age = (repository.now() - backup.when).total_seconds()
     return (
@@ -242,26 +254,23 @@ def row(backup: Backup) -> tuple[object, ...]:
         units.size(backup.stored_bytes),
         units.duration(backup.seconds),
         _newest(backup),
-    )
-
-
-def _proofs(proofs: Proofs) -> tuple[str, ...]:
-    """Returns the ages of the last verification and drill; "bad" if one failed, "-" if there was none."""
-    return tuple(
-        "-" if proof is None else "bad" if not proof.is_good else units.duration(repository.age_of(proof))
-        for proof in (proofs.verification, proofs.drill)
+        *(
+            "-" if proof is None else "bad" if not proof.is_good else units.duration(repository.age_of(proof))
+            for proof in (proofs.verification, proofs.drill)
+        ),
+        "no" if problem else "yes",
     )
 
 
 @declare("show")
 def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
-    """Show what is known of a backup: its manifest, its last verification, its last drill.
+    """Show a backup: its manifest, its last verification, its last drill.
 
     \b
       ditseed backup show latest -R /srv/backup
     """
     with repository.at(repo) as opened:
-        chosen = repository.find(opened, backup, suffix)
+        chosen = repository.find(opened, backup.which, suffix)
         proofs = repository.proofs(opened, chosen)
     if as_json:
         show_json({"backup": dataclasses.asdict(chosen), **dataclasses.asdict(proofs)})
@@ -315,12 +324,11 @@ def check_command(
     suffix: Suffix,
     limits: Limits,
     metrics_file: Annotated[
-        Metrics,
-        "Also write FILE for node_exporter's textfile collector (NAME.prom), with what is found of each suffix.",
+        Metrics, "Also write FILE for node_exporter's textfile collector (NAME.prom), with the figures of each suffix."
     ],
     as_json: Json,
 ) -> int:
-    """Is there a backup young enough? A monitoring plugin: one line, exit status 0, 1, 2 or 3.
+    """Check that there is a recent backup. A monitoring plugin: one line, exit status 0, 1, 2 or 3.
 
     \b
       ditseed backup check -R /srv/backup --max-age 26h --min-count 7 --max-verify-age 8d --max-drill-age 35d

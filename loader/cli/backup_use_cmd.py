@@ -49,7 +49,7 @@ def restore_command(
     require_alone(options.every, ("-b", options.suffix), ("--target", options.target))
     progress = shown.progress
     with repository.at(options.repo, progress, scratch) as repo:
-        options = dataclasses.replace(options, repo=repo, which=backup)
+        options = dataclasses.replace(options, repo=repo, which=backup.which)
         reports: Sequence[RestorePlan | RestoreReport] = (
             restore.plan(options) if dry_run else restore.restore(options, progress)
         )
@@ -109,8 +109,8 @@ def verify_command(
 def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> int:
     """Restore a backup into a scratch directory, start a real slapd on it, and search it.
 
-    The running slapd and its database are not touched: the drill's own listens on a private socket, without
-    network, syncrepl or log. It counts the entries, looks some up, and compares the counts and the contextCSN
+    The running slapd and its database are not touched: the slapd of the drill listens on a private socket,
+    without network, syncrepl or log. It counts the entries, looks some up, and compares the counts and the contextCSN
     with the manifest. The result, and how long the restore took, is written down beside the backup: `list`,
     `show`, `check` and `prune` use it. Exit status: 0 all is well, 1 it is not. If `latest` is a set of
     backups of one moment, all of it is drilled, one backup after the other, unless -b names a suffix.
@@ -122,7 +122,7 @@ def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> i
     """
     progress = shown.progress
     with repository.at(options.repo, progress, options.scratch) as repo:
-        proofs = drill(dataclasses.replace(options, repo=repo, which=backup), progress)
+        proofs = drill(dataclasses.replace(options, repo=repo, which=backup.which), progress)
     if shown.as_json:
         facts = [dataclasses.asdict(proof) for proof in proofs]
         show_json({"drills": facts} if len(facts) > 1 else facts[0])
@@ -148,17 +148,18 @@ def _drilled(proof: Drill) -> dict[str, object]:
 def extract_command(backup: WhichBackup, options: ExtractOptions, progress_mode: ProgressMode = "auto") -> None:
     """Write entries of a backup to standard output, as LDIF that ldapadd takes.
 
-    For the wrong delete at night: the server goes on running.
+    For the wrong delete at night: the server goes on running. A filter is evaluated by slapcat with the
+    configuration in the backup.
 
     \b
       ditseed backup extract latest -R /srv/backup --dn ou=sales,dc=example,dc=com > sales.ldif
       ldapadd -H ldapi:/// -Y EXTERNAL -f sales.ldif
-    Whatever is missing below an entry that is still there (-c passes over entries that exist):
-      ditseed backup extract latest -R /srv/backup --dn dc=example,dc=com | ldapadd -c -H ldapi:/// -Y EXTERNAL
+    Single entries, wherever they are:
+      ditseed backup extract latest -R /srv/backup --filter '(uid=jdoe)'
     """
     standard.reserve_output()
     progress = progress_of(progress_mode)
     with repository.at(options.repo, progress, options.scratch) as repo:
-        entries = extract(dataclasses.replace(options, repo=repo, which=backup), progress)
+        entries = extract(dataclasses.replace(options, repo=repo, which=backup.which), progress)
     if log.verbosity() >= 0:
         tell(f"extracted: {units.number(entries)} entries")

@@ -55,7 +55,7 @@ OPTIONS = {
             "database-size fs stripes redundant stripe-size vg lv mount volume-size unequal",
             # backups: retention, space, selection
             "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free "
-            "all-databases kind incremental throttle only-on run-as sample dn "
+            "all-databases kind incremental throttle only-on only-role run-as sample dn filter as-of "
             "recipient recipients-file identity init",
             # watching storage, and monitoring it
             "interval samples window half-life layer probe state check warning:w critical:c fix",
@@ -75,7 +75,7 @@ TYPED = {
     name
     for words in (
         "plan init from target output keep-export range skip strategy prepare-provider set add for stats-log filters",
-        "costs give-back check fix layer probe remove apply replace discard dry-run restart forget service",
+        "costs give-back check fix layer probe as-of remove apply replace discard dry-run restart forget service",
         "rollback json report quiet verbose",
     )
     for name in words.split()

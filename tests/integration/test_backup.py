@@ -625,6 +625,29 @@ def test_the_latest_is_not_an_older_one(damaged: Path, tmp_path: Path, what: str
         ditseed("backup", "restore", older.id, *into).ok()
 
 
+def test_as_of_a_time(damaged: Path, tmp_path: Path) -> None:
+    """The newest that was made by then, and no older one in its place."""
+    (made,) = repository.listing(damaged).backups
+    first, second, third = (_dated(damaged, made, f"2026-01-0{day}T02:15:00+00:00") for day in (1, 2, 3))
+    for moment, wanted in [
+        ("2026-01-02T02:15Z", second),
+        ("2026-01-02T03:14:59+01:00", first),
+        ("2026-01-09 00:00", third),
+    ]:
+        shown = ditseed("backup", "show", "--as-of", moment, "-R", damaged, "--json").ok()
+        assert shown.facts["backup"]["id"] == wanted
+    into = ("-R", damaged, "--target", tmp_path / "made")
+    done = ditseed("backup", "restore", "--as-of", "2026-01-01T02:14Z", *into)
+    assert (done.status, done.out) == (NoSuchBackup.exit_status, "")
+    assert "no backup at all made by 2026-01-01 02:14:00" in done.err
+    (damaged / second / "manifest.json").write_text("{")
+    done = ditseed("backup", "restore", "--as-of", "2026-01-02T12:00Z", *into)
+    assert (done.status, done.out) == (LatestBroken.exit_status, "")
+    assert f"the latest backup made by 2026-01-02 12:00:00+00:00, {second}, cannot be used" in done.err
+    assert f"backup restore {first} -R {damaged}" in done.err
+    ditseed("backup", "restore", "--as-of", "2026-01-01T12:00Z", *into).ok()
+
+
 def _dated(repo: Path, made: Backup, when: str) -> str:
     """A copy that was made at another time; its ID."""
     moment = datetime.datetime.fromisoformat(when)
@@ -633,6 +656,22 @@ def _dated(repo: Path, made: Backup, when: str) -> str:
     again = dataclasses.replace(made, id=name, made=when)
     (repo / name / "manifest.json").write_bytes(manifest.text(manifest.sealed(again)))
     return name
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "say which backup"),
+        (("latest", "--as-of", "2026-01-01T00:00"), "say which backup"),
+        (("--as-of", "2999-01-01T00:00"), "is in the future"),
+        (("--as-of", "2026-01-01"), "not a time"),
+        (("--as-of", "yesterday"), "not a time"),
+    ],
+)
+def test_which_backup_is_meant(repo: Path, words: tuple[str, ...], reason: str) -> None:
+    for verb in (("restore", "--target", "/nowhere/x"), ("show",), ("drill",), ("extract", "--dn", "")):
+        done = ditseed("backup", *verb, *words, "-R", repo)
+        assert (done.status, reason in done.err) == (UsageProblem.exit_status, True), done
 
 
 def test_the_latest_is_the_last_of_the_list(damaged: Path) -> None:

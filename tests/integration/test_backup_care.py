@@ -17,6 +17,7 @@ import lmdb
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fixtures import replication
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, BackupFromFuture, Locked, NoSpace, UsageProblem
@@ -399,6 +400,24 @@ def test_one_bad_manifest_is_no_reason_not_to_verify_the_others(repo: Path) -> N
     assert found[last] == ""
     assert "manifest.json" in found[first]
     assert not (repo / first / manifest.VERIFIED).exists()
+
+
+def test_only_in_one_role(tmp_path: Path) -> None:
+    """A provider is spared where consumers make the backups, and the other way round."""
+    with closing(replication.provider()) as provider:
+        provider.slapadd(TREE)
+        with closing(replication.consumer(provider)) as consumer:
+            consumer.slapadd(TREE)
+            for server, role in ((provider, "provider"), (consumer, "consumer")):
+                command = ("backup", "run", "--init", "--config", server.config_path, "-R", tmp_path / role)
+                other = {"provider": "consumer", "consumer": "provider"}[role]
+                assert "none: the database is no" in ditseed("-v", *command, "--only-role", other).ok().out
+                assert not (tmp_path / role).exists()
+                ditseed(*command, "--only-role", role).ok()
+                ditseed(*command, "--only-role", role, "--all-databases").ok()
+                assert len(repository.listing(tmp_path / role).backups) == 2
+    refused = ditseed("backup", "run", "--init", "--from", tmp_path, "-R", tmp_path, "--only-role", "provider")
+    assert refused.status == UsageProblem.exit_status
 
 
 def test_only_on_some_hosts(source: Path, tmp_path: Path) -> None:

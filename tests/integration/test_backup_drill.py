@@ -214,8 +214,14 @@ def test_the_wrong_delete_at_night(tmp_path: Path) -> None:
         command = ("backup", "extract", "latest", "-R", tmp_path)
         server.ldapadd(ditseed(*command, "--dn", PEOPLE).ok().out)
         assert names(server) == whole
-        kept = ditseed(*command, "--dn", max(below).removeprefix("dn: "), "--keep-operational").ok().out
+        gone = max(below)
+        delete(server, [gone])
+        rdn = gone.removeprefix("dn: ").partition(",")[0]
+        server.ldapadd(ditseed(*command, "--filter", f"({rdn})").ok().out)
+        assert names(server) == whole
+        kept = ditseed(*command, "--dn", gone.removeprefix("dn: "), "--keep-operational").ok().out
         assert "entryUUID: " in kept
+        assert ditseed(*command, "--filter", "(cn=nobody at all)").status == NoEntry.exit_status
         nobody = ditseed(*command, "--dn", f"cn=nobody,{PEOPLE}")
         assert nobody.status == NoEntry.exit_status
         assert f"ditseed: {tmp_path}/" in nobody.err  # not where it was unpacked
@@ -223,8 +229,8 @@ def test_the_wrong_delete_at_night(tmp_path: Path) -> None:
         assert ditseed(*command).status != 0
 
 
-def test_parents_come_first(tmp_path: Path) -> None:
-    """An entry that was moved below a newer parent has a smaller ID than that parent."""
+def test_a_filter_gives_parents_first(tmp_path: Path) -> None:
+    """What was moved below a newer parent has the lesser ID, and slapcat goes by IDs."""
     with closing(replication.provider()) as server:
         server.slapadd(TREE)
         server.start()
@@ -237,10 +243,12 @@ def test_parents_come_first(tmp_path: Path) -> None:
         below = [name for name in whole if name.endswith(PEOPLE)]
         delete(server, sorted(below, key=len, reverse=True))
         command = ("backup", "extract", "latest", "-R", tmp_path)
-        server.ldapadd(ditseed(*command, "--dn", PEOPLE).ok().out)
+        server.ldapadd(ditseed(*command, "--filter", "(ou=*)").ok().out)
         assert names(server) == whole
         told = ditseed(*command, "--dn", PEOPLE).ok().err
         assert f"extract: {len(below)} entries" in told
+        refused = ditseed(*command, "--filter", "(ou=*")
+        assert "slapcat ended with status 1: Invalid filter" in refused.err
         (one,) = repository.listing(tmp_path).backups
         gone = ditseed(*command, "--dn", "ou=unit1," + PEOPLE)
         assert gone.err.splitlines()[-2].startswith(f"ditseed: {tmp_path / one.id}: there is no")
@@ -262,7 +270,7 @@ def test_what_a_module_keeps_from_clients_is_left_out(tmp_path: Path) -> None:
         assert server.slapcat().count("memberOf: ") == 0
         command = ("backup", "extract", "latest", "-R", tmp_path)
         server.ldapadd(ditseed(*command, "--dn", f"ou=unit1,{PEOPLE}").ok().out)
-        server.ldapadd(ditseed(*command, "--dn", f"cn=staff,{PEOPLE}").ok().out)
+        server.ldapadd(ditseed(*command, "--filter", "(cn=staff)").ok().out)
         assert names(server) == whole
         assert server.slapcat().count("memberOf: ") == 1
         (one,) = repository.listing(tmp_path).backups

@@ -125,6 +125,8 @@ def test_extract_drill_and_verify(repo: Path, keys: tuple[Key, Key, Key], tmp_pa
     key = ("--identity", keys[1].path, "-R", repo)
     asked = ("--dn", "ou=people,dc=example,dc=com")
     assert ditseed("backup", "extract", "latest", *key, *asked).ok().out.startswith("dn: ou=people")
+    found = ditseed("backup", "extract", "latest", *key, "--filter", "(ou=people)").ok().out
+    assert found.count("dn: ") == 1
     assert "good" in ditseed("backup", "drill", "latest", *key, "--tmp", scratch).ok().out
     ditseed("backup", "verify", "--verify", "pages", "--tmp", tmp_path, *key).ok()
 

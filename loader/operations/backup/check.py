@@ -148,8 +148,8 @@ def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
     if broken := repository.broken_latest(listing, suffix):
         return f"the latest cannot be used: {broken}"
     if not listing.backups:
-        what = f"no backup of {suffix}" if suffix else "no backup"
-        return f"{what} in {plain.with_operator_paths(str(repository.path_of(repo)))}"
+        missing = f"no backup of {suffix}" if suffix else "no backup"
+        return f"{missing} in {plain.with_operator_paths(str(repository.of(repo).path))}"
     return ""
 
 
@@ -215,8 +215,8 @@ def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
     from loader.operations import monitoring
 
     now = repository.now().timestamp()
-    written = f"{_METRIC}_written_timestamp_seconds"
-    families = [GaugeMetricFamily(written, "When this was found, as Unix time.", value=now)]
+    name = f"{_METRIC}_written_timestamp_seconds"
+    families = [GaugeMetricFamily(name, "When this file was written, as Unix time.", value=now)]
     families += [GaugeMetricFamily(f"{_METRIC}_{name}", text, labels=["suffix"]) for name, text in _GAUGES.items()]
     for suffix, result in checks.items():
         for family, value in zip(families[1:], _values(result, now), strict=False):

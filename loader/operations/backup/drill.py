@@ -4,7 +4,7 @@
 into a scratch directory and searches it with a slapd of its own, to measure how long a restore takes and to check that
 the restored database is the one that was backed up. The drill does not touch this host's slapd: its own slapd listens
 on a socket that only its account can reach, and has one database and no syncrepl. An extract writes entries of a backup
-as LDIF for ldapadd.
+as LDIF for ldapadd: a subtree, or the matches of a filter.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Annotated
 from click import Choice
 
 from loader import csn, ldif, overlays, resources, schema, standard, units
+from loader.child import Child
 from loader.common_options import OptionalConfig, Scratch, Suffix
 from loader.config import Database
 from loader.declared import Share
@@ -47,7 +48,7 @@ from loader.operations.add import PROTECTED
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import Backup, Drill, Verification
 from loader.operations.backup.pack import Compared
-from loader.operations.backup.repository import LATEST, IdentityFiles, RepoOption, Repository
+from loader.operations.backup.repository import LATEST, IdentityFiles, RepoOption, Repository, Which
 from loader.operations.backup.restore import Contents
 from loader.operations.publish import checked, require_readable_format
 from loader.progress import Meter, Progress
@@ -56,7 +57,8 @@ from loader.server import configuration, private, tools
 from loader.server.session import Session
 from loader.sources import mdb
 from loader.sources.mdb import Part
-from loader.storage import files, temporary
+from loader.storage import files, held, temporary
+from loader.storage.files import Owner
 
 log = logging.getLogger(__name__)
 STORED, MANIFEST = "stored", "manifest"  # levels of a verification, in addition to those of `ditseed verify`
@@ -83,7 +85,7 @@ class VerifyOptions:
     names: Sequence[str] = (EVERY,)
     suffix: Suffix = None
     sample: Annotated[
-        float, "--sample SHARE", Share(), {"default": "100%"}, "Part of the pieces to read, chosen by chance each time."
+        float, "--sample SHARE", Share(), {"default": "100%"}, "Share of the data to read, chosen at random each time."
     ] = 1.0
     level: Annotated[
         str | None,
@@ -169,7 +171,7 @@ class DrillOptions:
     account for slapd; None: the owner of the database on this host, else nobody. `identities`: key files."""
 
     repo: RepoOption
-    which: str = LATEST
+    which: Which = LATEST
     suffix: Suffix = None
     config_path: OptionalConfig = None
     scratch: Annotated[Scratch, "Directory in which the backup is restored for the drill (default: /tmp)."] = None
@@ -193,7 +195,7 @@ def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
 
 def _drilled(options: DrillOptions, repo: Repository, backup: Backup, progress: Progress) -> Drill:
     contents = Contents.of(repo.path, backup, options.identities, options.config_path)
-    problem = repository.problem(repo, backup, False, options.which != LATEST)
+    problem = repository.problem(repo, backup, False, repository.is_id(options.which))
     if problem is None:
         try:
             repo.bring(backup)
@@ -219,13 +221,13 @@ def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Dri
             killpoint("drill.restored")
             csns, is_indexed = summarise(data, backup.suffix, newest=False).context_csns, _UUID in indexes(data)
             settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
-            with private.configured(config, database, directory, settings) as home:
+            with private.configured(config, database, directory, settings) as config_dir:
                 tools.change_owner(owner, directory)
-                if owner is not None and not tools.may_read(owner, [home]):
+                if owner is not None and not tools.may_read(owner, [config_dir]):
                     reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
                     raise UsageProblem(reason=f"{reason}: give another, or --run-as")
                 started = time.monotonic()
-                with private.running(home, owner, configuration.tools_tmpdir()) as session:
+                with private.running(config_dir, owner, configuration.tools_tmpdir()) as session:
                     start_seconds = time.monotonic() - started
                     killpoint("drill.started")
                     with progress.step("search", backup.entries) as meter:
@@ -312,12 +314,14 @@ def _scratch(kind: str, top: Path, backup: Backup) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """`config_path`: configuration to use instead of the backup's own. `identities`: key files."""
+    """Exactly one of `dn` (base of a subtree) and `where` (an LDAP filter) selects the entries. `config_path`:
+    configuration to use instead of the backup's own. `identities`: key files."""
 
     repo: RepoOption
-    dn: Annotated[str, "--dn DN", "The entry DN, and all entries below it."]
-    which: str = LATEST
+    which: Which = LATEST
     suffix: Suffix = None
+    dn: Annotated[str | None, "--dn DN", "The entry DN, and all entries below it."] = None
+    where: Annotated[str | None, "--filter FILTER", "The entries that an LDAP filter matches."] = None
     keep_operational: Annotated[
         bool, "Write entryUUID, creatorsName, createTimestamp ... as well: for slapadd, or ldapadd -e relax."
     ] = False
@@ -328,30 +332,56 @@ class ExtractOptions:
 
 def extract(options: ExtractOptions, progress: Progress) -> int:
     """Writes the entries to standard output; returns their number. Raises NoEntry, NoSuchBackup, BackupDamaged."""
+    if (options.dn is None) == (options.where is None):
+        raise UsageProblem(reason="say which entries: --dn DN, or --filter FILTER")
     output, repo = standard.output("LDIF", readable=True), repository.of(options.repo)
     with files.explained(repo.path):
         backup = repository.find(repo, options.which, options.suffix)
         contents = Contents.of(repo.path, backup, options.identities, options.config_path)
         repo.bring(backup)
+    # Names the repository, because the directory of the unpacked database is temporary.
+    missing = NoEntry(path=contents.directory, dn=options.where or options.dn)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
     with _scratch("extract", top, backup) as directory, tempfile.TemporaryFile(dir=top) as extracted:
         contents.put(directory / "data" / meta.DATA, progress)
         with progress.step("extract") as meter, tempfile.TemporaryFile(dir=top) as source:
-            part = Part(directory / "data", options.dn)
-            try:
-                mdb.stream(part, source.fileno(), False, resources.processors(), meter)
-            except NoEntry as error:
-                # Names the repository, because the directory of the unpacked database is temporary.
-                raise NoEntry(path=contents.directory, dn=options.dn) from error
+            if options.where is not None:
+                _filter(options.where, contents, directory, source.fileno(), meter)
+            else:
+                part = Part(directory / "data", options.dn)
+                try:
+                    mdb.stream(part, source.fileno(), False, resources.processors(), meter)
+                except NoEntry as error:
+                    raise missing from error
             source.seek(0)
             left_out = [] if options.keep_operational else _left_out(contents)
-            target = Path(f"/proc/self/fd/{extracted.fileno()}")
             # A second meter, because the first has already counted these entries.
-            sharded = ldif.shard(source.fileno(), target, left_out, Meter("copy"), backup.id)
+            sharded = ldif.shard(source.fileno(), held.through(extracted.fileno()), left_out, Meter("copy"), backup.id)
+        if not sharded.entries:
+            raise missing
         extracted.seek(0)
         with os.fdopen(output, "wb", closefd=False) as out:
             shutil.copyfileobj(extracted, out)
     return sharded.entries
+
+
+def _filter(where: str, contents: Contents, directory: Path, target: int, meter: Meter) -> None:
+    """Writes the matches with slapcat, which supports every filter that slapd does. The whole tree is searched, because
+    slapcat 2.5.13 crashes with -s. slapcat writes entries by entry ID, so an entry that was moved below a newer parent
+    precedes that parent: the output is sorted."""
+    config, suffix, top = contents.config(), contents.backup.suffix, directory.parent
+    database = config.database(suffix)
+    owner = tools.of_directories([database.directory] if database.directory else [])
+    settings = {"olcDbDirectory": [bytes(directory / "data")]}
+    with private.configured(config, database, directory, settings) as config_dir:
+        tools.change_owner(owner, directory)
+        account, options = owner or Owner(0, 0), ("-o", "ldif-wrap=no", "-b", suffix, "-a", where)
+        command = tools.server_tool_as(account.uid, account.gid, "slapcat", "-F", str(config_dir), *options)
+        with tempfile.TemporaryFile(dir=top) as matches:
+            with Child(command, stdout=matches) as child:
+                child.check()
+            matches.seek(0)
+            ldif.parents_first(matches.fileno(), held.through(target), top, meter, contents.backup.id)
 
 
 def _left_out(contents: Contents) -> list[str]:

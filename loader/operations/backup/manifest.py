@@ -154,7 +154,7 @@ def _require_consistent(backup: Backup, name: str) -> None:
     if backup.id != name:
         raise Unfit("is not the manifest of this directory")
     if backup.id not in backup.set_ids:
-        raise Unfit("is not the manifest of one of its set")
+        raise Unfit("names a set to which its backup does not belong")
     if backup.incremental and (backup.is_encrypted or backup.is_ldif):
         raise Unfit("not a manifest: an incremental backup is neither encrypted nor LDIF")
     data = (ENTRIES,) if backup.is_ldif else (MAP,) if backup.incremental else (MAP, PACK)
@@ -163,7 +163,7 @@ def _require_consistent(backup: Backup, name: str) -> None:
         raise Unfit("not a manifest: it names other files than those of its kind")
     shared = [stored.name for stored in backup.packs]
     if not all(map(PACK_NAME.fullmatch, shared)) or (shared and not backup.incremental):
-        raise Unfit("not a manifest: it names packs that are none")
+        raise Unfit("not a manifest: it names packs that no backup of its kind has")
     if any(len(stored.sums) != -(-stored.bytes // CHUNK) for _, stored in backup.stored()):
         raise Unfit("not a manifest: a checksum is missing")
     try:
@@ -171,7 +171,7 @@ def _require_consistent(backup: Backup, name: str) -> None:
     except ValueError as error:
         raise Unfit(f"not a manifest: made: {error}") from error
     if any(moment.tzinfo is None for moment in moments):
-        raise Unfit("not a manifest: made: names no time zone")
+        raise Unfit("not a manifest: a time has no time zone")
 
 
 # --- records --------------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ def require_sums(path: Path, stored: StoredFile) -> None:
 
 def _require_sum(path: Path, stored: StoredFile, number: int) -> int:
     """Compares chunk `number` with its checksum; returns its length in bytes."""
-    with _opened(path) as descriptor:
+    with opened(path) as descriptor:
         require_length(path, os.fstat(descriptor).st_size, stored)
         start, end = number * CHUNK, min(stored.bytes, (number + 1) * CHUNK)
         digest = hashlib.sha256()
@@ -212,7 +212,7 @@ def _require_sum(path: Path, stored: StoredFile, number: int) -> int:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def opened(path: Path) -> Iterator[int]:
     """Yields a descriptor for reading. Raises BackupDamaged if the file is missing or not a regular file."""
     try:
         with files.explained(path):
@@ -279,7 +279,7 @@ def plain(directory: Path, backup: Backup, identities: Identities | None, target
 
 
 def _read(path: Path, backup: Backup, identities: Identities | None, put: Callable[[bytes], object]) -> None:
-    with _opened(path) as descriptor, open(os.dup(descriptor), "rb") as file:
+    with opened(path) as descriptor, open(os.dup(descriptor), "rb") as file:
         if not backup.is_encrypted:
             put(file.read())
             return
@@ -289,7 +289,7 @@ def _read(path: Path, backup: Backup, identities: Identities | None, put: Callab
             identities.decrypt_stream(file, put)
         except age.NotARecipient:
             require_sums(path, _stored(backup, path.name))
-            reason = "none of the identities that are given is one of its recipients"
+            reason = "none of the given identities is one of its recipients"
             raise BackupEncrypted(path=path, reason=reason) from None
         except age.Broken:
             raise BackupDamaged(path=path, reason="it cannot be decrypted") from None
@@ -382,7 +382,7 @@ def _require_consistent(page_map: PageMap, backup: Backup) -> None:
     if size != backup.page_size or len(page_map.head) != 2 * size:
         raise Unfit("its pages have another size than the manifest says")
     if (_FIRST_PAGE + page_map.pages) * size != backup.data_bytes:
-        raise Unfit("its pieces do not make up the data that the manifest tells of")
+        raise Unfit("its pieces and the data of the manifest have different sizes")
     if any(piece.pages * size > _LARGEST_PIECE for piece in page_map.pieces):
         raise Unfit("one of its pieces is larger than any that ditseed writes")
     if any(not 0 < use.used <= use.pages for use in page_map.packs):
@@ -517,7 +517,7 @@ def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = Non
         packs = []
         for use in page_map.packs:
             name = repo / backup.id / backup.file if own else repo / PAGES / use.name
-            descriptor = stack.enter_context(_opened(own or name))
+            descriptor = stack.enter_context(opened(own or name))
             packs.append((use.number, held.through(descriptor), name, _index(descriptor, name, use)))
         with explained_packs(repo / backup.id):
             return PagePacks(packs, page_map.page_size, page_map.transaction)

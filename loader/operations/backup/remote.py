@@ -42,7 +42,7 @@ from loader.errors import (
     RemovalRefused,
 )
 from loader.operations.backup import pack, repository
-from loader.operations.backup.manifest import DRILLED, MANIFEST, PACK_NAME, PAGES, VERIFIED, Backup
+from loader.operations.backup.manifest import DRILLED, MANIFEST, PACK_NAME, PAGES, VERIFIED, Backup, now
 from loader.operations.backup.repository import Repository
 from loader.progress import Meter, Progress
 from loader.run.lease import boot_id
@@ -259,18 +259,21 @@ class Holder:
         """Whether the lock is free: its process on this host has ended, or a lock of another host has lapsed."""
         if self.host == socket.gethostname() and self.boot == boot_id():
             return _started(self.pid) != self.started
-        return (_now() - self.renewed).total_seconds() > LAPSE
+        return (now() - self.renewed).total_seconds() > LAPSE
 
     def encoded(self) -> bytes:
-        return msgspec.json.encode(replace(self, renewed=_now()))
+        return msgspec.json.encode(replace(self, renewed=now()))
 
     def has(self, store: Store) -> bool:
         """Returns whether the lock on the server belongs to this holder."""
-        try:
-            holder = _read(store)
-        except Unfit:
-            return False
+        holder = _read(store)
         return holder is not None and replace(self, renewed=holder.renewed) == holder
+
+
+# The holder of a lock that cannot be read; it never lapses.
+_UNKNOWN = Holder(
+    "an unknown host", "", 0, 0, "an unknown time", datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)
+)
 
 
 class Lock:
@@ -286,16 +289,18 @@ class Lock:
         try:
             self.store.create(LOCK, self.own.encoded())
         except FileExistsError:
-            if not _content(self.store):
+            holder = _read(self.store)
+            if holder is None:
                 time.sleep(_SETTLE)  # another process may be writing it
-            self._require_free()
+                holder = _read(self.store)
+            if holder is not None and not holder.is_gone:
+                raise self._locked(holder) from None
             # If the server refuses to overwrite files, no other run can remove the files of this one either.
             self._is_possible = self._overwrite(self.own.encoded())
             if self._is_possible:
                 time.sleep(_SETTLE)
                 if not self.own.has(self.store):
-                    self._require_free()
-                    raise self._locked(None) from None
+                    raise self._locked(_read(self.store) or _UNKNOWN) from None
         self._is_held = self._is_possible
 
     def require(self) -> None:
@@ -337,23 +342,13 @@ class Lock:
             return False
         return True
 
-    def _require_free(self) -> None:
-        """Raises RemoteLocked if another process holds the lock, or if the lock cannot be read."""
-        try:
-            holder = _read(self.store)
-        except Unfit as error:
-            log.debug("%s/%s %s", self.store.place, LOCK, error)
-            raise self._locked(None) from error
-        if holder is not None and not holder.is_gone:
-            raise self._locked(holder)
-
-    def _locked(self, holder: Holder | None) -> RemoteLocked:
+    def _locked(self, holder: Holder) -> RemoteLocked:
         return RemoteLocked(
             place=self.store.place,
             name=LOCK,
-            host=holder.host if holder else "an unknown host",
-            pid=holder.pid if holder else "unknown",
-            made=holder.made if holder else "an unknown time",
+            host=holder.host,
+            pid=holder.pid or "unknown",
+            made=holder.made,
             lapse=units.duration(LAPSE),
         )
 
@@ -389,26 +384,21 @@ def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL)
         lock.release()
 
 
-def _content(store: Store) -> bytes:
-    try:
-        return store.read(LOCK, _LARGEST)
-    except FileNotFoundError:
-        return b""
-
-
 def _read(store: Store) -> Holder | None:
-    """Returns the holder of the lock; None if the lock is free. Raises Unfit if the lock is not valid."""
-    content = _content(store)
-    return typed.parse(content, Holder, 1) if content else None
+    """Returns the holder of the lock; None if the lock is free, _UNKNOWN if it is not valid."""
+    try:
+        content = store.read(LOCK, _LARGEST)
+        return typed.parse(content, Holder, 1) if content else None
+    except FileNotFoundError:
+        return None
+    except Unfit as error:
+        log.debug("%s/%s %s", store.place, LOCK, error)
+        return _UNKNOWN
 
 
 def myself() -> Holder:
-    pid, now = os.getpid(), _now()
-    return Holder(socket.gethostname(), boot_id(), pid, _started(pid), now.isoformat(timespec="seconds"), now)
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.timezone.utc)
+    pid, when = os.getpid(), now()
+    return Holder(socket.gethostname(), boot_id(), pid, _started(pid), when.isoformat(), when)
 
 
 def _started(pid: int) -> int:

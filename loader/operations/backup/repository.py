@@ -21,17 +21,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeGuard, TypeVar
 
 import click
 from click import IntRange
 
 from loader import dn, plain
-from loader.declared import Argument, Duration
+from loader.declared import Argument, Duration, Written
 from loader.errors import (
     BackupDamaged,
     BackupFromFuture,
-    FileUnsafe,
     LatestBroken,
     LoaderError,
     ManifestBroken,
@@ -68,10 +67,11 @@ MARKER, MARK = "repository.json", b'{"format": 1}\n'
 LATEST = "latest"
 ID = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9-]+")
 SKEW = datetime.timedelta(minutes=5)  # tolerated clock difference between hosts that share a repository
-_TIME = "%Y%m%dT%H%M%SZ"
-_STAMP = len("20261121T070501Z")
+_STAMP = len("20261121T070501Z")  # the time at the start of an ID
 _QUIET = Progress("none")
 now = manifest.now
+
+Which = str | datetime.datetime  # a backup ID; LATEST; or a time, for the latest backup made by then
 
 
 class Repository:
@@ -105,16 +105,8 @@ class Repository:
 
     def size(self, name: str) -> int:
         """Returns the bytes of a file. Raises BackupDamaged if it is missing or not a regular file; NotPermitted."""
-        path = self.path / name
-        try:
-            status = os.lstat(path)
-            held.require_regular(status, path)
-            files.require_readable(path)
-        except (FileNotFoundError, NoSuchPath) as error:
-            raise BackupDamaged(path=path, reason="it is missing") from error
-        except FileUnsafe as error:
-            raise BackupDamaged(path=path, reason="is not a regular file") from error
-        return status.st_size
+        with pack.opened(self.path / name) as descriptor:
+            return os.fstat(descriptor).st_size
 
     def require_whole(self, backup: Backup, read: bool) -> None:
         """Raises BackupDamaged unless all files exist with the lengths in the manifest and, if `read`, the small files
@@ -192,7 +184,44 @@ IdentityFiles = Annotated[
 ]
 
 
-WhichBackup = Annotated[str, Argument("ID|latest")]
+class _Moment(Written):
+    """Option type: a date with a time of day, not in the future."""
+
+    name, kind = "time", datetime.datetime
+
+    def parse(self, text: str) -> datetime.datetime:
+        try:
+            moment = datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip())).astimezone()
+        except (ValueError, OverflowError):
+            moment = None
+        if moment is None or ":" not in text:
+            raise UsageProblem(reason=f"not a time: {text!r} (write 2026-11-25T03:00, or 2026-11-25T02:00Z)")
+        if moment > now():
+            raise UsageProblem(reason=f"{text} is in the future")
+        return moment
+
+
+@dataclass(frozen=True)
+class WhichBackup:
+    """The command-line parameters that select a backup: its ID, "latest", or a time."""
+
+    name: Annotated[str | None, Argument("[ID|latest]")] = None
+    as_of: Annotated[
+        datetime.datetime | None,
+        "--as-of TIME",
+        _Moment(),
+        "Take the newest backup that was made by then: 2026-11-25T03:00, in the time zone of this host, or "
+        "2026-11-25T02:00Z.",
+    ] = None
+
+    def begin(self) -> None:
+        """Raises UsageProblem unless exactly one of ID and time is given."""
+        if (self.name is None) == (self.as_of is None):
+            raise UsageProblem(reason="say which backup: its ID, latest, or --as-of TIME")
+
+    @property
+    def which(self) -> Which:
+        return self.as_of or self.name or LATEST
 
 
 # --- opening and creating ---------------------------------------------------------------------------
@@ -202,10 +231,6 @@ def of(repo: Where) -> Repository:
     """Returns the repository at a path. A repository on another host must have been opened by `at`."""
     assert not isinstance(repo, Location)
     return repo if isinstance(repo, Repository) else Repository(repo)
-
-
-def path_of(repo: Where) -> Path:
-    return of(repo).path
 
 
 @contextmanager
@@ -220,11 +245,12 @@ def at(
     `changes` locks it against other runs; `makes_room` opens it even if the server is too full for a lock. Raises
     NoRepository if `changes` and there is no repository; NoSuchPath, PackageMissing, RemoteFailed, RemoteLocked."""
     if not isinstance(repo, Location):
+        repo = of(repo)
         if changes:
-            with explained(path_of(repo)):
-                if not os.path.lexists(path_of(repo) / MARKER):
-                    raise no_repository(path_of(repo))
-        yield of(repo)
+            with explained(repo.path):
+                if not os.path.lexists(repo.path / MARKER):
+                    raise no_repository(repo.path)
+        yield repo
         return
     from loader.operations.backup import remote  # most repositories are directories
 
@@ -238,7 +264,7 @@ def init(repo: Where) -> bool:
         from loader.operations.backup import remote
 
         return remote.init(repo)
-    path = path_of(repo)
+    path = of(repo).path
     with explained(path):
         held.make_directories(path, 0o700)
         with held.opened(path) as directory:
@@ -255,14 +281,18 @@ def no_repository(repo: object) -> NoRepository:
     return NoRepository(path=repo, command=shlex.join(["ditseed", "backup", "init", "-R", str(repo)]))
 
 
-def new_id(repo: Path, when: datetime.datetime, suffix: str, taken: Collection[str] = ()) -> str:
+def new_id(repo: Path, when: datetime.datetime, suffix: str, used: Collection[str] = ()) -> str:
     """Returns an unused backup ID: time and suffix, and a number if that ID is already in use."""
-    first = name = f"{when.strftime(_TIME)}-{_slug(suffix)}"
+    first = name = f"{_stamp(when)}-{_slug(suffix)}"
     number = 2
-    while (repo / name).exists() or name in taken:
+    while (repo / name).exists() or name in used:
         name = f"{first}-{number}"
         number += 1
     return name
+
+
+def _stamp(moment: datetime.datetime) -> str:
+    return moment.astimezone(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
 
 
 def _slug(suffix: str) -> str:
@@ -296,7 +326,7 @@ class Listing:
 
 def listing(repo: Where, suffix: str | None = None) -> Listing:
     """Lists the backups except unfinished ones (NAME.partial). Raises NoSuchPath."""
-    path = path_of(repo)
+    path = of(repo).path
     with explained(path):
         backups, broken = list[Backup](), list[ManifestBroken]()
         for directory in _directories(path):
@@ -377,13 +407,13 @@ def collect(repo: Repository) -> int:
 # --- choosing backups -----------------------------------------------------------------------------
 
 
-def find(repo: Where, which: str, suffix: str | None = None) -> Backup:
-    """Returns a backup by ID, or the latest (of `suffix`); without a suffix, the leader of the latest set. Raises
-    NoSuchBackup, ManifestBroken; LatestBroken if the latest backup's manifest cannot be read; BackupFromFuture if a
-    wrong clock (of this host or a backup's host) leaves the latest backup unknown."""
-    path = path_of(repo)
-    if which == LATEST:
-        return _latest(of(repo), listing(path, suffix), suffix)
+def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
+    """Returns a backup by ID, or the latest (of `suffix`) now or at a time; without a suffix, the leader of its set.
+    Raises NoSuchBackup, ManifestBroken; LatestBroken if the latest backup's manifest cannot be read; BackupFromFuture
+    if a wrong clock (of this host or a backup's host) leaves the latest backup unknown."""
+    repo, path = of(repo), of(repo).path
+    if not is_id(which):
+        return _latest(repo, listing(repo, suffix), which, suffix)
     if Path(which).name != which or not (path / which).is_dir() or which.endswith(PARTIAL):
         with explained(path):
             os.scandir(path).close()
@@ -391,13 +421,16 @@ def find(repo: Where, which: str, suffix: str | None = None) -> Backup:
     return manifest.read(path / which)
 
 
-def chosen(repo: Where, which: str, suffix: str | None = None) -> tuple[Backup, ...]:
-    """Returns the backup that `find` selects; without an ID or suffix, all readable backups of the latest set."""
-    if which != LATEST or suffix is not None:
-        return (find(repo, which, suffix),)
-    backups = listing(path_of(repo))
-    latest = _latest(of(repo), backups, None)
-    return next(group for group in sets(backups.backups) if latest in group)
+def is_id(which: Which) -> TypeGuard[str]:
+    return isinstance(which, str) and which != LATEST
+
+
+def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup, ...]:
+    """Returns the backup that `find` selects; without an ID or suffix, all readable backups of its set."""
+    backup = find(repo, which, suffix)
+    if is_id(which) or suffix is not None:
+        return (backup,)
+    return next(group for group in sets(listing(repo).backups) if backup in group)
 
 
 def require_known_order(repo: Path, backups: Listing) -> None:
@@ -407,27 +440,28 @@ def require_known_order(repo: Path, backups: Listing) -> None:
         raise BackupFromFuture(path=repo, name=last.id, made=last.made)
 
 
-def find_set(repo: Where, which: str) -> tuple[Backup, ...]:
-    """Returns the latest set (all backups of one moment), or the set of a backup ID. The leader comes first. Raises
-    what `find` raises, and SetIncomplete if a member is missing."""
-    path = path_of(repo)
-    if which != LATEST:
-        backup = find(path, which)
+def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
+    """Returns the latest set (all backups of one moment) now or at a time, or the set of a backup ID. The leader comes
+    first. Raises what `find` raises, and SetIncomplete if a member is missing."""
+    repo = of(repo)
+    if is_id(which):
+        backup = find(repo, which)
         if not backup.members:
-            raise NoSuchBackup(path=path, name=f"of all databases that has {which}")
-        return members(path, backup)
-    every = listing(path)
+            raise NoSuchBackup(path=repo.path, name=f"of all databases that has {which}")
+        return members(repo, backup)
+    every = listing(repo)
     in_sets = tuple(backup for backup in every.backups if backup.members)
     if not in_sets:
-        require_known_order(path, every)
-        raise NoSuchBackup(path=path, name="of all databases of a configuration")
-    return members(path, _latest(of(repo), replace(every, backups=in_sets), None))
+        if which == LATEST:
+            require_known_order(repo.path, every)
+        raise NoSuchBackup(path=repo.path, name="of all databases of a configuration")
+    return members(repo, _latest(repo, replace(every, backups=in_sets), which, None))
 
 
 def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
     """Returns the backups in the set of `backup`; only `backup` itself if it was taken alone. Raises SetIncomplete if a
     member is missing, ManifestBroken."""
-    path = path_of(repo)
+    path = of(repo).path
     for name in backup.members:
         if not ID.fullmatch(name) or not (path / name).is_dir():
             raise SetIncomplete(path=path, name=backup.id, missing=name)
@@ -457,13 +491,20 @@ def problem(repo: Where, backup: Backup, read: bool = True, alone: bool = False)
     return None
 
 
-def _latest(repo: Repository, backups: Listing, suffix: str | None) -> Backup:
+def _latest(repo: Repository, backups: Listing, which: Which, suffix: str | None) -> Backup:
+    when = ""
+    if isinstance(which, datetime.datetime):  # a backup with an unreadable manifest is dated by its directory's name
+        when, stamp = f" made by {which}", _stamp(which)
+        backups = Listing(
+            tuple(backup for backup in backups.backups if backup.when <= which),
+            tuple(error for error in backups.broken if name_of(error)[:_STAMP] <= stamp),
+        )
     require_known_order(repo.path, backups)
     broken = broken_latest(backups, suffix)
     if broken is not None:
-        raise _latest_broken(repo, backups, broken)
+        raise _latest_broken(repo, backups, broken, when)
     if not backups.backups:
-        raise NoSuchBackup(path=repo.path, name="at all" if suffix is None else f"of {suffix}")
+        raise NoSuchBackup(path=repo.path, name=("at all" if suffix is None else f"of {suffix}") + when)
     latest = backups.backups[-1]
     leader = latest.id if suffix is not None else latest.set_ids[0]
     return next((backup for backup in backups.backups if backup.id == leader), latest)
@@ -471,8 +512,7 @@ def _latest(repo: Repository, backups: Listing, suffix: str | None) -> Backup:
 
 def broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None:
     """Returns the error of an unreadable manifest if its directory's name dates it after all readable backups."""
-    newest = backups.backups[-1].order.astimezone(datetime.timezone.utc) if backups.backups else None
-    last = newest.strftime(_TIME) if newest else ""
+    last = _stamp(backups.backups[-1].order) if backups.backups else ""
     for error in reversed(backups.broken):
         name = name_of(error)
         of_suffix = suffix is None or re.fullmatch(rf"-{_slug(suffix)}(-\d+)?", name[_STAMP:])
@@ -481,13 +521,13 @@ def broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None
     return None
 
 
-def _latest_broken(repo: Repository, backups: Listing, broken: ManifestBroken) -> LatestBroken:
+def _latest_broken(repo: Repository, backups: Listing, broken: ManifestBroken, when: str) -> LatestBroken:
     advice = "Take a new backup: there is no older one."
     last = next((backup for backup in reversed(backups.backups) if problem(repo, backup, False) is None), None)
     if last is not None:
         command = f"ditseed backup restore {last.id} -R {shlex.quote(plain.told(str(repo.path)))}"
         advice = f"Run `{command}` with the other options as they were: it restores the older state of {last.made}."
-    return LatestBroken(path=repo.path, name=name_of(broken), when="", reason=broken.facts["reason"], advice=advice)
+    return LatestBroken(path=repo.path, when=when, name=name_of(broken), reason=broken.facts["reason"], advice=advice)
 
 
 def name_of(error: ManifestBroken) -> str:
@@ -501,7 +541,7 @@ Record = TypeVar("Record", Verification, Drill)
 
 
 def proofs(repo: Where, backup: Backup) -> Proofs:
-    directory = path_of(repo) / backup.id
+    directory = of(repo).path / backup.id
     return Proofs(_record(directory / VERIFIED, Verification, backup), _record(directory / DRILLED, Drill, backup))
 
 
@@ -509,12 +549,12 @@ def _record(path: Path, kind: type[Record], backup: Backup) -> Record | None:
     try:
         record = manifest.read_sealed(path, kind)
         if record.backup != backup.id:
-            raise Unfit("is of another backup")
+            raise Unfit("belongs to another backup")
         age_of(record)
     except FileNotFoundError:
         return None
     except Unfit as error:
-        log.warning("%s does not count: it %s", plain.with_operator_paths(str(path)), error)
+        log.warning("%s is ignored: it %s", plain.with_operator_paths(str(path)), error)
         return None
     return record
 
@@ -524,7 +564,7 @@ def age_of(record: Proof) -> float:
     try:
         return max(0.0, (now() - datetime.datetime.fromisoformat(record.made)).total_seconds())
     except (ValueError, TypeError) as error:
-        raise Unfit(f"is of no time: {error}") from error
+        raise Unfit(f"has no valid time: {error}") from error
 
 
 def keep(repo: Where, record: Record) -> Record:

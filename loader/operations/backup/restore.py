@@ -23,7 +23,7 @@ from loader.mdb import copy, meta
 from loader.operations import made_with
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
-from loader.operations.backup.repository import LATEST, EveryDatabase, IdentityFiles, RepoOption, Repository
+from loader.operations.backup.repository import LATEST, EveryDatabase, IdentityFiles, RepoOption, Repository, Which
 from loader.operations.backup.run import directory_of, machine
 from loader.operations.clone import require_space
 from loader.operations.made_with import Origin, Rebuilt
@@ -136,7 +136,7 @@ class RestoreOptions:
     directory. `identities`: key files. `discard`: do not keep the replaced data file."""
 
     repo: RepoOption
-    which: str = LATEST
+    which: Which = LATEST
     config_path: OptionalConfig = None
     suffix: Suffix = None
     target: Target = None
@@ -239,14 +239,14 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Backup, Res
         target = _target(options)
         suffix = target.database.suffix if target.database else options.suffix
         backup = repository.find(repo, options.which, suffix)
-        if suffix is None and backup.members and options.which == LATEST:
+        if suffix is None and backup.members and not repository.is_id(options.which):
             names = ", ".join(member.suffix for member in repository.members(repo, backup))
             raise UsageProblem(
                 reason=f"the backups of one moment that {backup.id} leads are of {names}: say which one with -b"
             )
         chosen = [(backup, target)]
     for backup, target in chosen:
-        if options.every or options.which == LATEST:
+        if options.every or not repository.is_id(options.which):
             _require_restorable(repo, backup, read=False, alone=False)
         pack.unlocked(repo.path / backup.id, backup, options.identities)
         _require_fitting(repo.path, backup, target)

@@ -47,6 +47,7 @@ from loader.sources.sampling import SampleSize
 from loader.storage import files, held
 
 log = logging.getLogger(__name__)
+ROLES = PROVIDER, CONSUMER = "provider", "consumer"
 _READ = 256 << 10  # bytes of LDIF per read
 _SAMPLE = SampleSize(5000, 0.0)  # sample of 5000 entries that predicts the bytes of the LDIF
 
@@ -149,6 +150,16 @@ def machine() -> str:
     return f"{bits}-bit {sys.byteorder}-endian ({platform.machine()})"
 
 
+def has_role(options: BackupOptions, role: str) -> bool:
+    """Returns whether the database (one of them, if there are several) has the role: with syncrepl it is a consumer,
+    with slapo-syncprov a provider, with both it is both."""
+    if options.config_path is None:
+        raise UsageProblem(reason="--only-role looks at the configuration: give --config")
+    config = configuration.read(options.config_path)
+    databases = config.mdb_databases if options.every else [config.database(options.suffix)]
+    return any(database.consumer if role == CONSUMER else "syncprov" in database.overlays for database in databases)
+
+
 def is_this_host(names: Collection[str]) -> bool:
     """Returns whether any of the names is this host's, with or without its domain."""
     mine = {socket.gethostname(), socket.getfqdn()}
@@ -179,12 +190,12 @@ class _Member:
     def partial(self) -> Path:
         return self.final.with_name(self.final.name + files.PARTIAL)
 
-    def look(self, when: datetime.datetime, follows: str, taken: Collection[str]) -> None:
+    def look(self, when: datetime.datetime, follows: str, used_ids: Collection[str]) -> None:
         directory = self.origin.directory
         outline = contents.summarise(directory, self.origin.suffix)
         suffix = _only_suffix(directory, outline) if self.origin.suffix is None else self.origin.suffix
         self.facts = {
-            "id": repository.new_id(self.repo.path, when, suffix, taken),
+            "id": repository.new_id(self.repo.path, when, suffix, used_ids),
             "made": when.isoformat(),
             "follows": follows,
             "suffix": suffix,
