@@ -427,10 +427,11 @@ def is_id(which: Which) -> TypeGuard[str]:
 
 def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup, ...]:
     """Returns the backup that `find` selects; without an ID or suffix, all readable backups of its set."""
-    backup = find(repo, which, suffix)
     if is_id(which) or suffix is not None:
-        return (backup,)
-    return next(group for group in sets(listing(repo).backups) if backup in group)
+        return (find(repo, which, suffix),)
+    backups = listing(repo)  # once: another account may replace what is there meanwhile
+    latest = _last(of(repo), backups, which, suffix)
+    return next(group for group in sets(backups.backups) if latest in group)
 
 
 def require_known_order(repo: Path, backups: Listing) -> None:
