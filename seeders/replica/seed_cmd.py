@@ -22,7 +22,6 @@ from loader.progress import Progress
 from loader.run.log import Report
 from loader.run.steps import open_run
 from loader.server.options import Connection
-from seeders.replica import catchup
 from seeders.replica.catchup import Preflight
 from seeders.replica.online import Online
 from seeders.replica.plan import FollowedPlan, SeedPlan, StrategyPlan
@@ -54,7 +53,11 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
         strategy.begin(run, anew)
         checked = run.do("preflight", lambda meter: preflight(strategy), Preflight)
         facts = strategy.run(run)
-        return {**facts, **catchup.reported(checked), "run_dir": str(run_dir)}
+        if checked.catch_up:
+            facts["catch_up"] = checked.catch_up
+        if checked.prepared is not None:
+            facts["prepared"] = checked.prepared
+        return {**facts, "run_dir": str(run_dir)}
 
 
 @dataclass(frozen=True, kw_only=True)
