@@ -24,7 +24,6 @@ import msgspec
 from loader import csn, dn, plain, units
 from loader.config import Change, Config, Database
 from loader.errors import ConfigHidden, LoaderError
-from loader.run.log import Report
 from loader.server import configuration, options, questions, sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
@@ -50,10 +49,10 @@ _ENTRY = 28e-6  # seconds per entry that the provider sends whole and the consum
 _LINES = {SyncAnswer.PRESENT: 9.7e-6, SyncAnswer.WHOLE: 72e-6}  # additional seconds per entry with loglevel `sync`
 _UUID = 84  # bytes of the consumer's memory per entryUUID; entries sent whole count too
 _SYNC = 16384  # bit of `sync` in olcLogLevel
-_SIZES = (1_000_000, 10_000_000, 30_000_000)  # entries; sizes to price if the size of the tree is unknown
+_ASSUMED = 1_000_000  # entries that are priced if the size of the tree is unknown
 _READ = 100_000  # assumed entries per second that a seeding reads
 _NO_ENTRY = "(entryUUID=00000000-0000-0000-0000-000000000000)"
-_UNKNOWN = "catch-up: what the provider will send is not known"
+UNKNOWN = "catch-up: what the provider will send is not known"
 
 log = logging.getLogger(__name__)
 
@@ -79,11 +78,9 @@ def of(answer: SyncAnswer, entries: int, logged: bool) -> CatchUpCost:
     return CatchUpCost(_START + entries * (each + (_LINES[answer] if logged else 0)), _UUID * entries)
 
 
-def cost_told(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
-    """Returns the cost in words. If `entries` is None, prices several sizes: an entry costs more in a larger tree."""
-    if entries is not None:
-        return str(of(answer, entries, logged))
-    return ", ".join(f"{of(answer, many, logged)} for {many:,}" for many in _SIZES)
+def cost_of(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
+    """Returns the cost in words; that for _ASSUMED entries if `entries` is None."""
+    return f"{of(answer, _ASSUMED, logged)} for {_ASSUMED:,}" if entries is None else str(of(answer, entries, logged))
 
 
 def logs_sync(config: Config) -> bool:
@@ -217,14 +214,12 @@ class CatchUpForecast:
             return "what changes from now on, but NO deletions that come before it is started"
         if self.answer in ONLY_CHANGES:
             return "what changes and is deleted from now on, and nothing else"
-        return _price(self.answer, entries, logged, about) if self.answer in COSTLY else str(self.answer.value)
-
-
-def _price(answer: SyncAnswer, entries: int | None, logged: bool, about: str = "about") -> str:
-    named = answer is SyncAnswer.PRESENT
-    what = "entryUUIDs of entries that did not change" if named else "entries, every one whole"
-    count = "an unknown number of" if entries is None else f"{about} {entries:,}"
-    return f"{count} {what}: {about} {cost_told(answer, entries, logged)}"
+        if self.answer not in COSTLY:
+            return str(self.answer.value)
+        named = self.answer is SyncAnswer.PRESENT
+        what = "entryUUIDs of entries that did not change" if named else "entries, every one whole"
+        count = "an unknown number of" if entries is None else f"{about} {entries:,}"
+        return f"{count} {what}: {about} {cost_of(self.answer, entries, logged)}"
 
 
 def expected_answer(
@@ -410,15 +405,13 @@ class _CatchUpProbe:
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """`answer`: name of a SyncAnswer. `seconds`, `memory` (bytes): cost of the catch-up; None if it depends on
-    `entries`, which are unknown. `logged`: the consumer's log level has `sync`. `lost`: it will miss deletions."""
+    """`answer`: name of a SyncAnswer. `entries`: None if unknown. `logged`: the consumer's log level has `sync`.
+    `lost`: the consumer will miss deletions."""
 
     answer: str
     why: str
     sure: bool
     entries: int | None
-    seconds: float | None
-    memory: int | None
     logged: bool
     lost: bool
 
@@ -446,7 +439,7 @@ def forecast(
 
     `log_base`: the accesslog that the consumer's syncrepl reads. `part`: the consumer is a partial replica."""
     if claimed is None:
-        log.warning("%s: only reading the LDIF tells its contextCSN", _UNKNOWN)
+        log.warning("%s: only reading the LDIF tells its contextCSN", UNKNOWN)
         return None, ""
     try:
         with session(connection) as server:
@@ -454,12 +447,12 @@ def forecast(
             expected = expected_answer(server, suffix, claimed, log_base)
             costly = expected.lost or expected.answer in COSTLY
             entries = questions.entries(server, suffix, sampled=costly)
-            many, logged = _SIZES[0] if entries is None else entries, logs_sync(consumer)
+            many, logged = _ASSUMED if entries is None else entries, logs_sync(consumer)
             cost = of(expected.answer, many, logged)
             notes = list(_notes(server, expected, many / _READ + _MARGIN))
             mend = list(commands(server, suffix, expected, entries)) if costly else []
     except LoaderError as error:
-        log.warning("%s: %s", _UNKNOWN, error)
+        log.warning("%s: %s", UNKNOWN, error)
         return None, ""
     if logged and expected.answer in COSTLY:
         saved = units.duration(cost.seconds - of(expected.answer, many, logged=False).seconds)
@@ -475,18 +468,8 @@ def forecast(
         notes.append("\n".join(lines))
     for note in notes:
         log.warning(note)
-    priced = entries is not None or expected.answer not in COSTLY
-    seen = Forecast(
-        expected.answer.name.lower(),
-        expected.why,
-        expected.sure,
-        entries,
-        round(cost.seconds, 1) if priced else None,
-        cost.memory if priced else None,
-        logged,
-        expected.lost,
-    )
-    return seen, says
+    answer = expected.answer.name.lower()
+    return Forecast(answer, expected.why, expected.sure, entries, logged, expected.lost), says
 
 
 def _notes(server: Session, expected: CatchUpForecast, seconds: float) -> Iterator[str]:
@@ -503,17 +486,6 @@ def _notes(server: Session, expected: CatchUpForecast, seconds: float) -> Iterat
             f"catch-up: server ID {' and '.join(others)} is that of another provider: the write that brings it into "
             "the contextCSN has to be made there"
         )
-
-
-def without_provider() -> None:
-    """Warns that there is no forecast, because no provider was named (-H)."""
-    log.warning("%s: it was not asked (-H)", _UNKNOWN)
-
-
-def reported(preflight: Preflight) -> Report:
-    """Returns the preflight facts for the report of a seeding."""
-    report: Report = {"catch_up": preflight.catch_up} if preflight.catch_up else {}
-    return report if preflight.prepared is None else {**report, "prepared": preflight.prepared}
 
 
 # The commands that an operator types on the provider's host, so that the provider sends only changes.

@@ -1,5 +1,6 @@
 """`replica seed --dry-run`: checks the named strategy, or every strategy, predicts the time of each step from short
-measurements (reading the provider, building the entries read, copying a file), and chooses a strategy.
+measurements (reading the provider, building the entries read, copying a file), and chooses a strategy. Steps that are
+short whatever the size of the tree are left out.
 
 A strategy is refused here if `replica seed` would refuse it before the reading, or would run out of room. The sample
 build reveals problems of schema, space and maxsize that a real seeding meets only after it has read the entries."""
@@ -22,33 +23,30 @@ from loader.mdb import contents
 from loader.mdb.meta import DATA
 from loader.operations import sizing, stream_build
 from loader.operations.build import native, steps
-from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.export import ExportOptions, ReadingPlan, trial_plan
 from loader.operations.room import require_room
 from loader.operations.sizing import Forecast
 from loader.progress import Meter, Progress
 from loader.run.log import Report, report_of
 from loader.server import configuration, questions
+from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources import ldap as source
 from loader.sources import sampling
 from loader.sources.location import Kind, LdifFiles, is_stream, locate
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files, temporary
-from seeders.replica import catchup, partial, plan, preflight
-from seeders.replica.catchup import Preflight
-from seeders.replica.plan import CATCH_UP, PlannedStep, ProviderLoad, SeedPlan, StrategyName, StrategyPlan
+from seeders.replica import catchup, plan, preflight
+from seeders.replica.plan import CATCH_UP, PlannedStep, SeedPlan, StrategyName, StrategyPlan
 from seeders.replica.seed_cmd import STRATEGIES, options_of
 from seeders.replica.strategies import Clone, Ldif, Search, SeedOptions, StoppedConsumer, Strategy, reading
 
 _READ_FOR, _READ_MOST = 3.0, 96 << 20  # limits of the trial reading: seconds, bytes of LDIF
-_COPY_FOR, _COPY_MOST = 2.0, 256 << 20  # target seconds and maximum bytes of the second trial copy
-_COPY_FIRST = 16 << 20  # bytes of the first trial copy
+_COPY = 128 << 20  # maximum bytes of the trial copy, which ends with fsync
 _LOOK = 0.01  # seconds between two checks of the trial reading's limits
 _SIZE = SampleSize(10_000, 0.0)
 _TAIL = 0.25  # share of a build that cannot start before all is read: indexes, dn2id (docs/performance.md)
 _ADDS = 9000.0  # entries per second that a slapd accepts over LDAP (`bin/bench add`)
-_SHORT = 0.1  # assumed seconds of a step that only opens or renames a file, or sends one request
 _SPILL = 2  # disk of a build whose sorting exceeds memory, as a multiple of the database
 _NEAR = 60.0  # additional seconds that a strategy may take if the provider then sends only changes
 _TWICE = 2.0  # the same limit as a multiple of the fastest strategy's seconds; the larger limit applies
@@ -61,8 +59,8 @@ def dry_run(options: SeedOptions, progress: Progress) -> tuple[SeedPlan, Report]
     trial = _Trial(options, progress)
     config = configuration.read(options.config_path) if options.config_path else None
     suffix = config.database(options.suffix).suffix if config else options.suffix or ""
-    rows = tuple(trial.judged(name) for name in STRATEGIES) if not options.strategy else (trial.only(),)
-    chosen, why = pick(rows) if not options.strategy else (rows[0].strategy, "it is the one that was named")
+    rows = (trial.price(options),) if options.strategy else tuple(map(trial.judge, STRATEGIES))
+    chosen, why = (rows[0].strategy, "it is the one that was named") if options.strategy else pick(rows)
     facts = trial.facts.get(chosen or "", {})
     uuid = ""
     if options.connection:
@@ -87,7 +85,7 @@ def dry_run(options: SeedOptions, progress: Progress) -> tuple[SeedPlan, Report]
 
 
 @dataclass(frozen=True)
-class Reading:
+class TrialReading:
     """Result of the trial reading. `entries`, `bytes` (of LDIF): received within `seconds` over `connections`. `first`:
     seconds until the first entry. `whole`: the tree has no more entries."""
 
@@ -116,20 +114,26 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Building:
-    """`forecast`: extrapolated from a sample build. `scan`: seconds to scan all LDIF, at `rate` bytes per second."""
+class TrialBuild:
+    """`forecast`: extrapolated from a sample build. `scan`: seconds to scan all LDIF."""
 
     forecast: Forecast
     scan: float
-    rate: float
+
+    @property
+    def disk(self) -> int:
+        """Peak disk use on the consumer in bytes."""
+        size = self.forecast.bytes
+        return size if size < min(stream_build.MEMORY, resources.sorting_memory()) else _SPILL * size
 
 
 @dataclass(frozen=True)
-class Copying:
-    """`bytes`: bytes to copy. `rate`: bytes per second, read from the source and written to the consumer's disk."""
+class Price:
+    """`entries`: None if unknown. `disk`: bytes on the consumer; None if unknown, or if the consumer is running."""
 
-    bytes: int
-    rate: float
+    entries: int | None
+    disk: int | None
+    steps: list[PlannedStep]
 
 
 class _Trial:
@@ -139,9 +143,9 @@ class _Trial:
         self.options, self.progress = options, progress
         self.measured: dict[str, str] = {}
         self.facts: dict[str, Report] = {}
-        self._reading: Reading | None = None
-        self._building: Building | None = None
-        self._of_ldif: Building | None = None
+        self._reading: TrialReading | None = None
+        self._building: TrialBuild | None = None
+        self._of_ldif: TrialBuild | None = None
         sources = [] if options.strategy else [locate(str(path), Kind.LDIF, Kind.DATABASE) for path in options.source]
         self._databases, self._ldif = (
             tuple(path for located in sources if located.kind is kind for path in located.paths)
@@ -150,63 +154,123 @@ class _Trial:
 
     @property
     def entries(self) -> int | None:
-        built = self._building or self._of_ldif
-        return built.forecast.entries if built else None
+        build = self._building or self._of_ldif
+        return build.forecast.entries if build else None
 
-    def only(self) -> StrategyPlan:
-        return self._priced(self.options)
-
-    def judged(self, name: str) -> StrategyPlan:
+    def judge(self, name: str) -> StrategyPlan:
         """Returns the plan of one strategy: its price, or the error that refuses it."""
         takes_ldif = name == "ldif" or (name == "online" and self.options.connection is None)
         paths = self._databases if name == "clone" else self._ldif if takes_ldif else ()
         options = options_of(name, dataclasses.replace(self.options, source=paths))
         with _warnings() as notes:
             try:
-                return dataclasses.replace(self._priced(options), notes=tuple(notes))
+                return dataclasses.replace(self.price(options), notes=tuple(notes))
             except LoaderError as error:
                 advice = error.advice() or ""
                 return dataclasses.replace(_row(options), refused=error.code, reason=str(error), advice=advice)
 
-    def _priced(self, options: SeedOptions) -> StrategyPlan:
+    def price(self, options: SeedOptions) -> StrategyPlan:
+        """Checks one strategy, then predicts its steps. Raises the LoaderError that refuses it."""
         began = time.monotonic()
         strategy = STRATEGIES[options.strategy](options)
-        seen = preflight.preflight(strategy, dry_run=True)
-        checked = time.monotonic()
-        planned: Report = {}
+        checks = preflight.preflight(strategy, dry_run=True)
+        steps = [_step("preflight", time.monotonic() - began, _JUST_NOW)]
+        began, planned = time.monotonic(), Report()
         if isinstance(strategy, Ldif) and not self.options.strategy:  # a sample is enough to compare strategies
             strategy.require_context_csn(self.progress)
         else:
-            planned = strategy.plan(seen.suffix, self.progress)
-        self.facts[options.strategy] = report_of(seen, planned)
-        price = Price(strategy, seen, planned, round(checked - began, 3), round(time.monotonic() - checked, 3))
-        price = self._measured(price)
-        if isinstance(strategy, StoppedConsumer) and price.building and not price.copying:
-            needed = price.building.forecast.bytes
-            require_room(native.limits_of(strategy.building(), strategy.place), lambda: needed)
-        return price.row()
-
-    def _measured(self, price: Price) -> Price:
-        strategy, paths = price.strategy, price.strategy.options.source
+            planned = strategy.plan(checks.suffix, self.progress)
+        planning = time.monotonic() - began
+        self.facts[options.strategy] = report_of(checks, planned)
         if isinstance(strategy, Clone):
-            with self.progress.step("copy") as meter:
-                copying = _copy(strategy, meter)
-            self.measured["copying"] = f"{units.size(copying.rate)}/s, fsync included"
-            entries: int | None = contents.entry_count(strategy.source)
-            return dataclasses.replace(price, copying=copying, building=self._building, entries=entries)
-        if paths and strategy.reads_ldif:
-            if self._of_ldif is None and isinstance(strategy, StoppedConsumer) and not any(map(is_stream, paths)):
-                self._of_ldif = self._built(strategy, lambda: self._ldif_sample(paths))
-            entries = self._of_ldif.forecast.entries if self._of_ldif else _entries_of(paths)
-            return dataclasses.replace(price, building=self._of_ldif, entries=entries)
-        entries = self._count(price)
+            price = self._clone(strategy, planned, planning)
+        elif options.source and strategy.reads_ldif:
+            price = self._from_ldif(strategy)
+        else:
+            price = self._from_provider(strategy, checks.suffix, planned.get("entries"), planning)
+        steps += price.steps
+        forecast = checks.forecast  # None without a provider
+        sends, only_changes = checks.catch_up or "not known", False
+        if forecast:
+            only_changes = forecast.kind in catchup.ONLY_CHANGES
+            sends = sends if only_changes else f"{sends}; {forecast.why}"
+            entries = price.entries or forecast.entries
+            if entries is not None or only_changes:
+                cost = catchup.of(forecast.kind, entries or 0, forecast.logged)
+                steps.append(_step(CATCH_UP, cost.seconds, sends))
+        is_known = price.entries is not None and (price.disk is not None or not isinstance(strategy, StoppedConsumer))
+        return dataclasses.replace(
+            _row(options),
+            steps=tuple(steps),
+            catch_up=sends,
+            only_changes=only_changes,
+            loses_deletions=forecast is not None and forecast.lost,
+            seconds=round(sum(step.seconds for step in steps), 3) if is_known else None,
+            disk=price.disk,
+        )
+
+    def _clone(self, strategy: Clone, planned: Report, planning: float) -> Price:
+        size = files.allocated_bytes(strategy.source / DATA)
+        with self.progress.step("copy") as meter, sizing.unnamed_file(strategy.place.directory) as target:
+            began = time.monotonic()
+            rate = sizing.write(strategy.source / DATA, target, _COPY, meter) / max(time.monotonic() - began, 1e-3)
+        self.measured["copying"] = f"{units.size(rate)}/s, fsync included"
+        converting, indexed = planned.get("copy_seconds"), planned.get("indexed")
+        copying = _step("copy", size / rate, f"{units.size(size)} at {units.size(rate)}/s")
+        if isinstance(converting, int | float):
+            copying = _step("copy", converting, f"{planned['converted']}: as the first entries, {_JUST_NOW}")
+        steps = [_step("schema", planning, _JUST_NOW), copying]
+        if isinstance(indexed, list) and indexed and self._building:
+            why = f"{', '.join(indexed)} made again: at most as a whole build"
+            steps.append(_step("index", self._building.forecast.seconds, why))
+        return Price(contents.entry_count(strategy.source), size, steps)
+
+    def _from_ldif(self, strategy: Strategy) -> Price:
+        paths = strategy.options.source
+        if not isinstance(strategy, StoppedConsumer):
+            entries = _entries_of(paths)
+            return Price(entries, None, _adding(entries))
+        if self._of_ldif is None and not any(map(is_stream, paths)):
+            self._of_ldif = self._build(strategy, lambda: self._ldif_sample(paths))
+        return self._built(strategy, self._of_ldif, _entries_of(paths))
+
+    def _built(self, strategy: StoppedConsumer, build: TrialBuild | None, entries: int | None) -> Price:
+        """Prices a build from LDIF. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
+        if build is None:
+            return Price(entries, None, [])
+        _require_room(strategy, build)
+        why = f"as a build of {build.forecast.sampled:,} entries"
+        steps = [_step("scan", build.scan, "as the sample"), _step("load", build.forecast.seconds, why)]
+        return Price(build.forecast.entries, build.disk, steps)
+
+    def _from_provider(self, strategy: Strategy, suffix: str, expected: object, planning: float) -> Price:
+        connection = strategy.options.connection
+        assert connection is not None
+        entries = expected if isinstance(expected, int) else self._count(connection, suffix)
         if self._reading is None or self._building is None:
-            self._read(strategy, price.seen.suffix, entries)
-        if self._reading and self._reading.whole:
-            entries = self._reading.entries
+            self._read(strategy, suffix, entries)
+        reading, build = self._reading, self._building
+        assert reading is not None
+        entries = reading.entries if reading.whole else entries
+        steps = [_step("plan", planning, _JUST_NOW)]
         if entries is None:
             self.measured["entries"] = "the provider does not tell how many, so most seconds are not known"
-        return dataclasses.replace(price, entries=entries, reading=self._reading, building=self._building)
+        if isinstance(strategy, Search) and strategy.streams:
+            if build is None:
+                return Price(entries, None, steps)
+            _require_room(strategy, build)
+            if entries is not None:
+                # The build goes on while the provider is read, all but its last part.
+                read, built = reading.seconds_for(entries), build.forecast.seconds
+                why = f"{reading} from the provider are {units.duration(read)}, the build {units.duration(built)}"
+                steps.append(_step("stream", max(read, built * (1 - _TAIL)) + built * _TAIL, why))
+            return Price(entries, build.disk, steps)
+        if entries is not None:
+            steps.append(_step("read", reading.seconds_for(entries), f"{reading} from the provider"))
+        if not isinstance(strategy, StoppedConsumer):
+            return Price(entries, None, [*steps, *_adding(entries)])
+        price = self._built(strategy, build, entries)
+        return Price(entries, price.disk, [*steps, *price.steps])
 
     def _ldif_sample(self, paths: Sequence[Path]) -> tuple[Sample, float]:
         ldif_files = LdifFiles(tuple(paths))
@@ -214,15 +278,10 @@ class _Trial:
             sample = sampling.of_files(ldif_files.paths(), ldif_files.entries(), _SIZE, meter)
         return sample, sample.ldif_bytes
 
-    def _count(self, price: Price) -> int | None:
+    def _count(self, connection: Connection, suffix: str) -> int | None:
         """Returns the provider's number of entries; if unknown, that of the database or LDIF that --from names."""
-        planned = price.planned.get("entries")
-        if isinstance(planned, int):
-            return planned
-        connection = price.strategy.options.connection
-        assert connection is not None
         with session(connection) as server:
-            suffix = server.context_of(connection.base or price.seen.suffix)
+            suffix = server.context_of(connection.base or suffix)
             entries = questions.entries(server, suffix, sampled=True)
         if entries is None:
             with suppress(LoaderError):
@@ -246,11 +305,11 @@ class _Trial:
             total = read.entries if read.whole else entries
             if isinstance(strategy, StoppedConsumer) and total:
                 how = f"the first {read.entries:,} entries that the provider sent"
-                self._building = self._built(
+                self._building = self._build(
                     strategy, lambda: (sampling.of_part(paths, total, _SIZE, how), read.entry * total)
                 )
 
-    def _built(self, strategy: StoppedConsumer, sample: Callable[[], tuple[Sample, float]]) -> Building | None:
+    def _build(self, strategy: StoppedConsumer, sample: Callable[[], tuple[Sample, float]]) -> TrialBuild | None:
         """Builds a sample; None if that predicts nothing. `sample` returns the sample and the bytes of all LDIF."""
         if not strategy.is_plain:
             self.measured["building"] = (
@@ -258,16 +317,29 @@ class _Trial:
             )
             return None
         try:
-            building = _build(strategy, *sample(), self.progress)
+            build = _build(strategy, *sample(), self.progress)
         except NotProven as error:
             self.measured["building"] = f"not measured, since only slapadd builds it: {error}"
             return None
-        forecast = building.forecast
+        forecast = build.forecast
         self.measured["building"] = (
             f"{units.number(forecast.sampled)} entries ({forecast.how}); all of them are "
             f"{units.size(forecast.bytes)} in {units.duration(forecast.seconds)}"
         )
-        return building
+        return build
+
+
+def _require_room(strategy: StoppedConsumer, build: TrialBuild) -> None:
+    require_room(native.limits_of(strategy.building(), strategy.place), lambda: build.forecast.bytes)
+
+
+def _step(name: str, seconds: float, why: str) -> PlannedStep:
+    return PlannedStep(name, round(seconds, 3), why)
+
+
+def _adding(entries: int | None) -> list[PlannedStep]:
+    why = f"{units.number(round(_ADDS))} entries/s, as docs/performance.md has it: not measured here"
+    return [] if entries is None else [_step("load", entries / _ADDS, why)]
 
 
 def _row(options: SeedOptions) -> StrategyPlan:
@@ -294,7 +366,7 @@ def _warnings() -> Iterator[list[str]]:
 # Measuring.
 
 
-def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Meter) -> tuple[Reading, list[Path]]:
+def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Meter) -> tuple[TrialReading, list[Path]]:
     """Reads the first pieces of a seeding for at most `_READ_FOR` seconds. Returns the result and its LDIF files."""
     all_pieces = [piece for piece in cut.pieces(exporting.page) if not piece.search.subentries]
     pieces = all_pieces[: exporting.jobs]
@@ -317,7 +389,7 @@ def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Mete
                 future.result()
     meter.add(entries)
     paths = [path for path in sorted(scratch.iterdir()) if path.stat().st_size]
-    measured = Reading(
+    measured = TrialReading(
         entries=entries,
         bytes=sum(path.stat().st_size for path in paths),
         seconds=seconds,
@@ -328,7 +400,7 @@ def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Mete
     return measured, paths
 
 
-def _build(strategy: StoppedConsumer, sample: Sample, text: float, progress: Progress) -> Building:
+def _build(strategy: StoppedConsumer, sample: Sample, text: float, progress: Progress) -> TrialBuild:
     """Scans and builds the sample. Raises NotProven if only slapadd builds it, EmptyInput, or SchemaMissing."""
     place = strategy.place
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
@@ -343,157 +415,12 @@ def _build(strategy: StoppedConsumer, sample: Sample, text: float, progress: Pro
     with progress.step("build") as meter:
         target = native.sample_target(place.config, place.database)
         forecast = sizing.forecast(sample, target, meter)
-    return Building(forecast, round(round(text) / rate, 3), rate)
-
-
-def _copy(strategy: Clone, meter: Meter) -> Copying:
-    """Copies the beginning of the database to the consumer's disk, and returns the rate. A first short copy, which is
-    mostly fsync, only determines the size of a second copy that takes about `_COPY_FOR` seconds."""
-    path, rate = strategy.source / DATA, _COPY_FIRST / _COPY_FOR
-    with sizing.unnamed_file(strategy.place.directory) as target:
-        for most in (_COPY_FIRST, _COPY_MOST):
-            began = time.monotonic()
-            written = sizing.write(path, target, min(most, round(rate * _COPY_FOR)), meter)
-            rate = written / max(time.monotonic() - began, 1e-3)
-    return Copying(files.allocated_bytes(path), rate)
+    return TrialBuild(forecast, text / rate)
 
 
 def _entries_of(paths: Sequence[Path]) -> int | None:
     """Returns the number of entries in the LDIF by its manifest; None without a manifest."""
     return LdifFiles(tuple(paths)).entries() if exports.files_of(paths) else None
-
-
-# The price of a strategy: seconds per step, disk, load on the provider, and catch-up.
-
-
-@dataclass(frozen=True)
-class Price:
-    """`seen`, `planned`: results of one strategy's checks. `preflight`, `planning`: seconds that these checks took. The
-    other fields: trial measurements; None if not made."""
-
-    strategy: Strategy
-    seen: Preflight
-    planned: Report
-    preflight: float
-    planning: float
-    entries: int | None = None
-    reading: Reading | None = None
-    building: Building | None = None
-    copying: Copying | None = None
-
-    def row(self) -> StrategyPlan:
-        forecast = self.seen.forecast  # None without a provider
-        answer = forecast.kind if forecast else None
-        only_changes = answer in catchup.ONLY_CHANGES
-        sends = self.seen.catch_up or "not known"
-        if forecast and not only_changes:
-            sends = f"{sends}; {forecast.why}"
-        steps = [PlannedStep("preflight", self.preflight, _JUST_NOW), *self._steps()]
-        about = self.entries or (forecast.entries if forecast else None)
-        is_known = self.entries is not None and (
-            self.building or self.copying or not isinstance(self.strategy, StoppedConsumer)
-        )
-        if forecast and answer is not None and (about is not None or only_changes):
-            cost = catchup.of(answer, about or 0, forecast.logged)
-            steps.append(PlannedStep(CATCH_UP, round(cost.seconds, 1), sends))
-        return dataclasses.replace(
-            _row(self.strategy.options),
-            steps=tuple(steps),
-            catch_up=sends,
-            only_changes=only_changes,
-            loses_deletions=forecast is not None and forecast.lost,
-            seconds=round(sum(step.seconds for step in steps), 3) if is_known else None,
-            disk=self._disk(),
-            load=self._load(),
-        )
-
-    def _load(self) -> ProviderLoad | None:
-        reading, entries = self.reading, self.entries
-        if reading is None or entries is None:
-            return None
-        return ProviderLoad(reading.connections, round(reading.rate, 1), round(reading.entry * entries))
-
-    def _disk(self) -> int | None:
-        """Returns the peak disk use on the consumer in bytes; None if it was not measured."""
-        if self.copying:
-            return self.copying.bytes
-        if self.building is None:
-            return None
-        size = self.building.forecast.bytes
-        return size if size < min(stream_build.MEMORY, resources.sorting_memory()) else _SPILL * size
-
-    def _steps(self) -> Iterator[PlannedStep]:
-        strategy = self.strategy
-        if isinstance(strategy, Clone):
-            yield from self._clone()
-        elif isinstance(strategy, Search) and strategy.streams:
-            yield from _short("config", "start")
-            yield PlannedStep("plan", self.planning, _JUST_NOW)
-            yield from self._stream()
-            yield from _short("check", "publish")
-        elif isinstance(strategy, StoppedConsumer):
-            if isinstance(strategy, Search):
-                yield from self._export()
-            yield from self._build(selecting=strategy.partial is not None)
-        else:
-            if not strategy.options.source:
-                yield from self._export()
-            yield from _short("join")
-            if self.entries is not None:
-                why = f"{units.number(round(_ADDS))} entries/s, as docs/performance.md has it: not measured here"
-                yield PlannedStep("load", round(self.entries / _ADDS, 3), why)
-            yield from _short("claim")
-
-    def _stream(self) -> Iterator[PlannedStep]:
-        """Prices `stream`: the build goes on while the provider is read, all but its last part."""
-        if not (self.reading and self.building) or self.entries is None:
-            return
-        read, built = self.reading.seconds_for(self.entries), self.building.forecast.seconds
-        why = (
-            f"{self.reading} from the provider are {units.duration(read)}, the build {units.duration(built)}, most of "
-            "it meanwhile"
-        )
-        yield PlannedStep("stream", round(max(read, built * (1 - _TAIL)) + built * _TAIL, 3), why)
-
-    def _export(self) -> Iterator[PlannedStep]:
-        yield from _short("start")
-        yield PlannedStep("plan", self.planning, _JUST_NOW)
-        if self.reading and self.entries is not None:
-            seconds = round(self.reading.seconds_for(self.entries), 3)
-            yield PlannedStep("read", seconds, f"{self.reading} from the provider")
-        yield from _short(*EXPORT_STEPS[3:])
-
-    def _build(self, selecting: bool) -> Iterator[PlannedStep]:
-        building = self.building
-        if building and selecting:
-            yield PlannedStep(partial.STEP, building.scan, "looked through once more")
-        yield from _short("config")
-        if building:
-            yield PlannedStep("scan", building.scan, f"{units.size(building.rate)}/s of LDIF")
-            yield from _short("schema")
-            why = f"as a build of {building.forecast.sampled:,} entries"
-            yield PlannedStep("load", round(building.forecast.seconds, 3), why)
-        yield from _short("check", "publish")
-
-    def _clone(self) -> Iterator[PlannedStep]:
-        yield PlannedStep("schema", self.planning, _JUST_NOW)
-        converting, indexed = self.planned.get("copy_seconds"), self.planned.get("indexed")
-        if isinstance(converting, int | float):
-            yield PlannedStep("copy", converting, f"{self.planned['converted']}: as the first entries, {_JUST_NOW}")
-        elif self.copying:
-            why = f"{units.size(self.copying.bytes)} at {units.size(self.copying.rate)}/s"
-            yield PlannedStep("copy", round(self.copying.bytes / self.copying.rate, 3), why)
-        yield from _short("stamp")
-        if isinstance(indexed, list) and indexed and self.building:
-            why = f"{', '.join(indexed)} made again: at most as a whole build"
-            yield PlannedStep("index", round(self.building.forecast.seconds, 3), why)
-        else:
-            yield from _short("index")
-        yield from _short("check", "publish")
-
-
-def _short(*names: str) -> Iterator[PlannedStep]:
-    yield from (PlannedStep(name, _SHORT, "short, whatever the size") for name in names)
 
 
 # The choice.

@@ -28,7 +28,6 @@ from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint, recorded
 from loader.run.steps import Run
 from loader.server import visibility
-from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.storage import files
 from seeders.replica.catchup import Preflight
@@ -126,11 +125,52 @@ class Online(Strategy):
         return {} if self.options.source else estimate(reading(self.options, suffix, self.run_dir), progress)
 
     def run(self, run: Run) -> Report:
-        work = _OnlineSteps(self.options, self.server, run)
-        claimed = run.catalogue.facts_of("claim", _Claimed) or work.load()
+        """Runs the steps, each of which can be repeated from its beginning."""
+        joined = run.directory / "joined.ldif"
+        claimed = run.catalogue.facts_of("claim", _Claimed) or self._load(run, joined)
         files.remove_tree(run.directory / "export")
-        work.joined.unlink(missing_ok=True)
+        joined.unlink(missing_ok=True)
         return {"entries": claimed.entries, "context_csns": claimed.context_csns, "next": _NEXT}
+
+    def _load(self, run: Run, joined: Path) -> _Claimed:
+        preflight = run.catalogue.facts_of("preflight", Preflight)
+        assert preflight is not None
+        suffix, source = preflight.suffix, self.options.source
+        if not source:
+            exporting = reading(self.options, suffix, run.directory / "export")
+            if not run.catalogue.is_done("join"):
+                read_provider(self.options, exporting, run)
+            source = (exporting.output,)
+        csns = run.do("join", lambda meter: _join(source, joined, suffix, meter), list[str])
+
+        def claim(_: Meter) -> _Claimed:
+            # contextCSN is written last, so that syncrepl never takes a partial load for a complete one.
+            killpoint("claim.middle")
+            with session(self.server) as server:
+                server.replace(suffix, {"contextCSN": [text.encode() for text in csns]})
+            return _Claimed(csns, added.added + added.present, loaded_database(self.server, suffix))
+
+        with lending.update_dn_set(self.server, suffix):
+            run_dir, nosync = run.directory / "add", self.options.nosync
+            adding = AddOptions(self.server, (joined,), nosync=nosync, as_replication=True, run_dir=run_dir)
+            added = add(adding, run.progress, dict(run.timeouts))
+            return run.do("claim", claim, _Claimed)
+
+
+def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> list[str]:
+    """Joins the LDIF into one file with no entryCSN above the contextCSN to be claimed. Returns that contextCSN."""
+    with exports.held(source, meter) as paths:
+        scan = ldif.scan(paths, meter)
+    exports.require_entries(source, scan.entries)
+    claimed = sorted(csn.by_server(scan.context_csns).values())
+    if not claimed:
+        raise NoContextCSN(where=source[0], suffix=suffix, advice=_NO_CONTEXT, commands=())
+    opener = os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(opener, "wb") as file:
+        with exports.held(source, meter) as paths:
+            ldif.join(paths, file.fileno(), meter, claimed, suffix)
+        os.fsync(file.fileno())
+    return claimed
 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
@@ -162,59 +202,3 @@ class _Claimed:
     context_csns: list[str]
     entries: int
     bound: LoadedDatabase | None
-
-
-@dataclass(frozen=True)
-class _OnlineSteps:
-    """The bodies of the steps. Each step can be repeated from its beginning."""
-
-    options: SeedOptions
-    server: Connection
-    run: Run
-
-    @property
-    def joined(self) -> Path:
-        return self.run.directory / "joined.ldif"
-
-    def load(self) -> _Claimed:
-        preflight = self.run.catalogue.facts_of("preflight", Preflight)
-        assert preflight is not None
-        suffix = preflight.suffix
-        source = self.options.source or self._export(suffix)
-        claimed = self.run.do("join", lambda meter: self.join(meter, source, suffix), list[str])
-        with lending.update_dn_set(self.server, suffix):
-            run_dir = self.run.directory / "add"
-            adding = AddOptions(
-                self.server, (self.joined,), nosync=self.options.nosync, as_replication=True, run_dir=run_dir
-            )
-            added = add(adding, self.run.progress, dict(self.run.timeouts))
-            entries = added.added + added.present
-            return self.run.do("claim", lambda meter: self.claim(suffix, claimed, entries), _Claimed)
-
-    def _export(self, suffix: str) -> tuple[Path, ...]:
-        exporting = reading(self.options, suffix, self.run.directory / "export")
-        if not self.run.catalogue.is_done("join"):
-            read_provider(self.options, exporting, self.run)
-        return (exporting.output,)
-
-    def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> list[str]:
-        """Joins the LDIF into one file with no entryCSN above the contextCSN to be claimed. Returns that contextCSN."""
-        with exports.held(source, meter) as paths:
-            scan = ldif.scan(paths, meter)
-        exports.require_entries(source, scan.entries)
-        claimed = sorted(csn.by_server(scan.context_csns).values())
-        if not claimed:
-            raise NoContextCSN(where=source[0], suffix=suffix, advice=_NO_CONTEXT, commands=())
-        opener = os.open(self.joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(opener, "wb") as file:
-            with exports.held(source, meter) as paths:
-                ldif.join(paths, file.fileno(), meter, claimed, suffix)
-            os.fsync(file.fileno())
-        return claimed
-
-    def claim(self, suffix: str, csns: list[str], entries: int) -> _Claimed:
-        """Writes contextCSN. It is written last, so that syncrepl never takes a partial load for a complete one."""
-        killpoint("claim.middle")
-        with session(self.server) as server:
-            server.replace(suffix, {"contextCSN": [text.encode() for text in csns]})
-        return _Claimed(csns, entries, loaded_database(self.server, suffix))

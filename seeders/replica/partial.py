@@ -27,7 +27,7 @@ from loader.sources.selection import Selection
 from loader.syncrepl import Syncrepl
 
 STEP = "select"
-_ENTRIES, _GLUE = FILES = "selected.ldif", "glue.ldif"  # in the run directory
+FILES = ("selected.ldif", "glue.ldif")  # in the run directory: entries, and glue above them
 _ITSELF = "Let slapd fill this consumer by itself, or change its syncrepl."
 _BY_SEED = (
     "Seed a second, empty database by --strategy search with the same configuration, and compare that with this one "
@@ -60,8 +60,8 @@ class Partial:
 
     def narrowing(self) -> Narrowing:
         """Returns base, filter, scope and attributes of the search on the provider."""
-        own, asked = self.syncrepl, tuple(self.unevaluated.request())
-        return Narrowing(own.searchbase, own.filter, own.scope, asked, own.exattrs)
+        own, attributes = self.syncrepl, tuple(self.unevaluated.request())
+        return Narrowing(own.searchbase, own.filter, own.scope, attributes, own.exattrs)
 
     def provider(self, connection: Connection) -> Connection:
         return dataclasses.replace(connection, base=self.syncrepl.searchbase)
@@ -72,11 +72,11 @@ class Partial:
         if "suffixmassage" in own.narrowing(self.database.suffix):
             reason = "the two hold the same entries under other names, which are not compared"
             raise _refused(self, ("suffixmassage",), reason, _BY_SEED)
-        asked = dataclasses.replace(self.narrowing().of(Search(own.searchbase)), where=own.filter)
-        here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=asked.attributes)
+        there = dataclasses.replace(self.narrowing().of(Search(own.searchbase)), where=own.filter)
+        here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=there.attributes)
         theirs = dataclasses.replace(consumer, base=self.database.suffix)
         left_out = tuple(self.unevaluated.left_out())
-        return Server(self.provider(provider), asked), Server(theirs, here), left_out
+        return Server(self.provider(provider), there), Server(theirs, here), left_out
 
 
 def of(
@@ -123,12 +123,42 @@ def build(
 ) -> Report:
     """Selects from the inputs of `options`, then builds from the selected entries. `context_csns`: None if the inputs
     are unfiltered LDIF, which contains the contextCSN."""
-    work = _SelectStep(partial, options, run, context_csns)
-    selected = run.do(STEP, work.select, _Selected)
-    built = build_steps(work.building(selected), run, place)
-    for path in (work.entries, work.glue):
+    entries, glue = (run.directory / name for name in FILES)
+
+    def select(meter: Meter) -> _Selected:
+        chosen = partial.evaluated if context_csns is None else partial.unevaluated
+        with exports.held(options.inputs, meter) as paths:
+            claimed = _claimed(partial, options, paths, meter) if context_csns is None else context_csns
+            counts = selection.select(paths, entries, glue, chosen, claimed, meter)
+        exports.require_entries(options.inputs, counts.read)
+        killpoint("select.middle")
+        if not counts.kept:
+            own = partial.syncrepl
+            raise EmptyInput(path=f"{options.inputs[0]}, below {own.searchbase}, {own.filter}")
+        return _Selected(counts.read, counts.kept, counts.read - counts.kept, counts.glue)
+
+    selected = run.do(STEP, select, _Selected)
+    building = dataclasses.replace(
+        options,
+        inputs=(glue, entries) if selected.glue else (entries,),
+        write_context=False,
+        check_schema=partial.syncrepl.schemachecking,
+        complete_naming=False,
+    )
+    facts = build_steps(building, run, place)
+    for path in (entries, glue):
         path.unlink(missing_ok=True)
-    return report_of(built, selected)
+    return report_of(facts, selected)
+
+
+def _claimed(partial: Partial, options: BuildOptions, paths: Sequence[Path], meter: Meter) -> list[str]:
+    """Returns the contextCSN of the whole input, including entries that are not selected."""
+    scan = ldif.scan(paths, meter)
+    claimed = csn.by_server(scan.context_csns) or (dict(scan.max_csns) if options.write_context else {})
+    if not claimed:
+        suffix = partial.database.suffix
+        raise NoContextCSN(where=options.inputs[0], suffix=suffix, advice=inputs.NO_CONTEXT, commands=())
+    return sorted(claimed.values())
 
 
 @dataclass(frozen=True)
@@ -139,53 +169,3 @@ class _Selected:
     selected: int
     left_out: int
     glue: int
-
-
-@dataclass(frozen=True)
-class _SelectStep:
-    partial: Partial
-    options: BuildOptions
-    run: Run
-    context_csns: Sequence[str] | None
-
-    @property
-    def entries(self) -> Path:
-        return self.run.directory / _ENTRIES
-
-    @property
-    def glue(self) -> Path:
-        return self.run.directory / _GLUE
-
-    def select(self, meter: Meter) -> _Selected:
-        claimed = self.context_csns
-        chosen = self.partial.evaluated if claimed is None else self.partial.unevaluated
-        with exports.held(self.options.inputs, meter) as given:
-            claimed = self._claimed(given, meter) if claimed is None else claimed
-            counts = selection.select(given, self.entries, self.glue, chosen, claimed, meter)
-        exports.require_entries(self.options.inputs, counts.read)
-        killpoint("select.middle")
-        if not counts.kept:
-            own = self.partial.syncrepl
-            raise EmptyInput(path=f"{self.options.inputs[0]}, below {own.searchbase}, {own.filter}")
-        return _Selected(counts.read, counts.kept, counts.read - counts.kept, counts.glue)
-
-    def _claimed(self, given: Sequence[Path], meter: Meter) -> list[str]:
-        """Returns the contextCSN of the whole input, including entries that are not selected."""
-        scan = ldif.scan(given, meter)
-        known = csn.by_server(scan.context_csns)
-        if not known and self.options.write_context:
-            known = dict(scan.max_csns)
-        if not known:
-            where, suffix = self.options.inputs[0], self.partial.database.suffix
-            raise NoContextCSN(where=where, suffix=suffix, advice=inputs.NO_CONTEXT, commands=())
-        return sorted(known.values())
-
-    def building(self, selected: _Selected) -> BuildOptions:
-        files = (self.glue, self.entries) if selected.glue else (self.entries,)
-        return dataclasses.replace(
-            self.options,
-            inputs=files,
-            write_context=False,
-            check_schema=self.partial.syncrepl.schemachecking,
-            complete_naming=False,
-        )

@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,14 +25,11 @@ from seeders.replica.strategies import SeedOptions
 
 FORMAT = 1
 CATCH_UP = "catch-up"  # planned step that ditseed does not run: syncrepl does, after slapd has started
-_SILENCE = 3.0  # a step's timeout without progress, as a multiple of its planned seconds
-_LEAST_SILENCE = 60.0  # minimum of that timeout, in seconds
 _IGNORED = "olcdbmaxsize"  # ditseed itself may set it between the plan and the seeding
 
 StrategyName = Literal["search", "ldif", "clone", "online"]
 Text = Annotated[str, msgspec.Meta(max_length=1 << 16)]
 Step = Annotated[str, msgspec.Meta(pattern=r"^[a-z-]{1,32}\Z")]
-Rate = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 
 
 @dataclass(frozen=True)
@@ -43,20 +39,6 @@ class PlannedStep:
     name: Step
     seconds: Seconds
     why: Text
-
-    @property
-    def timeout(self) -> float:
-        """Seconds without progress after which the step is aborted."""
-        return float(round(max(_LEAST_SILENCE, _SILENCE * self.seconds)))
-
-
-@dataclass(frozen=True)
-class ProviderLoad:
-    """The load on the provider. `bytes`: size of the LDIF, which is about the network traffic."""
-
-    connections: Count
-    entries_per_second: Rate
-    bytes: Count
 
 
 @dataclass(frozen=True)
@@ -75,7 +57,6 @@ class StrategyPlan:
     loses_deletions: bool = False
     seconds: Seconds | None = None
     disk: Count | None = None
-    load: ProviderLoad | None = None
     source: tuple[Text, ...] = ()
     notes: tuple[Text, ...] = ()
 
@@ -157,11 +138,6 @@ class FollowedPlan:
             reason = f"--plan {path}: by it, --strategy {row.strategy} cannot be taken: {row.reason}"
             raise UsageProblem(reason=reason)
         return cls(path, plan, row)
-
-    def timeouts(self, explicit: Mapping[str, float]) -> dict[str, float]:
-        """Returns the timeouts by step: those of --timeout (`explicit`), else those of the plan."""
-        planned = {step.name: step.timeout for step in self.row.steps if step.name != CATCH_UP}
-        return dict(explicit) if "*" in explicit else {**planned, **explicit}
 
     def require_same(self, options: SeedOptions) -> None:
         """Raises UsageProblem if the provider or the consumer is not that of the plan."""

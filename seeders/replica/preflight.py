@@ -83,7 +83,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
             live.require_whole(path)
     provider = options.connection
     if provider is None:
-        catchup.without_provider()
+        log.warning("%s: it was not asked (-H)", catchup.UNKNOWN)
         return Preflight(database.suffix)
     # The consumer's suffix may be only a part of the provider's tree.
     base = consumer.partial.syncrepl.searchbase if consumer.partial else provider.base or database.suffix
@@ -230,7 +230,7 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     size = catchup.log_size(questions.entries(server, suffix, sampled=True))
     config = configuration.read_online(server)
     # An existing lease records the session log from before the first seeding, so it is kept.
-    if not any(one.database == suffix for one in lease.left(leases.identity(config), KIND)):
+    if not any(old.database == suffix for old in lease.left(leases.identity(config), KIND)):
         mark = leases.mark(config, config.database(suffix))
         undo = shlex.join(["ditseed", "replica", "release", *admin.options(), "-b", suffix])
         lease.note(Lease(KIND, server.uri, suffix, undo, before=str(known.session_log or ""), mark=mark))
@@ -244,39 +244,39 @@ def release(connection: Connection, suffix: str | None) -> list[str]:
     """Restores the session logs from before --prepare-provider. Returns a line for each. Raises LeaseStands if a log
     cannot be restored."""
     with session(connection) as server:
-        chosen = [one for one in lease.left(leases.of_server(server), KIND) if suffix in (None, one.database)]
-        for one in chosen:
-            lease.end(one, partial(_restore, server, one))
-    return [f"{one.database}: {one.before or 'no session log'}" for one in chosen]
+        chosen = [left for left in lease.left(leases.of_server(server), KIND) if suffix in (None, left.database)]
+        for left in chosen:
+            lease.end(left, partial(_restore, server, left))
+    return [f"{left.database}: {left.before or 'no session log'}" for left in chosen]
 
 
 def forget(uri: str, suffix: str | None) -> list[str]:
     """Drops the leases of a server that is gone for good, without contacting it. Returns a line for each lease."""
-    chosen = [one for one in lease.left() if one.target == uri and suffix in (None, one.database)]
-    for one in chosen:
-        lease.end(one)
-    return [f"{one.kind} of {one.database}: forgotten, not put back" for one in chosen]
+    chosen = [left for left in lease.left() if left.target == uri and suffix in (None, left.database)]
+    for left in chosen:
+        lease.end(left)
+    return [f"{left.kind} of {left.database}: forgotten, not put back" for left in chosen]
 
 
-def _restore(server: Session, one: Lease) -> None:
+def _restore(server: Session, left: Lease) -> None:
     try:
-        known = catchup.syncprov_of(server, one.database)
+        known = catchup.syncprov_of(server, left.database)
         if known is None:
             raise ConfigHidden(uri=server.uri, who=server.connection.who, reason="nothing is shown")
-        change = catchup.change_command(known, int(one.before or 0))
+        change = catchup.change_command(known, int(left.before or 0))
         if change.before != change.after:
             configuration.modify(server, known.entry_dn, [change])
     except LoaderError as error:
-        raise LeaseStands(what=catchup.SESSION_LOG, suffix=one.database, reason=error, undo=one.undo) from error
+        raise LeaseStands(what=catchup.SESSION_LOG, suffix=left.database, reason=error, undo=left.undo) from error
 
 
 def standing(uri: str) -> list[str]:
     """Returns reminders of session logs that a seeding set and nobody has restored. Includes all servers, because the
     server at `uri` may have been named by another URI."""
     return [
-        f"the session log of {one.database} was set by --prepare-provider at {one.taken}"
-        f"{'' if one.target == uri else f' at {one.target}'}; keep it, as any restart of a consumer needs it, or put "
-        f"back what was before: {one.undo} (with --forget if that server is gone for good)"
-        for one in lease.left()
-        if one.kind == KIND
+        f"the session log of {left.database} was set by --prepare-provider at {left.taken}"
+        f"{'' if left.target == uri else f' at {left.target}'}; keep it, as any restart of a consumer needs it, or put "
+        f"back what was before: {left.undo} (with --forget if that server is gone for good)"
+        for left in lease.left()
+        if left.kind == KIND
     ]

@@ -55,7 +55,7 @@ _FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.u
 _SCRATCH = "sort"
 LOOKS = 50  # passes before TreeRestless: a tree whose containers still change is being rebuilt, not used
 _TOGETHER = 100  # maximum number of entryUUIDs in one filter
-_PLACE = ("entryUUID", "entryCSN", "hasSubordinates")
+_ORPHAN = ("entryUUID", "entryCSN", "hasSubordinates")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,14 @@ def refresh(
         applied = run.do("apply", lambda meter: work.apply(meter, synced), Report)
         checked = run.do("check", lambda meter: work.check(synced), Counted)
         work.clear()
-        return report_of(work.report(synced), applied, checked, {"run_dir": str(run_dir)})
+        facts = {
+            "context_csns": synced.claimed,
+            "since": start.reached,
+            "sent": synced.sent,
+            "present": synced.present,
+            "seconds": round(sum(step.seconds for step in run.catalogue.steps()), 3),
+        }
+        return report_of(facts, applied, checked, {"run_dir": str(run_dir)})
 
 
 def plan(options: RefreshOptions) -> Report:
@@ -197,8 +204,8 @@ def _require_fit(options: RefreshOptions, place: TargetDatabase) -> None:
 def csns_of(text: str) -> list[str]:
     """Returns the CSNs in a syncrepl cookie."""
     parts = (part.partition("=") for part in text.split(","))
-    found = next((value for name, _, value in parts if name == "csn"), "")
-    return contents.ordered(csn.by_server(found.split(";")).values())
+    csns = next((value for name, _, value in parts if name == "csn"), "")
+    return contents.ordered(csn.by_server(csns.split(";")).values())
 
 
 @dataclass(frozen=True)
@@ -232,20 +239,20 @@ class RefreshSteps:
         """Searches the provider once. First removes the files of an earlier attempt, which show another moment."""
         self.clear()
         most = max(LEAST, self.start.held // MOST)
-        asked = Search(self.start.base, attributes=tuple(self.start.attributes))
+        search = Search(self.start.base, attributes=tuple(self.start.attributes))
         changed, present, deleted = (self._path(name) for name in _FILES)
         with wire.reading(self.provider, meter) as reader:
             since = sync.cookie_of(self.start.reached)
-            told = reader.sync(asked, since, most, (changed, present, deleted), source.DROPPED)
+            answer = reader.sync(search, since, most, (changed, present, deleted), source.DROPPED)
         killpoint("sync.middle")
-        if told.cut:
-            raise RefreshUseless(uri=self.provider.uri, sent=told.entries, held=self.start.held)
-        if told.repeated:  # entryUUIDs sent twice: shared by two entries, or an entry changed or moved meanwhile
-            uuids = [str(uuid.UUID(bytes=one)) for one in told.repeated]
+        if answer.cut:
+            raise RefreshUseless(uri=self.provider.uri, sent=answer.entries, held=self.start.held)
+        if answer.repeated:  # entryUUIDs sent twice: shared by two entries, or an entry changed or moved meanwhile
+            uuids = [str(uuid.UUID(bytes=raw)) for raw in answer.repeated]
             with session(self.provider) as provider:
-                live.require_none(provider, asked.base, uuids, subentries=False)
-        claimed = csns_of(told.cookie.decode()) if told.cookie else self.start.reached
-        return Synced(told.entries, told.present, told.deleted, told.names_present, claimed)
+                live.require_none(provider, search.base, uuids, subentries=False)
+        claimed = csns_of(answer.cookie.decode()) if answer.cookie else self.start.reached
+        return Synced(answer.entries, answer.present, answer.deleted, answer.names_present, claimed)
 
     def _require_sight(self) -> None:
         """Raises an error if the provider hides entries. The check takes long, so it runs in parallel to the work."""
@@ -270,17 +277,10 @@ class RefreshSteps:
         raise TreeRestless(base=self.start.base, passes=LOOKS)
 
     def _apply(self, restless: ChangedContainers, synced: Synced, meter: Meter) -> Applied:
-        scratch = self._path(_SCRATCH)
+        place, scratch = self.place, self._path(_SCRATCH)
         files.remove_tree(scratch)
         scratch.mkdir(mode=0o700)
         killpoint("apply.middle")
-        try:
-            return changing.refresh(self._task(restless, synced, scratch), self._require_sight, meter)
-        finally:
-            files.remove_tree(scratch)
-
-    def _task(self, restless: ChangedContainers, synced: Synced, scratch: Path) -> RefreshTask:
-        place = self.place
         result = SyncResult(
             changed=[self._path(CHANGED), *restless.files],
             present=self._path(PRESENT) if synced.names_present else None,
@@ -290,9 +290,13 @@ class RefreshSteps:
             claimed=synced.claimed,
         )
         started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start.started))
-        given = changing.Resources(resources.sorting_memory(), resources.processors(), scratch)
+        memory = changing.Resources(resources.sorting_memory(), resources.processors(), scratch)
         spec = given_to_core(place.config, place.database, place.directory)
-        return RefreshTask(place.directory, spec, result, started, given)
+        task = RefreshTask(place.directory, spec, result, started, memory)
+        try:
+            return changing.refresh(task, self._require_sight, meter)
+        finally:
+            files.remove_tree(scratch)
 
     def check(self, synced: Synced) -> Counted:
         """Raises MdbDamaged if the database lacks the claimed contextCSN, or if dn2i does not match id2e: dn2i has one
@@ -313,15 +317,6 @@ class RefreshSteps:
         for name in _FILES:
             self._path(name).unlink(missing_ok=True)
         files.remove_tree(self._path(_SCRATCH))
-
-    def report(self, synced: Synced) -> Report:
-        return {
-            "context_csns": synced.claimed,
-            "since": self.start.reached,
-            "sent": synced.sent,
-            "present": synced.present,
-            "seconds": round(sum(step.seconds for step in self.run.catalogue.steps()), 3),
-        }
 
 
 @dataclass
@@ -367,9 +362,9 @@ class ChangedContainers:
         names = live.changed_containers(self.connection, Search(self.base), (since, now), look, self.meter)
         return live.topmost([name for name in names if dn.key(name) != root])
 
-    def _read(self, asked: Search) -> None:
+    def _read(self, search: Search) -> None:
         path = self.directory / f"again-{len(self.files):05}.ldif"
-        source.fetch(self.connection, asked, path, self.meter)
+        source.fetch(self.connection, search, path, self.meter)
         self.files.append(path)
 
     def look_up(self, unsettled: Sequence[bytes]) -> bool:
@@ -391,11 +386,11 @@ class ChangedContainers:
     def _needed(self, wanted: Sequence[bytes]) -> dict[bytes, str]:
         """Returns entryUUID -> DN of the orphans that the refreshed database must contain."""
         with session(self.connection) as server:
-            found = server.find(self.base, _any_of(wanted), _PLACE)
+            orphans = server.find(self.base, _any_of(wanted), _ORPHAN)
         claimed = csn.by_server(self.claimed)
         return {
             uuid.UUID(first_value(entry, "entryuuid")).bytes: name
-            for name, entry in found
+            for name, entry in orphans
             if first_value(entry, "hassubordinates") == "TRUE"
             or csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), claimed)
         }
@@ -414,5 +409,5 @@ class ChangedContainers:
 
 
 def _any_of(uuids: Sequence[bytes]) -> str:
-    terms = "".join(f"(entryUUID={uuid.UUID(bytes=one)})" for one in uuids)
+    terms = "".join(f"(entryUUID={uuid.UUID(bytes=raw)})" for raw in uuids)
     return f"(|{terms})"

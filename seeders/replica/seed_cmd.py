@@ -22,7 +22,6 @@ from loader.progress import Progress
 from loader.run.log import Report
 from loader.run.steps import open_run
 from loader.server.options import Connection
-from seeders.replica import catchup
 from seeders.replica.catchup import Preflight
 from seeders.replica.online import Online
 from seeders.replica.plan import FollowedPlan, SeedPlan, StrategyPlan
@@ -54,7 +53,11 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
         strategy.begin(run, anew)
         checked = run.do("preflight", lambda meter: preflight(strategy), Preflight)
         facts = strategy.run(run)
-        return {**facts, **catchup.reported(checked), "run_dir": str(run_dir)}
+        if checked.catch_up:
+            facts["catch_up"] = checked.catch_up
+        if checked.prepared is not None:
+            facts["prepared"] = checked.prepared
+        return {**facts, "run_dir": str(run_dir)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +69,7 @@ class _Entries:
         "that of --plan; with --dry-run, each is tried).",
     ] = None
     plan_path: Annotated[
-        Path | None, "--plan FILE", "Carry out a plan of --dry-run -o FILE: its strategy, --from and timeouts."
+        Path | None, "--plan FILE", "Carry out a plan of --dry-run -o FILE: its strategy and --from."
     ] = None
     output: Annotated[Path | None, "-o --output FILE", "With --dry-run: write the plan into FILE, for --plan."] = None
     source: Annotated[
@@ -166,7 +169,6 @@ def command(
     if run.dry_run:
         return _try(options, run, entries.output)
     if followed:
-        timeouts = followed.timeouts(timeouts)
         note({}, {step.name: step.seconds for step in followed.row.steps})
     facts = seed(options, run.progress, timeouts, run.restart)
     note(facts)
@@ -209,7 +211,7 @@ def _try(options: SeedOptions, run: RecordedRun, output: Path | None) -> int:
 
 def _show_strategies(plan: SeedPlan) -> None:
     show("")
-    headings = ("strategy", "feasible", "time", "disk", "provider sends", "then, to catch up")
+    headings = ("strategy", "feasible", "time", "disk", "sent at the start of slapd")
     show_table(headings, [_cells(row) for row in plan.strategies])
     for row in plan.strategies:
         if not row.feasible:
@@ -217,10 +219,8 @@ def _show_strategies(plan: SeedPlan) -> None:
     if plan.choice is None:
         return
     show("")
-    steps = [
-        (step.name, units.duration(step.seconds), units.duration(step.timeout), step.why) for step in plan.choice.steps
-    ]
-    show_table(("step", "planned", "timeout", "because"), steps, f"steps of {plan.chosen}")
+    steps = [(step.name, units.duration(step.seconds), step.why) for step in plan.choice.steps]
+    show_table(("step", "planned", "because"), steps, f"long steps of {plan.chosen}")
     for remark in plan.choice.notes:
         show("", *remark.split("\n"))
 
@@ -228,17 +228,12 @@ def _show_strategies(plan: SeedPlan) -> None:
 def _cells(row: StrategyPlan) -> tuple[str, ...]:
     if not row.feasible:
         reason = "it needs other options" if row.refused == UsageProblem.code else row.refused
-        return (row.strategy, f"no: {reason}", "", "", "", "")
-    sent = _UNKNOWN if row.strategy in ("search", "online") else "nothing"
-    if row.load:
-        rate = units.number(round(row.load.entries_per_second))
-        sent = f"{units.size(row.load.bytes)} over {row.load.connections} connections, {rate} entries/s"
+        return (row.strategy, f"no: {reason}", "", "", "")
     catch_up = "what changed" if row.only_changes else row.catch_up.partition(":")[0]
     return (
         row.strategy,
         "yes",
         _UNKNOWN if row.seconds is None else units.duration(row.seconds),
         _UNKNOWN if row.disk is None else units.size(row.disk),
-        sent,
         "NO deletions" if row.loses_deletions else catch_up,
     )

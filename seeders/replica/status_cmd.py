@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
@@ -20,53 +20,38 @@ from loader.operations import add, build
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.export import ReadingPlan
 from loader.run import lease
+from loader.run.lease import Lease
 from loader.run.log import Row, report_of
 from loader.run.steps import Failure, RunStatus, status_of
 from seeders.replica import online, preflight, strategies
 
+_HEADINGS = ("add", "entries", "entries/s", "time left", "last heard", "process")
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """`entries`: number processed so far. `expected`: total, None if unknown. `rate`: entries per second. `left`:
-    remaining seconds at that rate. `heard`: seconds since the last sign of life. `failure`: error that ended the last
-    attempt."""
 
+class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """A seeding, or a load of `ditseed add`. `step`: the current or next step; None if all steps are done or none has
+    begun. `entries`: its entries so far, of `expected` (None if unknown), at `rate` per second. `left`: remaining
+    seconds at that rate. `heard`: seconds since the last sign of life. `failure`: error that ended the last attempt."""
+
+    verb: str
+    run_dir: str
+    inputs: list[str]
+    steps: list[Row]
+    step: str | None
     done: bool
+    process: int | None
+    heard: float
+    failure: Failure | None
     entries: int | None = None
     expected: int | None = None
     rate: float | None = None
     left: float | None = None
-    process: int | None
-    heard: float
-    failure: Failure | None
-    run_dir: str
 
-
-class ShownLease(msgspec.Struct, frozen=True):
-    """A server setting that a run has changed. `undo`: command that restores it; None while the run's process lives."""
-
-    kind: str
-    database: str
-    taken: str
-    process: int | None
-    undo: str | None
-
-
-class Seed(Progress, frozen=True, kw_only=True):
-    """`step`: the current or next step, to which `entries` refers; None if all steps are done or none has begun."""
-
-    verb: str
-    steps: list[Row]
-    step: str | None
-    leases: list[ShownLease]
-
-
-class Load(Progress, frozen=True, kw_only=True):
-    """A load of `ditseed add`."""
-
-    inputs: list[str]
-
-
-Shown = TypeVar("Shown", Seed, Load)
+    @property
+    def so_far(self) -> str:
+        entries, expected = self.entries or 0, self.expected
+        percent = f" of {units.number(expected)} ({100 * entries // expected} %)" if expected else ""
+        return f"{units.number(entries)}{percent}"
 
 
 @declare("status")
@@ -100,33 +85,14 @@ def command(
         consumer = None
     suffix = base if suffix is None else suffix
     if config_path is not None and consumer is None:
-        place = build.target_database(config_path, suffix, replace=False)
-        directory = strategies.run_dir_of(run_dir, place)
+        directory = strategies.run_dir_of(run_dir, build.target_database(config_path, suffix, replace=False))
         seed = _stopped(directory)
         if seed is None:
             raise NoRun(path=directory)
         show_json(report_of(seed)) if as_json else _show_seed(seed)
     elif config_path is None and consumer is not None:
         directory = online.run_dir_of(consumer, suffix, run_dir)
-        leases = [
-            ShownLease(held.kind, held.database, held.taken, held.process, None if held.process else held.undo)
-            for held in lease.standing()
-            if held.target == consumer
-        ]
-        loads = [_load(run) for run in add.loads_of(consumer)]
-        seed = _online(directory, leases)
-        if seed is None and not loads and not leases:
-            raise NoRun(path=directory)
-        if as_json:
-            show_json(
-                {
-                    "seed": report_of(seed) if seed else None,
-                    "loads": msgspec.to_builtins(loads),
-                    "leases": msgspec.to_builtins(leases),
-                }
-            )
-        else:
-            _show_running(seed, loads, leases)
+        _show_running(consumer, directory, as_json)
     else:
         raise UsageProblem(reason="give either --config (a stopped consumer) or --consumer (a running one)")
 
@@ -134,60 +100,53 @@ def command(
 # Progress, as read from the records of the runs.
 
 
-def _stopped(directory: Path) -> Seed | None:
+def _stopped(directory: Path) -> RunProgress | None:
     """Returns the state of the seeding of a stopped consumer; None if `directory` has no run."""
     run = status_of(directory)
     if run is None:
         return None
     done = run.live.done or run.catalogue.is_done("publish")
     step = None if done else run.under_way
-    seed = _seed(run, step, [], [], done=done)
-    return _moving(seed, run, run.live.entries, run.live.total) if step else seed
+    progress = _progress(run, done, step)
+    return _counting(progress, run, run.live.entries, run.live.total) if step else progress
 
 
-def _online(directory: Path, leases: list[ShownLease]) -> Seed | None:
+def _online(directory: Path) -> RunProgress | None:
     """Returns the state of a seeding by --strategy online; None if `directory` has no run."""
     run = status_of(directory)
     if run is None:
         return None
     load = status_of(directory / "add")
     step = _next(run, load)
-    seed = _seed(run, step, load.steps if load else [], leases, done=step is None)
+    progress = _progress(run, step is None, step, load.steps if load else ())
     if step == "read":
         cut = run.catalogue.facts_of("plan", ReadingPlan)
-        return _moving(seed, run, run.read, cut.expected if cut else None)
-    return _moving(seed, load, add.settled(load), add.expected(load)) if step == "load" and load else seed
+        return _counting(progress, run, run.read, cut.expected if cut else None)
+    return _counting(progress, load, add.settled(load), add.expected(load)) if step == "load" and load else progress
 
 
-def _seed(run: RunStatus, step: str | None, more: list[Row], leases: list[ShownLease], *, done: bool) -> Seed:
-    return Seed(
+def _load(run: RunStatus) -> RunProgress:
+    done = run.catalogue.is_done("load")
+    return _counting(_progress(run, done, None if done else "load"), run, add.settled(run), add.expected(run))
+
+
+def _progress(run: RunStatus, done: bool, step: str | None, more: Sequence[Row] = ()) -> RunProgress:
+    inputs = run.options.get("inputs")
+    return RunProgress(
+        verb=run.verb.removesuffix(" online"),
+        run_dir=str(run.directory),
+        inputs=[*map(str, inputs)] if isinstance(inputs, list) else [],
+        steps=[*run.steps, *more],
+        step=step,
         done=done,
         process=run.process,
         heard=time.time() - run.heard,
         failure=run.live.failure,
-        run_dir=str(run.directory),
-        verb=run.verb.removesuffix(" online"),
-        steps=[*run.steps, *more],
-        step=step,
-        leases=leases,
     )
 
 
-def _load(run: RunStatus) -> Load:
-    inputs = run.options["inputs"]
-    load = Load(
-        done=run.catalogue.is_done("load"),
-        process=run.process,
-        heard=time.time() - run.heard,
-        failure=run.live.failure,
-        run_dir=str(run.directory),
-        inputs=list(map(str, inputs)) if isinstance(inputs, list) and inputs else ["a template"],
-    )
-    return _moving(load, run, add.settled(run), add.expected(run))
-
-
-def _moving(progress: Shown, run: RunStatus, entries: int, expected: int | None) -> Shown:
-    """Returns `progress` with the entries, rate and remaining seconds of the run's current step."""
+def _counting(progress: RunProgress, run: RunStatus, entries: int, expected: int | None) -> RunProgress:
+    """Returns `progress` with the entries, rate and remaining seconds of the current step, which `run` counts."""
     rate = run.live.rate
     left = max(0, expected - entries) / rate if expected and rate else None
     return msgspec.structs.replace(progress, entries=entries, expected=expected, rate=rate, left=left)
@@ -210,61 +169,60 @@ def _next(run: RunStatus, load: RunStatus | None) -> str | None:
 # Output for people.
 
 
-def _show_running(seed: Seed | None, loads: Sequence[Load], leases: Sequence[ShownLease]) -> None:
-    if seed is not None:
+def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
+    """Shows what runs have done to a running consumer: the seeding in `directory`, loads, and settings changed."""
+    seed, loads = _online(directory), [_load(run) for run in add.loads_of(consumer)]
+    leases = [(standing, standing.process) for standing in lease.standing() if standing.target == consumer]
+    if not (seed or loads or leases):
+        raise NoRun(path=directory)
+    if as_json:
+        settings = [
+            {name: getattr(standing, name) for name in ("kind", "database", "taken")}
+            | {"process": process, "undo": None if process else standing.undo}
+            for standing, process in leases
+        ]
+        show_json({"seed": seed and report_of(seed), "loads": msgspec.to_builtins(loads), "leases": settings})
+        return
+    if seed:
         _show_seed(seed)
     if loads:
-        headings = ("add", "entries", "entries/s", "time left", "last heard", "process")
-        show_table(headings, [_cells(load) for load in loads])
-    for one in leases:
-        _show_lease(one)
+        show_table(_HEADINGS, [_cells(load) for load in loads])
+    for standing, process in leases:
+        _show_lease(standing, process)
 
 
-def _show_seed(seed: Seed) -> None:
+def _show_seed(seed: RunProgress) -> None:
     rows = [
         (row.name, units.number(row.entries), units.duration(row.seconds), units.rate(row.entries, row.seconds))
         for row in seed.steps
     ]
     show_table(("step", "entries", "time", "entries/s"), rows)
-    facts: dict[str, object] = {}
-    running = seed.process is not None
-    if seed.step is not None:
-        facts["under way" if running else "next"] = seed.step
-    if seed.entries is not None:
-        facts["entries"] = _so_far(seed)
-    if running and seed.rate is not None:
-        facts["rate"] = f"{seed.rate:,.0f} entries/s"
-    if running and seed.left is not None:
-        facts["time left"] = units.duration(seed.left)
-    if seed.failure is not None:
-        facts |= {"error": f"{seed.failure.message} [{seed.failure.code}]", "failed at": units.moment(seed.failure.at)}
-        facts |= {"hint": seed.failure.hint} if seed.failure.hint else {}
-    if not seed.done:
-        facts["last heard"] = f"{units.duration(seed.heard)} ago"
-    if running:
-        facts["process"] = seed.process
-    elif not seed.done:
-        how = "failed; once that is corrected," if seed.failure else "interrupted;"
-        facts["state"] = f"{how} the same `{seed.verb}` command resumes"
+    running, failure = seed.process is not None, seed.failure
+    error = f"{failure.message} [{failure.code}]" if failure else None
+    how = "failed; once that is corrected," if failure else "interrupted;"
+    facts = {
+        "under way" if running else "next": seed.step,
+        "entries": None if seed.entries is None else seed.so_far,
+        "rate": f"{seed.rate:,.0f} entries/s" if running and seed.rate is not None else None,
+        "time left": units.duration(seed.left) if running and seed.left is not None else None,
+        "error": error,
+        "failed at": failure and units.moment(failure.at),
+        "hint": failure and failure.hint,
+        "last heard": None if seed.done else f"{units.duration(seed.heard)} ago",
+        "process": seed.process,
+        "state": None if running or seed.done else f"{how} the same `{seed.verb}` command resumes",
+    }
     if seed.done:
         show("finished")
-    show_facts(facts)
+    show_facts({name: fact for name, fact in facts.items() if fact is not None})
 
 
-def _so_far(progress: Progress) -> str:
-    entries, expected = progress.entries or 0, progress.expected
-    percent = f" of {units.number(expected)} ({100 * entries // expected} %)" if expected else ""
-    return f"{units.number(entries)}{percent}"
-
-
-def _cells(load: Load) -> tuple[str, ...]:
-    is_moving = load.process is not None and not load.done
-    how, failure = "interrupted;", load.failure
-    if failure:
-        how = f"failed: {failure.message} [{failure.code}]; once that is corrected,"
+def _cells(load: RunProgress) -> tuple[str, ...]:
+    is_moving, failure = load.process is not None and not load.done, load.failure
+    how = f"failed: {failure.message} [{failure.code}]; once that is corrected," if failure else "interrupted;"
     return (
-        " ".join(load.inputs),
-        _so_far(load),
+        " ".join(load.inputs) or "a template",
+        load.so_far,
         f"{load.rate:,.0f}/s" if is_moving and load.rate else "-",
         units.duration(load.left) if is_moving and load.left is not None else "-",
         f"{units.duration(load.heard)} ago",
@@ -272,12 +230,12 @@ def _cells(load: Load) -> tuple[str, ...]:
     )
 
 
-def _show_lease(one: ShownLease) -> None:
-    if one.kind == preflight.KIND:
-        show(f"session log of {one.database} set at {one.taken} by --prepare-provider")
-        show(f"  to restore what was before: {one.undo}")
+def _show_lease(standing: Lease, process: int | None) -> None:
+    if standing.kind == preflight.KIND:
+        show(f"session log of {standing.database} set at {standing.taken} by --prepare-provider")
+        show(f"  to restore what was before: {standing.undo}")
         return
-    owner = f"process {one.process} will reset it" if one.process else "nothing will reset it"
-    show(f"{one.kind} of {one.database} since {one.taken}: {owner}")
-    if one.undo:
-        show(f"  the next run does, or by hand: {one.undo}")
+    owner = f"process {process} will reset it" if process else "nothing will reset it"
+    show(f"{standing.kind} of {standing.database} since {standing.taken}: {owner}")
+    if not process:
+        show(f"  the next run does, or by hand: {standing.undo}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, NoReturn
+from typing import Annotated, ClassVar
 
 import click
 import msgspec
@@ -224,11 +224,11 @@ class StoppedConsumer(Strategy):
     def __init__(self, options: SeedOptions) -> None:
         super().__init__(options)
         if options.config_path is None:
-            self._lacks("the configuration of the stopped consumer: --config")
+            raise self._lacks("the configuration of the stopped consumer: --config")
         self.config_path = options.config_path
 
-    def _lacks(self, what: str) -> NoReturn:
-        raise UsageProblem(reason=f"--strategy {self.options.strategy} needs {what}")
+    def _lacks(self, what: str) -> UsageProblem:
+        return UsageProblem(reason=f"--strategy {self.options.strategy} needs {what}")
 
     @cached_property
     def place(self) -> TargetDatabase:
@@ -294,14 +294,16 @@ class StoppedConsumer(Strategy):
         self.place.require_free()
         self.require_buildable()
         config, database = self.place.config, self.place.database
-        warnings = [*_weaknesses(database, config)]
         if not database.consumer:
-            warnings.insert(0, f"no syncrepl for {database.suffix}: the new replica will not follow the provider")
-        for part in glue.subordinates(config, database):
-            if part.backend == "mdb":
-                warnings += (f"{part.suffix}: {weakness}" for weakness in _weaknesses(part, config))
-        for warning in warnings:
-            log.warning("%s: %s", self.config_path, warning)
+            log.warning(
+                "%s: no syncrepl for %s: the new replica will not follow the provider",
+                self.config_path,
+                database.suffix,
+            )
+        for part in (database, *glue.subordinates(config, database)):
+            prefix = "" if part is database else f"{part.suffix}: "
+            for weakness in _weaknesses(part, config) if part.backend == "mdb" else ():
+                log.warning("%s: %s%s", self.config_path, prefix, weakness)
         return Consumer(config, database, self.partial)
 
     def require_buildable(self) -> None:
@@ -382,7 +384,7 @@ class Ldif(StoppedConsumer):
     def __init__(self, options: SeedOptions) -> None:
         super().__init__(options)
         if not options.source:
-            self._lacks("--from: LDIF files or an export directory")
+            raise self._lacks("--from: LDIF files or an export directory")
 
     def estimate(self, progress: Progress) -> Report:
         return {} if self.partial else build.plan(self.building(*self.options.source), progress)
@@ -416,7 +418,7 @@ class Search(StoppedConsumer):
     def __init__(self, options: SeedOptions) -> None:
         super().__init__(options)
         if options.connection is None:
-            self._lacks("the provider: -H URI (and -D, -y)")
+            raise self._lacks("the provider: -H URI (and -D, -y)")
 
     @property
     def streams(self) -> bool:
@@ -463,7 +465,7 @@ class Clone(StoppedConsumer):
     def __init__(self, options: SeedOptions) -> None:
         super().__init__(options)
         if len(options.source) != 1:
-            self._lacks("one --from: a database directory")
+            raise self._lacks("one --from: a database directory")
         (self.source,) = options.source
 
     @cached_property
@@ -532,24 +534,90 @@ class Clone(StoppedConsumer):
         except LoaderError:
             return None
 
-    def schema(self, meter: Meter) -> _Looked:
-        fit = self.fit(meter)
-        return _Looked(list(fit.rebuild), fit.entries, self.conversion)
-
     def fill(self, run: Run) -> Report:
-        looked = run.do("schema", self.schema, _Looked)
-        work = CloneSteps(self, run)
-        copied = work.converted() if looked.converted else run.do("copy", work.copy, _Copied)
-        stamped = run.do("stamp", work.stamp, _Stamped)
-        indexed = run.do("index", lambda meter: work.index(meter, looked.rebuild), _Indexed)
-        checked = run.do("check", lambda meter: work.check(meter, copied.maxsize), Checked)
-        published = run.do("publish", lambda meter: work.publish(checked), Published)
-        converted = {"converted": looked.converted} if looked.converted else {}
+        """Runs the steps, each of which can be repeated from its beginning."""
+        database = run.directory / "environment"
+        schema = run.do("schema", self._schema, _Schema)
+        if schema.converted:
+            copied = self._convert(run)
+        else:
+            copied = run.do("copy", lambda meter: self._copy(database, meter), _Copied)
+        preflight = run.catalogue.facts_of("preflight", Preflight)
+        live = (preflight and preflight.context_csns) or []
+        stamped = run.do("stamp", lambda meter: self._stamp(database, live, meter), _Stamped)
+
+        def index(meter: Meter) -> _Indexed:
+            # slapd assumes that the indexes match the configuration.
+            result = made_with.rebuild(self.place, database, schema.rebuild, run.directory, meter)
+            return _Indexed(schema.rebuild, list(result.notes))
+
+        def check(meter: Meter) -> Checked:
+            verify.verify(database, self.options.verify, meter)
+            verify.require_unique_uuids(database, meter, run.directory)
+            return Checked(files.identity(database / DATA), contents.entry_count(database), copied.maxsize)
+
+        def publish(_: Meter) -> Published:
+            published = publish_environment(database, self.place, checked)
+            files.remove_tree(database)
+            return published
+
+        indexed = run.do("index", index, _Indexed)
+        checked = run.do("check", check, Checked)
+        published = run.do("publish", publish, Published)
+        converted = {"converted": schema.converted} if schema.converted else {}
         return report_of(checked, stamped, indexed, converted, copied, published)
+
+    def _schema(self, meter: Meter) -> _Schema:
+        fit = self.fit(meter)
+        return _Schema(list(fit.rebuild), fit.entries, self.conversion)
+
+    def _copy(self, database: Path, meter: Meter) -> _Copied:
+        files.remove_tree(database)
+        database.mkdir(mode=0o700)
+        facts = meta.read_meta(self.source)
+        maxsize = choose_maxsize(self.place, facts.pages * facts.page_size, self.options.maxsize)
+        copy.hot_copy(self.source, database, meter)
+        killpoint("copy.middle")
+        files.publish(database / copy.PARTIAL, database / DATA)
+        return _Copied(maxsize)
+
+    def _convert(self, run: Run) -> _Copied:
+        """Converts the source from one snapshot, kept open while a slapd may write; rebuilds everything that the
+        consumer's slapd would store otherwise. Compares the result with the source before the stamp changes it.
+
+        Raises NoSpace, MapFull, MadeOtherwise, SchemaMissing, MdbDamaged, EntriesLost, MaxsizeTooSmall."""
+        steps = MigrateSteps(self.migrating, run, self.place)
+
+        def load(meter: Meter) -> MigrateLoaded:
+            copy.require_space(self.source, self.place.directory)
+            loaded = steps.load(meter)
+            killpoint("copy.middle")
+            return loaded
+
+        def compare(meter: Meter) -> _Copied:
+            steps.compare(meter, loaded)
+            checked = steps.building.check(meter, loaded)
+            return _Copied(checked.maxsize, loaded.made_again, loaded.invalid)
+
+        loaded = run.do("copy", load, MigrateLoaded)
+        return run.do(COMPARE, compare, _Copied, loaded.entries)
+
+    def _stamp(self, database: Path, live: Sequence[str], meter: Meter) -> _Stamped:
+        """Writes the contextCSN. `live`: the provider's contextCSN before the copy; empty without a provider."""
+        suffix = self.place.database.suffix
+        stored = csn.by_server(contents.context_csns(database, suffix))
+        newest = contents.newest_csns(database, suffix, whole=False)
+        claimed = sorted(claimable_context_csn(csn.by_server(live), stored, newest).values())
+        if not claimed:
+            advice = "Give -H (and -D, -y) of the server whose database this is, to ask it before the copy."
+            raise NoContextCSN(where=self.source, suffix=suffix, advice=advice, commands=())
+        held_back = cap_entry_csns(database, claimed, backmdb.idlexp(self.place.config), meter)
+        edits.stamp(database, suffix, claimed)
+        return _Stamped(claimed, held_back)
 
 
 @dataclass(frozen=True)
-class _Looked:
+class _Schema:
     """`rebuild`: attributes whose indexes must be rebuilt. `converted`: the LMDB data formats before and after."""
 
     rebuild: list[str]
@@ -578,87 +646,14 @@ class _Indexed(msgspec.Struct, frozen=True, omit_defaults=True):
     index_notes: list[str] = []
 
 
-@dataclass(frozen=True)
-class CloneSteps:
-    """The bodies of the steps. Each step can be repeated from its beginning."""
-
-    clone: Clone
-    run: Run
-
-    @property
-    def made(self) -> Path:
-        return self.run.directory / "environment"
-
-    def copy(self, meter: Meter) -> _Copied:
-        files.remove_tree(self.made)
-        self.made.mkdir(mode=0o700)
-        facts = meta.read_meta(self.clone.source)
-        size = facts.pages * facts.page_size
-        maxsize = choose_maxsize(self.clone.place, size, self.clone.options.maxsize)
-        copy.hot_copy(self.clone.source, self.made, meter)
-        killpoint("copy.middle")
-        files.publish(self.made / copy.PARTIAL, self.made / DATA)
-        return _Copied(maxsize)
-
-    def converted(self) -> _Copied:
-        """Converts the source from one snapshot, kept open while a slapd may write; rebuilds everything that the
-        consumer's slapd would store otherwise. Compares the result with the source before the stamp changes it.
-
-        Raises NoSpace, MapFull, MadeOtherwise, SchemaMissing, MdbDamaged, EntriesLost, MaxsizeTooSmall."""
-        steps = MigrateSteps(self.clone.migrating, self.run, self.clone.place)
-
-        def load(meter: Meter) -> MigrateLoaded:
-            copy.require_space(self.clone.source, self.clone.place.directory)
-            loaded = steps.load(meter)
-            killpoint("copy.middle")
-            return loaded
-
-        def compare(meter: Meter) -> _Copied:
-            steps.compare(meter, loaded)
-            checked = steps.building.check(meter, loaded)
-            return _Copied(checked.maxsize, loaded.made_again, loaded.invalid)
-
-        loaded = self.run.do("copy", load, MigrateLoaded)
-        return self.run.do(COMPARE, compare, _Copied, loaded.entries)
-
-    def stamp(self, meter: Meter) -> _Stamped:
-        suffix = self.clone.place.database.suffix
-        preflight = self.run.catalogue.facts_of("preflight", Preflight)
-        live = csn.by_server((preflight and preflight.context_csns) or [])
-        stored = csn.by_server(contents.context_csns(self.made, suffix))
-        known = claimable_context_csn(live, stored, contents.newest_csns(self.made, suffix, whole=False))
-        if not known:
-            advice = "Give -H (and -D, -y) of the server whose database this is, to ask it before the copy."
-            raise NoContextCSN(where=self.clone.source, suffix=suffix, advice=advice, commands=())
-        claimed = sorted(known.values())
-        held_back = cap_entry_csns(self.made, claimed, backmdb.idlexp(self.clone.place.config), meter)
-        edits.stamp(self.made, suffix, claimed)
-        return _Stamped(claimed, held_back)
-
-    def index(self, meter: Meter, rebuild: list[str]) -> _Indexed:
-        """Rebuilds indexes that differ from the configuration, because slapd assumes that the file matches it."""
-        result = made_with.rebuild(self.clone.place, self.made, rebuild, self.run.directory, meter)
-        return _Indexed(rebuild, list(result.notes))
-
-    def check(self, meter: Meter, maxsize: int) -> Checked:
-        verify.verify(self.made, self.clone.options.verify, meter)
-        verify.require_unique_uuids(self.made, meter, self.run.directory)
-        return Checked(files.identity(self.made / DATA), contents.entry_count(self.made), maxsize)
-
-    def publish(self, checked: Checked) -> Published:
-        published = publish_environment(self.made, self.clone.place, checked)
-        files.remove_tree(self.made)
-        return published
-
-
 def claimable_context_csn(
     live: Mapping[str, str], stored: Mapping[str, str], newest: Mapping[str, str]
 ) -> dict[str, str]:
     """Returns the contextCSN a copy may claim. Claiming too little costs some replication, too much loses changes. So
     the provider's `live` CSNs are capped at the copy's newest entryCSNs: the copy may be of another, slower server."""
-    known = dict(stored)
+    claimable = dict(stored)
     for sid, text in live.items():
         reached = min(text, newest[sid]) if sid in newest else ""
-        if reached > known.get(sid, ""):
-            known[sid] = reached
-    return known
+        if reached > claimable.get(sid, ""):
+            claimable[sid] = reached
+    return claimable

@@ -167,22 +167,23 @@ class _CatchUpWait:
             return f"the replica does not answer ({self._seen.trouble})"
         phase = f"phase {self._seen.phase.lower()}" if self._seen.phase else "waiting"
         entries = "of an unknown number" if self._entries is None else f"of {self._entries:,}"
-        if self._answer is SyncAnswer.PRESENT:
+        size = f" ({units.size(_UUID_BYTES * self._entries)})" if self._entries else ""
+        sends = {
+            SyncAnswer.PRESENT: f"the provider sends the entryUUIDs of what did not change, {entries}{size}",
+            SyncAnswer.WHOLE: f"the provider sends every entry whole, {entries}",
+            SyncAnswer.CHANGES: "the provider sends what changed and was deleted",
+        }
+        if self._answer is SyncAnswer.PRESENT and self._seen.phase == "Persist":
             # slapd reports Persist once all is received, before it removes the entries that were not named.
-            if self._seen.phase == "Persist":
-                return f"{phase}: the consumer looks which of its entries were not named, {entries}"
-            size = f" ({units.size(_UUID_BYTES * self._entries)})" if self._entries else ""
-            return f"{phase}: the provider sends the entryUUIDs of what did not change, {entries}{size}"
-        if self._answer is SyncAnswer.WHOLE:
-            return f"{phase}: the provider sends every entry whole, {entries}"
-        if self._answer is SyncAnswer.CHANGES:
-            return f"{phase}: the provider sends what changed and was deleted"
+            return f"{phase}: the consumer looks which of its entries were not named, {entries}"
+        if self._answer in sends:
+            return f"{phase}: {sends[self._answer]}"
         return phase if self._seen.csns else f"{phase}: no contextCSN until its refresh is done"
 
     def _not_in_sync(self, wanted: Mapping[str, str]) -> NotInSync:
         advice = "Look at the consumer's log (loglevel sync) for what syncrepl says."
         if self._answer in catchup.COSTLY:
-            cost = catchup.cost_told(self._answer, self._entries, logged=True)
+            cost = catchup.cost_of(self._answer, self._entries, logged=True)
             advice = (
                 f"It takes up to {cost}. Let it go on while its slapd uses a processor, and wait longer "
                 "(--wait); else look at its log (loglevel sync). docs/catch-up.md tells how to have changes "
@@ -201,18 +202,17 @@ class _CatchUpWait:
 
 def behind(consumer: Mapping[str, str], provider: Mapping[str, str]) -> str:
     """Returns the lag in words for each server ID whose changes the consumer lacks, else "in sync"."""
-    late = [sid for sid, text in sorted(provider.items()) if consumer.get(sid, "") < text]
-    lags = [f"{_lag(consumer.get(sid), provider[sid])} (server ID {sid})" for sid in late]
+    lags = []
+    for sid, wanted in sorted(provider.items()):
+        has, lag = consumer.get(sid, ""), "nothing received yet"
+        if has >= wanted:
+            continue
+        if has:
+            lag = "behind"
+            with suppress(ValueError):  # a CSN contains an invalid time
+                lag = f"{units.duration((csn.time(wanted) - csn.time(has)).total_seconds())} behind"
+        lags.append(f"{lag} (server ID {sid})")
     return ", ".join(lags) or "in sync"
-
-
-def _lag(has: str | None, wanted: str) -> str:
-    if has is None:
-        return "nothing received yet"
-    try:
-        return f"{units.duration((csn.time(wanted) - csn.time(has)).total_seconds())} behind"
-    except ValueError:  # a CSN contains an invalid time
-        return "behind"
 
 
 def _short(csns: Mapping[str, str]) -> str:
@@ -253,7 +253,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
         theirs, ours, ignored = narrowed.sides(options.provider, options.consumer)
     else:
         bases, ignored = (base, base), ()
-        theirs, ours = (Server(replace(one, base=base)) for one in (options.provider, options.consumer))
+        theirs, ours = (Server(replace(side, base=base)) for side in (options.provider, options.consumer))
     connections = (options.provider, options.consumer)
     waited = catch_up(connections, bases, options.wait, progress)
     comparing = CompareOptions(theirs, ours, (*IGNORED, *ignored), options.limit, show_attributes=True)
