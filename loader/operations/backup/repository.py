@@ -430,7 +430,7 @@ def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup
     if is_id(which) or suffix is not None:
         return (find(repo, which, suffix),)
     backups = listing(repo)  # once: another account may replace what is there meanwhile
-    latest = _last(of(repo), backups, which, suffix)
+    latest = _latest(of(repo), backups, which, suffix)
     return next(group for group in sets(backups.backups) if latest in group)
 
 
