@@ -39,7 +39,7 @@ OPTIONS = {
             # a template's tree
             "entries:n seed define operational range shard-entries operations mix miss skew search format",
             # parallelism, pace and limits
-            "jobs:j shards pieces page memory tmp max-rate max-latency max-rejects rejects compress "
+            "jobs:j pieces page memory tmp max-rate max-latency max-rejects rejects compress "
             "compress-level compact reflink skip",
             # comparing, watching
             "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count "

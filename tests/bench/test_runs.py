@@ -63,7 +63,7 @@ def require_program(name: str) -> None:
     require(None if shutil.which(name) else f"{name} is not installed")
 
 
-# --- build, shards, from, forecast, generate, learn ---
+# --- build, from, forecast, generate, learn ---
 
 
 @pytest.mark.long
@@ -134,26 +134,6 @@ def test_a_least_account_takes_what_the_docs_count_with(tmp_path: Path) -> None:
     """docs/performance.md, for a hundred million."""
     one, _ = facts(tmp_path, "build", "--engines", "native", "--least", "--pipe", "-n", 100_000)["runs"]
     assert one["size"] / 100_000 == pytest.approx(457, rel=0.03)
-
-
-@pytest.mark.long
-@pytest.mark.slapd
-def test_one_slapadd_and_several_are_measured(tmp_path: Path) -> None:
-    report = facts(tmp_path, "shards", "-n", 2000, "--shards", 2, "--shards", 0)
-    assert names(report) == ["slapadd", "ditseed, 2 shards", "ditseed, its choice of shards"]
-    require_ratio(report, "slapadd", "ditseed, 2 shards")
-
-
-@pytest.mark.slapd
-@pytest.mark.alone
-def test_a_slapadd_without_memory_is_broken_off_and_its_rate_told(tmp_path: Path) -> None:
-    require(missing_memory_group())
-    words = ("--shards", 4, "--memory-limit", "128M", "--patience", 3)
-    alone, shared = facts(tmp_path, "shards", "-n", 60000, *words)["runs"]
-    assert alone["name"] == "slapadd, in 128.0 MiB"
-    assert shared["peak"] <= 128 << 20
-    assert 0 < alone["broken"]["entries"] < 60002
-    assert alone["usage"]["seconds"] > alone["broken"]["seconds"] >= 3
 
 
 @pytest.mark.slapd

@@ -145,7 +145,7 @@ def test_nothing_is_made_where_migrate_refuses(installed: Installation, tmp_path
             assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("options", [("native",), ("slapadd",), ("slapadd", "--shards", "2")])
+@pytest.mark.parametrize("options", [("native",), ("slapadd",)])
 @pytest.mark.parametrize("size", [4096, 65536])
 def test_the_page_size_is_the_configured_one(
     size: int, options: tuple[str, ...], installed: Installation, tmp_path: Path

@@ -58,8 +58,7 @@ def test_equal_to_plain_slapadd(ldif: Path, engine: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", [(), ("--shards", 2)], ids=["one", "several"])
-def test_several_names_of_one_attribute(tmp_path: Path, how: tuple[object, ...]) -> None:
+def test_several_names_of_one_attribute(tmp_path: Path) -> None:
     """Plain slapadd leaves such values apart; both engines do not."""
     path, wanted = tmp_path / "named.ldif", settings("cn,sn eq,sub")
     records = [record(dn, [*NAMED, *stamps(dn)]) for dn in (f"cn=value {n},{SUFFIX}" for n in (0, 2, 4))]
@@ -67,5 +66,5 @@ def test_several_names_of_one_attribute(tmp_path: Path, how: tuple[object, ...])
     with closing(server(wanted)) as native, closing(server(wanted)) as slapadd:
         for target, engine in ((native, "native"), (slapadd, "slapadd")):
             where = ("--config", target.config_path, "-b", SUFFIX, "--engine", engine)
-            ditseed("build", path, *where, *(how if engine == "slapadd" else ())).ok()
+            ditseed("build", path, *where).ok()
         assert not differences(native.database_dir, slapadd.database_dir)

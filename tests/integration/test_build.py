@@ -19,8 +19,8 @@ from fixtures import replication
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_hard_tree, write_people
+from loader.defaults import ENGINES
 from loader.errors import MaxsizeTooSmall
-from tests.support.building import KINDS, engine_words
 from tests.support.command import Done, ditseed
 from tests.support.killing import Stamp
 from tests.support.trees import assert_same, tree
@@ -55,7 +55,7 @@ def _build(target: Slapd, *inputs: object) -> Done:
     return ditseed("build", *inputs, "--config", target.config_path, "-b", target.suffix)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -63,7 +63,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def build(engine: str) -> Build:
     """`ditseed build` for a server by each engine: the server, LDIF, more options."""
-    return lambda target, *more: _build(target, *more, *engine_words(engine))
+    return lambda target, *more: _build(target, *more, "--engine", engine)
 
 
 @pytest.mark.long
@@ -79,7 +79,6 @@ def test_it_holds_what_the_ldif_does(build: Build, target: Slapd, hard_ldif: Pat
 
 
 @pytest.mark.rows(1)
-@pytest.mark.long("shards-config")
 def test_the_same_as_slapadd(build: Build, target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
     """Index by index: as many records in each table."""
     with closing(Slapd()) as reference:
@@ -120,7 +119,7 @@ def _context_csns(server: Slapd) -> set[str]:
     return set(re.findall(r"^contextCSN: (\S+)", server.slapcat(), re.MULTILINE))
 
 
-@pytest.mark.rows(0, "shards-conf-True")
+@pytest.mark.rows(0, "slapadd-conf-True")
 @pytest.mark.parametrize("write", [True, False])
 def test_w_writes_context_csn_as_slapadd_does(build: Build, target: Slapd, people_ldif: Path, write: bool) -> None:
     options = ("-w",) if write else ()
@@ -136,7 +135,6 @@ def test_w_writes_context_csn_as_slapadd_does(build: Build, target: Slapd, peopl
 
 
 @pytest.mark.rows(1)
-@pytest.mark.long("shards-config")
 def test_several_files_compressed_or_not(build: Build, target: Slapd, tmp_path: Path) -> None:
     write_people(tmp_path / "all.ldif", SUFFIX, 300)
     records = (tmp_path / "all.ldif").read_text().split("\n\n")
@@ -236,14 +234,12 @@ def test_owner_and_mode_are_the_servers(build: Build, form: Form, people_ldif: P
 
 
 @pytest.mark.rows(1)
-@pytest.mark.long("shards-config")
 def test_the_default_mode_is_private(build: Build, target: Slapd, people_ldif: Path) -> None:
     build(target, people_ldif).ok()
     assert stat.S_IMODE((target.database_dir / "data.mdb").stat().st_mode) == 0o600
 
 
 @pytest.mark.rows(1)
-@pytest.mark.long("shards-config")
 def test_the_file_is_no_larger_than_its_content(build: Build, target: Slapd, people_ldif: Path) -> None:
     """slapadd's writable map would leave it as long as maxsize."""
     build(target, people_ldif).ok()
@@ -260,7 +256,7 @@ def test_maxsize_auto_changes_the_configuration(build: Build, engine: str, form:
         assert done.status == MaxsizeTooSmall.exit_status, done
         done = ditseed(
             *("build", people_ldif, "--config", target.config_path, "-b", SUFFIX),
-            *("--maxsize", "auto", "--json", *engine_words(engine)),
+            *("--maxsize", "auto", "--json", "--engine", engine),
         )
         chosen = done.ok().facts["maxsize"]
         assert chosen == 1 << 30

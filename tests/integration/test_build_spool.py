@@ -55,15 +55,14 @@ def _spooled(target: Slapd) -> list[Path]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("packed", [False, True])
-def test_as_from_a_file(target: Slapd, ldif: Path, shards: int, packed: bool) -> None:
+def test_as_from_a_file(target: Slapd, ldif: Path, packed: bool) -> None:
     text = gzip.compress(ldif.read_bytes()) if packed else ldif.read_bytes()
-    done = _build(target, text, "--shards", shards).ok()
+    done = _build(target, text).ok()
     assert re.search(r"spool: what comes is kept packed in .*\.ditseed-build/spool .* free\)", done.err)
     assert not _spooled(target)
     with closing(Slapd()) as other:
-        _build(other, b"", "--shards", shards, source=ldif).ok()
+        _build(other, b"", source=ldif).ok()
         assert not differences(target.database_dir, other.database_dir, frozenset())
 
 
@@ -75,40 +74,39 @@ def test_a_named_pipe_between_files(target: Slapd, ldif: Path, tmp_path: Path) -
     rest.write_text("\n\n".join(entries[100:]))
     feeding = threading.Thread(target=pipe.write_text, args=["\n\n".join(entries[:100]) + "\n\n"])
     feeding.start()
-    done = _build(target, b"", rest, "--shards", 2, source=pipe).ok()
+    done = _build(target, b"", rest, source=pipe).ok()
     feeding.join()
     assert "entries" in done.out
     assert target.slapcat() == ldif.read_text()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("point", ["spool.middle", "scan.start", "slices.middle", "merge.middle"])
+@pytest.mark.parametrize("point", ["spool.middle", "scan.start", "load.middle"])
 def test_killed_and_begun_again(target: Slapd, ldif: Path, point: str) -> None:
     """The pipe brings it once more; nothing of the first is left."""
     text = ldif.read_bytes()
-    killed = _build(target, text, "--shards", 2, DITSEED_KILL_AT=point)
+    killed = _build(target, text, DITSEED_KILL_AT=point)
     assert killed.status == -signal.SIGKILL
     (left,) = _spooled(target)
     assert left.stat().st_mode & 0o777 == 0o600
-    _build(target, text, "--shards", 2).ok()
+    _build(target, text).ok()
     assert not _spooled(target)
     assert target.slapcat() == ldif.read_text()
 
 
 def test_what_is_refused_can_be_looked_up(target: Slapd, ldif: Path) -> None:
     bad = record(f"cn=bad,{SUFFIX}", [("objectClass", "person"), ("cn", "bad")])
-    done = _build(target, b"# by hand\n" + ldif.read_bytes() + bad.encode(), "--shards", 2)
+    done = _build(target, b"# by hand\n" + ldif.read_bytes() + bad.encode())
     assert done.status == EntryRefused.exit_status, done
+    assert f"cn=bad,{SUFFIX}" in done.err
     (kept,) = _spooled(target)
-    (line,) = re.findall(rf"\({re.escape(str(kept))}, line (\d+)\)", done.err)
-    told = subprocess.check_output(["zstdcat", kept], text=True).split("\n")[int(line) - 1]
-    assert told == f"dn: cn=bad,{SUFFIX}"
+    assert f"dn: cn=bad,{SUFFIX}" in subprocess.check_output(["zstdcat", kept], text=True)
 
 
 def test_wrong_input(target: Slapd, ldif: Path) -> None:
     text = ldif.read_bytes()
     for given, error in [(b"", EmptyInput), (text + b"\n\nditseed: the LDIF ends early\n\n", LdifTruncated)]:
-        done = _build(target, given, "--shards", 2)
+        done = _build(target, given)
         assert done.status == error.exit_status, done
         assert "standard input" in done.err
         assert not _spooled(target)
@@ -123,7 +121,7 @@ def test_a_full_disk(ldif: Path) -> None:
     require(missing_loop_filesystem())
     text = ldif.read_bytes() + b"".join(map(_noise, range(12)))
     with loop_filesystem(8) as full, closing(Slapd()) as target:
-        done = _build(target, text, "--target", full, "--shards", 2)
+        done = _build(target, text, "--target", full)
         assert done.status == NoSpace.exit_status, done
         assert "spool" in done.err
         assert not list(full.glob(".ditseed-build/spool/*"))

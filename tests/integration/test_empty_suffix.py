@@ -118,8 +118,7 @@ def test_what_slapcat_and_export_write_is_built(source: Slapd, short_tmp: Path) 
         assert {**ours, "dn:": ()} == {**theirs, "dn:": ()}
 
 
-@pytest.mark.long("more2")
-@pytest.mark.parametrize("more", [(), ("--engine", "slapadd"), ("--engine", "slapadd", "--shards", "2")])
+@pytest.mark.parametrize("more", [(), ("--engine", "slapadd")])
 def test_every_engine_makes_the_root(short_tmp: Path, more: tuple[str, ...]) -> None:
     path = short_tmp / "in.ldif"
     path.write_text(ROOT + BELOW)

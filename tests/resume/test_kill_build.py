@@ -13,9 +13,9 @@ import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.trees import write_hard_tree, write_people
-from loader.run.log import Catalogue
+from loader.defaults import ENGINES
 from tests.support import killing
-from tests.support.building import KINDS, RUN_DIR, SHARDS, Building
+from tests.support.building import Building
 from tests.support.command import ditseed, start
 
 pytestmark = pytest.mark.slapd
@@ -35,7 +35,7 @@ def ldif(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return home / "old.ldif", home / "new.ldif"
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=ENGINES)
 def building(request: pytest.FixtureRequest, ldif: tuple[Path, Path]) -> Iterator[Building]:
     old, new = ldif
     with closing(Slapd()) as target:
@@ -60,8 +60,7 @@ def _kill_at(point: str, building: Building) -> None:
 @pytest.mark.rows(1)
 def test_killed_at_every_point_in_turn(building: Building) -> None:
     points = _points(building)
-    load = "slices.middle" if building.engine == SHARDS else "load.middle"
-    assert {load, "publish.middle"} <= set(points)
+    assert {"load.middle", "publish.middle"} <= set(points)
     for point in points:
         _kill_at(point, building)
     assert "publish: done before" in ditseed(*building.command).ok().err
@@ -69,11 +68,9 @@ def test_killed_at_every_point_in_turn(building: Building) -> None:
 
 
 @pytest.mark.rows(1)
-@pytest.mark.long("native-load.middle", "shards-publish.middle", "slapadd-load.middle")
+@pytest.mark.long("native-load.middle", "slapadd-load.middle")
 @pytest.mark.parametrize("point", ["load.middle", "publish.middle", "publish.unrecorded"])
 def test_killed_once_and_finished(building: Building, point: str) -> None:
-    if building.engine == SHARDS:
-        point = point.replace("load", "slices")
     _kill_at(point, building)
     ditseed(*building.command).ok()
     building.assert_done()
@@ -102,27 +99,3 @@ def test_killed_at_fifty_random_moments(building: Building) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     _kill_at_random(building, 50, random.Random(seed))
-
-
-@pytest.mark.long
-def test_a_slice_that_is_loaded_is_not_loaded_again(ldif: tuple[Path, Path]) -> None:
-    with closing(Slapd()) as target:
-        building = Building(target, "", ldif[1], SHARDS)
-        done = ditseed(*building.command, env={killing.KILL_AT: "slices.each"})
-        assert done.status == -signal.SIGKILL
-        before = _environments(building)
-        assert before
-        done = ditseed(*building.command, env={killing.KILL_AT: "slices.recorded"})
-        assert done.status == -signal.SIGKILL
-        after = _environments(building)
-        assert len(after) == 3
-        assert before.items() <= after.items()
-        ditseed(*building.command).ok()
-        building.assert_done()
-
-
-def _environments(building: Building) -> dict[str, int]:
-    """Slices that the catalogue says are loaded, with the inodes of their data files."""
-    run_dir = building.target.database_dir / RUN_DIR
-    names = Catalogue(run_dir).partitions("slices", dict)
-    return {name: (run_dir / "slices" / name / "data.mdb").stat().st_ino for name in names}

@@ -6,18 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fixtures.slapd import Slapd
-from loader.defaults import ENGINES
 from loader.run.log import Catalogue
 from tests.support.trees import tree
 
 RUN_DIR = ".ditseed-build"
-SHARDS = "shards"  # beside the engines' names: slapadd, three at once
-KINDS = (*ENGINES, SHARDS)
-
-
-def engine_words(kind: str) -> tuple[str, ...]:
-    """The options that choose it."""
-    return ("--engine", "slapadd", "--shards", "3") if kind == SHARDS else ("--engine", kind)
 
 
 @dataclass(frozen=True)
@@ -27,12 +19,12 @@ class Building:
     target: Slapd
     old: str  # as slapcat prints it
     new: Path  # LDIF with all operational attributes
-    engine: str  # of KINDS
+    engine: str  # of ENGINES
 
     @property
     def command(self) -> list[str]:
         place = ("--config", self.target.config_path, "-b", self.target.suffix)
-        words = ("build", self.new, *place, *engine_words(self.engine), "--replace")
+        words = ("build", self.new, *place, "--engine", self.engine, "--replace")
         return [str(word) for word in words]
 
     @property

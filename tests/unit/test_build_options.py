@@ -28,7 +28,7 @@ def test_what_is_read_twice_is_no_stream(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for stream in (Path("-"), pipe):
-        options(stream, engine="slapadd", shards=2).require_fitting()
+        options(stream, engine="slapadd").require_fitting()
         with pytest.raises(UsageProblem, match=f"{stream} is not a file"):
             options(stream, seeding=True).require_fitting()
 

@@ -39,7 +39,6 @@ from loader.sources.location import STDIN, LdifFiles, is_stream
 from loader.storage import files
 
 FULL = LADDER[-1]  # a level of --verify: every entry is read again, every index made again
-MOST_SHARDS = 256
 SPOOL = "spool"  # a step, and its directory in the run directory
 NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
 _NATIVE = {
@@ -87,11 +86,6 @@ class BuildOptions(Placing, Sorting, Rejecting, Loaded):
     server_id: Annotated[
         int | None, "-S --server-id", IntRange(0, 4095), "Server ID for generated entryCSNs (default: olcServerID)."
     ] = None
-    shards: Annotated[
-        int | None,
-        IntRange(1, MOST_SHARDS),
-        "With --engine slapadd: number of slapadds to run in parallel (default: by size, processors and memory).",
-    ] = None
     check_values: Annotated[
         bool, "--no-value-check", "Accept values that violate their syntax, as slapadd does by default."
     ] = True
@@ -128,7 +122,6 @@ class BuildOptions(Placing, Sorting, Rejecting, Loaded):
             "maxsize": self.maxsize,
             "write_context": self.write_context,
             "engine": self.engine,
-            "shards": self.shards,
             "server_id": self.server_id,
             "max_rejects": self.max_rejects,
             "checks": [self.check_values, self.file_urls],
@@ -146,13 +139,6 @@ class BuildOptions(Placing, Sorting, Rejecting, Loaded):
             unknown += [f"--verify {FULL}"] if self.verify == FULL else []
         if unknown:
             raise UsageProblem(reason=f"--engine slapadd does not know {', '.join(unknown)}")
-        if self.shards and self.engine != "slapadd":
-            raise UsageProblem(reason="--shards works with --engine slapadd only")
-        if self.shards and self.tree:
-            reason = (
-                "--shards cuts files, and --from makes a stream: leave it out, or `ditseed generate TEMPLATE -o DIR`"
-            )
-            raise UsageProblem(reason=f"{reason} first")
         if self.files.streamed and (self.seeding or dry):
             once = "--dry-run and a replica read the input more than once: put the stream into a file first"
             raise UsageProblem(reason=f"{self.inputs[0]} is not a file: {once}")

@@ -28,7 +28,7 @@ from loader.errors import (
     NotProven,
     TooManyEntries,
 )
-from loader.mdb import edits, meta, verify
+from loader.mdb import edits, verify
 from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
 from loader.operations import sizing
@@ -36,7 +36,7 @@ from loader.operations.build import inputs
 from loader.operations.build.inputs import FULL, BuildOptions, Scanned
 from loader.operations.build.steps import BuildSteps, Loaded, Outcome
 from loader.operations.publish import Checked, Published, TargetDatabase
-from loader.operations.room import Limits, choose_maxsize, require_room
+from loader.operations.room import Limits, require_room
 from loader.progress import Meter
 from loader.run.log import killpoint
 from loader.run.steps import Run
@@ -331,11 +331,7 @@ class NativeSteps(BuildSteps):
         """Checks that every entry read is in the database or among the rejects, and that the database is sound. At
         the level `none`, the core's own count is trusted."""
         notes, level = self.complete(meter), self.options.verify
-        facts, changing = meta.read_meta(self.made), self.options.target is None
-        maxsize = choose_maxsize(self.place, facts.used, self.options.maxsize, changing)
-        if maxsize != facts.map_size:
-            edits.set_map_size(self.made / DATA, maxsize)
-        written = loaded.entries
+        maxsize, written = self.fit_map(), loaded.entries
         if level in verify.DEEPER:
             verify.verify(self.made, level, meter)
         if level != "none":

@@ -18,11 +18,12 @@ from loader import child, csn, dn
 from loader.config import Config, Database
 from loader.errors import EntriesLost, NoSuchSuffix, SchemaMissing
 from loader.ldif import Rejected
-from loader.mdb import contents, edits, verify
+from loader.mdb import contents, edits, meta, verify
 from loader.mdb.meta import DATA
 from loader.operations.build import inputs
 from loader.operations.build.inputs import BuildOptions, Scanned
 from loader.operations.publish import Checked, Published, TargetDatabase, publish_environment
+from loader.operations.room import choose_maxsize
 from loader.progress import Meter
 from loader.run.log import Report, report_of
 from loader.run.steps import Run
@@ -122,6 +123,15 @@ class BuildSteps:
             if sorted(stored) != wanted:
                 edits.stamp(self.made, suffix, wanted)
         return member_of_notes(self.place.config, self.place.database, self.made)
+
+    def fit_map(self) -> int:
+        """Returns the maxsize that the new database gets, and makes it the map size of the file. Raises
+        MaxsizeTooSmall, ServerRunning."""
+        facts, changing = meta.read_meta(self.made), self.options.target is None
+        maxsize = choose_maxsize(self.place, facts.used, self.options.maxsize, changing)
+        if maxsize != facts.map_size:
+            edits.set_map_size(self.made / DATA, maxsize)
+        return maxsize
 
     def require_entries(self, read: int, expected: int, reported: int, written: int) -> None:
         """Raises EntriesLost."""
