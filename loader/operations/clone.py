@@ -17,7 +17,7 @@ from loader.declared import Argument
 from loader.errors import LoaderError, NoSuchPath, NotLmdb, UsageProblem
 from loader.mdb import copy, meta, readers, verify
 from loader.mdb.contents import summarise
-from loader.mdb.copy import Copied, CopyMode, SendResult
+from loader.mdb.copy import Copied, CopyMode
 from loader.mdb.verify import Verified
 from loader.operations.publish import BuildDirectory, build_directory, checked, put, require_target, workshop_of
 from loader.progress import Progress
@@ -101,17 +101,14 @@ class CloneReport(ReceiveReport):
 
 def plan(options: CloneOptions) -> ClonePlan:
     """Every check that needs no writing; nothing is changed."""
-    with files.explained(options.target):
-        return _plan(options, options.source, options.target)
-
-
-def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
+    source, target = options.source, options.target
     if options.compact and options.reflink == "always":
         raise UsageProblem(reason="--compact writes every page anew: no blocks can be shared")
     require_source(source)
-    if target.exists() and source.samefile(target):
-        raise UsageProblem(reason=f"{target} is the source itself")
-    require_target(target, options.replace)
+    with files.explained(target):
+        if target.exists() and source.samefile(target):
+            raise UsageProblem(reason=f"{target} is the source itself")
+        require_target(target, options.replace)
     facts, sizes = meta.read_meta(source), copy.Sizes.of(meta.data_file(source))
     busy = holders.holder(source) is not None
     needed = 0 if options.reflink == "always" else min(facts.used, sizes.allocated)
@@ -261,27 +258,24 @@ def send(options: CloneOptions, progress: Progress) -> SendReport:
     require_source(source)
     with progress.step("look") as meter:
         verify.require_end(source, meter)
-    if options.compact:
-        sent, seconds = _send_compacted(options, descriptor, progress)
-    else:
+    seconds = 0.0
+    with ExitStack() as stack:
+        compacted = None
+        if options.compact:
+            scratch = options.scratch or Path(tempfile.gettempdir())
+            with files.explained(scratch), progress.step("compact") as meter:
+                compacted = stack.enter_context(copy.compacted(source, scratch, meter))
+                seconds = meter.seconds
         with progress.step("send") as meter:
-            sent = copy.send(source, descriptor, token, meter)
-            seconds = meter.seconds
+            if compacted is None:
+                sent = copy.send(source, descriptor, token, meter)
+            else:
+                sent = copy.send_compacted(source, compacted, descriptor, token, meter)
+            seconds += meter.seconds
     if token is not None and not sent.skipped:
         progress.say(f"{source} has changed since, or --compact was not as before: all was sent")
     facts = sent.facts
     return SendReport(str(source), facts.format, facts.txnid, sent.length, sent.skipped, seconds)
-
-
-def _send_compacted(options: CloneOptions, descriptor: int, progress: Progress) -> tuple[SendResult, float]:
-    scratch = options.scratch or Path(tempfile.gettempdir())
-    with ExitStack() as holding:
-        with files.explained(scratch), progress.step("compact") as meter:
-            made = holding.enter_context(copy.compacted(options.source, scratch, meter))
-            seconds = meter.seconds
-        with progress.step("send") as meter:
-            sent = copy.send_compacted(options.source, made, descriptor, options.token, meter)
-            return sent, seconds + meter.seconds
 
 
 def plan_pipe(options: CloneOptions) -> ReceivePlan:
@@ -304,21 +298,17 @@ def receive(options: CloneOptions, progress: Progress) -> ReceiveReport:
     plan_pipe(options)
     like = files.existing(options.target)
     with files.explained(options.target), build_directory(options.target, like) as place:
-        return _receive(options, descriptor, progress, place)
-
-
-def _receive(options: CloneOptions, descriptor: int, progress: Progress, place: BuildDirectory) -> ReceiveReport:
-    try:
-        with progress.step("receive") as meter:
-            partial = copy.receive(descriptor, place.home, options.target, meter)
-            seconds = meter.seconds
-    except KeyboardInterrupt:
-        progress.say(copy.advice(place.home, options.target))
-        raise
-    killpoint("clone.received")
-    try:
-        verified = checked(partial, options.verify, progress)
-        return _put(partial, options, place, MODE, verified, seconds)
-    except LoaderError:
-        copy.forget(place.home)
-        raise
+        try:
+            with progress.step("receive") as meter:
+                partial = copy.receive(descriptor, place.home, options.target, meter)
+                seconds = meter.seconds
+        except KeyboardInterrupt:
+            progress.say(copy.advice(place.home, options.target))
+            raise
+        killpoint("clone.received")
+        try:
+            verified = checked(partial, options.verify, progress)
+            return _put(partial, options, place, MODE, verified, seconds)
+        except LoaderError:
+            copy.forget(place.home)
+            raise

@@ -45,8 +45,7 @@ def build(
     reading: ExportOptions, building: BuildOptions, run: Run, place: TargetDatabase, allow_hidden: bool
 ) -> Report:
     """The named steps; the facts that a report shows. `allow_hidden`: also of a server that does not show all."""
-    memory = min(MEMORY, resources.sorting_memory())
-    building = dataclasses.replace(building, memory=building.memory or memory)
+    building = dataclasses.replace(building, memory=building.memory or min(MEMORY, resources.sorting_memory()))
     work = _StreamStep(ExportSteps(reading, run), building, place, run, allow_hidden)
     run.do("config", Building(building, run, place).config)
     start = run.do("start", work.reading.start, Start)
@@ -82,9 +81,8 @@ class _StreamStep:
         containers = self.reading.containers(meter, start, self.reading.options.connection)
         again = Reread(containers, start.context_csns, start.context_csns)
         with self._fed(meter, cut.plan(self.reading.options.page)) as fed:
-            loaded = self._make(
-                meter, [*head, *fed], start, LiveSource(next(iter(head), None), again, containers.require_renamed)
-            )
+            beside = LiveSource(next(iter(head), None), again, containers.require_renamed)
+            loaded = self._make(meter, [*head, *fed], start, beside)
         # What went through a file on its way, as the containers do, was counted at both of its ends.
         meter.add(entries=loaded.read - meter.entries)
         hidden, _ = notes(self.reading.options, meter, start, cut, loaded.entries)
@@ -98,15 +96,10 @@ class _StreamStep:
         building = Building(options, self.run, self.place)
         try:
             return building.make(meter, fed, start.context_csns, beside)
-        except EntryRefused:
-            self._require_schema(building.rejects)
+        except EntryRefused:  # perhaps because the consumer's schema lacks something: then say what
+            rejected = ldif.scan([building.rejects], Meter("schema"))
+            steps.require_known(self.place, rejected.attributes, rejected.object_classes, self.run.directory)
             raise
-
-    def _require_schema(self, rejects: Path) -> None:
-        """If entries were refused because the consumer's schema lacks something, say what. Raises SchemaMissing."""
-        found = ldif.scan([rejects], Meter("schema"))
-        names = (found.attributes, found.object_classes)
-        steps.require_known(self.place, *names, self.run.directory)
 
     def _read_head(self, meter: Meter, start: Start, cut: ReadingPlan) -> list[Path]:
         """Containers that stand among the first entries: where parents come before their children, the core writes
@@ -116,8 +109,7 @@ class _StreamStep:
         if not found:
             return []
         where = "".join(f"(entryUUID={uuid})" for uuid in found)
-        asked = Search(start.base, f"(|{where})", attributes=tuple(cut.attributes))
-        source.fetch(connection, asked, head, meter)
+        source.fetch(connection, Search(start.base, f"(|{where})", attributes=tuple(cut.attributes)), head, meter)
         return [head]
 
     @contextmanager
@@ -142,8 +134,7 @@ class _StreamStep:
             tried.add(piece.name)
             copy = self._copy(piece) if keeps else None
             notes = self.reading.parts / f"part-{piece.name}{live.INNER_NOTES}"
-            how = (options.connection, piece.search, feed, notes)
-            return source.feed(*how, copy=copy, meter=meter, pace=pace)
+            return source.feed(options.connection, piece.search, feed, notes, copy=copy, meter=meter, pace=pace)
 
         def keep(_: ConnectionSlot, piece: Piece, entries: int) -> None:
             if keeps:

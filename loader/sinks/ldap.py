@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from loader import _native
 from loader._native import Loaded
@@ -68,19 +69,11 @@ def add(
     connection: Connection, inputs: Sequence[Input], offer: SubschemaInfo, rules: AddRules, notes: Journal, meter: Meter
 ) -> Loaded:
     """Adds every entry of `inputs` except those that the journal records as done."""
-    options: _native.LoadOptions = {
-        "exists": rules.exists,
-        "leave_out": rules.leave_out,
-        "relax": rules.relax,
-        "jobs": rules.jobs,
-        "batch": rules.batch,
-        "max_rejects": rules.max_rejects,
-        "max_rate": rules.max_rate,
+    options = {
+        **vars(rules),
         "transactions": offer.transactions,
         "contexts": offer.contexts,
         "aliases": offer.aliases,
-        "references": rules.references,
-        "singly": rules.singly,
         "window": _WINDOW_SLAPD if offer.openldap else _WINDOW,
         "journal": str(notes.journal),
         "rejects": str(notes.rejects),
@@ -94,4 +87,4 @@ def add(
         return wire.ours(error, connection, "") if error.code.startswith("ldap.") else None
 
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
-        return _native.add(inputs, wire.link(connection), counters, options)
+        return _native.add(inputs, wire.link(connection), counters, cast("_native.LoadOptions", options))

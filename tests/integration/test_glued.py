@@ -103,11 +103,11 @@ def test_each_by_itself(engine: str, ldif: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_stream(engine: str, ldif: Path, tmp_path: Path) -> None:
+def test_a_stream(ldif: Path, tmp_path: Path) -> None:
     with server(tmp_path) as target:
         words = ["build", "-", "--config", target.config_path, "-b", SUFFIX]
         with ldif.open("rb") as stream:
-            ditseed(*words, "--engine", engine, stdin=stream).ok()
+            ditseed(*words, stdin=stream).ok()
         assert counts(tmp_path, target) == [2, 3, 2]
 
 

@@ -28,9 +28,9 @@ def test_what_is_read_twice_is_no_stream(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for stream in (Path("-"), pipe):
-        options(stream, engine="slapadd").require_fitting()
-        with pytest.raises(UsageProblem, match=f"{stream} is not a file"):
-            options(stream, seeding=True).require_fitting()
+        for more in ({"engine": "slapadd"}, {"seeding": True}):
+            with pytest.raises(UsageProblem, match=f"{stream} is not a file"):
+                options(stream, **more).require_fitting()
 
 
 def test_a_dry_run_reads_no_stream() -> None:

@@ -189,6 +189,17 @@ def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
     return Limits(place.database.suffix, maxsize, place.directory if options.check_space else None)
 
 
+def predicted(options: BuildOptions, target: Target, meter: Meter) -> int:
+    """Bytes of the database, from a sample of the files. 0 for a generated tree, and for faulty input, because the load
+    reports the fault with its line."""
+    if options.tree is not None:
+        return 0
+    try:
+        return sizing.of_files(target, options.files, meter).bytes
+    except (EmptyInput, LdifSyntax, LdifTruncated, LdifEncoding, IncludeRefused):
+        return 0
+
+
 @dataclass(frozen=True)
 class NativeSteps(BuildSteps):
     """The bodies of the steps. `make`, `transfer` and `check` serve other verbs, too."""
@@ -213,19 +224,12 @@ class NativeSteps(BuildSteps):
         there is no room; a stream cannot be sampled."""
         options = self.options
         if options.tree is None and not options.files.streamed:
-            at_most = sizing.at_most(options.files)
-            require_room(limits_of(options, self.place), self._predicted, at_most)
+            limits, at_most = limits_of(options, self.place), sizing.at_most(options.files)
+            require_room(limits, lambda: predicted(options, self.target, Meter("sample")), at_most)
         with options.source.reading(meter) as read:
             loaded = self.make(meter, read, claimed)
         exports.require_entries(options.inputs, loaded.read)
         return loaded
-
-    def _predicted(self) -> int:
-        """Bytes of the database; 0 for faulty input, because the load reports the fault with its line."""
-        try:
-            return sizing.of_files(self.target, self.options.files, Meter("sample")).bytes
-        except (EmptyInput, LdifSyntax, LdifTruncated, LdifEncoding, IncludeRefused):
-            return 0
 
     def make(
         self,

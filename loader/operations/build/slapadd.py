@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from loader import backmdb
-from loader.errors import EmptyInput, NotProven
+from loader.errors import NotProven
 from loader.mdb import contents, verify
-from loader.operations import sizing
-from loader.operations.build import inputs, native
+from loader.operations.build import native
 from loader.operations.build.inputs import BuildOptions, Scanned
 from loader.operations.build.steps import BuildSteps, Loaded, Outcome
 from loader.operations.publish import Checked, Published, TargetDatabase
@@ -24,7 +23,7 @@ from loader.sinks import slapadd
 from loader.sources import names
 from loader.storage import files
 
-STEPS = (inputs.SPOOL, "scan", "schema", "size", "load", "check", "publish")
+STEPS = ("scan", "schema", "size", "load", "check", "publish")
 _MARGIN = 1.25  # slapadd's B-trees deepen, and substring keys fill more slowly than they begin
 # Bytes of the map if nothing predicts the size. slapadd makes the file as long as its map, with a hole; ext4 has no
 # files of 16 TiB.
@@ -41,14 +40,12 @@ class _Size:
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
     """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
-    options = inputs.spooled(options, run)
     work = _SlapaddSteps(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
     entries = scan.entries
     aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
     size = run.do("size", work.size, _Size)
     loaded = run.do("load", lambda meter: work.load(meter, scan, size, aliases), int, entries)
-    files.remove_tree(run.directory / inputs.SPOOL)
     checked = run.do("check", lambda meter: work.check(meter, scan, loaded), Checked)
 
     def publish() -> Outcome:
@@ -86,23 +83,17 @@ class _SlapaddSteps(BuildSteps):
     def size(self, meter: Meter) -> _Size:
         """Predicts the size of the database. Raises MaxsizeTooSmall, NoSpace, ServerRunning."""
         options, place = self.options, self.place
-        needed = self._predicted(meter)
+        needed = 0
+        with suppress(NotProven):
+            needed = native.predicted(options, native.target_of(options, place), meter)
+        if options.engine == "slapadd":
+            needed = round(needed * _MARGIN)
         maxsize = choose_maxsize(place, needed, options.maxsize, changing=options.target is None)
         if options.maxsize == "auto" and not needed:
             maxsize = max(maxsize, min(files.free_bytes(place.directory), _LARGEST))
         if options.check_space:
             files.require_space(place.directory, needed)
         return _Size(needed, maxsize)
-
-    def _predicted(self, meter: Meter) -> int:
-        """Returns bytes, from a sample that the core builds; 0 if the core is not proven for the configuration, or the
-        input is a template."""
-        options = self.options
-        if options.tree is None:
-            with suppress(NotProven, EmptyInput):
-                size = sizing.of_files(native.target_of(options, self.place), options.files, meter).bytes
-                return size if options.engine == "native" else round(size * _MARGIN)
-        return 0
 
     def load(self, meter: Meter, scan: Scanned, size: _Size, aliases: Mapping[str, str]) -> int:
         files.remove_tree(self.made)
