@@ -5,6 +5,7 @@ Short here; the whole campaign is `bin/campaign swaps`, which runs for as long a
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.campaign import swap_trials
+from fixtures.campaign.neighbourhood import WatchedDirectory, differences
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
@@ -52,3 +54,17 @@ def test_a_careless_program_is_found_out() -> None:
 def test_two_hours() -> None:
     status, printed = campaign("--seconds", 7200)
     assert status == 0, printed
+
+
+def test_what_was_touched_is_noticed(tmp_path: Path) -> None:
+    """The campaign's own judgement."""
+    outside = WatchedDirectory.made(tmp_path / "outside", None)
+    before = outside.state()
+    assert not differences(before, outside.state())
+    secret = outside.place / "secret"
+    status = secret.stat()
+    secret.write_bytes(b"x" * status.st_size)
+    os.utime(secret, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert differences(before, outside.state()).startswith("secret: ")
+    (outside.place / "missing").touch()
+    assert "missing: None" in differences(before, outside.state())
