@@ -312,11 +312,13 @@ def test_a_dry_run_changes_nothing(build: Build, target: Slapd, people_ldif: Pat
     assert sorted(os.listdir(target.database_dir)) == before
 
 
-def test_maxsize_auto_without_a_prediction(people_ldif: Path) -> None:
+@pytest.mark.parametrize("shards", [1, 2])
+def test_maxsize_auto_without_a_prediction(people_ldif: Path, shards: int) -> None:
     """The core is not proven for the setting: slapadd's map is as large as the disk has room, the result's is not."""
     with closing(Slapd(Settings(maxsize=1 << 20, global_lines=("index_intlen 16",)))) as target:
         where = ("--config", target.config_path, "-b", SUFFIX, "--engine", "slapadd")
-        done = ditseed("build", people_ldif, *where, "--maxsize", "auto", "--json").ok()
+        words = ("--shards", shards, "--maxsize", "auto", "--json")
+        done = ditseed("build", people_ldif, *where, *words).ok()
         assert done.facts["maxsize"] == 1 << 30
         assert meta.read_meta(target.database_dir).map_size == 1 << 30
         assert (target.database_dir / "data.mdb").stat().st_size < 1 << 24
