@@ -10,8 +10,8 @@ from loader.cli.options import DryRun, Shown
 from loader.cli.report import show_facts, show_json, tell, tell_json
 from loader.declared import command as declare
 from loader.errors import UsageProblem
-from loader.operations import clone as clone_pipe
-from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, clone, plan, warnings
+from loader.operations import clone as operation
+from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, ReceivePlan, ReceiveReport, SendReport
 
 _PIPE = Path("-")
 
@@ -30,7 +30,7 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     \b
     A running server's database to a directory on a spare disk:
       ditseed clone /var/lib/ldap /srv/spare/ldap
-    What it would take, and what it would cost the running server:
+    What it would take:
       ditseed clone /var/lib/ldap /srv/spare/ldap --dry-run
     Replacing an older one, without the free pages:
       ditseed clone /var/lib/ldap /srv/spare/ldap --compact --replace --verify pages
@@ -45,20 +45,20 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
         standard.reserve_output()
     _require_fitting(options, sends, receives, dry_run)
     if sends:
-        _tell_sent(clone_pipe.send(options, shown.progress), shown.as_json)
+        _tell_sent(operation.send(options, shown.progress), shown.as_json)
         return
     report: _Report
     if dry_run:
-        report = clone_pipe.plan_pipe(options) if receives else plan(options)
+        report = operation.plan_pipe(options) if receives else operation.plan(options)
     else:
-        report = clone_pipe.receive(options, shown.progress) if receives else clone(options, shown.progress)
+        report = operation.receive(options, shown.progress) if receives else operation.clone(options, shown.progress)
     if shown.as_json:
         show_json(dataclasses.asdict(report))
     else:
         show_facts(_lines(report))
 
 
-_Report = ClonePlan | CloneReport | clone_pipe.ReceivePlan | clone_pipe.ReceiveReport
+_Report = ClonePlan | ReceivePlan | ReceiveReport
 
 
 def _require_fitting(options: CloneOptions, sends: bool, receives: bool, dry_run: bool) -> None:
@@ -77,7 +77,7 @@ def _require_fitting(options: CloneOptions, sends: bool, receives: bool, dry_run
             raise UsageProblem(reason=reason)
 
 
-def _tell_sent(report: clone_pipe.SendReport, as_json: bool) -> None:
+def _tell_sent(report: SendReport, as_json: bool) -> None:
     """Prints the report on stderr, because stdout carries the copy."""
     if as_json:
         tell_json(dataclasses.asdict(report))
@@ -90,55 +90,41 @@ def _tell_sent(report: clone_pipe.SendReport, as_json: bool) -> None:
 def _lines(report: _Report) -> dict[str, object]:
     if isinstance(report, ClonePlan):
         return _plan_lines(report)
-    if isinstance(report, clone_pipe.ReceivePlan):
+    if isinstance(report, ReceivePlan):
         return {
             "target": report.target + (" (its database is replaced)" if report.replaces else ""),
             "there / free": f"{units.size(report.have)} / {units.size(report.free)}",
             "go on with": f"--skip {report.token}" if report.token else "-",
         }
-    copied = _copied(report) if isinstance(report, CloneReport) else {"received in": units.duration(report.seconds)}
-    went_on = {}
-    if isinstance(report, CloneReport):
-        went_on["source went on by"] = f"{units.number(report.transactions)} transactions, {units.size(report.grown)}"
-    return {
+    lines: dict[str, object] = {
         "clone": report.target,
         "suffix": " ".join(report.suffixes) or "-",
         "entries": units.number(report.entries),
         "contextCSN": " ".join(report.context_csns) or "none stored",
         "clone shown / on disk": _sizes(report.target_apparent, report.target_allocated),
-        **copied,
-        "transaction": report.txnid,
-        **went_on,
-        "data format": report.format,
-        "verified": report.verified,
     }
-
-
-def _copied(report: CloneReport) -> dict[str, object]:
-    speed = report.target_apparent / report.seconds if report.seconds else 0
-    took = f"{units.duration(report.seconds)}, {units.size(speed)}/s"
-    return {
-        "source shown / on disk": _sizes(report.source_apparent, report.source_allocated),
-        "copied in": took + (" (blocks shared)" if report.shared else ""),
-    }
+    took = units.duration(report.seconds)
+    if isinstance(report, CloneReport):
+        speed = units.size(report.target_apparent / report.seconds if report.seconds else 0)
+        lines["source shown / on disk"] = _sizes(report.source_apparent, report.source_allocated)
+        lines["copied in"] = f"{took}, {speed}/s" + (" (blocks shared)" if report.shared else "")
+        lines["source went on by"] = f"{units.number(report.transactions)} transactions, {units.size(report.grown)}"
+    else:
+        lines["received in"] = took
+    return {**lines, "transaction": report.txnid, "data format": report.format, "verified": report.verified}
 
 
 def _plan_lines(plan: ClonePlan) -> dict[str, object]:
-    lines: dict[str, object] = {
+    return {
         "source": plan.source,
         "shown / on disk": _sizes(plan.source_apparent, plan.source_allocated),
         "target": plan.target + (" (its database is replaced)" if plan.replaces else ""),
         "needed / free": f"{units.size(plan.needed)} / {units.size(plan.free)}",
         "data format": plan.format,
         "verify": plan.verify,
+        "oldest reader behind by": f"{units.number(plan.reader_lag)} transactions",
+        "warning": operation.warning(plan) or "none",
     }
-    if plan.growth is not None:  # the source is in use
-        rate = f"{plan.growth.transactions:,.0f} transactions/s, {units.size(plan.growth.rate)}/s"
-        lines["source grows by"] = f"{rate} while it is copied"
-        lines["its map or disk is full in"] = "-" if plan.fills_in is None else units.duration(plan.fills_in)
-        lines["oldest reader behind by"] = f"{units.number(plan.reader_lag)} transactions"
-        lines["warning"] = "; ".join(warnings(plan)) or "none"
-    return lines
 
 
 def _sizes(apparent: int, allocated: int) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 from loader import units
-from loader.cli.options import DryRun, Shown
+from loader.cli.options import Shown
 from loader.cli.report import show, show_facts, show_json
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.operations.verify import VerifyOptions, VerifyPlan, VerifyReport, plan, verify_database
+from loader.operations.verify import VerifyOptions, VerifyReport, verify_database
 
 
 @declare("verify")
-def command(options: VerifyOptions, shown: Shown, dry_run: DryRun = False) -> int:
+def command(options: VerifyOptions, shown: Shown) -> int:
     """Check whether the database in directory DIR (or a data file) is sound; change nothing.
 
     \b
@@ -32,30 +32,26 @@ def command(options: VerifyOptions, shown: Shown, dry_run: DryRun = False) -> in
       ditseed verify --config /etc/ldap/slapd.d --verify indexes
       ditseed verify /srv/copy/data.mdb --verify pages --json
     """
-    if dry_run:
-        report: VerifyPlan | VerifyReport = plan(options)
-    else:
-        report = verify_database(options, shown.progress)
+    report = verify_database(options, shown.progress)
     if shown.as_json:
         show_json(dataclasses.asdict(report))
     else:
         _show(report)
-    return EXIT_OK if isinstance(report, VerifyPlan) or report.sound else EXIT_DIFFERENT
+    return EXIT_OK if report.sound else EXIT_DIFFERENT
 
 
-def _show(report: VerifyPlan | VerifyReport) -> None:
-    facts: dict[str, object] = {"database": report.place, "level": report.level}
-    if isinstance(report, VerifyPlan):
-        show_facts({**facts, "in use": units.size(report.used), "transaction": report.txnid})
-        return
+def _show(report: VerifyReport) -> None:
     count = sum(problem.count for problem in report.problems)
-    facts |= {
-        "entries": units.number(report.entries),
-        "transaction": report.txnid,
-        "took": units.duration(report.seconds),
-        "verdict": "sound" if report.sound else f"{units.number(count)} problems",
-    }
-    show_facts(facts)
+    show_facts(
+        {
+            "database": report.place,
+            "level": report.level,
+            "entries": units.number(report.entries),
+            "transaction": report.txnid,
+            "took": units.duration(report.seconds),
+            "verdict": "sound" if report.sound else f"{units.number(count)} problems",
+        }
+    )
     for problem in report.problems:
         more = problem.count - len(problem.told)
         show(f"{problem.kind}: {units.number(problem.count)}", *(f"  {example}" for example in problem.told))

@@ -170,17 +170,11 @@ _PAUSE = 0.02
 class Growth:
     """How fast a busy environment will grow while a reader slot protects a snapshot.
 
-    `transactions`: per second. `pages`: new pages per transaction, with a margin. `rate`: bytes per second. `room`:
-    bytes left in the map."""
+    `transactions`: per second. `pages`: new pages per transaction, with a margin. `rate`: bytes per second."""
 
     transactions: float
     pages: float
     rate: float
-    room: int
-
-    def fills_in(self, free: int) -> float | None:
-        """Returns the seconds until the map, or a disk with `free` free bytes, is full; None without growth."""
-        return min(self.room, free) / self.rate if self.rate else None
 
 
 def measure_growth(source: Path) -> Growth:
@@ -202,4 +196,4 @@ def measure_growth(source: Path) -> Growth:
     transactions = (last.txnid - first.txnid) / (time.monotonic() - started)
     pages = statistics.fmean(freed.values()) * MARGIN if freed else PAGES
     rate = transactions * pages * last.page_size
-    return Growth(transactions, pages, rate, max(0, last.map_size - last.used))
+    return Growth(transactions, pages, rate)

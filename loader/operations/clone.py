@@ -17,8 +17,7 @@ from loader.declared import Argument
 from loader.errors import LoaderError, NoSuchPath, NotLmdb, UsageProblem
 from loader.mdb import copy, meta, readers, verify
 from loader.mdb.contents import summarise
-from loader.mdb.copy import Copied, CopyMode, SendResult
-from loader.mdb.readers import Growth
+from loader.mdb.copy import Copied, CopyMode
 from loader.mdb.verify import Verified
 from loader.operations.publish import BuildDirectory, build_directory, checked, put, require_target, workshop_of
 from loader.progress import Progress
@@ -67,29 +66,33 @@ class ClonePlan:
     free: int
     replaces: bool
     verify: str
-    growth: Growth | None = None  # None: no process has the source open
-    fills_in: float | None = None  # seconds until its map or disk is full, held back as the copy holds it back
-    reader_lag: int = 0  # transactions by which the oldest reader is behind already
+    reader_lag: int  # transactions by which the oldest reader of the source is behind
 
 
 @dataclass(frozen=True)
-class CloneReport:
-    """A finished clone. Bytes, seconds; contextCSN as stored in it. shared: its blocks are the source's. While it was
-    made the source went on by so many `transactions` and has `grown` by so many bytes."""
+class ReceiveReport:
+    """A finished clone. Bytes, seconds; contextCSN as stored in it."""
 
-    source: str
     target: str
     format: int
     txnid: int
     entries: int
     suffixes: tuple[str, ...]
     context_csns: tuple[str, ...]
-    source_apparent: int
-    source_allocated: int
     target_apparent: int
     target_allocated: int
     verified: str
     seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloneReport(ReceiveReport):
+    """`shared`: the copy shares its blocks with the source. `transactions`, `grown` (bytes): what the source gained
+    meanwhile."""
+
+    source: str
+    source_apparent: int
+    source_allocated: int
     compact: bool
     shared: bool
     transactions: int
@@ -98,20 +101,16 @@ class CloneReport:
 
 def plan(options: CloneOptions) -> ClonePlan:
     """Every check that needs no writing; nothing is changed."""
-    with files.explained(options.target):
-        return _plan(options, options.source, options.target)
-
-
-def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
+    source, target = options.source, options.target
     if options.compact and options.reflink == "always":
         raise UsageProblem(reason="--compact writes every page anew: no blocks can be shared")
     require_source(source)
-    if target.exists() and source.samefile(target):
-        raise UsageProblem(reason=f"{target} is the source itself")
-    require_target(target, options.replace)
+    with files.explained(target):
+        if target.exists() and source.samefile(target):
+            raise UsageProblem(reason=f"{target} is the source itself")
+        require_target(target, options.replace)
     facts, sizes = meta.read_meta(source), copy.Sizes.of(meta.data_file(source))
     busy = holders.holder(source) is not None
-    growing = readers.measure_growth(source) if busy else None
     needed = 0 if options.reflink == "always" else min(facts.used, sizes.allocated)
     return ClonePlan(
         source=str(source),
@@ -124,98 +123,90 @@ def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
         free=require_space(target, needed),
         replaces=meta.data_file(target).exists(),
         verify=options.verify or verify.default_level(source),
-        growth=growing,
-        fills_in=growing.fills_in(files.free_bytes(source)) if growing else None,
         reader_lag=readers.oldest_lag(source) if busy else 0,
     )
 
 
-_PACE = 200 << 20  # bytes a second: a slow disk
-OLD_READER = 10_000  # transactions: such a reader has been forgotten
+OLD_READER = 10_000  # transactions: a process has forgotten such a reader
 
 
-def warnings(planned: ClonePlan) -> list[str]:
-    """What a copy of this source may do to it."""
-    found = []
-    if planned.fills_in is not None and planned.fills_in < 2 * planned.needed / _PACE:
-        found.append(
-            f"{planned.source}: as fast as it is written to, its map or its disk is full after "
-            f"{units.duration(planned.fills_in)} of copying"
-        )
-    if planned.reader_lag > OLD_READER:
-        found.append(
-            f"{planned.source}: a reader is {units.number(planned.reader_lag)} transactions behind, "
-            "so that freed pages wait (mdb_stat -r shows which)"
-        )
-    return found
+def warning(planned: ClonePlan) -> str | None:
+    if planned.reader_lag <= OLD_READER:
+        return None
+    lag = units.number(planned.reader_lag)
+    return (
+        f"{planned.source}: a reader is {lag} transactions behind, so that freed pages wait (mdb_stat -r shows which)"
+    )
 
 
 def clone(options: CloneOptions, progress: Progress) -> CloneReport:
-    """Clone. Whatever stops it, the target holds what it held before, and the same call begins again."""
+    """If it is stopped, the target holds what it held before, and the same call begins again."""
     planned = plan(options)
-    for warning in warnings(planned):
-        progress.say(f"warning: {warning}")
+    if reason := warning(planned):
+        progress.say(f"warning: {reason}")
     with files.explained(options.target), build_directory(options.target, options.source) as place:
         return _copy(options, planned, progress, place)
 
 
 def _copy(options: CloneOptions, planned: ClonePlan, progress: Progress, place: BuildDirectory) -> CloneReport:
     before = meta.read_meta(options.source)
-    with progress.step("copy") as whole:
-        copied = copy.hot_copy(options.source, place.home, whole, how(options))
-        seconds = whole.seconds
-        after = meta.read_meta(options.source)
+    with progress.step("copy") as meter:
+        copied = copy.hot_copy(options.source, place.home, meter, how(options))
+        seconds, after = meter.seconds, meta.read_meta(options.source)
     killpoint("clone.copied")
     try:
         verified = _checked(copied, options, planned, progress)
-        outline = summarise(copied.path, newest=False)
-        put(copied.path, place.target, copied.mode, options.replace)
+        received = _put(copied.path, options, place, copied.mode, verified, seconds)
     except BaseException:
         copied.path.unlink(missing_ok=True)
         raise
     return CloneReport(
+        **vars(received),
         source=planned.source,
-        target=planned.target,
-        format=copied.facts.format,
-        txnid=copied.facts.txnid,
-        entries=outline.entries,
-        suffixes=outline.suffixes,
-        context_csns=outline.context_csns,
-        verified=verified.level,
-        seconds=seconds,
+        source_apparent=copied.source.apparent,
+        source_allocated=copied.source.allocated,
         compact=options.compact,
         shared=copied.shared,
         transactions=after.txnid - copied.facts.txnid,
         grown=after.used - before.used,
-        **_sizes(copied),
+    )
+
+
+def _put(
+    partial: Path, options: CloneOptions, place: BuildDirectory, mode: int, verified: Verified, seconds: float
+) -> ReceiveReport:
+    """Puts a checked file into place."""
+    outline, facts, sizes = summarise(partial, newest=False), meta.read_meta(partial), copy.Sizes.of(partial)
+    put(partial, place.target, mode, options.replace)
+    return ReceiveReport(
+        target=str(options.target),
+        format=facts.format,
+        txnid=facts.txnid,
+        entries=outline.entries,
+        suffixes=outline.suffixes,
+        context_csns=outline.context_csns,
+        target_apparent=sizes.apparent,
+        target_allocated=sizes.allocated,
+        verified=verified.level,
+        seconds=seconds,
     )
 
 
 def _checked(copied: Copied, options: CloneOptions, planned: ClonePlan, progress: Progress) -> Verified:
-    """By what was found out when it was copied, unless a level was asked for by name."""
-    noted = options.verify is None and planned.verify == "pages"
-    if noted and copied.sound:
+    """Uses what the core recorded while it copied, unless --verify names a level."""
+    if options.verify is None and planned.verify == "pages" and copied.sound:
         return replace(checked(copied.path, "quick", progress), level="pages")
     return checked(copied.path, planned.verify, progress, copied.seen)
 
 
 def how(options: CloneOptions) -> CopyMode:
-    """Every write to blocks that are shared makes new ones elsewhere: a live file that was cloned so is scattered over
-    the disk bit by bit. So that has to be asked for."""
+    """Blocks of a database in use are shared only by request: each write to a shared block goes to a new one, so that
+    the live file is scattered over the disk bit by bit."""
     noting = options.verify is None and verify.default_level(options.source) == "pages"
     if options.reflink == "auto":
         shared = not options.compact and holders.holder(options.source) is None
         return CopyMode(options.compact, "try" if shared else "never", noting)
     return CopyMode(options.compact, "must" if options.reflink == "always" else "never", noting)
-
-
-def _sizes(copied: Copied) -> dict[str, int]:
-    return {
-        "source_apparent": copied.source.apparent,
-        "source_allocated": copied.source.allocated,
-        "target_apparent": copied.target.apparent,
-        "target_allocated": copied.target.allocated,
-    }
 
 
 def require_source(directory: Path) -> None:
@@ -260,22 +251,6 @@ class ReceivePlan:
     replaces: bool
 
 
-@dataclass(frozen=True)
-class ReceiveReport:
-    """A finished clone. Bytes, seconds; contextCSN as stored in it."""
-
-    target: str
-    format: int
-    txnid: int
-    entries: int
-    suffixes: tuple[str, ...]
-    context_csns: tuple[str, ...]
-    target_apparent: int
-    target_allocated: int
-    verified: str
-    seconds: float
-
-
 def send(options: CloneOptions, progress: Progress) -> SendReport:
     """Send to stdout. The stream is not for people's eyes: refuses a terminal."""
     descriptor = standard.output("the copy")
@@ -283,27 +258,24 @@ def send(options: CloneOptions, progress: Progress) -> SendReport:
     require_source(source)
     with progress.step("look") as meter:
         verify.require_end(source, meter)
-    if options.compact:
-        sent, seconds = _send_compacted(options, descriptor, progress)
-    else:
+    seconds = 0.0
+    with ExitStack() as stack:
+        compacted = None
+        if options.compact:
+            scratch = options.scratch or Path(tempfile.gettempdir())
+            with files.explained(scratch), progress.step("compact") as meter:
+                compacted = stack.enter_context(copy.compacted(source, scratch, meter))
+                seconds = meter.seconds
         with progress.step("send") as meter:
-            sent = copy.send(source, descriptor, token, meter)
-            seconds = meter.seconds
+            if compacted is None:
+                sent = copy.send(source, descriptor, token, meter)
+            else:
+                sent = copy.send_compacted(source, compacted, descriptor, token, meter)
+            seconds += meter.seconds
     if token is not None and not sent.skipped:
         progress.say(f"{source} has changed since, or --compact was not as before: all was sent")
     facts = sent.facts
     return SendReport(str(source), facts.format, facts.txnid, sent.length, sent.skipped, seconds)
-
-
-def _send_compacted(options: CloneOptions, descriptor: int, progress: Progress) -> tuple[SendResult, float]:
-    scratch = options.scratch or Path(tempfile.gettempdir())
-    with ExitStack() as holding:
-        with files.explained(scratch), progress.step("compact") as meter:
-            made = holding.enter_context(copy.compacted(options.source, scratch, meter))
-            seconds = meter.seconds
-        with progress.step("send") as meter:
-            sent = copy.send_compacted(options.source, made, descriptor, options.token, meter)
-            return sent, seconds + meter.seconds
 
 
 def plan_pipe(options: CloneOptions) -> ReceivePlan:
@@ -326,35 +298,17 @@ def receive(options: CloneOptions, progress: Progress) -> ReceiveReport:
     plan_pipe(options)
     like = files.existing(options.target)
     with files.explained(options.target), build_directory(options.target, like) as place:
-        return _receive(options, descriptor, progress, place)
-
-
-def _receive(options: CloneOptions, descriptor: int, progress: Progress, place: BuildDirectory) -> ReceiveReport:
-    try:
-        with progress.step("receive") as meter:
-            partial = copy.receive(descriptor, place.home, options.target, meter)
-            seconds = meter.seconds
-    except KeyboardInterrupt:
-        progress.say(copy.advice(place.home, options.target))
-        raise
-    killpoint("clone.received")
-    try:
-        verified = checked(partial, options.verify, progress)
-        outline = summarise(partial, newest=False)
-        facts, sizes = meta.read_meta(partial), copy.Sizes.of(partial)
-        put(partial, place.target, MODE, options.replace)
-    except LoaderError:
-        copy.forget(place.home)
-        raise
-    return ReceiveReport(
-        target=str(options.target),
-        format=facts.format,
-        txnid=facts.txnid,
-        entries=outline.entries,
-        suffixes=outline.suffixes,
-        context_csns=outline.context_csns,
-        target_apparent=sizes.apparent,
-        target_allocated=sizes.allocated,
-        verified=verified.level,
-        seconds=seconds,
-    )
+        try:
+            with progress.step("receive") as meter:
+                partial = copy.receive(descriptor, place.home, options.target, meter)
+                seconds = meter.seconds
+        except KeyboardInterrupt:
+            progress.say(copy.advice(place.home, options.target))
+            raise
+        killpoint("clone.received")
+        try:
+            verified = checked(partial, options.verify, progress)
+            return _put(partial, options, place, MODE, verified, seconds)
+        except LoaderError:
+            copy.forget(place.home)
+            raise

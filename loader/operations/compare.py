@@ -6,13 +6,13 @@ The order of entries, attributes and values, the spelling of DNs and how values 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from dataclasses import dataclass, replace
 
 from loader import dn
 from loader.errors import EmptyInput, LoaderError
-from loader.ldif import Difference, EntryDigests
+from loader.ldif import EntryDigests
 from loader.operations import live
 from loader.overlays import COMPUTED, CONTEXT_CSN, MOVING
 from loader.progress import Meter, Progress
@@ -123,7 +123,8 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
     if not a.entries and not b.entries:
         raise EmptyInput(path=f"{options.a.label} and {options.b.label}")
     found = a.diff(b, options.limit)
-    samples = _samples(found)
+    kinds = {"only-left": "only-a", "only-right": "only-b"}
+    samples = [Sample(kinds.get(kind, kind), name) for kind, name in found.samples]
     if options.show_attributes:
         with progress.step("attributes"):
             samples = _explained(samples, options)
@@ -134,16 +135,19 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
         only_b=found.only_right,
         changed=found.changed,
         samples=tuple(samples),
-        subtrees=tuple(_subtrees(found)),
+        subtrees=tuple(
+            Subtree(name, entries_a, entries_b, checksum_a, checksum_b, different)
+            for name, (entries_a, checksum_a), (entries_b, checksum_b), different in found.subtrees
+        ),
         ignored=options.ignore,
         seconds=time.monotonic() - started,
         notes=tuple(f"{side.label}: {note}" for side, sight in unseen for note in live.hidden_notes(sight)),
-        hidden=tuple(_hidden(side, sight) for side, sight in unseen if sight.hidden),
+        hidden=tuple(
+            Hidden(side.label, sight.who, tuple(sorted(sight.hidden)), live.rule(sight.who))
+            for side, sight in unseen
+            if sight.hidden
+        ),
     )
-
-
-def _hidden(side: Comparable, found: VisibilityReport) -> Hidden:
-    return Hidden(side.label, found.who, tuple(sorted(found.hidden)), live.rule(found.who))
 
 
 def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> VisibilityReport | None:
@@ -172,29 +176,14 @@ def _digests(options: CompareOptions, meter: Meter) -> tuple[EntryDigests, Entry
             for side in as_completed(sides):
                 side.result()
         except BaseException:
-            _give_up(sides, meter)
+            while wait(sides, timeout=0.2).not_done:  # repeatedly, because a side may just be connecting anew
+                meter.cancel()
             raise
     return sides[0].result(), sides[1].result()
 
 
-def _give_up(sides: Sequence[Future[EntryDigests]], meter: Meter) -> None:
-    """End what still runs: again and again, as a broken connection may just be tried anew."""
-    while wait(sides, timeout=0.2).not_done:
-        meter.cancel()
-
-
-def _samples(found: Difference) -> list[Sample]:
-    kinds = {"only-left": "only-a", "only-right": "only-b"}
-    return [Sample(kinds.get(kind, kind), name) for kind, name in found.samples]
-
-
-def _subtrees(found: Difference) -> Iterator[Subtree]:
-    for name, (entries_a, checksum_a), (entries_b, checksum_b), different in found.subtrees:
-        yield Subtree(name, entries_a, entries_b, checksum_a, checksum_b, different)
-
-
 def _explained(samples: Sequence[Sample], options: CompareOptions) -> list[Sample]:
-    """Look up the changed entries on both sides again; one that is gone meanwhile stays unexplained."""
+    """Looks up the changed entries on both sides again; one that is gone meanwhile stays unexplained."""
     names = [sample.dn for sample in samples if sample.kind == "changed"]
     if not names:
         return list(samples)
@@ -204,9 +193,9 @@ def _explained(samples: Sequence[Sample], options: CompareOptions) -> list[Sampl
         key = dn.key(sample.dn)
         if sample.kind != "changed" or key not in a or key not in b:
             return sample
-        return Sample(sample.kind, sample.dn, differing(a[key], b[key], options.ignore))
+        return replace(sample, attributes=differing(a[key], b[key], options.ignore))
 
-    return [explained(sample) for sample in samples]
+    return list(map(explained, samples))
 
 
 def differing(a: Entry, b: Entry, ignore: Sequence[str]) -> tuple[str, ...]:

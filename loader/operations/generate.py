@@ -10,7 +10,7 @@ from pathlib import Path
 
 from loader import defaults, exports
 from loader.errors import OutputNotEmpty, UsageProblem
-from loader.exports import RUN_DIR, Manifest
+from loader.exports import RUN_DIR
 from loader.operations.shards import Finished, ShardDirectory, Whole, now
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
@@ -61,25 +61,18 @@ def to_directory(options: GenerateOptions, output: Path, progress: Progress, res
     with files.explained(output):
         held.make_directories(output)
     with held.opened(output) as opened:
-        return _to_directory(options, opened.path, progress, restart)
-
-
-def _to_directory(options: GenerateOptions, output: Path, progress: Progress, restart: bool) -> Finished:
-    if any(output.iterdir()) and not (output / RUN_DIR).exists():
-        raise OutputNotEmpty(path=output, made_by="generate")
-    with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
-        made = _steps(_GenerateSteps(options, ShardDirectory(output, run), run))
-        return Finished(made, run.told_before())
-
-
-def _steps(work: _GenerateSteps) -> Manifest:
-    known = work.sink.done_before(last="publish")
-    if known is not None:
-        return known
-    started = work.run.do("start", work.start, str)
-    work.run.do("shards", work.shards, total=work.options.range.entries)
-    work.run.do("publish", lambda meter: work.publish(started))
-    return exports.require(work.sink.output)
+        output = opened.path
+        if any(output.iterdir()) and not (output / RUN_DIR).exists():
+            raise OutputNotEmpty(path=output, made_by="generate")
+        with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
+            work = _GenerateSteps(options, ShardDirectory(output, run), run)
+            manifest = work.sink.done_before(last="publish")
+            if manifest is None:
+                started = run.do("start", work.start, str)
+                run.do("shards", work.shards, total=options.range.entries)
+                run.do("publish", lambda meter: work.publish(started))
+                manifest = exports.require(output)
+            return Finished(manifest, run.told_before())
 
 
 @dataclass(frozen=True)
@@ -112,15 +105,13 @@ class _GenerateSteps:
             name = f"{number:05}.ldif" + (".zst" if self.options.compress == "zstd" else "")
             if name in done:
                 continue
-            self.run.catalogue.finish_partition("shards", name, self._shard(name, piece, meter))
+            partial = self.run.directory / (name + files.PARTIAL)
+            with files.explained(self.sink.output):
+                made = dit.shard(self.options.template, piece, partial, self.options.jobs, meter)
+                files.publish(partial, self.sink.output / name)
+            shard = _Shard(made.entries, made.bytes, made.checksum)
+            self.run.catalogue.finish_partition("shards", name, shard)
             killpoint("shards.one")
-
-    def _shard(self, name: str, piece: Range, meter: Meter) -> _Shard:
-        partial = self.run.directory / (name + files.PARTIAL)
-        with files.explained(self.sink.output):
-            made = dit.shard(self.options.template, piece, partial, self.options.jobs, meter)
-            files.publish(partial, self.sink.output / name)
-        return _Shard(made.entries, made.bytes, made.checksum)
 
     def publish(self, started: str) -> None:
         """Write the manifest."""

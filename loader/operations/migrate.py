@@ -43,7 +43,6 @@ from loader.operations.build.inputs import FULL, BuildOptions
 from loader.operations.build.native import NativeLoaded, NativeSteps, made_for
 from loader.operations.publish import Checked, Published, TargetDatabase, existing, head_digest
 from loader.operations.room import choose_maxsize, require_room
-from loader.operations.sizing import BY_KEYS
 from loader.piped import piped
 from loader.progress import Meter, Progress
 from loader.run.log import Report, recorded, report_of
@@ -60,7 +59,6 @@ RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that pub
 _SHOWN = 10  # entries in a message
 _COMPLETED = (*comparing.SERVER_ATTRIBUTES, *DYNAMIC_ATTRIBUTES)
 _SIZE = SampleSize(10_000, 0.0)
-_ALIKE = 0.1  # fraction by which id2e may differ from the size that the sample predicts
 _LARGEST = 8  # factor: upper bound of the new database's size, even with added indexes
 _SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two
 
@@ -157,54 +155,44 @@ def planned(
     ):
         work = MigrateSteps(options, run, place)
         run.do("config", work.building.config)
-        lacking = work.lacking(used(options.source), [])
+        lacking = work.lacking([])
         with progress.step("sample") as meter:
             foreseen = _foreseen(work, source.entries, meter, strict)
     return dataclasses.replace(foreseen, lacking=lacking, free=files.free_bytes(place.directory))
 
 
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
-    """Returns the size of the new database in bytes, from a sample of the entries. If the old id2e differs much from
-    the sample's prediction, a few large entries dominate: then the result is the old size, adjusted for indexes that
-    were added or dropped."""
+    """Returns the size of the new database in bytes, from a sample of the entries; if that cannot be built, the bytes
+    in use of the old one. id2e of the old one says more than a sample, which may miss a few large entries."""
     facts, freed = readers.free_list(options.source)
-    in_use = facts.used - sum(freed.values()) * facts.page_size
     try:
         target = native.target_of(options.building(place), place)
-        sample = sampling.of_database(options.source, _SIZE, meter)
-        found = sizing.forecast(sample, target, meter, timed=0.0)
+        found = sizing.forecast(sampling.of_database(options.source, _SIZE, meter), target, meter, timed=0.0)
     except (NotProven, EmptyInput):
-        return in_use
+        return facts.used - sum(freed.values()) * facts.page_size
     if target.settings.page_size != facts.page_size:
         return found.bytes
-    old = contents.table_bytes(options.source)
-    indexes = {one.name: one.bytes for one in found.tables if one.how == BY_KEYS}
-    (entries,) = (one.bytes for one in found.tables if one.name == "id2e")
-    if abs(entries - old["id2e"]) < _ALIKE * old["id2e"]:
-        return found.bytes - entries + old["id2e"]
-    added = sum(size for name, size in indexes.items() if name not in old)
-    dropped = sum(old[name] for name in contents.indexes(options.source) if name not in indexes)
-    return in_use + added - dropped
+    sampled = sum(table.bytes for table in found.tables if table.name == "id2e")
+    return found.bytes - sampled + contents.table_bytes(options.source)["id2e"]
 
 
 def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> Planned:
     options, place, building = work.options, work.place, work.build_options
-    foreseen = Planned()
     text, is_all = _first_records(options)
+    seconds = size = maxsize = None
+    problems = []
     try:
-        foreseen = Planned(seconds=round(_seconds_an_entry(work, text, meter) * entries, 1))
-        size = needed(options, place, Meter("room"))
-        foreseen = dataclasses.replace(foreseen, needed=size, maxsize=place.database.maxsize)
+        seconds = round(_seconds_an_entry(work, text, meter) * entries, 1)
+        size, maxsize = needed(options, place, Meter("room")), place.database.maxsize
         maxsize = choose_maxsize(place, size, options.maxsize, changing=building.target is None)
-        foreseen = dataclasses.replace(foreseen, maxsize=maxsize)
         require_room(native.limits_of(building, place), lambda: size)
     except LoaderError as error:
-        if isinstance(error, MissingParents) and not is_all:
-            return foreseen  # an entry was moved below one that is younger
-        if strict:
-            raise
-        foreseen.problems.append(str(error))
-    return foreseen
+        # An entry may have been moved below one that is younger, and so is not among the first.
+        if not isinstance(error, MissingParents) or is_all:
+            if strict:
+                raise
+            problems.append(str(error))
+    return Planned(problems, seconds, size, maxsize)
 
 
 def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
@@ -307,7 +295,7 @@ class MigrateSteps:
                 loaded = self.building.make(meter, [descriptor], None, account=True)
             except EntryRefused as error:
                 classes = list(ldif.scan([self.building.rejects], Meter("schema")).object_classes)
-                steps.require_none_lacking(self.place.config, self.lacking(used(options.source), classes))
+                steps.require_none_lacking(self.place.config, self.lacking(classes))
                 rejects = plain.with_operator_paths(str(self.building.rejects))
                 advice = (
                     "Correct that entry in the old server, or the new configuration (schema, multival, dbpagesize); "
@@ -317,8 +305,10 @@ class MigrateSteps:
                 raise MadeOtherwise(path=options.source, config=config, reason=error, advice=advice) from error
         return loaded, reading.result()
 
-    def lacking(self, attributes: Sequence[str], classes: Sequence[str]) -> list[str]:
-        """Returns the names that the new configuration does not define."""
+    def lacking(self, classes: Sequence[str]) -> list[str]:
+        """Returns those of `classes`, and of the attributes that the source has or had, that the new configuration does
+        not define."""
+        attributes = list(contents.attributes(self.options.source))
         return steps.unknown_names(self.place, attributes, classes, self.run.directory)
 
     def compare(self, meter: Meter, loaded: MigrateLoaded) -> None:
@@ -348,11 +338,6 @@ class MigrateSteps:
         since = ", which was written to since it was read" if moved else ""
         differing = units.number(found.only_a + found.only_b + found.changed)
         return MdbDamaged(path=made, reason=f"it differs from {source}{since} in {differing} entries: {shown}")
-
-
-def used(source: Path) -> list[str]:
-    """Returns the attribute descriptions that the database has or once had."""
-    return list(contents.attributes(source))
 
 
 def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Migrated:

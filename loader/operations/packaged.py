@@ -16,31 +16,29 @@ from loader.sources import location, mdb
 
 Entry = Mapping[str, Set[bytes]]  # attribute in lower case -> values
 
-MOST = 2
-_SUFFIX = ({b"top", b"dcobject", b"organization"}, {"objectclass", "o", "dc"})
-_ADMIN = ({b"simplesecurityobject", b"organizationalrole"}, {"objectclass", "cn", "description", "userpassword"})
+MOST = 2  # entries
 _OPERATIONAL = {
     *("structuralobjectclass", "entryuuid", "entrycsn", "creatorsname", "createtimestamp"),
     *("modifiersname", "modifytimestamp", "entrydn", "subschemasubentry", "hassubordinates"),
 }
+_SUFFIX = ({b"dcobject", b"organization"}, {"objectclass", "o", "dc"} | _OPERATIONAL)
+_ADMIN = (
+    {b"simplesecurityobject", b"organizationalrole"},
+    {"objectclass", "cn", "description", "userpassword"} | _OPERATIONAL,
+)
 
 
-def is_all(found: Sequence[tuple[str, Entry]]) -> bool:
+def is_all(entries: Sequence[tuple[str, Entry]]) -> bool:
     """Are these entries (DN and all attributes, operational ones too) what the package writes, as it wrote them?"""
-    if not 1 <= len(found) <= MOST:
+    if not 1 <= len(entries) <= MOST:
         return False
-    (suffix, top), *others = found
-    admins = all(dn.key(name) == dn.key(f"cn=admin,{suffix}") and _is(entry, *_ADMIN) for name, entry in others)
-    return admins and _is(top, *_SUFFIX)
-
-
-def _is(entry: Entry, classes: set[bytes], attributes: set[str]) -> bool:
-    """No other class and attribute, and unchanged since it was made."""
-    has = {value.lower() for value in entry.get("objectclass", ())}
-    return (
-        has - {b"top"} == classes - {b"top"}
-        and entry.keys() <= attributes | _OPERATIONAL
+    expected = ((entries[0][0], *_SUFFIX), (f"cn=admin,{entries[0][0]}", *_ADMIN))
+    return all(
+        dn.key(name) == dn.key(of_package)
+        and {value.lower() for value in entry.get("objectclass", ())} - {b"top"} == classes
+        and entry.keys() <= attributes
         and entry.get("createtimestamp") == entry.get("modifytimestamp")
+        for (name, entry), (of_package, classes, attributes) in zip(entries, expected, strict=False)
     )
 
 
@@ -59,10 +57,8 @@ def suffix_in(directory: Path) -> str | None:
 #
 # The root entry of a database whose suffix is the empty DN (`suffix ""`, as Zimbra has it).
 #
-# Its contextCSN stands there, in an entry with ID 0 that no search shows: a search with the base "" is answered with
-# the root DSE, and one of the whole tree begins below. slapd makes the entry when it stores its first contextCSN, as
-# a glue entry (syncrepl.c, `syncrepl_add_glue`), and so must a seed.
-
+# It bears the contextCSN. No search shows it: the root DSE answers a search with the base "". slapd adds it as a glue
+# entry when it stores its first contextCSN (syncrepl.c, `syncrepl_add_glue`), and so must a seed.
 
 GLUE = b"dn:\nobjectClass: glue\nstructuralObjectClass: glue\n\n"
 FILE = "root.ldif"

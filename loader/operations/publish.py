@@ -7,7 +7,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,14 +102,11 @@ class TargetDatabase:
     def data(self) -> Path:
         return self.directory / DATA
 
-    @contextmanager
     def private_configuration(
         self, scratch: Path, settings: Mapping[str, Sequence[bytes]] | None = None
-    ) -> Iterator[Path]:
+    ) -> AbstractContextManager[Path]:
         """For slapd's tools, as `private.configured` makes it."""
-        made = private.configured(self.config, self.database, scratch, settings, self.superior)
-        with made as path:
-            yield path
+        return private.configured(self.config, self.database, scratch, settings, self.superior)
 
     def require_free(self, checked: Checked | None = None) -> None:
         """As `require_target`; a database that this run published before it was killed may be there."""
@@ -122,9 +119,7 @@ class TargetDatabase:
 
     def holds(self, checked: Checked | None) -> bool:
         """Is the database in place the one that the step `check` saw?"""
-        if checked is None or not self.data.exists():
-            return False
-        return bool(files.identity(self.data) == checked.identity)
+        return checked is not None and self.data.exists() and files.identity(self.data) == checked.identity
 
     def begins_anew(self, run_dir: Path, verb: str, options: Mapping[str, object], restart: bool) -> bool:
         """Whether the run in `run_dir` is not to be resumed. Then the target is checked before the run is forgotten.
@@ -182,15 +177,13 @@ def publish_environment(made: Path, place: TargetDatabase, checked: Checked) -> 
         place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not place.holds(checked):
             # slapadd's writable map leaves the file as long as maxsize, a hole mostly; backups stumble over it.
-            facts = meta.read_meta(made)
-            os.truncate(made / DATA, facts.used)
+            os.truncate(made / DATA, meta.read_meta(made).used)
             put(made / DATA, place.directory, place.database.mode, place.replace)
-    maxsize = checked.maxsize
-    if maxsize != place.database.maxsize:
+    if checked.maxsize != place.database.maxsize:
         # Of a glued tree another database's maxsize may have been changed meanwhile.
-        apply_maxsize(configuration.read(place.config.path), place.database, maxsize)
+        apply_maxsize(configuration.read(place.config.path), place.database, checked.maxsize)
     mark = Mark.of(place.data, checked.entries)
-    return Published(place.data.stat().st_size, str(place.directory), maxsize, mark, checked.notes)
+    return Published(place.data.stat().st_size, str(place.directory), checked.maxsize, mark, checked.notes)
 
 
 def require_target(directory: Path, replace: bool) -> None:
@@ -204,8 +197,7 @@ def require_target(directory: Path, replace: bool) -> None:
         return
     what, advice = f"a database ({units.size(files.allocated_bytes(data))})", _KEPT
     with suppress(LoaderError):
-        suffix = packaged.suffix_in(directory)
-        if suffix is not None:
+        if (suffix := packaged.suffix_in(directory)) is not None:
             what = f"the database of {suffix} that installing slapd made, without any entry of yours"
             advice = "Give the same command again with --replace."
     raise TargetNotEmpty(path=directory, what=what, advice=advice)
@@ -310,18 +302,13 @@ def existing(directory: Path, like: Path) -> Iterator[None]:
     the parents that were missing."""
     missing = [one for one in (directory, *directory.parents) if not one.exists()]
     if missing:
-        make_directory(directory, Owner.of(like))
+        held.make_directories(directory, 0o700)
+        with held.opened(directory) as created:
+            held.require_private(created.status, created.name)
+            Owner.of(like).give(created.descriptor)
     try:
         yield
     finally:
         with suppress(OSError, DirectoryUnsafe):  # not empty: it holds the database
             for one in missing:
                 held.remove_empty(one)
-
-
-def make_directory(directory: Path, owner: Owner) -> None:
-    """Makes an empty directory for a database, which belongs to that account and is closed to others."""
-    held.make_directories(directory, 0o700)
-    with held.opened(directory) as made:
-        held.require_private(made.status, made.name)
-        owner.give(made.descriptor)

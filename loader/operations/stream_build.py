@@ -44,8 +44,7 @@ def build(
     reading: ExportOptions, building: BuildOptions, run: Run, place: TargetDatabase, allow_hidden: bool
 ) -> Report:
     """The named steps; the facts that a report shows. `allow_hidden`: also of a server that does not show all."""
-    memory = min(MEMORY, resources.sorting_memory())
-    building = dataclasses.replace(building, memory=building.memory or memory)
+    building = dataclasses.replace(building, memory=building.memory or min(MEMORY, resources.sorting_memory()))
     work = _StreamStep(ExportSteps(reading, run), building, place, run, allow_hidden)
     run.do("config", Building(building, run, place).config)
     start = run.do("start", work.reading.start, Start)
@@ -95,15 +94,10 @@ class _StreamStep:
         building = Building(options, self.run, self.place)
         try:
             return building.make(meter, fed, start.context_csns, beside)
-        except EntryRefused:
-            self._require_schema(building.rejects)
+        except EntryRefused:  # perhaps because the consumer's schema lacks something: then say what
+            rejected = ldif.scan([building.rejects], Meter("schema"))
+            steps.require_known(self.place, rejected.attributes, rejected.object_classes, self.run.directory)
             raise
-
-    def _require_schema(self, rejects: Path) -> None:
-        """If entries were refused because the consumer's schema lacks something, say what. Raises SchemaMissing."""
-        found = ldif.scan([rejects], Meter("schema"))
-        names = (found.attributes, found.object_classes)
-        steps.require_known(self.place, *names, self.run.directory)
 
     def _read_head(self, meter: Meter, start: Start, cut: ReadingPlan) -> list[Path]:
         """Containers that stand among the first entries: where parents come before their children, the core writes
@@ -113,8 +107,7 @@ class _StreamStep:
         if not found:
             return []
         where = "".join(f"(entryUUID={uuid})" for uuid in found)
-        asked = Search(start.base, f"(|{where})", attributes=tuple(cut.attributes))
-        source.fetch(connection, asked, head, meter)
+        source.fetch(connection, Search(start.base, f"(|{where})", attributes=tuple(cut.attributes)), head, meter)
         return [head]
 
     @contextmanager

@@ -58,16 +58,6 @@ class VerifyOptions(Resources):
 
 
 @dataclass(frozen=True)
-class VerifyPlan:
-    """What would be looked at. used: bytes of the file up to its last page."""
-
-    place: str
-    level: str
-    used: int
-    txnid: int
-
-
-@dataclass(frozen=True)
 class VerifyReport:
     """entries: as the file tells; 0 where it cannot. seconds: of looking. mending: what makes damaged indexes again,
     once slapd is stopped; None where that would not help."""
@@ -97,17 +87,8 @@ class _Subject:
         return self.configured
 
 
-def plan(options: VerifyOptions) -> VerifyPlan:
-    """What needs no look at the pages. Raises NotLmdb, MdbDamaged, NoSuchPath, UsageProblem, IndexesUnknown."""
-    subject = _subject(options)
-    facts, level = meta.read_meta(subject.place), _level(options, subject.place)
-    if level == INDEXES:
-        known_to_core(*subject.required(), subject.place)
-    return VerifyPlan(str(subject.place), level, facts.used, facts.txnid)
-
-
 def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
-    """Look. Damage is in the report; what keeps from looking is raised."""
+    """Damage is in the report. Raises NotLmdb, NoSuchPath, UsageProblem, IndexesUnknown."""
     subject = _subject(options)
     place, level = subject.place, _level(options, subject.place)
     known = known_to_core(*subject.required(), place) if level == INDEXES else None
@@ -247,30 +228,27 @@ def known_to_core(config: Config, database: Database, place: Path) -> mdb.Databa
 
 
 def given_to_core(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
-    """What that follows from. Raises NotProven, ConfigUnreadable."""
+    """The database as the configuration describes it. Raises NotProven if the core does not know how its index keys are
+    made, ConfigUnreadable, SettingRefused."""
     from loader.operations.build import native
 
-    found = target_spec(config, database, place)
-    native.require_keys(found.settings)
-    return found
+    spec = target_spec(config, database, place)
+    native.require_keys(spec.settings)
+    return spec
 
 
 def target_spec(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
     """The same, whether or not the core can make its index keys. Raises NotProven for words that no slapd up to 2.7
     knows, ConfigUnreadable, SettingRefused."""
+    of_2_7 = False  # of the slapd that opens the file: only that of 2.7 opens format 3
+    with suppress(MdbDamaged):
+        of_2_7 = meta.read_meta(place).format == 3
     backmdb.require(config, database)
     return mdb.TargetSpec(
-        backmdb.settings(config, database, of_2_7=_is_of_2_7(place)),
+        backmdb.settings(config, database, of_2_7=of_2_7),
         tuple(definitions_of(config)),
         schema.effects(config, database),
         _TABLES,
         database.maxsize,
         config.server_id or 0,
     )
-
-
-def _is_of_2_7(place: Path) -> bool:
-    """Whether the slapd that opens the file has the defaults of 2.7: its data format tells, for no other opens it."""
-    with suppress(MdbDamaged):
-        return meta.read_meta(place).format == 3
-    return False

@@ -11,7 +11,7 @@ import contextlib
 import json
 import pickle
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,14 +82,6 @@ class IndexTask:
     means: Resources
 
 
-@dataclass(frozen=True)
-class Rebuilt:
-    """`entries`: number of entries read. `tables`: index table -> number of values in the table."""
-
-    entries: int
-    tables: Mapping[str, int]
-
-
 def refresh(task: RefreshTask, allowed: Callable[[], None], meter: Meter) -> Applied:
     """Applies a provider's changes in one transaction. `allowed` runs concurrently; the core commits only if `allowed`
     raises nothing.
@@ -105,16 +97,15 @@ def refresh(task: RefreshTask, allowed: Callable[[], None], meter: Meter) -> App
     return Applied({name: answer[name] for name in _COUNTS}, [bytes.fromhex(one) for one in answer["unsettled"]])
 
 
-def rebuild(task: IndexTask, meter: Meter) -> Rebuilt:
+def rebuild(task: IndexTask, meter: Meter) -> None:
     """Rebuilds indexes in a directory that no slapd has open: appends the new tables to the file, then writes the meta
     page that makes them valid.
 
     Raises NotProven, MapFull, NoSpace, MdbDamaged, TargetInUse.
     """
     with _process(_reindex, task, meter) as process:
-        answer = process.answer()
+        process.answer()
         isolated.finish(process.child, task.directory)
-    return Rebuilt(**answer)
 
 
 class _Process:
@@ -123,7 +114,7 @@ class _Process:
     def __init__(self, child: Child) -> None:
         self.child = child
         self.entries, self.bytes, self.stage = 0, 0, ("", 0, 0)
-        self.files: Sequence[WholeFile] = ()  # the child process reads no LDIF
+        self.files: Sequence[WholeFile] = ()
         self.open_ends: Sequence[str] = ()
 
     def cancel(self) -> None:
@@ -136,9 +127,7 @@ class _Process:
         for line in self.child.process.stdout:
             report = json.loads(line)
             if "stage" in report:
-                self.entries, self.bytes = report["entries"], report["bytes"]
-                name, done, total = report["stage"]
-                self.stage = name, done, total
+                self.entries, self.bytes, self.stage = report["entries"], report["bytes"], tuple(report["stage"])
         return report
 
 
@@ -167,7 +156,7 @@ def _refresh(pickled: str) -> dict[str, Any]:
     if file_format != 1:  # the core changes files of LMDB 0.9 only
         path = meta.data_file(task.directory)
         raise OtherFormat(path=path, found=file_format, who="ditseed refresh", needed=1)
-    database, sent = mdb.database(task.spec.target()), task.sent
+    database = mdb.database(task.spec.target())
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "build.unproven":
@@ -187,17 +176,10 @@ def _refresh(pickled: str) -> dict[str, Any]:
             directory,
             database,
             counters,
-            changed=sent.changed,
-            present=sent.present,
-            deleted=sent.deleted,
-            lost=sent.lost,
-            reached=sent.reached,
-            claimed=sent.claimed,
+            **vars(task.sent),
             allowed=0,  # stdin: see _allow
             now=task.now,
-            memory=task.means.memory,
-            jobs=task.means.jobs,
-            scratch=task.means.scratch,
+            **vars(task.means),
         )
     counts = {name: getattr(done, name) for name in _COUNTS}
     return {**counts, "unsettled": [one.hex() for one in done.unsettled]}
@@ -223,16 +205,8 @@ def _reindex(pickled: str) -> dict[str, Any]:
         meter.following(counters),
         alone(task.directory) as directory,
     ):
-        done = _native.reindex(
-            meta.data_file(directory),
-            database,
-            counters,
-            attributes=task.attributes,
-            memory=task.means.memory,
-            jobs=task.means.jobs,
-            scratch=task.means.scratch,
-        )
-    return {"entries": done.entries, "tables": done.tables}
+        _native.reindex(meta.data_file(directory), database, counters, attributes=task.attributes, **vars(task.means))
+    return {}
 
 
 @contextmanager

@@ -43,6 +43,7 @@ __all__ = ["Built", "Database", "Feed", "Schema", "SplitResult", "Transferred"]
 
 _VALUE_CHECK = "(value check)"  # end of the core's message about a value that its syntax forbids
 _UNKNOWN = re.compile(r'"([^"]+)" is not in the schema')
+_ELSEWHERE = ("subentry", "attribute_options")  # settings of which the core does not know
 _UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
 
 Table = Literal["id2v", "ixck"]  # the tables that not every slapd release has
@@ -81,7 +82,7 @@ class TargetSpec:
 
 @dataclass(frozen=True)
 class BuildRules:
-    """The checks of a build, and the treatment of entries that fail them. `claimed`: as in `loader.ldif.join`.
+    """The arguments of `_native.build` for its checks, and for entries that fail them. `claimed`: as in `ldif.join`.
 
     `now`: the time in generated attributes, in createTimestamp's format. `first`: the counter of the first generated
     entryCSN. `account`: count the attributes that are added to entries or omitted from them in `Built.completed`.
@@ -169,16 +170,7 @@ def build(
             out,
             database(target),
             counters,
-            now=rules.now,
-            value_check=rules.value_check,
-            check_schema=rules.check_schema,
-            complete_naming=rules.complete_naming,
-            account=rules.account,
-            first=rules.first,
-            file_urls=rules.file_urls,
-            max_rejects=rules.max_rejects,
-            write_context=rules.write_context,
-            claimed=rules.claimed,
+            **vars(rules),
             memory=means.memory,
             jobs=means.jobs,
             scratch=means.scratch,
@@ -276,27 +268,9 @@ def verify(target: Target, path: Path, full: bool, means: Resources, meter: Mete
 
 
 def database(target: Target) -> Database:
-    settings = target.settings
+    stored = {name: value for name, value in vars(target.settings).items() if name not in _ELSEWHERE}
     return _native.Database(
-        target.schema,
-        suffixes=settings.suffixes,
-        foreign=settings.foreign,
-        root_dn=settings.root_dn,
-        indexes=settings.indexes,
-        hash64=settings.hash64,
-        intlen=settings.intlen,
-        substr=settings.substr,
-        multival=settings.multival,
-        sortvals=settings.sortvals,
-        idlexp=settings.idlexp,
-        max_entry_size=settings.max_entry_size,
-        map_size=target.map_size,
-        tables=target.tables,
-        last_mod=settings.last_mod,
-        translucent=settings.translucent,
-        of_2_7=settings.of_2_7,
-        page_size=settings.page_size,
-        server_id=target.server_id,
+        target.schema, **stored, map_size=target.map_size, tables=target.tables, server_id=target.server_id
     )
 
 

@@ -1,5 +1,10 @@
 """Sink: `slapadd -q` into a private, empty environment. Quick mode implies nosync and syncs once at its end, so no
-setting of the operator's configuration has to be relaxed."""
+setting of the operator's configuration has to be relaxed.
+
+Several slapadds may share a load. Every slice of the LDIF begins with the shared entries: all entries with children,
+parents first. Each other entry is in exactly one slice, in the order of the input. The merged database equals the one
+that a single slapadd creates from the shared entries followed by all other entries.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,12 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from loader import _native, ldif
-from loader._native import Plan
+from loader._native import Plan, Slice
 from loader.child import Child
 from loader.errors import FULL, EntryRefused, LdifUnreadable, LoaderError, MapFull, MissingParents, NoSpace, ToolFailed
 from loader.ldif import with_counters
@@ -21,10 +26,13 @@ from loader.progress import Meter
 from loader.server import tools
 from loader.sinks.mdb import failure
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "Slice"]
 
 Fed = TypeVar("Fed")
-Where = Callable[[int], tuple[str, str]]  # line of slapadd's input -> DN and position in the source of its record
+Cut = tuple[int, int, int, int]  # the start of a slice: index of the file, byte and line in the file, entries before
+Find = Callable[
+    [int], tuple[str, int, str] | None
+]  # line of slapadd's input -> path, line and DN of the input's record
 
 _GONE = re.compile(r"\s*entry \d+: (.*)")  # a line after "Error, entries missing!"
 _REFUSED = re.compile(
@@ -68,21 +76,27 @@ def load(
     def feed(descriptor: int) -> int:
         return ldif.join(paths, descriptor, meter, context_csns, target.suffix, aliases)
 
-    def place(line: int) -> tuple[str, str]:
-        return "an entry", f"the record ending at line {line} of what slapadd was fed"
-
-    return _load(target, feed, place, meter, write_context)
+    return _load(target, feed, lambda line: None, meter, write_context)
 
 
 def load_slice(target: Target, piece: Slice, meter: Meter) -> tuple[int, bool]:
     """Loads one slice; returns the number of its own entries, and True if its records contained the suffix's entry.
 
-    The error for a refused entry names the entry's position in the input.
+    The error for a refused entry names the entry's file and line in the input.
     """
-    return _load(target, lambda descriptor: piece.feed(descriptor, meter), piece.place, meter)
+
+    def feed(descriptor: int) -> tuple[int, bool]:
+        with with_counters(meter) as counters:
+            return piece.feed(descriptor, counters)
+
+    def find(line: int) -> tuple[str, int, str] | None:
+        with with_counters(Meter("find")) as counters:
+            return piece.find_line(line, counters)
+
+    return _load(target, feed, find, meter)
 
 
-def _load(target: Target, feed: Callable[[int], Fed], place: Where, meter: Meter, write_context: bool = False) -> Fed:
+def _load(target: Target, feed: Callable[[int], Fed], find: Find, meter: Meter, write_context: bool = False) -> Fed:
     arguments = ["-q", "-F", str(target.config), "-b", target.suffix, "-S", str(target.server_id)]
     arguments += ["-w"] if write_context else []
     arguments += [] if target.check_schema else ["-s"]
@@ -96,14 +110,14 @@ def _load(target: Target, feed: Callable[[int], Fed], place: Where, meter: Meter
                 stdin.close()  # slapadd closed the pipe: its own reason is the error worth showing
                 if child.wait() == 0:
                     raise
-                raise _judge(child, target, place) from None
+                raise _judge(child, target, find) from None
         meter.note = "slapadd is syncing to disk"
         if child.wait() != 0:
-            raise _judge(child, target, place)
+            raise _judge(child, target, find)
     return fed
 
 
-def _judge(child: Child, target: Target, place: Where) -> LoaderError:
+def _judge(child: Child, target: Target, find: Find) -> LoaderError:
     """Returns the error for a failed slapadd. The caller must recognize a slapadd that was killed on purpose."""
     status, words = child.wait(), child.words
     text = " ".join(words)
@@ -118,131 +132,61 @@ def _judge(child: Child, target: Target, place: Where) -> LoaderError:
     matches = (pattern.search(word) for pattern in (_REFUSED, _ELSEWHERE, _UNREAD) for word in words)
     match = next(filter(None, matches), None)
     if match:
-        dn, where = place(int(match["line"]))
         if match.re is _REFUSED:
             reason = _CODE.sub("", match["why"]) or "; ".join(words[:2])
         elif match.re is _ELSEWHERE:
             reason = "another database holds it" if "did you mean" in match["why"] else "no database holds it"
         else:
             reason = "; ".join(word for word in words[:3] if word != match.string) or match.string
+        where, dn = f"the record ending at line {match['line']} of what slapadd was fed", "an entry"
+        if record := find(int(match["line"])):
+            path, line, dn = record
+            where = f"{path}, line {line}"
         return EntryRefused(dn=match.groupdict().get("dn", dn), reason=reason, where=where, way_out="")
     return ToolFailed(tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it said nothing")
 
 
-# --- shards ----------------------------------------------------------------------------------------------------------
-#
-# The native core's part of a load by several slapadds: it cuts the LDIF into slices and merges their databases.
-#
-# Every slice begins with the shared entries: all entries with children, parents first. Each other entry is in exactly
-# one slice, in the order of the input. The merged database equals the database that a single slapadd creates from the
-# shared entries followed by all other entries.
-
-
-Cut = tuple[int, int, int, int]  # the start of a slice: index of the file, byte and line in the file, entries before
-
-
 @dataclass(frozen=True)
 class SlicedLdif:
-    """The LDIF to be sliced. `suffixes`: the database's suffixes, whose entries have no parent in the database."""
+    """LDIF for several slapadds. `suffixes`: the database's suffixes, whose entries have no parent in the database."""
 
     paths: Sequence[Path]
     suffixes: Sequence[str]
     shared: Path  # the file of shared entries
 
-
-def plan(source: SlicedLdif, shards: int, meter: Meter) -> Plan:
-    """Writes the shared entries to `source.shared` (mode 0600); returns a plan with at most `shards` slices."""
-    with with_counters(meter) as counters:
-        return _native.plan(source.paths, source.suffixes, shards, source.shared, counters)
-
-
-@dataclass(frozen=True)
-class GeneratedAttributes:
-    """Values that all slapadds must generate alike. `now`: as in createTimestamp; None with `lastmod off`. `first`:
-    counter of the first CSN."""
-
-    now: str | None
-    server_id: int
-    claimed: Sequence[str] | None  # contextCSN of the entry `root`, which no entryCSN may exceed
-    root: str
-    aliases: Mapping[str, str] = field(default_factory=dict)  # from `loader.schema.synonyms`
-    first: int = 0
-
-
-@dataclass(frozen=True)
-class Slice:
-    """A slice of a plan. `shared`, `own`: the numbers of shared entries and of the slice's own entries."""
-
-    source: SlicedLdif
-    shared: int
-    cut: Cut
-    own: int
-    making: GeneratedAttributes
-
-    def feed(self, descriptor: int, meter: Meter) -> tuple[int, bool]:
-        """Writes the slice to a descriptor; returns the number of its own entries, and True if the root was written."""
+    def plan(self, shards: int, meter: Meter) -> Plan:
+        """Writes the file of shared entries (mode 0600); returns a plan with at most `shards` slices."""
         with with_counters(meter) as counters:
-            return self._core().feed(descriptor, counters)
+            return _native.plan(self.paths, self.suffixes, shards, self.shared, counters)
 
-    def place(self, line: int) -> tuple[str, str]:
-        """Returns the DN, and the position in the input, of the record at a line of slapadd's input."""
-        with with_counters(Meter("place")) as counters:
-            record = self._core().find_line(line, counters)
-        if record is None:
-            return "an entry", f"the record at line {line} of what slapadd was fed"
-        path, at, dn = record
-        return dn, f"{path}, line {at}"
+    def merge(
+        self,
+        parts: Sequence[Path],
+        out: Path,
+        meter: Meter,
+        *,
+        shared: int,
+        map_size: int,
+        idlexp: int,
+        context: str | None,
+        jobs: int,
+    ) -> int:
+        """Merges the data files of the slices into `out` and syncs it; returns its entry count. `shared`: number of
+        shared entries. `context`: the suffix whose entry gets contextCSN, as with slapadd -w. `jobs`: reading threads.
 
-    def _core(self) -> _native.Slice:
-        making = self.making
-        return _native.Slice(
-            self.source.paths,
-            self.source.suffixes,
-            self.source.shared,
-            shared=self.shared,
-            cut=self.cut,
-            own=self.own,
-            now=making.now,
-            server_id=making.server_id,
-            root=None if making.claimed is None else making.root,
-            context_csns=making.claimed,
-            aliases=making.aliases,
-            first=making.first,
-        )
+        Raises EntryRefused if two slices contain an entry.
+        """
 
+        def translate(error: _native.NativeError) -> LoaderError | None:
+            if error.code != "build.duplicate":
+                return failure(error, out.parent, map_size)
+            with with_counters(Meter("find")) as counters:
+                records = _native.find_name(self.paths, self.suffixes, error.dn or "", counters)
+            where = " and ".join(f"{path}, line {line}" for path, line, _ in records) or "it is there twice"
+            return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")
 
-@dataclass(frozen=True)
-class MergeTask:
-    """A merge. `parts`: data files of the slices, in order. `shared`: number of shared entries. `context`: the suffix
-    whose entry gets contextCSN, as with slapadd -w. `idlexp`: as configured. `jobs`: number of reading threads."""
-
-    parts: Sequence[Path]
-    shared: int
-    map_size: int
-    idlexp: int
-    context: str | None
-    jobs: int
-
-
-def merge(task: MergeTask, source: SlicedLdif, out: Path, meter: Meter) -> int:
-    """Writes and syncs the data file; returns its entry count. Raises EntryRefused if two slices contain an entry."""
-
-    def translate(error: _native.NativeError) -> LoaderError | None:
-        if error.code != "build.duplicate":
-            return failure(error, out.parent, task.map_size)
-        with with_counters(Meter("merge")) as counters:
-            records = _native.find_name(source.paths, source.suffixes, error.dn or "", counters)
-        where = " and ".join(f"{path}, line {line}" for path, line, _ in records) or "it is there twice"
-        return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")
-
-    with with_counters(meter, translate=translate) as counters, meter.following(counters):
-        return _native.merge(
-            task.parts,
-            out,
-            counters,
-            shared=task.shared,
-            map_size=task.map_size,
-            idlexp=task.idlexp,
-            context=task.context,
-            jobs=task.jobs,
-        ).entries
+        with with_counters(meter, translate=translate) as counters, meter.following(counters):
+            merged = _native.merge(
+                parts, out, counters, shared=shared, map_size=map_size, idlexp=idlexp, context=context, jobs=jobs
+            )
+        return merged.entries

@@ -72,13 +72,6 @@ def test_drift_is_told_with_attribute_and_entry(server: Slapd, broken: Path) -> 
     assert f"{told['dn']}: uid: key" in words
 
 
-def test_dry_run_tells_the_level(server: Slapd) -> None:
-    done = ditseed("verify", server.database_dir, "--dry-run", "--json").ok()
-    assert done.facts["level"] == "tree"
-    assert done.facts["used"] > 0
-    assert "in use" in ditseed("verify", "--config", server.config_path, "--dry-run").ok().out
-
-
 def test_what_keeps_from_looking_has_a_status_of_its_own(server: Slapd, tmp_path: Path) -> None:
     rubbish = tmp_path / "data.mdb"
     rubbish.write_bytes(b"x" * 10_000)

@@ -17,11 +17,11 @@ from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from fixtures.trees import write_people
+from loader.ldif import with_counters
 from loader.operations.build import BuildOptions
 from loader.operations.build.inputs import input_time
 from loader.progress import Meter
-from loader.sinks import slapadd as shards
-from loader.sinks.slapadd import GeneratedAttributes, Slice, SlicedLdif
+from loader.sinks.slapadd import Slice, SlicedLdif
 from tests.golden.everything import BY_NAME, CASES
 from tests.support.command import ditseed
 from tests.support.golden import fresh, require_fitting, slapadd
@@ -44,17 +44,24 @@ REPEATED = "ranges"
 def one_stream(case: Case, ldif: Path, directory: Path) -> Path | None:
     """All that several slapadds are fed, for one of them; None where there are no slices."""
     source = SlicedLdif([ldif], [case.settings.suffix], directory / "shared.ldif")
-    plan = shards.plan(source, 1, Meter("plan"))
+    plan = source.plan(1, Meter("plan"))
     if plan.unknown or plan.leaves < 2:
         return None
     server_id = int(case.options[case.options.index("-S") + 1]) if "-S" in case.options else 0
     last_mod = "lastmod off" not in case.settings.database_lines
     now = input_time(BuildOptions(Path(), (ldif,))) if last_mod else None
-    making = GeneratedAttributes(now, server_id, None, "", aliases=shapes.SAME)
-    whole = Slice(source, plan.shared, plan.cuts[0], plan.leaves, making)
+    whole = Slice(
+        *(source.paths, source.suffixes, source.shared),
+        shared=plan.shared,
+        cut=plan.cuts[0],
+        own=plan.leaves,
+        now=now,
+        server_id=server_id,
+        aliases=shapes.SAME,
+    )
     stream = directory / "stream.ldif"
-    with stream.open("wb") as file:
-        assert whole.feed(file.fileno(), Meter("feed")) == (plan.leaves, False)
+    with stream.open("wb") as file, with_counters(Meter("feed")) as counters:
+        assert whole.feed(file.fileno(), counters) == (plan.leaves, False)
     return stream
 
 

@@ -20,6 +20,7 @@ from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_hard_tree, write_people
 from loader.errors import MaxsizeTooSmall
+from loader.mdb import meta
 from tests.support.building import KINDS, engine_words
 from tests.support.command import Done, ditseed
 from tests.support.killing import Stamp
@@ -309,3 +310,15 @@ def test_a_dry_run_changes_nothing(build: Build, target: Slapd, people_ldif: Pat
     done = build(target, people_ldif, "--dry-run", "--json")
     assert done.ok().facts["entries"] == people_ldif.read_text().count("\n\n")
     assert sorted(os.listdir(target.database_dir)) == before
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_maxsize_auto_without_a_prediction(people_ldif: Path, shards: int) -> None:
+    """The core is not proven for the setting: slapadd's map is as large as the disk has room, the result's is not."""
+    with closing(Slapd(Settings(maxsize=1 << 20, global_lines=("index_intlen 16",)))) as target:
+        where = ("--config", target.config_path, "-b", SUFFIX, "--engine", "slapadd")
+        words = ("--shards", shards, "--maxsize", "auto", "--json")
+        done = ditseed("build", people_ldif, *where, *words).ok()
+        assert done.facts["maxsize"] == 1 << 30
+        assert meta.read_meta(target.database_dir).map_size == 1 << 30
+        assert (target.database_dir / "data.mdb").stat().st_size < 1 << 24

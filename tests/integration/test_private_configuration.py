@@ -115,7 +115,7 @@ def _below(path: Path, places: tuple[Path, ...]) -> bool:
 @pytest.mark.parametrize("module", modules.ALL, ids=[one.name for one in modules.ALL])
 @pytest.mark.parametrize(("tool", "form"), [("build", "conf"), ("build", "config"), ("slapindex", "config")])
 def test_nothing_else_is_opened(module: Module, tool: str, form: Form, tmp_path: Path) -> None:
-    """By slapadd in its three parts (schema probes, the pilot load, the load), and by slapindex."""
+    """By slapadd in its two parts (schema probes, the load), and by slapindex."""
     env, log = _tracer(tmp_path)
     ldif = tmp_path / "in.ldif"
     ldif.write_text(ENTRIES)

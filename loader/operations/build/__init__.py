@@ -9,7 +9,6 @@ import dataclasses
 from pathlib import Path
 
 from loader import backmdb
-from loader.defaults import ENGINES
 from loader.errors import UsageProblem
 from loader.operations.build import glued, native, slapadd
 from loader.operations.build.inputs import FULL, BuildOptions
@@ -58,7 +57,7 @@ def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Repor
     """The named steps of a build, within a run that may have more."""
     options.require_fitting()
     place.require_still_free(run)
-    engine = _engine(options)
+    engine = _ENGINES[options.engine]
     is_glued = bool(glued.subordinates(options, place))
     built = glued.build(options, run, place, engine) if is_glued else engine.prepared(options, run, place)()
     seconds = built.seconds + sum(step.seconds for step in run.catalogue.steps() if step.name in STEPS)
@@ -69,18 +68,11 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
     """Refuses a configuration before any input is there. Raises UsageProblem, NotProven, GlueRefused,
     TargetNotEmpty."""
     options.require_fitting()
-    engine = _engine(options)
+    engine = _ENGINES[options.engine]
     if glued.subordinates(options, place):
         glued.require(options, place, engine)
     else:
         engine.require(options, place)
-
-
-def _engine(options: BuildOptions) -> Engine:
-    try:
-        return _ENGINES[options.engine]
-    except KeyError:
-        raise UsageProblem(reason=f"engine {options.engine}: this version has {', '.join(ENGINES)}") from None
 
 
 def plan(options: BuildOptions, progress: Progress) -> Report:
@@ -97,7 +89,7 @@ def plan(options: BuildOptions, progress: Progress) -> Report:
             native.require_numbers(options.source.entries(), options)
             run.do("config", native.NativeSteps(options, run, place).config)
         if glued.subordinates(options, place):
-            facts = glued.plan(options, run, place, _engine(options))
+            facts = glued.plan(options, run, place, _ENGINES[options.engine])
         else:
             facts = slapadd.plan(options, run, place)
     return {**facts, "directory": str(place.directory)}

@@ -133,7 +133,27 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engin
                 parts.append(_Part(places[number].database.suffix, part_run, publish))
         built = [(part.suffix, part.publish()) for part in parts]
         seconds = sum(step.seconds for part in parts if part.run is not run for step in part.run.catalogue.steps())
-    return _report(built, split.read, place.directory, seconds)
+    loads, published = [outcome.loaded for _, outcome in built], [outcome.published for _, outcome in built]
+    total = sum(load.read for load in loads)
+    if total != split.read:  # every record is in one of the databases, or among the rejects
+        raise EntriesLost(read=split.read, written=total, log=place.directory)
+    rejects = [load for load in loads if load.rejects]
+    return _Glued(
+        total,
+        sum(load.entries for load in loads),
+        sum(load.rejected for load in loads),
+        [text for load in loads for text in load.invalid],
+        ", ".join(load.rejects for load in rejects),
+        [line for load in loads for line in load.rejections or ()] if rejects else None,
+        bytes=sum(one.bytes for one in published),
+        directory=str(place.directory),
+        databases=[
+            _PartReport(suffix, load.entries, load.rejected, one.bytes, one.maxsize, one.directory, one.published)
+            for (suffix, _), load, one in zip(built, loads, published, strict=True)
+        ],
+        notes=[text for one in published for text in one.notes],
+        seconds=seconds,
+    )
 
 
 @dataclass(frozen=True)
@@ -184,9 +204,8 @@ class _GluedBuild:
         superior, options = self.places[0].database, self.options
         files.remove_tree(self.run.directory / SPLIT)
         (self.run.directory / SPLIT).mkdir(mode=0o700)
-        targets = [
-            SplitTarget(place.database.suffixes, self._share(number)) for number, place in enumerate(self.places)
-        ]
+        parts = enumerate(self.places)
+        targets = [SplitTarget(place.database.suffixes, self._share(number)) for number, place in parts]
         claim = (superior.suffix, self.claimed) if self.claimed is not None else None
         with options.source.reading(meter) as read:
             split = mdb.split(read, _schema(self.places[0]), targets, claim, meter, file_urls=options.file_urls)
@@ -223,9 +242,9 @@ class _GluedBuild:
         if rejects is not None and number:
             rejects = rejects.with_name(f"{rejects.stem}.{number}{rejects.suffix}")
         rejected = 0
-        if options.engine == "native":  # slapadd rejects none
-            loads = (part.run.catalogue.facts_of("load", Loaded) for part in parts)
-            rejected = sum(load.rejected for load in loads if load)
+        for part in parts if options.engine == "native" else ():  # slapadd rejects none
+            load = part.run.catalogue.facts_of("load", Loaded)
+            rejected += load.rejected if load else 0
         writes_context = options.write_context and superior
         return dataclasses.replace(
             options,
@@ -248,12 +267,12 @@ class _GluedBuild:
         division."""
         place, run = self.places[number], self.run
         directory = place.directory / RUN_DIR
-        about = {
+        identity = {
             "of": str(run.name),
             "share": files.identity(self._share(number)),
             "configuration": made_for(place.config, place.database, self.options),
+            **self.options.identity(),
         }
-        identity = {**about, **self.options.identity()}
         with recorded(directory) as catalogue:
             anew = catalogue is not None and catalogue.differences(_VERB, identity) != []
         return open_run(directory, _VERB, identity, run.progress, run.timeouts, anew, place.database.suffix)
@@ -275,7 +294,7 @@ def _places(options: BuildOptions, place: TargetDatabase) -> list[TargetDatabase
     return [
         superior,
         *(
-            TargetDatabase(place.config, database, database.directory, options.replace, superior=place.database)
+            dataclasses.replace(superior, database=database, directory=database.directory, replace=options.replace)
             for database in subordinates(options, place)
             if database.directory is not None
         ),
@@ -299,35 +318,9 @@ def _claimed(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[st
 def _reached(split: _Split, parts: Sequence[_Part]) -> tuple[str, ...]:
     """The greatest entryCSNs of the other databases: those of the LDIF, and those generated for entries without one. If
     an environment is published already, the superior is built already, too, and has its contextCSN."""
-    given = [text for share in split.shares for text in share.newest.values()]
-    environments = [part.run.directory / "environment" for part in parts]
-    remaining = [one for one in environments if one.exists()]
-    newest = [text for one in remaining for text in contents.newest_csns(one, whole=False).values()]
-    return tuple(sorted(csn.by_server([*given, *newest]).values()))
-
-
-def _report(built: Sequence[tuple[str, Outcome]], read: int, directory: Path, seconds: float) -> _Glued:
-    """One report. Every record of the input is in one of the databases, or among the rejects."""
-    loads, places = [one.loaded for _, one in built], [one.published for _, one in built]
-    total = sum(load.read for load in loads)
-    if total != read:
-        raise EntriesLost(read=read, written=total, log=directory)
-    rejects = [load for load in loads if load.rejects]
-    return _Glued(
-        read,
-        sum(load.entries for load in loads),
-        sum(load.rejected for load in loads),
-        [text for load in loads for text in load.invalid],
-        ", ".join(load.rejects for load in rejects),
-        [line for load in loads for line in load.rejections or ()] if rejects else None,
-        bytes=sum(place.bytes for place in places),
-        directory=str(directory),
-        databases=[
-            _PartReport(
-                suffix, load.entries, load.rejected, place.bytes, place.maxsize, place.directory, place.published
-            )
-            for (suffix, _), load, place in zip(built, loads, places, strict=True)
-        ],
-        notes=[text for place in places for text in place.notes],
-        seconds=seconds,
-    )
+    csns = [text for share in split.shares for text in share.newest.values()]
+    for part in parts:
+        environment = part.run.directory / "environment"
+        if environment.exists():
+            csns += contents.newest_csns(environment, whole=False).values()
+    return tuple(sorted(csn.by_server(csns).values()))

@@ -1,7 +1,4 @@
-"""What a build is asked to do, and the LDIF that it reads: whether that is whole, and what contextCSN it brings.
-
-Streams are put into files first for an engine that reads its input more than once.
-"""
+"""What a build is asked to do, and the LDIF that it reads: whether that is whole, and what contextCSN it brings."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Annotated
 
 from click import Choice, IntRange
 
-from loader import csn, exports, ldif, standard, units
+from loader import csn, exports, ldif
 from loader.common_options import (
     Config,
     Engine,
@@ -31,16 +28,12 @@ from loader.defaults import ENGINES, ENV_EPOCH, LADDER, LEVELS
 from loader.errors import EmptyInput, NoContextCSN, UsageProblem
 from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
-from loader.run.log import killpoint
-from loader.run.steps import Run
 from loader.sources import Source, dit, names
 from loader.sources.dit import Synthetic
-from loader.sources.location import STDIN, LdifFiles, is_stream
-from loader.storage import files
+from loader.sources.location import LdifFiles
 
-FULL = LADDER[-1]  # a level of --verify: every entry is read again, every index made again
 MOST_SHARDS = 256
-SPOOL = "spool"  # a step, and its directory in the run directory
+FULL = LADDER[-1]  # a level of --verify: every entry is read again, every index made again
 NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
 _NATIVE = {
     "memory": "--memory",
@@ -149,10 +142,8 @@ class BuildOptions(Placing, Sorting, Rejecting, Loaded):
         if self.shards and self.engine != "slapadd":
             raise UsageProblem(reason="--shards works with --engine slapadd only")
         if self.shards and self.tree:
-            reason = (
-                "--shards cuts files, and --from makes a stream: leave it out, or `ditseed generate TEMPLATE -o DIR`"
-            )
-            raise UsageProblem(reason=f"{reason} first")
+            reason = "--shards cuts files, and --from makes a stream: leave it out"
+            raise UsageProblem(reason=f"{reason}, or `ditseed generate TEMPLATE -o DIR` first")
         if self.files.streamed and (self.seeding or dry):
             once = "--dry-run and a replica read the input more than once: put the stream into a file first"
             raise UsageProblem(reason=f"{self.inputs[0]} is not a file: {once}")
@@ -180,16 +171,12 @@ def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
     if not found.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
     claimed: list[str] | None = None
-    if options.seeding and options.claimed is not None:
-        claimed = list(options.claimed)
-    elif options.seeding:
-        csns = csn.by_server(found.context_csns)
-        if not csns and options.write_context:
-            csns = dict(found.max_csns)
-        if not csns:
+    if options.seeding:
+        csns = csn.by_server(found.context_csns) or (dict(found.max_csns) if options.write_context else {})
+        claimed = sorted(csns.values()) if options.claimed is None else list(options.claimed)
+        if not claimed:
             where, suffix = options.inputs[0], place.database.suffix
             raise NoContextCSN(where=where, suffix=suffix, advice=NO_CONTEXT, commands=())
-        claimed = sorted(csns.values())
     return Scanned(found.entries, found.bytes, found.attributes, found.object_classes, found.first_dn or "", claimed)
 
 
@@ -209,45 +196,3 @@ def input_time(options: BuildOptions) -> str:
         if paths and all(path.is_file() for path in paths):
             moment = min(moment, max(path.stat().st_mtime for path in paths))
     return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
-
-
-def spooled(options: BuildOptions, run: Run) -> BuildOptions:
-    """The options with files in the place of streams: packed, mode 0600, in the run directory. They stay until the
-    load has ended, so that a refused record can be looked up."""
-    if not options.files.streamed:
-        return options
-    spool = run.directory / SPOOL
-
-    def work(meter: Meter) -> list[Path]:
-        files.remove_tree(spool)
-        spool.mkdir(mode=0o700)
-        free = units.size(files.free_bytes(spool))
-        run.progress.say(f"{SPOOL}: what comes is kept packed in {spool} until it is loaded ({free} free)")
-        try:
-            inputs = [
-                _keep(path, spool / f"{number}.ldif.zst", meter) if is_stream(path) else path
-                for number, path in enumerate(options.inputs, 1)
-            ]
-        except BaseException:
-            files.remove_tree(spool)
-            raise
-        killpoint("spool.middle")
-        return inputs
-
-    paths = zip(run.do(SPOOL, work, list[Path]), options.inputs, strict=True)
-    inputs = (spool / file.name if is_stream(path) else path for file, path in paths)
-    return dataclasses.replace(options, inputs=tuple(inputs))
-
-
-def _keep(stream: Path, path: Path, meter: Meter) -> Path:
-    """Messages name lines of `path`, in which comments are left out and long lines are whole."""
-    if str(stream) == STDIN:
-        name = "standard input"
-        shard = ldif.shard(standard.input("the LDIF"), path, (), meter, name)
-    else:
-        name = str(stream)
-        with files.explained(stream), stream.open("rb", buffering=0) as file:
-            shard = ldif.shard(file.fileno(), path, (), meter, name)
-    if not shard.entries:
-        raise EmptyInput(path=name)
-    return path

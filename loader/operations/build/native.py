@@ -28,7 +28,7 @@ from loader.errors import (
     NotProven,
     TooManyEntries,
 )
-from loader.mdb import edits, meta, verify
+from loader.mdb import edits, verify
 from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
 from loader.operations import sizing
@@ -36,7 +36,7 @@ from loader.operations.build import inputs
 from loader.operations.build.inputs import FULL, BuildOptions, Scanned
 from loader.operations.build.steps import BuildSteps, Loaded, Outcome
 from loader.operations.publish import Checked, Published, TargetDatabase
-from loader.operations.room import Limits, choose_maxsize, require_room
+from loader.operations.room import Limits, require_room
 from loader.progress import Meter
 from loader.run.log import killpoint
 from loader.run.steps import Run
@@ -189,6 +189,17 @@ def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
     return Limits(place.database.suffix, maxsize, place.directory if options.check_space else None)
 
 
+def predicted(options: BuildOptions, target: Target, meter: Meter) -> int:
+    """Bytes of the database, from a sample of the files. 0 for a generated tree, and for faulty input, because the load
+    reports the fault with its line."""
+    if options.tree is not None:
+        return 0
+    try:
+        return sizing.of_files(target, options.files, meter).bytes
+    except (EmptyInput, LdifSyntax, LdifTruncated, LdifEncoding, IncludeRefused):
+        return 0
+
+
 @dataclass(frozen=True)
 class NativeSteps(BuildSteps):
     """The bodies of the steps. `make`, `transfer` and `check` serve other verbs, too."""
@@ -213,19 +224,12 @@ class NativeSteps(BuildSteps):
         there is no room; a stream cannot be sampled."""
         options = self.options
         if options.tree is None and not options.files.streamed:
-            at_most = sizing.at_most(options.files)
-            require_room(limits_of(options, self.place), self._predicted, at_most)
+            limits, at_most = limits_of(options, self.place), sizing.at_most(options.files)
+            require_room(limits, lambda: predicted(options, self.target, Meter("sample")), at_most)
         with options.source.reading(meter) as read:
             loaded = self.make(meter, read, claimed)
         exports.require_entries(options.inputs, loaded.read)
         return loaded
-
-    def _predicted(self) -> int:
-        """Bytes of the database; 0 for faulty input, because the load reports the fault with its line."""
-        try:
-            return sizing.of_files(self.target, self.options.files, Meter("sample")).bytes
-        except (EmptyInput, LdifSyntax, LdifTruncated, LdifEncoding, IncludeRefused):
-            return 0
 
     def make(
         self,
@@ -331,11 +335,7 @@ class NativeSteps(BuildSteps):
         """Checks that every entry read is in the database or among the rejects, and that the database is sound. At
         the level `none`, the core's own count is trusted."""
         notes, level = self.complete(meter), self.options.verify
-        facts, changing = meta.read_meta(self.made), self.options.target is None
-        maxsize = choose_maxsize(self.place, facts.used, self.options.maxsize, changing)
-        if maxsize != facts.map_size:
-            edits.set_map_size(self.made / DATA, maxsize)
-        written = loaded.entries
+        maxsize, written = self.fit_map(), loaded.entries
         if level in verify.DEEPER:
             verify.verify(self.made, level, meter)
         if level != "none":

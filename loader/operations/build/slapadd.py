@@ -7,7 +7,7 @@ memory, and it uses one processor. A slice's database fits into memory, and one 
 
 from __future__ import annotations
 
-import subprocess
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -17,33 +17,32 @@ from pathlib import Path
 
 import msgspec
 
-from loader import backmdb, ldif, resources, units
-from loader.child import Child
-from loader.errors import EmptyInput, LdifUnreadable, LoaderError, NotProven
-from loader.mdb import contents, meta, verify
+from loader import backmdb, ldif, resources, standard, units
+from loader.errors import EmptyInput, LdifUnreadable, NotProven
+from loader.mdb import contents, verify
 from loader.mdb.meta import DATA
-from loader.operations import sizing
 from loader.operations.build import inputs, native
 from loader.operations.build.inputs import MOST_SHARDS, BuildOptions, Scanned
 from loader.operations.build.steps import BuildSteps, Loaded, Outcome
 from loader.operations.publish import Checked, Published, TargetDatabase
 from loader.operations.room import choose_maxsize
-from loader.piped import piped
 from loader.progress import Meter
 from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run
 from loader.schema import definitions, synonyms
-from loader.server import configuration, tools
+from loader.server import configuration
 from loader.sinks import slapadd
-from loader.sinks.slapadd import Cut, GeneratedAttributes, MergeTask, Slice, SlicedLdif
+from loader.sinks.slapadd import Cut, Slice, SlicedLdif
 from loader.sources import names
+from loader.sources.location import STDIN, is_stream
 from loader.storage import files
 
-STEPS = (inputs.SPOOL, "scan", "schema", "size", "slice", "load", "slices", "merge", "check", "publish")
-_PILOT = 8 << 20  # bytes of LDIF: some 15,000 entries, a second or two
-_PILOT_MAXSIZE = 4 << 30  # bytes
+SPOOL = "spool"  # a step, and its directory in the run directory
+STEPS = (SPOOL, "scan", "schema", "size", "slice", "load", "slices", "merge", "check", "publish")
 _MARGIN = 1.25  # slapadd's B-trees deepen, and substring keys fill more slowly than they begin
-_SMALLEST = 1 << 20  # bytes of an empty database with its indexes
+# Bytes of the map if nothing predicts the size. slapadd makes the file as long as its map, with a hole; ext4 has no
+# files of 16 TiB.
+_LARGEST = 8 << 40
 _FEW = 50_000  # target entries per slice: a smaller slice costs too many starts of slapadd, a larger one loads slower
 _MANY = 64  # slices that are cut for speed alone
 _LEAST = 5_000  # minimum entries per slice if memory is short
@@ -53,7 +52,8 @@ _WORTH = 4  # the shared entries, loaded with each slice, are at most 1/4 of all
 
 @dataclass(frozen=True)
 class _Size:
-    """The predicted size of the database in bytes, the maxsize that it gets, and the number of slices to cut."""
+    """The predicted bytes of the database (0: unknown), those of the map in which slapadd loads it, and the number of
+    slices to cut."""
 
     estimate: int
     maxsize: int
@@ -61,9 +61,8 @@ class _Size:
 
 
 class _Slices(msgspec.Struct, frozen=True):
-    """Where slices begin; `shared` entries are in all of them, and `leaves` in one each."""
+    """Where slices begin (nowhere: one slapadd loads all); `shared` entries are in all of them, and `leaves` in one."""
 
-    shards: int = 1
     shared: int = 0
     leaves: int = 0
     cuts: list[Cut] = []
@@ -80,27 +79,27 @@ class _LoadedSlice:
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
     """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
-    options = inputs.spooled(options, run)
-    work = _SlapaddSteps(options, run, place)
-    scan = run.do("scan", work.scan, Scanned)
+    options = _spooled(options, run)
+    sizing = _Sizing(options, run, place)
+    scan = run.do("scan", sizing.scan, Scanned)
     entries = scan.entries
-    aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
-    size = run.do("size", lambda meter: work.size(meter, scan), _Size)
-    sharing = _ShardSteps(options, run, place, scan, size, aliases)
-    plan = run.do("slice", sharing.slice, _Slices) if size.shards > 1 else _Slices()
-    if plan.shards > 1:
-        run.do("slices", lambda meter: sharing.load_slices(meter, plan), total=entries)
-        loaded = run.do("merge", lambda meter: sharing.merge(meter, plan), int, entries)
-        files.remove_tree(sharing.slices)
+    aliases = run.do("schema", lambda meter: sizing.schema(scan), dict[str, str])
+    size = run.do("size", lambda meter: sizing.size(meter, scan), _Size)
+    work = _Loading(options, run, place, scan, size, aliases)
+    plan = run.do("slice", work.slice, _Slices) if size.shards > 1 else _Slices()
+    if plan.cuts:
+        run.do("slices", lambda meter: work.load_slices(meter, plan), total=entries)
+        loaded = run.do("merge", lambda meter: work.merge(meter, plan), int, entries)
+        files.remove_tree(work.slices)
     else:
-        loaded = run.do("load", lambda meter: work.load(meter, scan, size, aliases), int, entries)
-    files.remove_tree(run.directory / inputs.SPOOL)
-    checked = run.do("check", lambda meter: work.check(meter, scan, loaded, size), Checked)
-    sizes = report_of(size, {"shards": plan.shards}, {"shared": plan.shared} if plan.shards > 1 else {})
+        loaded = run.do("load", work.load, int, entries)
+    files.remove_tree(run.directory / SPOOL)
+    checked = run.do("check", lambda meter: work.check(meter, loaded), Checked)
+    facts = report_of(size, {"shards": max(1, len(plan.cuts))}, {"shared": plan.shared} if plan.cuts else {})
 
     def publish() -> Outcome:
         published = run.do("publish", lambda meter: work.put_into_place(checked), Published)
-        return Outcome(Loaded(entries, entries, 0), published, sizes)
+        return Outcome(Loaded(entries, entries, 0), published, facts)
 
     return publish
 
@@ -112,15 +111,54 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
     """Runs the steps before the load."""
-    work = _SlapaddSteps(options, run, place)
+    work = _Sizing(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
     run.do("schema", lambda meter: work.schema(scan), dict[str, str])
-    return report_of({"entries": scan.entries}, run.do("size", lambda meter: work.size(meter, scan), _Size))
+    size = run.do("size", lambda meter: work.size(meter, scan), _Size)
+    return report_of({"entries": scan.entries}, size if size.estimate else {})
+
+
+def _spooled(options: BuildOptions, run: Run) -> BuildOptions:
+    """The options with files in the place of streams: packed, mode 0600, in the run directory. They stay until the
+    load has ended, so that a refused record can be looked up."""
+    if not options.files.streamed:
+        return options
+    spool = run.directory / SPOOL
+    paths = [spool / f"{at}.ldif.zst" if is_stream(path) else path for at, path in enumerate(options.inputs, 1)]
+
+    def keep(meter: Meter) -> None:
+        files.remove_tree(spool)
+        spool.mkdir(mode=0o700)
+        free = units.size(files.free_bytes(spool))
+        run.progress.say(f"{SPOOL}: what comes is kept packed in {spool} until it is loaded ({free} free)")
+        try:
+            for stream, path in zip(options.inputs, paths, strict=True):
+                if path != stream:
+                    _keep(stream, path, meter)
+        except BaseException:
+            files.remove_tree(spool)
+            raise
+        killpoint("spool.middle")
+
+    run.do(SPOOL, keep)
+    return dataclasses.replace(options, inputs=tuple(paths))
+
+
+def _keep(stream: Path, path: Path, meter: Meter) -> None:
+    """Messages name lines of `path`, in which comments are left out and long lines are whole."""
+    name = "standard input" if str(stream) == STDIN else str(stream)
+    if str(stream) == STDIN:
+        shard = ldif.shard(standard.input("the LDIF"), path, (), meter, name)
+    else:
+        with files.explained(stream), stream.open("rb", buffering=0) as file:
+            shard = ldif.shard(file.fileno(), path, (), meter, name)
+    if not shard.entries:
+        raise EmptyInput(path=name)
 
 
 @dataclass(frozen=True)
-class _SlapaddSteps(BuildSteps):
-    """The bodies of the steps of one slapadd."""
+class _Sizing(BuildSteps):
+    """The bodies of the steps before the load."""
 
     def schema(self, scan: Scanned) -> dict[str, str]:
         """Checks all names before the load. Returns the synonyms among the attribute names in the LDIF."""
@@ -130,108 +168,62 @@ class _SlapaddSteps(BuildSteps):
         return dict(synonyms(known, scan.attributes))
 
     def size(self, meter: Meter, scan: Scanned) -> _Size:
-        """Predicts the size of the database. Raises MaxsizeTooSmall, NoSpace."""
+        """Predicts the size of the database. Raises MaxsizeTooSmall, NoSpace, ServerRunning."""
         options, place = self.options, self.place
-        needed = self._needed(meter, scan)
+        needed = 0
+        with suppress(NotProven):
+            needed = native.predicted(options, native.target_of(options, place), meter)
+        if options.engine == "slapadd":
+            needed = round(needed * _MARGIN)
         maxsize = choose_maxsize(place, needed, options.maxsize, changing=options.target is None)
-        count = shard_count(options, place, scan.entries, needed)
-        if not scan.first_dn:
-            count = 1  # the entry of the empty DN has no node by which slices could be merged
+        if options.maxsize == "auto" and not needed:
+            maxsize = max(maxsize, min(files.free_bytes(place.directory), _LARGEST))
+        count = self._shards(scan, needed or scan.bytes)
         if options.check_space:  # the slices and the merged database exist at the same time
             files.require_space(place.directory, needed if count == 1 else 2 * needed)
         return _Size(needed, maxsize, count)
 
-    def _needed(self, meter: Meter, scan: Scanned) -> int:
-        """Bytes, from a sample that the core builds; from a pilot load if the core is not proven for the configuration,
-        or the input is a template."""
+    def _shards(self, scan: Scanned, needed: int) -> int:
+        """The number of slices to cut; 1: none. `needed`: bytes of the database."""
         options = self.options
-        try:
-            if options.tree is None:
-                size = sizing.of_files(native.target_of(options, self.place), options.files, meter).bytes
-                return size if options.engine == "native" else round(size * _MARGIN)
-        except (NotProven, EmptyInput):
-            pass
-        return self._piloted(scan.entries)
+        if options.shards == 1 or options.tree or options.engine != "slapadd":
+            return 1
+        if not scan.first_dn:
+            return 1  # the entry of the empty DN has no node by which slices could be merged
+        if self.writes_context and backmdb.settings(self.place.config, self.place.database).subentry:
+            return 1  # sync_use_subentry puts contextCSN into an entry of its own: one slapadd must see all entries
+        if options.shards:
+            return options.shards
+        for_memory = -(-needed * resources.processors() * _SHARE // resources.memory())
+        for_speed = min(_MANY, scan.entries // _FEW)
+        return max(1, min(max(for_memory, for_speed), scan.entries // _LEAST, MOST_SHARDS))
 
-    def _piloted(self, entries: int) -> int:
-        """slapadd loads the first records. What it complains about is left to the real load, which reports it
-        better."""
-        directory = self.run.directory / "pilot"
-        files.remove_tree(directory)
-        directory.mkdir(mode=0o700)
-        settings = {"olcDbDirectory": [bytes(directory)], "olcDbMaxSize": [str(_PILOT_MAXSIZE).encode()]}
-        text = self._first_records()
-        try:
-            with self.place.private_configuration(self.run.directory, settings) as copy:
-                words = ("-q", "-c", "-s", "-F", str(copy), "-b", self.place.database.suffix)
-                with Child(tools.server_tool("slapadd", *words), stdin=subprocess.PIPE) as child:
-                    assert child.process.stdin is not None
-                    with suppress(BrokenPipeError):
-                        child.process.stdin.write(text)
-                        child.process.stdin.close()
-                    child.wait()
-            used, loaded = meta.read_meta(directory).used, contents.entry_count(directory)
-            return _SMALLEST + (round(used * _MARGIN * entries / loaded) if loaded else 0)
-        finally:
-            files.remove_tree(directory)
 
-    def _first_records(self) -> bytes:
-        def join(descriptor: int) -> None:
-            with suppress(LoaderError), self.options.source.reading(Meter("pilot")) as read:
-                ldif.join(names(read), descriptor, Meter("pilot"))
+@dataclass(frozen=True)
+class _Loading(BuildSteps):
+    """The bodies of the steps from the load on. `load_slices` goes on after the slices that are loaded."""
 
-        with piped(join, "pilot") as (descriptor, _), open(descriptor, "rb", closefd=False) as records:
-            text = records.read(_PILOT)
-        return text if len(text) < _PILOT else text[: text.rindex(b"\n\n") + 2]
+    scanned: Scanned
+    size: _Size
+    aliases: Mapping[str, str]
+
+    def load(self, meter: Meter) -> int:
+        with self._target(self.made, self.run.directory) as target, self.options.source.reading(meter) as read:
+            claimed = self.scanned.claimed
+            written = slapadd.load(target, names(read), meter, claimed, self.writes_context, self.aliases)
+        killpoint("load.middle")
+        return written
 
     @contextmanager
-    def target(self, directory: Path, scratch: Path, maxsize: int) -> Iterator[slapadd.Target]:
+    def _target(self, directory: Path, scratch: Path) -> Iterator[slapadd.Target]:
         """Yields a new environment in `directory` for slapadd, with a private configuration in `scratch`."""
         files.remove_tree(directory)
         directory.mkdir(mode=0o700)
+        maxsize = self.size.maxsize
         settings = {"olcDbDirectory": [bytes(directory)], "olcDbMaxSize": [str(maxsize).encode()]}
         with self.place.private_configuration(scratch, settings) as copy:
             suffix, check_schema = self.place.database.suffix, self.options.check_schema
             yield slapadd.Target(copy, suffix, directory, maxsize, self.server_id, check_schema)
-
-    def load(self, meter: Meter, scan: Scanned, size: _Size, aliases: Mapping[str, str]) -> int:
-        with (
-            self.target(self.made, self.run.directory, size.maxsize) as target,
-            self.options.source.reading(meter) as read,
-        ):
-            written = slapadd.load(target, names(read), meter, scan.claimed, self.writes_context, aliases)
-        killpoint("load.middle")
-        return written
-
-    def check(self, meter: Meter, scan: Scanned, loaded: int, size: _Size) -> Checked:
-        """Every entry that was read is in the database, and the database is sound."""
-        notes, written = self.complete(meter), contents.entry_count(self.made)
-        self.require_entries(scan.entries, scan.entries, loaded, written)
-        verify.verify(self.made, self.options.verify, meter)
-        return Checked(self.identity(), written, size.maxsize, notes)
-
-
-def shard_count(options: BuildOptions, place: TargetDatabase, entries: int, needed: int) -> int:
-    """The number of slices to cut; 1: none. `needed`: bytes of the database."""
-    if options.shards == 1 or options.tree:
-        return 1
-    # sync_use_subentry puts contextCSN into an entry of its own, so one slapadd must see all entries.
-    if options.write_context and not options.seeding and backmdb.settings(place.config, place.database).subentry:
-        return 1
-    if options.shards:
-        return options.shards
-    fitting = -(-needed * resources.processors() * _SHARE // resources.memory())
-    for_speed = min(_MANY, entries // _FEW)
-    return max(1, min(max(fitting, for_speed), entries // _LEAST, MOST_SHARDS))
-
-
-@dataclass(frozen=True)
-class _ShardSteps(_SlapaddSteps):
-    """The bodies of the steps slice, slices and merge. `slices` goes on after the slices that are loaded."""
-
-    scanned: Scanned
-    sized: _Size
-    aliases: Mapping[str, str]
 
     @property
     def slices(self) -> Path:
@@ -250,28 +242,26 @@ class _ShardSteps(_SlapaddSteps):
         """Chooses where slices begin. Without slices, one slapadd loads and checks the whole input."""
         files.remove_tree(self.slices)
         self.slices.mkdir(mode=0o700)
-        plan = slapadd.plan(self.source, self.sized.shards, meter)
-        cuts, count, say = list(plan.cuts), len(plan.cuts), self.run.progress.say
+        plan = self.source.plan(self.size.shards, meter)
+        cuts, count, shared = plan.cuts, len(plan.cuts), units.number(plan.shared)
         if not self.options.shards:  # fewer slices, so that they do not load mostly shared entries
             count = min(count, 1 + plan.leaves // (_WORTH * max(plan.shared, 1)))
         if plan.unknown or count < 2:
-            reason = f"{units.number(plan.shared)} entries have children"
+            reason = f"{shared} entries have children"
             if plan.unknown:
                 reason = f"{units.number(plan.unknown)} parents are found under no name of the input"
-            say(f"no slices, one slapadd: {reason}")
+            self.run.progress.say(f"no slices, one slapadd: {reason}")
             files.remove_tree(self.slices)
             return _Slices()
-        kept = [cuts[at * len(cuts) // count] for at in range(count)]
-        say(f"{count} slices, {units.number(plan.shared)} entries are in all of them")
-        return _Slices(count, plan.shared, plan.leaves, kept)
+        self.run.progress.say(f"{count} slices, {shared} entries are in all of them")
+        return _Slices(plan.shared, plan.leaves, [cuts[at * len(cuts) // count] for at in range(count)])
 
     def load_slices(self, meter: Meter, plan: _Slices) -> None:
         """Loads each slice into an environment of its own; the first failure ends the others. As many slapadds run as
         there are processors, if their environments together fit into memory."""
-        done = self._done()
-        meter.add(entries=sum(one.entries for one in done.values()))
-        count, inner = plan.shards, Meter(meter.name)
-        fitting = resources.memory() // _SHARE // max(1, self.sized.estimate // count)
+        done, count, inner = self._done(), len(plan.cuts), Meter(meter.name)
+        meter.add(entries=sum(part.entries for part in done.values()))
+        fitting = resources.memory() // _SHARE * count // (self.size.estimate or self.scanned.bytes)
         threads = max(1, min(resources.processors(), count, fitting))
         with meter.counting(inner), ThreadPoolExecutor(threads) as pool:
             todo = [number for number in range(count) if _name(number) not in done]
@@ -285,35 +275,39 @@ class _ShardSteps(_SlapaddSteps):
                 inner.cancel()
                 raise
         killpoint("slices.middle")
-        done = self._done()
-        if self.scanned.claimed and not any(one.rooted for one in done.values()):
+        if self.scanned.claimed and not any(part.rooted for part in self._done().values()):
             reason = f"the input has no entry {self.place.database.suffix} to bear contextCSN"
             raise LdifUnreadable(path=self.source.paths[0], reason=reason)
 
     def _done(self) -> dict[str, _LoadedSlice]:
         """Slices that are loaded, and whose environment is still the one that was recorded."""
 
-        def exists(name: str, one: _LoadedSlice) -> bool:
+        def exists(name: str, part: _LoadedSlice) -> bool:
             data = self.slices / name / DATA
-            return data.exists() and files.identity(data) == one.identity
+            return data.exists() and files.identity(data) == part.identity
 
         recorded = self.run.catalogue.partitions("slices", _LoadedSlice)
-        return {name: one for name, one in recorded.items() if exists(name, one)}
+        return {name: part for name, part in recorded.items() if exists(name, part)}
 
     def _load_slice(self, number: int, plan: _Slices, meter: Meter) -> None:
-        making = GeneratedAttributes(
+        source, claimed, name = self.source, self.scanned.claimed, _name(number)
+        ends = [*(cut[3] for cut in plan.cuts[1:]), plan.leaves]
+        piece = Slice(
+            source.paths,
+            source.suffixes,
+            source.shared,
+            shared=plan.shared,
+            cut=plan.cuts[number],
+            own=ends[number] - plan.cuts[number][3],
             now=inputs.input_time(self.options) if self.settings.last_mod else None,
             server_id=self.server_id,
-            claimed=self.scanned.claimed,
-            root=self.place.database.suffix,
+            root=None if claimed is None else self.place.database.suffix,
+            context_csns=claimed,
             aliases=self.aliases,
             first=self.options.first,
         )
-        cuts, name = plan.cuts, _name(number)
-        cut, end = cuts[number], cuts[number + 1][3] if number + 1 < len(cuts) else plan.leaves
-        piece = Slice(self.source, plan.shared, cut, end - cut[3], making)
         directory = self.slices / name
-        with self.target(directory, directory, self.sized.maxsize) as target:
+        with self._target(directory, directory) as target:
             own, rooted = slapadd.load_slice(target, piece, meter)
         files.make_durable(directory / DATA)
         entries = own + (plan.shared if number == 0 else 0)  # shared entries count once
@@ -324,19 +318,27 @@ class _ShardSteps(_SlapaddSteps):
     def merge(self, meter: Meter, plan: _Slices) -> int:
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
-        task = MergeTask(
-            parts=[self.slices / _name(number) / DATA for number in range(plan.shards)],
+        partial = self.made / (DATA + files.PARTIAL)
+        written = self.source.merge(
+            [self.slices / _name(number) / DATA for number in range(len(plan.cuts))],
+            partial,
+            meter,
             shared=plan.shared,
-            map_size=self.sized.maxsize,
+            map_size=self.size.maxsize,
             idlexp=self.settings.idlexp,
             context=self.place.database.suffix if self.writes_context else None,
             jobs=resources.processors(),
         )
-        partial = self.made / (DATA + files.PARTIAL)
-        written = slapadd.merge(task, self.source, partial, meter)
         killpoint("merge.middle")
         files.publish(partial, self.made / DATA)
         return written
+
+    def check(self, meter: Meter, loaded: int) -> Checked:
+        """Every entry that was read is in the database, and the database is sound."""
+        notes, maxsize, written = self.complete(meter), self.fit_map(), contents.entry_count(self.made)
+        self.require_entries(self.scanned.entries, self.scanned.entries, loaded, written)
+        verify.verify(self.made, self.options.verify, meter)
+        return Checked(self.identity(), written, maxsize, notes)
 
 
 def _name(number: int) -> str:

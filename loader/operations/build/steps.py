@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -18,11 +18,12 @@ from loader import child, csn, dn
 from loader.config import Config, Database
 from loader.errors import EntriesLost, NoSuchSuffix, SchemaMissing
 from loader.ldif import Rejected
-from loader.mdb import contents, edits, verify
+from loader.mdb import contents, edits, meta, verify
 from loader.mdb.meta import DATA
 from loader.operations.build import inputs
 from loader.operations.build.inputs import BuildOptions, Scanned
 from loader.operations.publish import Checked, Published, TargetDatabase, publish_environment
+from loader.operations.room import choose_maxsize
 from loader.progress import Meter
 from loader.run.log import Report, report_of
 from loader.run.steps import Run
@@ -102,11 +103,10 @@ class BuildSteps:
 
     def require_schema(self, scan: Scanned) -> None:
         """Raises NoSuchSuffix, SchemaMissing."""
-        if self.place.superior is None:  # a part of a glued tree was chosen by its suffix
-            suffixes = self.place.database.suffixes
-            if not any(dn.is_below(scan.first_dn, suffix) for suffix in suffixes):
-                config, first = self.place.config.path, scan.first_dn
-                raise NoSuchSuffix(config=config, suffix=f"of {first}", known=", ".join(suffixes))
+        suffixes, first = self.place.database.suffixes, scan.first_dn
+        # A part of a glued tree was chosen by its suffix.
+        if self.place.superior is None and not any(dn.is_below(first, suffix) for suffix in suffixes):
+            raise NoSuchSuffix(config=self.place.config.path, suffix=f"of {first}", known=", ".join(suffixes))
         require_known(self.place, scan.attributes, scan.object_classes, self.run.directory)
 
     def complete(self, meter: Meter) -> list[str]:
@@ -123,6 +123,15 @@ class BuildSteps:
                 edits.stamp(self.made, suffix, wanted)
         return member_of_notes(self.place.config, self.place.database, self.made)
 
+    def fit_map(self) -> int:
+        """Returns the maxsize that the new database gets, and makes it the map size of the file. Raises
+        MaxsizeTooSmall, ServerRunning."""
+        facts, changing = meta.read_meta(self.made), self.options.target is None
+        maxsize = choose_maxsize(self.place, facts.used, self.options.maxsize, changing)
+        if maxsize != facts.map_size:
+            edits.set_map_size(self.made / DATA, maxsize)
+        return maxsize
+
     def require_entries(self, read: int, expected: int, reported: int, written: int) -> None:
         """Raises EntriesLost."""
         if not expected == reported == written:
@@ -133,9 +142,9 @@ class BuildSteps:
 
     def put_into_place(self, checked: Checked) -> Published:
         """Publishes the environment. A `target` beside the configured directory leaves the configuration alone."""
-        place = self.place
+        place, database = self.place, dataclasses.replace(self.place.database, maxsize=checked.maxsize)
         if self.options.target is not None:
-            place = dataclasses.replace(place, database=dataclasses.replace(place.database, maxsize=checked.maxsize))
+            place = dataclasses.replace(place, database=database)
         published = publish_environment(self.made, place, checked)
         files.remove_tree(self.made)
         return published
@@ -143,12 +152,9 @@ class BuildSteps:
 
 def require_known(place: TargetDatabase, attributes: FirstUse, object_classes: FirstUse, scratch: Path) -> None:
     """Raises SchemaMissing with every attribute and class that the configuration lacks, and its first use."""
-    unknown, uses = (
-        unknown_names(place, list(attributes), list(object_classes), scratch),
-        {**object_classes, **attributes},
-    )
-    if unknown:
-        require_none_lacking(place.config, [f"{name} ({uses[name][0]}, line {uses[name][1]})" for name in unknown])
+    uses = {**object_classes, **attributes}
+    unknown = unknown_names(place, list(attributes), list(object_classes), scratch)
+    require_none_lacking(place.config, [f"{name} ({uses[name][0]}, line {uses[name][1]})" for name in unknown])
 
 
 def require_none_lacking(config: Config, lacking: Sequence[str]) -> None:
@@ -163,16 +169,12 @@ def unknown_names(
 ) -> list[str]:
     """Returns the names that slapadd does not know. With `-u -c`, slapadd writes nothing and continues after errors."""
 
-    def probes() -> Iterator[bytes]:
-        """Records that fail in many ways, but complain of a name only if it is unknown."""
-        for name in attributes:
-            yield f"dn: {place.database.suffix}\nobjectClass: top\n{name}: x\n\n".encode()
-        for name in object_classes:
-            yield f"dn: {place.database.suffix}\nobjectClass: {name}\n\n".encode()
-
+    # Records that fail in many ways, but complain of a name only if it is unknown.
+    top = f"dn: {place.database.suffix}\nobjectClass: "
+    probes = [f"{top}top\n{name}: x\n\n" for name in attributes] + [f"{top}{name}\n\n" for name in object_classes]
     with place.private_configuration(scratch) as copy:
         command = tools.server_tool("slapadd", "-u", "-c", "-F", str(copy), "-b", place.database.suffix)
-        answer = child.ask(command, stdin=b"".join(probes()))
+        answer = child.ask(command, stdin="".join(probes).encode())
     complained = {(one or other).lower() for one, other in _UNKNOWN.findall("\n".join(answer.words))}
     # The value of a probe can look like a name, too ("x" where a DN is wanted): only the names of the probes count.
     return [name for name in (*attributes, *object_classes) if name.lower() in complained]

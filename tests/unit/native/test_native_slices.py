@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import gzip
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from loader.ldif import with_counters
 from loader.progress import Meter
-from loader.sinks import slapadd
-from loader.sinks.slapadd import GeneratedAttributes, Plan, Slice, SlicedLdif
+from loader.sinks.slapadd import Plan, Slice, SlicedLdif
 
 SUFFIX = "dc=example,dc=com"
 NOW = "20260102030405Z"
-PLAIN = GeneratedAttributes(NOW, 5, None, SUFFIX)
 
 
 def _record(dn: str, *lines: str) -> str:
@@ -28,20 +27,29 @@ class Cut:
     source: SlicedLdif
     plan: Plan
 
-    def piece(self, number: int, making: GeneratedAttributes = PLAIN) -> Slice:
+    def piece(self, number: int, now: str | None = NOW, claimed: list[str] | None = None) -> Slice:
         ends = [*(cut[3] for cut in self.plan.cuts[1:]), self.plan.leaves]
-        cut = self.plan.cuts[number]
-        return Slice(self.source, self.plan.shared, cut, ends[number] - cut[3], making)
+        source, cut = self.source, self.plan.cuts[number]
+        return Slice(
+            *(source.paths, source.suffixes, source.shared),
+            shared=self.plan.shared,
+            cut=cut,
+            own=ends[number] - cut[3],
+            now=now,
+            server_id=5,
+            root=SUFFIX if claimed else None,
+            context_csns=claimed,
+        )
 
-    def fed(self, number: int, directory: Path, making: GeneratedAttributes = PLAIN) -> str:
-        with (directory / "fed").open("wb") as file:
-            self.piece(number, making).feed(file.fileno(), Meter("feed"))
+    def fed(self, number: int, directory: Path, now: str | None = NOW, claimed: list[str] | None = None) -> str:
+        with (directory / "fed").open("wb") as file, with_counters(Meter("feed")) as counters:
+            self.piece(number, now, claimed).feed(file.fileno(), counters)
         return (directory / "fed").read_text()
 
 
 def _cut(directory: Path, count: int, *paths: Path, suffixes: tuple[str, ...] = (SUFFIX,)) -> Cut:
     source = SlicedLdif(paths, suffixes, directory / "shared.ldif")
-    return Cut(source, slapadd.plan(source, count, Meter("plan")))
+    return Cut(source, source.plan(count, Meter("plan")))
 
 
 def _names(text: str) -> list[str]:
@@ -108,7 +116,7 @@ def test_what_an_entry_lacks_is_made_and_what_it_has_stays(tmp_path: Path) -> No
     uuids = re.findall(r"^entryUUID: (.*)", first + second, re.MULTILINE)
     assert len(set(uuids)) == 3
     assert uuids[0] == uuids[2]
-    assert "entry" not in cut.fed(1, tmp_path, replace(PLAIN, now=None))
+    assert "entry" not in cut.fed(1, tmp_path, now=None)
 
 
 def test_a_claim_is_stamped_and_not_exceeded(tmp_path: Path) -> None:
@@ -123,7 +131,7 @@ def test_a_claim_is_stamped_and_not_exceeded(tmp_path: Path) -> None:
     ldif.write_text("".join(records))
     cut = _cut(tmp_path, 2, ldif)
     for number in range(2):
-        text = cut.fed(number, tmp_path, replace(PLAIN, claimed=[claimed]))
+        text = cut.fed(number, tmp_path, claimed=[claimed])
         assert re.findall(r"^contextCSN: (.*)", text, re.MULTILINE) == [claimed]
         # Those that are made would be newer, too.
         assert re.findall(r"^entryCSN: (.*)", text, re.MULTILINE) == [claimed, claimed]
@@ -133,14 +141,13 @@ def test_a_line_of_what_was_fed_is_found_in_the_input(three: list[Path], tmp_pat
     cut = _cut(tmp_path, 3, *three)
     for number in range(3):
         lines = cut.fed(number, tmp_path).split("\n")
-        piece = cut.piece(number)
-        for at, line in enumerate(lines, 1):
-            if line.startswith("dn:"):
-                dn, where = piece.place(at)
-                assert line == f"dn: {dn}"
-                path, told = where.split(", line ")
-                assert _lines(Path(path))[int(told) - 1] == line
-    assert "what slapadd was fed" in piece.place(10**6)[1]
+        with with_counters(Meter("find")) as counters:
+            for at, line in enumerate(lines, 1):
+                if line.startswith("dn:"):
+                    path, told, dn = cut.piece(number).find_line(at, counters) or ("", 0, "")
+                    assert line == f"dn: {dn}"
+                    assert _lines(Path(path))[told - 1] == line
+            assert cut.piece(number).find_line(10**6, counters) is None
 
 
 def _lines(path: Path) -> list[str]:
