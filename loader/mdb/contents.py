@@ -194,26 +194,26 @@ class TableSizes:
     indexes: dict[str, IndexCounts]
 
 
-def table_sizes(place: Path, without: Path | None = None) -> TableSizes:
+def table_sizes(directory: Path, without: Path | None = None) -> TableSizes:
     """Returns the sizes in a database without a writer. `without`: a database with a subset of the entries; its IDs are
     subtracted from the counts of each index key."""
-    facts = meta.read_meta(place)
-    with reading(place) as contents:
-        own = {name: record.pages for name, record in contents.tables.items()}
-        counts = {name: dict(contents.index_counts(name)) for name in _indexes(contents.tables)}
-    less: dict[str, dict[bytes, int]] = {}
-    if without:
-        with reading(without) as contents:
-            known = contents.tables
-            less = {name: dict(contents.index_counts(name)) for name in counts if name in known}
-    return TableSizes(
-        facts.pages, facts.page_size, own, {name: _counted(keys, less.get(name, {})) for name, keys in counts.items()}
-    )
+    facts = meta.read_meta(directory)
+    own, counts = _key_counts(directory)
+    less = _key_counts(without)[1] if without else {}
+    indexes = {}
+    for name, keys in counts.items():
+        fewer = less.get(name, {})
+        ids = Counter(count - fewer.get(key, 0) for key, count in keys.items() if count > fewer.get(key, 0))
+        indexes[name] = IndexCounts(dict(sorted(ids.items())), len(next(iter(keys), bytes(4))))
+    return TableSizes(facts.pages, facts.page_size, own, indexes)
 
 
-def _counted(keys: dict[bytes, int], less: dict[bytes, int]) -> IndexCounts:
-    counts = Counter(ids - less.get(key, 0) for key, ids in keys.items() if ids > less.get(key, 0))
-    return IndexCounts(dict(sorted(counts.items())), len(next(iter(keys), bytes(4))))
+def _key_counts(directory: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]]:
+    """Returns table -> pages, and index -> key -> number of its IDs."""
+    with reading(directory) as contents:
+        tables = contents.tables
+        counts = {name: dict(contents.index_counts(name)) for name in _indexes(tables)}
+        return {name: record.pages for name, record in tables.items()}, counts
 
 
 def index_costs(place: Path, meter: Meter) -> IndexCosts:

@@ -302,7 +302,7 @@ def _send_compacted(options: CloneOptions, descriptor: int, progress: Progress) 
             made = holding.enter_context(copy.compacted(options.source, scratch, meter))
             seconds = meter.seconds
         with progress.step("send") as meter:
-            sent = copy.send_compacted(options.source, made, descriptor, options.token, meter)
+            sent = copy.send(options.source, descriptor, options.token, meter, made)
             return sent, seconds + meter.seconds
 
 

@@ -43,7 +43,6 @@ from loader.operations.build.inputs import FULL, BuildOptions
 from loader.operations.build.native import NativeLoaded, NativeSteps, made_for
 from loader.operations.publish import Checked, Published, TargetDatabase, existing, head_digest
 from loader.operations.room import choose_maxsize, require_room
-from loader.operations.sizing import BY_KEYS
 from loader.piped import piped
 from loader.progress import Meter, Progress
 from loader.run.log import Report, recorded, report_of
@@ -178,7 +177,7 @@ def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
     if target.settings.page_size != facts.page_size:
         return found.bytes
     old = contents.table_bytes(options.source)
-    indexes = {one.name: one.bytes for one in found.tables if one.how == BY_KEYS}
+    indexes = {one.name: one.bytes for one in found.tables if one.is_index}
     (entries,) = (one.bytes for one in found.tables if one.name == "id2e")
     if abs(entries - old["id2e"]) < _ALIKE * old["id2e"]:
         return found.bytes - entries + old["id2e"]

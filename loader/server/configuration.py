@@ -112,9 +112,9 @@ def require_readable(path: Path) -> None:
     # In packages everybody may read slapd.d itself, but only slapd's account its contents. rglob yields a directory
     # before its contents, and yields nothing if `path` is a directory other than a slapd.d.
     inside = path / "cn=config"
-    for one in (path / "cn=config.ldif", inside, *inside.rglob("*")) if path.is_dir() else ():
-        if one.suffix == ".ldif" or one.is_dir():
-            _require_access(one)
+    for file in (path / "cn=config.ldif", inside, *inside.rglob("*")) if path.is_dir() else ():
+        if file.suffix == ".ldif" or file.is_dir():
+            _require_access(file)
 
 
 def _require_access(path: Path) -> None:
@@ -285,12 +285,10 @@ class Acceptance:
 def slaptest(path: Path) -> Acceptance:
     """Runs slaptest -u, which opens no database. Raises ToolMissing, NoSuchPath, NotPermitted."""
     require_readable(path)
-    text_of, scratch = file_text, tools_tmpdir()
-    owner = tools.of_configuration(path, text_of)
-    with readable(path, scratch, text_of, owner) as known:
-        how = ("-u", "-F" if path.is_dir() else "-f", str(known))
-        uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
-        answer = child.ask(tools.server_tool_as(uid, gid, "slaptest", *how))
+    owner = tools.of_configuration(path, file_text)
+    with readable(path, tools_tmpdir(), file_text, owner) as known:
+        options = ("-u", "-F" if path.is_dir() else "-f", str(known))
+        answer = child.ask(tools.server_tool_as(owner, "slaptest", *options))
         lines = (log.redact(line.replace(str(known), str(path))) for line in answer.words)
     return Acceptance(answer.status == 0, tuple(line for line in lines if line.strip()))
 
@@ -317,15 +315,11 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     replaced = {name.lower().encode() for name in settings}
     lines = _LINES.findall(entry.rstrip(b"\n") + b"\n")
     head = list(itertools.takewhile(lambda line: line.startswith(b"#"), lines))
-    kept = [line for line in lines[len(head) :] if _name(line) not in replaced]
+    # A line begins with the attribute type, perhaps with options.
+    kept = [line for line in lines[len(head) :] if re.split(b"[:;]", line, maxsplit=1)[0].lower() not in replaced]
     new = [f"{ldif_line(name, value)}\n".encode() for name, values in settings.items() for value in values]
     body = b"".join([*kept, *new])
     return _CRC.sub(b"# CRC32 %08x" % zlib.crc32(body), b"".join(head)) + body
-
-
-def _name(line: bytes) -> bytes:
-    """Returns the attribute type in an LDIF line, in lower case, without options."""
-    return line.partition(b":")[0].partition(b";")[0].lower()
 
 
 def _stamp(source: Config) -> dict[str, list[bytes]]:
@@ -337,8 +331,7 @@ def _stamp(source: Config) -> dict[str, list[bytes]]:
 
 def entry_file(directory: Path, database: Database) -> Path:
     """Returns the path of a database's entry in a slapd.d (back-ldif's layout)."""
-    name = database.entry_dn.partition(",")[0]
-    return directory / "cn=config" / f"{name}.ldif"
+    return directory / "cn=config" / f"{database.entry_dn.partition(',')[0]}.ldif"
 
 
 def check_directory(source: Config, database: Database, entry: bytes, changes: Sequence[Change]) -> Config:
@@ -371,7 +364,7 @@ Modification = tuple[int, str, list[bytes] | None]
 def _modifications(change: Change) -> Iterator[Modification]:
     """Yields the modifications for a change. Absent attributes are never replaced: slapd refuses an empty replace of
     them, takes an absent olcUpdateDN for an existing one, and crashes (2.4.57) for an absent olcSpSessionlog."""
-    before, after = _bytes(change.before), _bytes(change.after)
+    before, after = ([value.encode() for value in values] for values in (change.before, change.after))
     if change.attribute in BY_VALUE:
         gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
         if gone:
@@ -382,10 +375,6 @@ def _modifications(change: Change) -> Iterator[Modification]:
         yield _REPLACE if before else _ADD, change.attribute, after
     elif before:
         yield _DELETE, change.attribute, None
-
-
-def _bytes(values: Sequence[str]) -> list[bytes]:
-    return [value.encode() for value in values]
 
 
 def change_record(entry_dn: str, changes: Sequence[Change]) -> str:

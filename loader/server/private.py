@@ -152,7 +152,6 @@ def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Ite
     """
     from loader.server.session import session
 
-    uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
     with temporary.directory("slapd", tmpdir) as place:  # a short path, since socket paths are limited
         tools.change_owner(owner, place)
         path = place / "ldapi"
@@ -161,7 +160,7 @@ def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Ite
         uri = f"ldapi://{quote(str(path), safe='')}"
         # -d keeps slapd in the foreground with its log on stderr; -s 0 keeps the log out of syslog.
         words = ["-d", "none", "-s", "0", "-h", uri, "-F" if config.is_dir() else "-f", str(config)]
-        with Child(tools.server_tool_as(uid, gid, "slapd", *words)) as child:
+        with Child(tools.server_tool_as(owner, "slapd", *words)) as child:
             _await(child, path)
             with session(Connection(uri)) as opened:
                 yield opened

@@ -9,6 +9,7 @@ import os
 import shlex
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -48,7 +49,6 @@ LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_
 # The first two: libldap's results for a failed handshake. The third: a server's answer to an unsupported StartTLS.
 _MAYBE_TLS = (ldap.SERVER_DOWN, ldap.CONNECT_ERROR, ldap.PROTOCOL_ERROR)
 _ALL = "(objectClass=*)"
-_PAGE = 1000  # entries
 _OVER = 2  # a server that sends this multiple of the requested size limit ignores the limit
 # slapo-valsort(5): requests values in their stored order. A server without the overlay ignores the control.
 _UNSORTED = RequestControl("1.3.6.1.4.1.4203.666.5.14", False, b"\x30\x03\x01\x01\xff")
@@ -235,20 +235,30 @@ class Session:
         """Returns the DNs of the children of `base` that have children themselves."""
         return [dn for dn, _ in self.find(base, "(hasSubordinates=TRUE)", scope=ldap.SCOPE_ONELEVEL)]
 
-    def each_name(self, base: str, subentries: bool = False) -> Iterator[str]:
-        """Yields the DNs of a subtree, or only of its subentries; reads in pages. Raises NoSuchBase."""
-        paging = SimplePagedResultsControl(True, size=_PAGE, cookie="")
-        controls = [*_AS_STORED, *([_VISIBLE] if subentries else []), paging]
+    def dns(self, search: Search, most: int = sys.maxsize) -> Iterator[str]:
+        """Yields the DNs that a search finds, at least `most` if there are so many; reads in pages if `search` has
+        pages. Raises NoSuchBase, and LimitTooLow if one of the server's limits ends the search before."""
+        paging = SimplePagedResultsControl(True, size=search.page, cookie="")
+        controls = [*_AS_STORED, *([_VISIBLE] if search.subentries else []), *([paging] if search.page else [])]
+        arguments = (search.base, _SCOPES[search.scope], search.where, ["1.1"])
+        count = 0
 
-        def page() -> tuple[list[Any], bool]:
-            message = self._ldap.search_ext(base, ldap.SCOPE_SUBTREE, _ALL, ["1.1"], serverctrls=controls)
-            _, entries, _, answer = self._ldap.result3(message)
-            return entries, _has_more(paging, answer)
+        def page() -> list[str]:
+            message = self._ldap.search_ext(*arguments, serverctrls=controls)
+            kind, names, answer = None, list[str](), list[Any]()
+            while kind != ldap.RES_SEARCH_RESULT and count + len(names) < most:
+                kind, entries, _, answer = self._ldap.result3(message, all=bool(search.page))
+                names += [dn for dn, _ in entries if dn]
+            if kind != ldap.RES_SEARCH_RESULT:
+                self._ldap.abandon(message)
+            paging.cookie = next((one.cookie for one in answer if one.controlType == paging.controlType), "")
+            return names
 
         more = True
-        while more:
-            entries, more = self._asking(f"search {base}", page, base)
-            yield from (dn for dn, _ in entries if dn)
+        while more and count < most:
+            names = self._asking(f"search {search.base}", page, search.base)
+            count, more = count + len(names), bool(paging.cookie)
+            yield from names
 
     def first(
         self, base: str, limit: int, attributes: Sequence[str], where: str = _ALL, seconds: int = -1
@@ -277,27 +287,6 @@ class Session:
                 return False
 
         return first, self._asking(f"search {base}", collect, base)
-
-    def require_shown(self, asked: Search, entries: int) -> None:
-        """Checks that the search returns `entries` entries, or all if there are fewer, in pages if `asked` has pages.
-        Requests no attributes. Raises LimitTooLow if one of the server's limits ends the search before."""
-        paging = SimplePagedResultsControl(True, size=asked.page, cookie="")
-        controls = [*_AS_STORED, *([paging] if asked.page else [])]
-
-        def look() -> None:
-            seen, more = 0, True
-            while seen < entries and more:
-                scope = _SCOPES[asked.scope]
-                message = self._ldap.search_ext(asked.base, scope, asked.where, ["1.1"], serverctrls=controls)
-                kind, answer = None, []
-                while kind != ldap.RES_SEARCH_RESULT and seen < entries:
-                    kind, shown, _, answer = self._ldap.result3(message, all=0)
-                    seen += len(shown)
-                if kind != ldap.RES_SEARCH_RESULT:
-                    self._ldap.abandon(message)
-                more = _has_more(paging, answer)
-
-        self._asking(f"search {asked.base}", look, asked.base)
 
     # --- the server ---
 
@@ -394,15 +383,6 @@ def session(connection: Connection, given_up: threading.Event | None = None) -> 
         yield opened
     finally:
         opened.close()
-
-
-def _has_more(paging: SimplePagedResultsControl, answer: Sequence[Any]) -> bool:
-    """Returns True if another page follows, and puts its cookie into `paging`."""
-    told = [control for control in answer if control.controlType == paging.controlType]
-    if not told or not told[0].cookie:
-        return False
-    paging.cookie = told[0].cookie
-    return True
 
 
 def first_value(entry: Mapping[str, Collection[bytes]], name: str) -> str:

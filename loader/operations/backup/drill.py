@@ -53,6 +53,7 @@ from loader.operations.publish import checked, require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
 from loader.server import configuration, private, tools
+from loader.server.options import Search
 from loader.server.session import Session
 from loader.sources import mdb
 from loader.sources.mdb import Part
@@ -63,6 +64,7 @@ STORED, MANIFEST = "stored", "manifest"  # levels of a verification, in addition
 EVERY = "all"
 _SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "olcReadOnly": [b"TRUE"]}
 _UUID = "entryUUID"
+_PAGE = 1000  # entries per page of a search for all DNs
 # Attributes of slapo-ppolicy and slapo-lastbind with NO-USER-MODIFICATION.
 _OF_OVERLAYS = (
     *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
@@ -272,9 +274,9 @@ def _searched(
 def _names(session: Session, database: Database) -> Iterator[str]:
     for suffix in database.suffixes:
         with suppress(NoSuchBase):
-            yield from session.each_name(suffix)
+            yield from session.dns(Search(suffix, page=_PAGE))
             if session.offers_subentries(suffix):
-                yield from session.each_name(suffix, subentries=True)
+                yield from session.dns(Search(suffix, page=_PAGE, subentries=True))
 
 
 def _failed_lookups(session: Session, suffix: str, names: list[str], is_indexed: bool) -> Iterator[str]:
