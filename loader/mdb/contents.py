@@ -64,8 +64,7 @@ def attributes(place: Path) -> list[str]:
 
 def number_of(contents: Contents, name: str) -> int | None:
     """Returns the number of an attribute description in ad2i, or None before its first use."""
-    names = contents.attributes().items()
-    return next((number for number, text in names if text.lower() == name.lower()), None)
+    return next((number for number, text in contents.attributes().items() if text.lower() == name.lower()), None)
 
 
 # --- suffixes and contextCSN ------------------------------------------------------------------------
@@ -90,11 +89,10 @@ def ordered(csns: Iterable[str]) -> list[str]:
 
 def context_csns(place: Path, suffix: str | None = None) -> list[str]:
     """Returns the contextCSN values of a suffix entry, ascending by server ID; empty if it has none."""
-    with reading(place) as contents:
-        return _context_csns(contents, suffix, place)
+    return list(summarise(place, suffix, newest=False).context_csns)
 
 
-def _context_csns(contents: Contents, suffix: str | None, place: Path) -> list[str]:
+def _stored_csns(contents: Contents, suffix: str | None, place: Path) -> list[str]:
     _table(contents.tables, ENTRIES, place)
     owner = suffix_id(contents, suffix)
     values = None if owner is None else contents.values(owner, CONTEXT)
@@ -111,13 +109,12 @@ def newest_csns(place: Path, suffix: str | None = None, whole: bool = True, most
     load all entries may share one second, and the last ones loaded are the newest.
     """
     with reading(place) as contents:
-        return _newest(contents, _context_csns(contents, suffix, place), whole, most)
+        return _newest(contents, _stored_csns(contents, suffix, place), whole, most)
 
 
 def _newest(contents: Contents, stored: list[str], whole: bool, most: int | None) -> dict[str, str]:
-    known = csn.by_server(stored)
-    stop = max(known.values(), default=None if whole else "99")
-    return csn.by_server((*known.values(), *contents.newest_csns(stop, most)))
+    stop = max(csn.by_server(stored).values(), default=None if whole else "99")
+    return csn.by_server((*stored, *contents.newest_csns(stop, most)))
 
 
 @dataclass(frozen=True)
@@ -138,13 +135,13 @@ def summarise(place: Path, suffix: str | None = None, newest: bool = True) -> Da
     """
     with reading(place) as contents:
         tables = contents.tables
-        stored = _context_csns(contents, suffix, place)
-        found = _newest(contents, stored, False, _FEW) if newest and ENTRY in tables else {}
+        stored = _stored_csns(contents, suffix, place)
+        csns = _newest(contents, stored, False, _FEW) if newest and ENTRY in tables else {}
         return DatabaseSummary(
             _table(tables, ENTRIES, place).entries,
             tuple(name for name, _ in contents.suffixes()),
             tuple(stored),
-            tuple((ordered(found.values()) or stored) if newest else ()),
+            tuple((ordered(csns.values()) or stored) if newest else ()),
         )
 
 

@@ -216,8 +216,8 @@ def receive(descriptor: int, home: Path, target: Path, meter: Meter) -> Path:
 def token(home: Path) -> str | None:
     """Returns the token that a broken stream has left in `home`, or None. Raises DirectoryUnsafe."""
     try:
-        with private(home, make=False) as place:
-            return files.read(place.path / JOURNAL).decode().strip()
+        with private(home, make=False) as open_dir:
+            return files.read(open_dir.path / JOURNAL).decode().strip()
     except FileNotFoundError:
         return None
 
@@ -230,12 +230,10 @@ def forget(home: Path) -> None:
 
 def advice(home: Path, target: Path) -> str:
     """Returns what the operator can do after a stream broke, as sentences."""
-    known = token(home)
-    if known is None:
+    if (known := token(home)) is None:
         return "Nothing has come yet: look what the sender says."
     have = units.size(int(known.rpartition("-")[2]))
-    sending, receiving = f"ditseed clone SOURCE - --skip {known}", f"ditseed clone - {target}"
-    return f"{have} are there. Go on with: {sending} | ... {receiving}"
+    return f"{have} are there. Go on with: ditseed clone SOURCE - --skip {known} | ... ditseed clone - {target}"
 
 
 # --- the core's calls ------------------------------------------------------------------------------

@@ -218,10 +218,10 @@ def table(environment: Environment, name: str) -> Handle | None:
 
 def require_table(environment: Environment, name: str) -> Handle:
     """Opens a table that every database of slapd has. Raises NotLmdb if it is missing."""
-    found = table(environment, name)
-    if found is None:
+    handle = table(environment, name)
+    if handle is None:
         raise NotLmdb(path=environment.path(), reason=f"it has no table {name}")
-    return found
+    return handle
 
 
 def rows(transaction: Transaction, handle: Handle) -> int:

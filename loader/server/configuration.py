@@ -67,8 +67,7 @@ def file_text(path: Path) -> str | None:
 
 def read_online(session: Session) -> Config:
     """Returns a running server's configuration. Raises ConfigHidden if the account cannot read cn=config."""
-    who, reason = session.connection.who, "nothing is shown"
-    entries: list[Entry] = []
+    reason, entries = "nothing is shown", list[Entry]()
     try:
         entries += session.find("cn=config", "(objectClass=*)", ("*", "+"))
     except NoSuchBase:
@@ -76,7 +75,7 @@ def read_online(session: Session) -> Config:
     except ServerRefused as error:
         reason = str(error.facts["reason"])
     if not entries:
-        raise ConfigHidden(uri=session.uri, who=who, reason=reason)
+        raise ConfigHidden(uri=session.uri, who=session.connection.who, reason=reason)
     return config.parse(Path("cn=config"), slapd_conf.require_readable(entries), session.uri)
 
 
@@ -133,8 +132,7 @@ def entries_of(text: bytes, origin: Path) -> list[Entry]:
     try:
         return ldif.records(text, "cn=config")
     except LoaderError as error:
-        reason = f"its LDIF cannot be read: {error}"
-        raise ConfigUnreadable(path=origin, reason=reason) from error
+        raise ConfigUnreadable(path=origin, reason=f"its LDIF cannot be read: {error}") from error
 
 
 def text_of(entries: Sequence[Entry]) -> bytes:
@@ -144,8 +142,8 @@ def text_of(entries: Sequence[Entry]) -> bytes:
         text += ldif_line("dn", name.encode()) + "\n"
         for key, texts in attributes.items():
             if key.lower() == "olcdbdirectory":
-                texts = [os.fsencode(values.as_single(os.fsdecode(one))) for one in texts]
-            text += "".join(f"{ldif_line(key, one)}\n" for one in texts)
+                texts = [os.fsencode(values.as_single(os.fsdecode(value))) for value in texts]
+            text += "".join(f"{ldif_line(key, value)}\n" for value in texts)
         text += "\n"
     return text.encode()
 
@@ -180,13 +178,13 @@ def readable(path: Path, scratch: str | None, text_of: TextOf, owner: Owner | No
     if kept is None and (owner is None or tools.may_read(owner, _read(path, text_of))):
         yield path
         return
-    with temporary.directory("read", scratch) as place:
-        copy = Path(place, path.name)
+    with temporary.directory("read", scratch) as directory:
+        copy = directory / path.name
         if path.is_dir():
             copy_directory(path, copy)
         if kept is not None:
             write(copy / _ENTRY if path.is_dir() else copy, kept)
-        tools.let_read(owner, Path(place))
+        tools.let_read(owner, directory)
         yield copy
 
 
@@ -258,15 +256,15 @@ def of_modules(source: Config) -> list[Entry]:
         for keyword, setting in (("modulepath", "olcModulePath"), ("moduleload", "olcModuleLoad"))
         for words in source.reader(name).words(setting)
     ]
-    with temporary.directory("schema", tools_tmpdir()) as place:
-        text, converted = Path(place, "slapd.conf"), Path(place, "slapd.d")
+    with temporary.directory("schema", tools_tmpdir()) as scratch:
+        text, converted = scratch / "slapd.conf", scratch / "slapd.d"
         text.write_bytes(os.fsencode("".join(lines)))
         converted.mkdir(mode=0o700)
         try:
-            found = tools.configuration("-f", str(text), "-F", str(converted))
+            dumped = tools.configuration("-f", str(text), "-F", str(converted))
         except ToolFailed as error:
             raise ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
-    return [entry for entry in entries_of(found, source.path) if entry[0].lower() == ROOT]
+    return [entry for entry in entries_of(dumped, source.path) if entry[0].lower() == ROOT]
 
 
 # --- acceptance ------------------------------------------------------------------------------------------------------
@@ -386,10 +384,9 @@ def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def keeps_changes(found: Config) -> bool:
+def keeps_changes(source: Config) -> bool:
     """Returns True if changes of cn=config survive a restart; with a slapd.conf they exist only in slapd's memory."""
-    from_text = found.values("cn=config", "olcConfigFile")
-    return not from_text or bool(found.values("cn=config", "olcConfigDir"))
+    return not source.values("cn=config", "olcConfigFile") or bool(source.values("cn=config", "olcConfigDir"))
 
 
 def _refusal(path: str, changes: Sequence[Change], reason: object) -> ConfigRefused:

@@ -268,8 +268,8 @@ class Session:
         first: Entries = []
 
         def collect() -> bool:
-            asked = (base, ldap.SCOPE_SUBTREE, where, list(attributes))
-            message = self._ldap.search_ext(*asked, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit)
+            search = (base, ldap.SCOPE_SUBTREE, where, list(attributes))
+            message = self._ldap.search_ext(*search, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit)
             try:
                 while True:
                     kind, entries = self._ldap.result(message, all=0)[:2]
@@ -313,15 +313,14 @@ class Session:
 
     def context_csns(self, suffix: str) -> list[str]:
         """Returns the contextCSN of a suffix, one value per server ID. Raises NoContextCSN if there are no values."""
-        csns = self.shown_csns(suffix)
-        if not csns:
-            advice = (
-                "Let the account read contextCSN (olcAccess). If the database lacks the syncprov overlay, add that: "
-                "paste this into a shell of root on the server's host."
-            )
-            lines = tuple(_add_syncprov(self.uri, suffix))
-            raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice, commands=lines)
-        return csns
+        if csns := self.shown_csns(suffix):
+            return csns
+        advice = (
+            "Let the account read contextCSN (olcAccess). If the database lacks the syncprov overlay, add that: "
+            "paste this into a shell of root on the server's host."
+        )
+        commands = tuple(_add_syncprov(self.uri, suffix))
+        raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice, commands=commands)
 
     def shown_csns(self, suffix: str) -> list[str]:
         """Like `context_csns`, but returns [] if there is no contextCSN or the account may not read it."""
@@ -330,16 +329,14 @@ class Session:
 
     def base(self) -> str:
         """Returns -b, else BASE of ldap.conf, else the server's only suffix. Raises NoSuchBase if that is ambiguous."""
-        chosen = self.connection.base
-        if chosen is None:
-            chosen = ldap.get_option(ldap.OPT_DEFBASE)
-        if chosen is not None:
-            return str(chosen)
+        for chosen in (self.connection.base, ldap.get_option(ldap.OPT_DEFBASE)):
+            if chosen is not None:
+                return str(chosen)
         contexts = self.naming_contexts()
         if len(contexts) == 1:
             return contexts[0]
-        base, who = "(none given; use -b)", self.connection.who
-        raise NoSuchBase(uri=self.uri, base=base, who=who, known=", ".join(contexts))
+        base = "(none given; use -b)"
+        raise NoSuchBase(uri=self.uri, base=base, who=self.connection.who, known=", ".join(contexts))
 
     def counted(self, base: str) -> int | None:
         """Returns the entry count of the database with the suffix `base` from cn=Monitor (OpenLDAP 2.5 and later); None
@@ -364,8 +361,7 @@ class Session:
     def offers_subentries(self, base: str) -> bool:
         """Returns True if the server supports the subentries control (RFC 3672) and accepts it from this account; for
         OpenDJ the account needs a privilege."""
-        known = self.read("", ["supportedControl"]).get("supportedcontrol", [])
-        if SUBENTRIES.encode() not in known:
+        if SUBENTRIES.encode() not in self.read("", ["supportedControl"]).get("supportedcontrol", []):
             return False
         try:
             self.find(base, _ALL, scope=ldap.SCOPE_BASE, subentries=True)
