@@ -222,8 +222,3 @@ def require_table(environment: Environment, name: str) -> Handle:
     if handle is None:
         raise NotLmdb(path=environment.path(), reason=f"it has no table {name}")
     return handle
-
-
-def rows(transaction: Transaction, handle: Handle) -> int:
-    """Returns the number of records in a table, duplicates included."""
-    return int(transaction.stat(handle)["entries"])

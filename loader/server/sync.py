@@ -108,13 +108,18 @@ def _end(controls: Sequence[Any], whole: bool, had_cookie: bool) -> Reply:
     done = next((one for one in controls if isinstance(one, SyncDoneControl)), None)
     if done is None:
         return Reply(SyncAnswer.NOT_OFFERED, reason="the search ends without a Sync Done control")
-    server_id = None
-    if done.cookie:  # slapd omits the server ID 0
-        match = re.search(r"(?:^|,)sid=([0-9a-fA-F]{3})(?:,|$)", done.cookie)
-        server_id = match[1].lower() if match else "000"
+    server_id = _server_id(done.cookie)
     if done.refreshDeletes and had_cookie:
         return Reply(SyncAnswer.CHANGES if done.cookie else SyncAnswer.NOTHING, server_id)
     return Reply(SyncAnswer.WHOLE if whole else SyncAnswer.PRESENT, server_id)
+
+
+def _server_id(cookie: str | None) -> str | None:
+    """Returns the provider's server ID in a cookie; "000" if the cookie has none, since slapd omits the ID 0."""
+    if not cookie:
+        return None
+    match = re.search(r"(?:^|,)sid=([0-9a-fA-F]{3})(?:,|$)", cookie)
+    return match[1].lower() if match else "000"
 
 
 # --- touch -----------------------------------------------------------------------------------------------------------
