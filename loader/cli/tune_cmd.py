@@ -212,8 +212,7 @@ def _show_load(plan: LoadPlan) -> None:
     if load.rejected:
         show(f"note: {units.number(load.rejected)} of the sample were rejected, and are not counted")
     show(*(f"note: {note}" for note in plan.notes))
-    tables = [(table.name, units.size(table.sample), units.size(table.bytes), table.how) for table in load.tables]
-    show_table(("table", "in the sample", "after the load", "computed"), tables)
+    show_table(("table", "after the load"), [(table.name, units.size(table.bytes)) for table in load.tables])
     show(f"a build takes about {units.duration(load.seconds)} on this host", "")
     terms = [(term.what, units.size(term.bytes), term.why) for term in plan.terms]
     show_table(("maxsize for", "bytes", "because"), terms)

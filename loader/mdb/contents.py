@@ -64,8 +64,7 @@ def attributes(place: Path) -> list[str]:
 
 def number_of(contents: Contents, name: str) -> int | None:
     """Returns the number of an attribute description in ad2i, or None before its first use."""
-    names = contents.attributes().items()
-    return next((number for number, text in names if text.lower() == name.lower()), None)
+    return next((number for number, text in contents.attributes().items() if text.lower() == name.lower()), None)
 
 
 # --- suffixes and contextCSN ------------------------------------------------------------------------
@@ -90,11 +89,10 @@ def ordered(csns: Iterable[str]) -> list[str]:
 
 def context_csns(place: Path, suffix: str | None = None) -> list[str]:
     """Returns the contextCSN values of a suffix entry, ascending by server ID; empty if it has none."""
-    with reading(place) as contents:
-        return _context_csns(contents, suffix, place)
+    return list(summarise(place, suffix, newest=False).context_csns)
 
 
-def _context_csns(contents: Contents, suffix: str | None, place: Path) -> list[str]:
+def _stored_csns(contents: Contents, suffix: str | None, place: Path) -> list[str]:
     _table(contents.tables, ENTRIES, place)
     owner = suffix_id(contents, suffix)
     values = None if owner is None else contents.values(owner, CONTEXT)
@@ -111,13 +109,12 @@ def newest_csns(place: Path, suffix: str | None = None, whole: bool = True, most
     load all entries may share one second, and the last ones loaded are the newest.
     """
     with reading(place) as contents:
-        return _newest(contents, _context_csns(contents, suffix, place), whole, most)
+        return _newest(contents, _stored_csns(contents, suffix, place), whole, most)
 
 
 def _newest(contents: Contents, stored: list[str], whole: bool, most: int | None) -> dict[str, str]:
-    known = csn.by_server(stored)
-    stop = max(known.values(), default=None if whole else "99")
-    return csn.by_server((*known.values(), *contents.newest_csns(stop, most)))
+    stop = max(csn.by_server(stored).values(), default=None if whole else "99")
+    return csn.by_server((*stored, *contents.newest_csns(stop, most)))
 
 
 @dataclass(frozen=True)
@@ -138,13 +135,13 @@ def summarise(place: Path, suffix: str | None = None, newest: bool = True) -> Da
     """
     with reading(place) as contents:
         tables = contents.tables
-        stored = _context_csns(contents, suffix, place)
-        found = _newest(contents, stored, False, _FEW) if newest and ENTRY in tables else {}
+        stored = _stored_csns(contents, suffix, place)
+        csns = _newest(contents, stored, False, _FEW) if newest and ENTRY in tables else {}
         return DatabaseSummary(
             _table(tables, ENTRIES, place).entries,
             tuple(name for name, _ in contents.suffixes()),
             tuple(stored),
-            tuple((ordered(found.values()) or stored) if newest else ()),
+            tuple((ordered(csns.values()) or stored) if newest else ()),
         )
 
 
@@ -194,26 +191,26 @@ class TableSizes:
     indexes: dict[str, IndexCounts]
 
 
-def table_sizes(place: Path, without: Path | None = None) -> TableSizes:
+def table_sizes(directory: Path, without: Path | None = None) -> TableSizes:
     """Returns the sizes in a database without a writer. `without`: a database with a subset of the entries; its IDs are
     subtracted from the counts of each index key."""
-    facts = meta.read_meta(place)
-    with reading(place) as contents:
-        own = {name: record.pages for name, record in contents.tables.items()}
-        counts = {name: dict(contents.index_counts(name)) for name in _indexes(contents.tables)}
-    less: dict[str, dict[bytes, int]] = {}
-    if without:
-        with reading(without) as contents:
-            known = contents.tables
-            less = {name: dict(contents.index_counts(name)) for name in counts if name in known}
-    return TableSizes(
-        facts.pages, facts.page_size, own, {name: _counted(keys, less.get(name, {})) for name, keys in counts.items()}
-    )
+    facts = meta.read_meta(directory)
+    own, counts = _key_counts(directory)
+    less = _key_counts(without)[1] if without else {}
+    indexes = {}
+    for name, keys in counts.items():
+        fewer = less.get(name, {})
+        ids = Counter(count - fewer.get(key, 0) for key, count in keys.items() if count > fewer.get(key, 0))
+        indexes[name] = IndexCounts(dict(sorted(ids.items())), len(next(iter(keys), bytes(4))))
+    return TableSizes(facts.pages, facts.page_size, own, indexes)
 
 
-def _counted(keys: dict[bytes, int], less: dict[bytes, int]) -> IndexCounts:
-    counts = Counter(ids - less.get(key, 0) for key, ids in keys.items() if ids > less.get(key, 0))
-    return IndexCounts(dict(sorted(counts.items())), len(next(iter(keys), bytes(4))))
+def _key_counts(directory: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]]:
+    """Returns table -> pages, and index -> key -> number of its IDs."""
+    with reading(directory) as contents:
+        tables = contents.tables
+        counts = {name: dict(contents.index_counts(name)) for name in _indexes(tables)}
+        return {name: record.pages for name, record in tables.items()}, counts
 
 
 def index_costs(place: Path, meter: Meter) -> IndexCosts:

@@ -17,7 +17,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -155,10 +155,27 @@ class SendResult:
     length: int
 
 
-def send(source: Path, descriptor: int, token: str | None, meter: Meter) -> SendResult:
-    """Sends the environment in directory `source`. Raises StreamBroken if the receiver has ended."""
-    with image(source) as held, _counted(meter, held.path) as counters:
-        return _send(held.path, held.path, held.head, descriptor, token, counters)
+def send(source: Path, descriptor: int, token: str | None, meter: Meter, made: Path | None = None) -> SendResult:
+    """Sends the environment in directory `source`, or the file `made` by `compacted`, of which one snapshot always
+    yields the same bytes. Begins at the byte that `token` names if the token belongs to the same copy. Raises
+    StreamBroken if the receiver has ended, StreamRefused for what is no token."""
+    with ExitStack() as stack:
+        if made is None:
+            snapshot = stack.enter_context(image(source))
+            origin = file = snapshot.path
+            head = snapshot.head
+        else:
+            origin, file = meta.data_file(source), made
+            with made.open("rb") as opened:
+                head = opened.read(2 * meta.read_meta(made).page_size)
+        facts = meta.parse(head, str(file))
+        counters = stack.enter_context(_counted(meter, origin))
+        try:
+            compacted = made is not None
+            skipped = _native.clone_send(file, descriptor, head, facts.used, token, counters, compacted=compacted)
+        except ValueError as error:
+            raise StreamRefused(path=origin, reason=f"{token}: {error}") from error
+        return SendResult(facts, skipped, min(facts.used, file.stat().st_size))
 
 
 @contextmanager
@@ -174,24 +191,6 @@ def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
         except NoSpace:  # another process has filled the disk meanwhile
             raise files.no_space(scratch, meta.read_meta(source).used, files.free_bytes(scratch)) from None
         yield made
-
-
-def send_compacted(source: Path, made: Path, descriptor: int, token: str | None, meter: Meter) -> SendResult:
-    """Like `send`, but sends the file `made` by `compacted`. One snapshot always yields the same bytes."""
-    origin = meta.data_file(source)
-    with made.open("rb") as file, _counted(meter, origin) as counters:
-        return _send(origin, made, file.read(2 * meta.read_meta(made).page_size), descriptor, token, counters)
-
-
-def _send(origin: Path, file: Path, head: bytes, descriptor: int, token: str | None, counters: Counters) -> SendResult:
-    """Sends from the byte that `token` names if the token belongs to the same copy, otherwise from the first byte.
-    `head`: both meta pages of the copy. `file`: differs from `origin` if the copy is compacted."""
-    facts = meta.parse(head, str(file))
-    try:
-        skipped = _native.clone_send(file, descriptor, head, facts.used, token, counters, compacted=file != origin)
-    except ValueError as error:
-        raise StreamRefused(path=origin, reason=f"{token}: {error}") from error
-    return SendResult(facts, skipped, min(facts.used, file.stat().st_size))
 
 
 def receive(descriptor: int, home: Path, target: Path, meter: Meter) -> Path:
@@ -217,8 +216,8 @@ def receive(descriptor: int, home: Path, target: Path, meter: Meter) -> Path:
 def token(home: Path) -> str | None:
     """Returns the token that a broken stream has left in `home`, or None. Raises DirectoryUnsafe."""
     try:
-        with private(home, make=False) as place:
-            return files.read(place.path / JOURNAL).decode().strip()
+        with private(home, make=False) as open_dir:
+            return files.read(open_dir.path / JOURNAL).decode().strip()
     except FileNotFoundError:
         return None
 
@@ -231,12 +230,10 @@ def forget(home: Path) -> None:
 
 def advice(home: Path, target: Path) -> str:
     """Returns what the operator can do after a stream broke, as sentences."""
-    known = token(home)
-    if known is None:
+    if (known := token(home)) is None:
         return "Nothing has come yet: look what the sender says."
     have = units.size(int(known.rpartition("-")[2]))
-    sending, receiving = f"ditseed clone SOURCE - --skip {known}", f"ditseed clone - {target}"
-    return f"{have} are there. Go on with: {sending} | ... {receiving}"
+    return f"{have} are there. Go on with: ditseed clone SOURCE - --skip {known} | ... ditseed clone - {target}"
 
 
 # --- the core's calls ------------------------------------------------------------------------------

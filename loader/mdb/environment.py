@@ -207,12 +207,7 @@ def table(environment: Environment, name: str) -> Handle | None:
 
 def require_table(environment: Environment, name: str) -> Handle:
     """Opens a table that every database of slapd has. Raises NotLmdb if it is missing."""
-    found = table(environment, name)
-    if found is None:
+    handle = table(environment, name)
+    if handle is None:
         raise NotLmdb(path=environment.path(), reason=f"it has no table {name}")
-    return found
-
-
-def rows(transaction: Transaction, handle: Handle) -> int:
-    """Returns the number of records in a table, duplicates included."""
-    return int(transaction.stat(handle)["entries"])
+    return handle

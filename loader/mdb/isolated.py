@@ -12,10 +12,12 @@ import contextlib
 import functools
 import json
 import os
+import pickle
 import signal
 import struct
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from loader import errors
 from loader.errors import LoaderError, MdbDamaged
 from loader.mdb import meta
-from loader.progress import Meter
+from loader.progress import Meter, WholeFile
 
 if TYPE_CHECKING:
     from loader.child import Child
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 # -I: root must import nothing from the working directory. -S: sys.path is replaced by the parent's anyway.
 START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from loader.mdb import isolated; isolated.main()"
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
-_ERROR, _MOVED = "ditseed-error: ", "+"
+_ERROR, _METER = "ditseed-error: ", "ditseed-meter"
+_EVERY = 0.25  # seconds between two reports of progress
 _LENGTH = struct.Struct("=Q")
 
 Work = TypeVar("Work", bound=Callable[..., Any])
@@ -47,73 +50,65 @@ def is_inside() -> bool:
 
 
 def isolated(work: Work) -> Work:
-    """Makes `work(place, ...)` run in a child process. Arguments and result must be JSON; arguments can be Meters."""
+    """Makes `work(directory, ...)` run in a child process. The result must be JSON. A Meter among the arguments shows
+    the child's progress."""
 
     @functools.wraps(work)
-    def asked(place: Path, *arguments: Any, **named: Any) -> Any:
+    def run_in_child(directory: Path, *arguments: Any) -> Any:
         if _inside:
-            return work(Path(place), *arguments, **named)
-        meters = [one for one in arguments if isinstance(one, Meter)]
-        sent = [_METER if isinstance(one, Meter) else one for one in arguments]
-        with started(asked, place, *sent, **named) as child:
-            origin = meta.data_file(Path(place))
-            return receive_result(child, origin, meters[0] if meters else None)
+            return work(directory, *arguments)
+        meter = next((argument for argument in arguments if isinstance(argument, Meter)), None)
+        with started(run_in_child, directory, *arguments) as child:
+            assert child.process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                child.process.stdin.close()
+            return receive_result(child, meta.data_file(directory), meter)
 
-    return cast(Work, asked)
-
-
-_METER = "ditseed-meter"
+    return cast(Work, run_in_child)
 
 
 @contextmanager
-def started(work: Callable[..., Any], *arguments: Any, stdout: Any = None, **named: Any) -> Iterator[Child]:
+def started(work: Callable[..., Any], *arguments: Any) -> Iterator[Child]:
     """Yields the child process that runs `work`, a module-level function. `work` itself reads the rest of the child's
-    stdin. Without `stdout`, the child's stdout is a pipe."""
+    stdin. A Meter among the arguments reaches `work` as a meter that sends its counts to `receive_result`."""
     from subprocess import PIPE
 
     from loader.child import Child
 
-    with Child(_command(work), stdin=PIPE, stdout=PIPE if stdout is None else stdout) as child:
+    path = json.dumps([directory or os.getcwd() for directory in sys.path])
+    command = [sys.executable, "-IS", "-c", START, path, work.__module__, work.__qualname__]
+    call = pickle.dumps([_METER if isinstance(argument, Meter) else argument for argument in arguments])
+    with Child(command, stdin=PIPE, stdout=PIPE) as child:
         assert child.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # `finish` reports the better reason
-            asked = _line([arguments, named])
-            child.process.stdin.write(_LENGTH.pack(len(asked)) + asked)
+            child.process.stdin.write(_LENGTH.pack(len(call)) + call)
             child.process.stdin.flush()
         yield child
 
 
-def _command(work: Callable[..., Any]) -> list[str]:
-    path = json.dumps([place or os.getcwd() for place in sys.path])
-    return [sys.executable, "-IS", "-c", START, path, work.__module__, work.__qualname__]
+class _Progress:
+    """The child's progress, with the interface that `Meter` expects of a native call."""
 
-
-def _line(told: object) -> bytes:
-    return json.dumps(told, default=os.fspath).encode() + b"\n"
+    def __init__(self, child: Child) -> None:
+        self.cancel = child.kill
+        self.entries, self.bytes, self.stage = 0, 0, ("", 0, 0)
+        self.files: Sequence[WholeFile] = ()  # the child reads no LDIF
+        self.open_ends: Sequence[str] = ()
 
 
 def receive_result(child: Child, origin: Path, meter: Meter | None = None) -> Any:
     """Returns the result of the child's work. Raises its LoaderError, or MdbDamaged of `origin` after a crash."""
-    told = _heard(child, meter)
-    finish(child, origin)
-    return json.loads(told or b"null")
-
-
-def _heard(child: Child, meter: Meter | None) -> bytes:
-    """Returns the child's last line of stdout. With a meter, the lines before it report progress."""
-    assert child.process.stdin is not None
     assert child.process.stdout is not None
-    with contextlib.suppress(BrokenPipeError):
-        child.process.stdin.close()
-    if meter is None:
-        return child.process.stdout.read()
-    told = b""
-    with meter.cancelling(child.kill):
+    meter, progress, result = meter or Meter(""), _Progress(child), None
+    with meter.counting(progress), meter.following(progress):
         for line in child.process.stdout:
-            if line.startswith(_MOVED.encode()):
-                meter.add(int(line))
-            else:
-                told = line
-    return told
+            report = json.loads(line) if line.endswith(b"\n") else {}  # a killed child ends within a line
+            if "result" in report:
+                result = report["result"]
+            elif report:
+                progress.entries, progress.bytes, progress.stage = report["progress"]
+        finish(child, origin)
+    return result
 
 
 def finish(child: Child, origin: Path) -> None:
@@ -140,39 +135,54 @@ def main() -> None:
     global _inside
     _inside = True
     work = getattr(import_module(sys.argv[2]), sys.argv[3])
-    arguments, named = json.loads(_taken(*_LENGTH.unpack(_taken(_LENGTH.size))))
+    arguments = pickle.loads(_read(*_LENGTH.unpack(_read(_LENGTH.size))))
+    meter = Meter("")
     try:
-        done = work(*(_RemoteMeter("") if one == _METER else one for one in arguments), **named)
+        with _sending(meter) if _METER in arguments else contextlib.nullcontext():
+            result = work(*(meter if argument == _METER else argument for argument in arguments))
     except LoaderError as error:
         facts = {name: str(value) for name, value in error.facts.items()}
         print(_ERROR + json.dumps([type(error).__name__, facts]), file=sys.stderr)
         os._exit(error.exit_status)
-    if done is not None:
-        say(done)
+    if result is not None:
+        say({"result": result})
 
 
-def say(answer: object) -> None:
+def say(report: object) -> None:
     """Sends a line of JSON to the parent."""
-    sys.stdout.buffer.write(_line(answer))
+    sys.stdout.buffer.write(json.dumps(report, default=os.fspath).encode() + b"\n")
     sys.stdout.flush()
 
 
-def _taken(count: int) -> bytes:
+def _read(count: int) -> bytes:
     """Returns exactly `count` bytes of stdin, unbuffered: the work reads the rest from descriptor 0."""
-    found = b""
-    while len(found) < count:
-        piece = os.read(0, count - len(found))
+    received = b""
+    while len(received) < count:
+        piece = os.read(0, count - len(received))
         if not piece:
-            sys.exit("nobody asks anything")
-        found += piece
-    return found
+            sys.exit("the parent process sent no request")
+        received += piece
+    return received
 
 
-class _RemoteMeter(Meter):
-    """Sends the counts to the parent's meter."""
+@contextmanager
+def _sending(meter: Meter) -> Iterator[None]:
+    """Sends the meter's counts to the parent's meter while the body runs, and once more at its end."""
+    ended = threading.Event()
 
-    def add(self, entries: int = 0, size: int = 0) -> None:
-        print(f"{_MOVED}{entries}", flush=True)
+    def send() -> None:
+        is_last = False
+        while not is_last:
+            is_last = ended.wait(_EVERY)
+            say({"progress": [meter.entries, meter.bytes, meter.stage]})
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        sender.join()
 
 
 @contextmanager

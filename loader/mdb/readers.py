@@ -50,30 +50,28 @@ def slots(directory: Path) -> tuple[Slot, ...]:
     """Returns the used reader slots of an environment directory. Raises NotPermitted, NotLmdb (other lock format)."""
     path = directory / LOCK
     try:
-        with held.opened(directory) as place:
-            descriptor = place.open(LOCK)
+        with held.opened(directory) as open_dir:
+            descriptor = open_dir.open(LOCK)
     except FileNotFoundError:
         return ()
     except PermissionError:
-        owner = files.owner_name(path)
-        raise NotPermitted(action="read", path=path, owner=owner) from None
+        raise NotPermitted(action="read", path=path, owner=files.owner_name(path)) from None
     try:
-        found = os.pread(descriptor, _MOST, 0)
-        return tuple(_taken(found, descriptor, path))
+        return tuple(_used(os.pread(descriptor, _MOST, 0), descriptor, path))
     finally:
         os.close(descriptor)
 
 
-def _taken(found: bytes, descriptor: int, path: Path) -> Iterator[Slot]:
-    if len(found) < _HEAD.size:
+def _used(head: bytes, descriptor: int, path: Path) -> Iterator[Slot]:
+    if len(head) < _HEAD.size:
         return
-    magic, lock_format = _HEAD.unpack_from(found)
+    magic, lock_format = _HEAD.unpack_from(head)
     if magic == 0:  # not written yet
         return
     if magic != meta.MAGIC or not (lock_format == _FORMAT or _is_of_1_0(lock_format)):
         raise NotLmdb(path=path, reason=f"lock format {lock_format:#x}, of another LMDB or machine")
-    for at in range(_START, len(found) - _LINE + 1, _LINE):
-        txnid, pid = _SLOT.unpack_from(found, at)
+    for at in range(_START, len(head) - _LINE + 1, _LINE):
+        txnid, pid = _SLOT.unpack_from(head, at)
         if pid:
             # A living reader locks the byte of lock.mdb at the offset of its PID (mdb_reader_pid).
             is_alive = holders.lock_holder(descriptor, pid) is not None

@@ -246,10 +246,10 @@ def _first_write(log: Snapshot, suffix: str) -> tuple[str, str] | None:
 _TRIES = 10_000  # attempts to read a meta page before a busy writer overwrites it
 
 
-def _hold(text: str) -> None:
+def _hold(directory: Path) -> None:
     """Takes a snapshot for each line of stdin, until stdin ends."""
-    path = meta.data_file(Path(text))
-    with opened(Path(text)) as environment, explained(path), os.fdopen(os.dup(0), "rb") as lines:
+    path = meta.data_file(directory)
+    with opened(directory) as environment, explained(path), os.fdopen(os.dup(0), "rb") as lines:
         transaction: Transaction = None
         try:
             for line in lines:

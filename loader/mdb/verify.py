@@ -121,23 +121,19 @@ def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = No
         # LMDB never writes a page that was freed in the transaction that allocated it, so the end may rightly be
         # missing. Only level pages distinguishes this from a truncated file.
         level = "pages"
-    found = audit(place, level, Resources(limit=1), meter, seen=seen)
-    damage = tuple(one for one in found.problems if one.kind not in _HARMLESS)
+    report = audit(place, level, Resources(limit=1), meter, seen=seen)
+    damage = [problem for problem in report.problems if problem.kind not in _HARMLESS]
     if damage:
-        raise MdbDamaged(path=path, reason=_summary(damage))
-    return Verified(level, found.entries)
+        count = sum(problem.count for problem in damage)
+        more = f" (and {units.number(count - 1)} more)" if count > 1 else ""
+        raise MdbDamaged(path=path, reason=f"{damage[0].told[0]}{more}")
+    return Verified(level, report.entries)
 
 
 def require_end(place: Path, meter: Meter) -> None:
     """Raises MdbDamaged if the file was truncated. A file may rightly end before its last page if that page is free."""
     if meta.data_file(place).stat().st_size < meta.read_meta(place).used:
         verify(place, "pages", meter)
-
-
-def _summary(problems: tuple[Problem, ...]) -> str:
-    count = sum(problem.count for problem in problems)
-    more = f" (and {units.number(count - 1)} more)" if count > 1 else ""
-    return f"{problems[0].told[0]}{more}"
 
 
 def audit(

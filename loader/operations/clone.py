@@ -267,10 +267,7 @@ def send(options: CloneOptions, progress: Progress) -> SendReport:
                 compacted = stack.enter_context(copy.compacted(source, scratch, meter))
                 seconds = meter.seconds
         with progress.step("send") as meter:
-            if compacted is None:
-                sent = copy.send(source, descriptor, token, meter)
-            else:
-                sent = copy.send_compacted(source, compacted, descriptor, token, meter)
+            sent = copy.send(source, descriptor, token, meter, compacted)
             seconds += meter.seconds
     if token is not None and not sent.skipped:
         progress.say(f"{source} has changed since, or --compact was not as before: all was sent")

@@ -17,7 +17,7 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +36,6 @@ from loader.sources.location import LdifFiles
 from loader.sources.sampling import Sample, SampleSize, SizeClass
 from loader.storage import files, held, temporary
 
-BY_KEYS, LINEAR = "by its keys", "linear"  # how a table was forecast
 LARGEST = 24  # factor: upper bound of database size / LDIF size, with every attribute indexed
 TIMED = 2.0  # seconds of building for the time forecast
 _HEADER, _NODE, _POINTER, _ID, _RECORD = 16, 8, 2, 8, 48  # bytes: mdb.c, page, node, MDB_db
@@ -59,13 +58,9 @@ _PREFIX = ".ditseed-write-"
 
 @dataclass(frozen=True)
 class TableForecast:
-    """`how`: LINEAR or BY_KEYS. `sample`: bytes in the sample. `degenerated`: keys that become ranges."""
-
     name: str
-    sample: int
     bytes: int
-    how: str
-    degenerated: int = 0
+    is_index: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,7 @@ class Forecast:
 
     @property
     def largest_index(self) -> int:
-        return max((table.bytes for table in self.tables if table.how == BY_KEYS), default=0)
+        return max((table.bytes for table in self.tables if table.is_index), default=0)
 
 
 @dataclass(frozen=True)
@@ -107,21 +102,18 @@ class Growth:
 def tables(growth: Growth) -> tuple[TableForecast, ...]:
     """Returns the forecasts of id2e, of the remaining tables together, and of each index."""
     before, after, longest = growth.before, growth.after, growth.longest
-    id2e = _linear("id2e", before.own.get("id2e", 0) if before else 0, after.own["id2e"], growth)
+
+    def linear(name: str, parents: int, sample: int) -> TableForecast:
+        pages = (0 if growth.is_added else parents) + (sample - parents) * growth.factor
+        return TableForecast(name, round(pages * after.page_size))
+
     # The rest is dn2i above all. The trees of parents' keys are not counted in the indexes of the sample.
     remaining = _remaining(after, longest) - (_trees(before, longest) if before else 0)
-    rest = _linear("dn2i and others", _remaining(before, longest) if before else 0, remaining, growth)
-    return (id2e, rest, *(_index(name, counts, growth) for name, counts in after.indexes.items()))
-
-
-def added(tables: Sequence[TableForecast], more: Sequence[TableForecast]) -> Iterator[TableForecast]:
-    """Yields the sums of two forecasts, table by table."""
-    others = {table.name: table for table in more}
-    for table in tables:
-        other = others.pop(table.name, None)
-        sums = ("sample", "bytes", "degenerated") if other else ()
-        yield replace(table, **{name: getattr(table, name) + getattr(other, name) for name in sums})
-    yield from others.values()
+    return (
+        linear("id2e", before.own.get("id2e", 0) if before else 0, after.own["id2e"]),
+        linear("dn2i and others", _remaining(before, longest) if before else 0, remaining),
+        *(_index(name, counts, growth) for name, counts in after.indexes.items()),
+    )
 
 
 def _remaining(sizes: TableSizes, longest: int) -> int:
@@ -134,27 +126,19 @@ def _trees(sizes: TableSizes, longest: int) -> int:
     return sum(_tree_pages(counts, sizes.page_size, longest) for counts in sizes.indexes.values())
 
 
-def _linear(name: str, before: int, after: int, growth: Growth) -> TableForecast:
-    size = growth.after.page_size
-    pages = (0 if growth.is_added else before) + (after - before) * growth.factor
-    return TableForecast(name, after * size, round(pages * size), LINEAR)
-
-
 def _index(name: str, counts: IndexCounts, growth: Growth) -> TableForecast:
     size, longest, key_bytes = growth.after.page_size, growth.longest, counts.key_bytes
-    predicted, degenerated = _predicted(counts.keys, growth)
-    now = growth.after.own[name] + _tree_pages(counts, size, longest)
-    # The model's error for the sample itself: parents, half-full last pages.
-    modelled = _pages(counts.keys, key_bytes, size, longest)
-    fixed = 0.0 if growth.is_added else min(max(0.0, now - modelled), 4.0)
-    then = _pages(predicted, key_bytes, size, longest) + fixed
-    return TableForecast(name, now * size, round(then * size), BY_KEYS, degenerated)
+    fixed = 0.0
+    if not growth.is_added:  # the model's error for the sample itself: parents, half-full last pages
+        now = growth.after.own[name] + _tree_pages(counts, size, longest)
+        fixed = min(max(0.0, now - _pages(counts.keys, key_bytes, size, longest)), 4.0)
+    pages = _pages(_predicted(counts.keys, growth), key_bytes, size, longest) + fixed
+    return TableForecast(name, round(pages * size), is_index=True)
 
 
-def _predicted(keys: Mapping[int, int], growth: Growth) -> tuple[dict[float, float], int]:
-    """Returns, for the whole, a map from IDs per key to the number of such keys; and how many keys become ranges."""
+def _predicted(keys: Mapping[int, int], growth: Growth) -> dict[float, float]:
+    """Returns, for the whole, a map from IDs per key to the number of such keys."""
     many = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
-    degenerated = sum(count for ids, count in many.items() if ids > growth.longest)
     seldom = growth.factor * (keys.get(1, 0) + 2 * keys.get(2, 0))  # IDs of keys that occur once or twice in the sample
     if seldom:
         mean = max(1.0, seldom / max(1.0, _distinct(keys, growth) - sum(many.values())))
@@ -163,7 +147,7 @@ def _predicted(keys: Mapping[int, int], growth: Growth) -> tuple[dict[float, flo
         shared = {mean: number} if mean >= 2 else {1.0: 2 * number - seldom, 2.0: seldom - number}
         for ids, count in shared.items():
             many[ids] = many.get(ids, 0.0) + count
-    return many, round(degenerated)
+    return many
 
 
 def _distinct(keys: Mapping[int, int], growth: Growth) -> float:
@@ -214,14 +198,6 @@ def _tree_pages(counts: IndexCounts, page_size: int, longest: int) -> int:
     return round(sum(count * _tree(ids, counts.key_bytes, page_size, longest) for ids, count in counts.keys.items()))
 
 
-@dataclass(frozen=True)
-class SampleBuild:
-    directory: Path
-    entries: int
-    rejected: int
-    seconds: float
-
-
 def at_most(ldif: LdifFiles) -> int:
     """Returns an upper bound in bytes for a database of these files, from their sizes alone."""
     paths = ldif.paths()
@@ -242,21 +218,22 @@ def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED)
         common = _built(sample, sample.common, target, scratch, meter, timed)
         if common.growth is None:
             raise EmptyInput(path=f"the sample, {target.settings.suffixes[0]} and below")
-        forecasts, parts = tables(common.growth), [common]
-        for size_class in sample.larger:
-            part = _built(size_class, size_class.total, target, scratch, meter, 0.0)
-            parts.append(part)
-            if part.growth is not None:
-                forecasts = tuple(added(forecasts, tables(replace(part.growth, is_added=True))))
+        parts = [common]
+        parts += (_built(larger, larger.total, target, scratch, meter, 0.0) for larger in sample.larger)
+    sizes: dict[str, TableForecast] = {}
+    for part in parts:
+        for table in tables(replace(part.growth, is_added=part is not common)) if part.growth else ():
+            known = sizes.get(table.name)
+            sizes[table.name] = replace(table, bytes=table.bytes + (known.bytes if known else 0))
     return Forecast(
         entries=sample.total,
         is_counted=sample.is_counted,
         sampled=sum(part.growth.sampled for part in parts if part.growth),
         rejected=sum(part.rejected for part in parts),
         how=sample.how,
-        bytes=sum(table.bytes for table in forecasts),
+        bytes=sum(table.bytes for table in sizes.values()),
         seconds=common.fixed + sum(part.seconds for part in parts),
-        tables=forecasts,
+        tables=tuple(sizes.values()),
     )
 
 
@@ -273,32 +250,20 @@ class _Built:
 
 def _built(sample: Sample | SizeClass, total: int, target: Target, scratch: Path, meter: Meter, timed: float) -> _Built:
     parents, inputs = _inputs(sample, target, scratch)
-    before = _timed(target, parents, scratch / "parents", meter, timed) if parents else None
-    after = _timed(target, inputs, scratch / "sample", meter, timed)
-    sampled = after.entries - (before.entries if before else 0)
+    without, whole = scratch / "parents", scratch / "sample"
+    glued, _, fixed = _build(target, parents, without, meter, timed) if parents else (0, 0, 0.0)
+    entries, rejected, seconds = _build(target, inputs, whole, meter, timed)
+    sampled = entries - glued
     if sampled <= 0:
-        return _Built(None, after.rejected)
+        return _Built(None, rejected)
     growth = Growth(
-        before=contents.table_sizes(before.directory) if before else None,
-        after=contents.table_sizes(after.directory, before.directory if before else None),
+        before=contents.table_sizes(without) if parents else None,
+        after=contents.table_sizes(whole, without if parents else None),
         sampled=sampled,
         wanted=max(sampled, total),
         longest=(1 << target.settings.idlexp) - 1,
     )
-    fixed = before.seconds if before else 0.0
-    return _Built(growth, after.rejected, max(0.0, after.seconds - fixed) * growth.factor, fixed)
-
-
-def _timed(target: Target, inputs: list[Path], directory: Path, meter: Meter, timed: float) -> SampleBuild:
-    """Returns the last of several builds, with the upper quartile of their durations, because a long build also has
-    slow moments. A first, cold build is not timed if others follow."""
-    began, durations = time.monotonic(), list[float]()
-    build = _build(target, inputs, directory, meter)
-    while time.monotonic() - began < timed or (timed and not durations):
-        build = _build(target, inputs, directory, meter)
-        durations.append(build.seconds)
-    durations = sorted(durations) or [build.seconds]
-    return replace(build, seconds=durations[3 * (len(durations) - 1) // 4])
+    return _Built(growth, rejected, max(0.0, seconds - fixed) * growth.factor, fixed)
 
 
 def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[list[Path], list[Path]]:
@@ -313,15 +278,22 @@ def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[
     return above, [*above, text]
 
 
-def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter) -> SampleBuild:
-    files.remove_tree(directory)
-    directory.mkdir(mode=0o700)
+def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, timed: float) -> tuple[int, int, float]:
+    """Builds the inputs for `timed` seconds again and again. Returns the numbers of entries and of rejected records,
+    and the upper quartile of the durations, because a long build also has slow moments. A first, cold build is not
+    timed if others follow."""
     memory, jobs = resources.sorting_memory(), resources.processors()
     limits = mdb.Resources(memory, jobs, scratch=directory, rejects=directory / "rejects.ldif")
     rules = BuildRules(now=_NOW, value_check="skip", check_schema=False, max_rejects=1 << 31)
-    started = time.monotonic()
-    built = mdb.build(replace(target, map_size=_ROOM), inputs, directory / DATA, rules, limits, meter)
-    return SampleBuild(directory, built.entries, built.rejected, time.monotonic() - started)
+    began, durations = time.monotonic(), list[float]()
+    while not durations or time.monotonic() - began < timed or (timed and len(durations) < 2):
+        files.remove_tree(directory)
+        directory.mkdir(mode=0o700)
+        started = time.monotonic()
+        built = mdb.build(replace(target, map_size=_ROOM), inputs, directory / DATA, rules, limits, meter)
+        durations.append(time.monotonic() - started)
+    warm = sorted(durations[1:] or durations)
+    return built.entries, built.rejected, warm[3 * (len(warm) - 1) // 4]
 
 
 @contextmanager

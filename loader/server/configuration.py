@@ -67,8 +67,7 @@ def file_text(path: Path) -> str | None:
 
 def read_online(session: Session) -> Config:
     """Returns a running server's configuration. Raises ConfigHidden if the account cannot read cn=config."""
-    who, reason = session.connection.who, "nothing is shown"
-    entries: list[Entry] = []
+    reason, entries = "nothing is shown", list[Entry]()
     try:
         entries += session.find("cn=config", "(objectClass=*)", ("*", "+"))
     except NoSuchBase:
@@ -76,7 +75,7 @@ def read_online(session: Session) -> Config:
     except ServerRefused as error:
         reason = str(error.facts["reason"])
     if not entries:
-        raise ConfigHidden(uri=session.uri, who=who, reason=reason)
+        raise ConfigHidden(uri=session.uri, who=session.connection.who, reason=reason)
     return config.parse(Path("cn=config"), slapd_conf.require_readable(entries), session.uri)
 
 
@@ -112,9 +111,9 @@ def require_readable(path: Path) -> None:
     # In packages everybody may read slapd.d itself, but only slapd's account its contents. rglob yields a directory
     # before its contents, and yields nothing if `path` is a directory other than a slapd.d.
     inside = path / "cn=config"
-    for one in (path / "cn=config.ldif", inside, *inside.rglob("*")) if path.is_dir() else ():
-        if one.suffix == ".ldif" or one.is_dir():
-            _require_access(one)
+    for file in (path / "cn=config.ldif", inside, *inside.rglob("*")) if path.is_dir() else ():
+        if file.suffix == ".ldif" or file.is_dir():
+            _require_access(file)
 
 
 def _require_access(path: Path) -> None:
@@ -133,8 +132,7 @@ def entries_of(text: bytes, origin: Path) -> list[Entry]:
     try:
         return ldif.records(text, "cn=config")
     except LoaderError as error:
-        reason = f"its LDIF cannot be read: {error}"
-        raise ConfigUnreadable(path=origin, reason=reason) from error
+        raise ConfigUnreadable(path=origin, reason=f"its LDIF cannot be read: {error}") from error
 
 
 def text_of(entries: Sequence[Entry]) -> bytes:
@@ -144,8 +142,8 @@ def text_of(entries: Sequence[Entry]) -> bytes:
         text += ldif_line("dn", name.encode()) + "\n"
         for key, texts in attributes.items():
             if key.lower() == "olcdbdirectory":
-                texts = [os.fsencode(values.as_single(os.fsdecode(one))) for one in texts]
-            text += "".join(f"{ldif_line(key, one)}\n" for one in texts)
+                texts = [os.fsencode(values.as_single(os.fsdecode(value))) for value in texts]
+            text += "".join(f"{ldif_line(key, value)}\n" for value in texts)
         text += "\n"
     return text.encode()
 
@@ -180,13 +178,13 @@ def readable(path: Path, scratch: str | None, text_of: TextOf, owner: Owner | No
     if kept is None and (owner is None or tools.may_read(owner, _read(path, text_of))):
         yield path
         return
-    with temporary.directory("read", scratch) as place:
-        copy = Path(place, path.name)
+    with temporary.directory("read", scratch) as directory:
+        copy = directory / path.name
         if path.is_dir():
             copy_directory(path, copy)
         if kept is not None:
             write(copy / _ENTRY if path.is_dir() else copy, kept)
-        tools.let_read(owner, Path(place))
+        tools.let_read(owner, directory)
         yield copy
 
 
@@ -258,15 +256,15 @@ def of_modules(source: Config) -> list[Entry]:
         for keyword, setting in (("modulepath", "olcModulePath"), ("moduleload", "olcModuleLoad"))
         for words in source.reader(name).words(setting)
     ]
-    with temporary.directory("schema", tools_tmpdir()) as place:
-        text, converted = Path(place, "slapd.conf"), Path(place, "slapd.d")
+    with temporary.directory("schema", tools_tmpdir()) as scratch:
+        text, converted = scratch / "slapd.conf", scratch / "slapd.d"
         text.write_bytes(os.fsencode("".join(lines)))
         converted.mkdir(mode=0o700)
         try:
-            found = tools.configuration("-f", str(text), "-F", str(converted))
+            dumped = tools.configuration("-f", str(text), "-F", str(converted))
         except ToolFailed as error:
             raise ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
-    return [entry for entry in entries_of(found, source.path) if entry[0].lower() == ROOT]
+    return [entry for entry in entries_of(dumped, source.path) if entry[0].lower() == ROOT]
 
 
 # --- acceptance ------------------------------------------------------------------------------------------------------
@@ -285,12 +283,10 @@ class Acceptance:
 def slaptest(path: Path) -> Acceptance:
     """Runs slaptest -u, which opens no database. Raises ToolMissing, NoSuchPath, NotPermitted."""
     require_readable(path)
-    text_of, scratch = file_text, tools_tmpdir()
-    owner = tools.of_configuration(path, text_of)
-    with readable(path, scratch, text_of, owner) as known:
-        how = ("-u", "-F" if path.is_dir() else "-f", str(known))
-        uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
-        answer = child.ask(tools.server_tool_as(uid, gid, "slaptest", *how))
+    owner = tools.of_configuration(path, file_text)
+    with readable(path, tools_tmpdir(), file_text, owner) as known:
+        options = ("-u", "-F" if path.is_dir() else "-f", str(known))
+        answer = child.ask(tools.server_tool_as(owner, "slaptest", *options))
         lines = (log.redact(line.replace(str(known), str(path))) for line in answer.words)
     return Acceptance(answer.status == 0, tuple(line for line in lines if line.strip()))
 
@@ -317,15 +313,11 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     replaced = {name.lower().encode() for name in settings}
     lines = _LINES.findall(entry.rstrip(b"\n") + b"\n")
     head = list(itertools.takewhile(lambda line: line.startswith(b"#"), lines))
-    kept = [line for line in lines[len(head) :] if _name(line) not in replaced]
+    # A line begins with the attribute type, perhaps with options.
+    kept = [line for line in lines[len(head) :] if re.split(b"[:;]", line, maxsplit=1)[0].lower() not in replaced]
     new = [f"{ldif_line(name, value)}\n".encode() for name, values in settings.items() for value in values]
     body = b"".join([*kept, *new])
     return _CRC.sub(b"# CRC32 %08x" % zlib.crc32(body), b"".join(head)) + body
-
-
-def _name(line: bytes) -> bytes:
-    """Returns the attribute type in an LDIF line, in lower case, without options."""
-    return line.partition(b":")[0].partition(b";")[0].lower()
 
 
 def _stamp(source: Config) -> dict[str, list[bytes]]:
@@ -337,8 +329,7 @@ def _stamp(source: Config) -> dict[str, list[bytes]]:
 
 def entry_file(directory: Path, database: Database) -> Path:
     """Returns the path of a database's entry in a slapd.d (back-ldif's layout)."""
-    name = database.entry_dn.partition(",")[0]
-    return directory / "cn=config" / f"{name}.ldif"
+    return directory / "cn=config" / f"{database.entry_dn.partition(',')[0]}.ldif"
 
 
 def check_directory(source: Config, database: Database, entry: bytes, changes: Sequence[Change]) -> Config:
@@ -371,7 +362,7 @@ Modification = tuple[int, str, list[bytes] | None]
 def _modifications(change: Change) -> Iterator[Modification]:
     """Yields the modifications for a change. Absent attributes are never replaced: slapd refuses an empty replace of
     them, takes an absent olcUpdateDN for an existing one, and crashes (2.4.57) for an absent olcSpSessionlog."""
-    before, after = _bytes(change.before), _bytes(change.after)
+    before, after = ([value.encode() for value in values] for values in (change.before, change.after))
     if change.attribute in BY_VALUE:
         gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
         if gone:
@@ -384,10 +375,6 @@ def _modifications(change: Change) -> Iterator[Modification]:
         yield _DELETE, change.attribute, None
 
 
-def _bytes(values: Sequence[str]) -> list[bytes]:
-    return [value.encode() for value in values]
-
-
 def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
     """Returns the changes of an entry as an LDIF change record, for display."""
     words = {_DELETE: "delete", _ADD: "add", _REPLACE: "replace"}
@@ -397,10 +384,9 @@ def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def keeps_changes(found: Config) -> bool:
+def keeps_changes(source: Config) -> bool:
     """Returns True if changes of cn=config survive a restart; with a slapd.conf they exist only in slapd's memory."""
-    from_text = found.values("cn=config", "olcConfigFile")
-    return not from_text or bool(found.values("cn=config", "olcConfigDir"))
+    return not source.values("cn=config", "olcConfigFile") or bool(source.values("cn=config", "olcConfigDir"))
 
 
 def _refusal(path: str, changes: Sequence[Change], reason: object) -> ConfigRefused:

@@ -61,22 +61,22 @@ def configured(
     `superior`: for glue, the database whose suffix is given to slapadd -b. Raises SettingRefused, ConfigUnreadable.
     """
     require(source, database, superior or database)
-    home = place / "slapd.d"
-    nowhere = home / "empty"
-    files.remove_tree(home)
-    home.mkdir(mode=0o700, parents=True)
-    nowhere.mkdir(mode=0o700)
+    directory = place / "slapd.d"
+    empty = directory / "empty"
+    files.remove_tree(directory)
+    directory.mkdir(mode=0o700, parents=True)
+    empty.mkdir(mode=0o700)
     try:
-        changed = {"olcDbDirectory": [bytes(nowhere)], **(settings or {})}
-        entries = list(_entries(source, database, changed, nowhere, superior or database))
-        configuration.load(home, entries, source.path)
-        yield home
+        changed = {"olcDbDirectory": [bytes(empty)], **(settings or {})}
+        entries = list(_entries(source, database, changed, empty, superior or database))
+        configuration.load(directory, entries, source.path)
+        yield directory
     finally:
-        files.remove_tree(home)
+        files.remove_tree(directory)
 
 
 def _entries(
-    source: Config, database: Database, settings: Mapping[str, Values], nowhere: Path, superior: Database
+    source: Config, database: Database, settings: Mapping[str, Values], empty: Path, superior: Database
 ) -> Iterator[Entry]:
     def of_first(pattern: re.Pattern[str], names: Sequence[str]) -> dict[str, Values]:
         return _only(next((found for name, found in source.entries if pattern.match(name)), {}), names)
@@ -96,34 +96,23 @@ def _entries(
     # is built into every slapd, and opens nothing until it is used.
     suffixes = list(config.suffixes_below(source, database))
     for number, suffix in enumerate(suffixes, 1):
-        below = {"olcSuffix": [suffix.encode()], "olcDbDirectory": [bytes(nowhere)]}
+        below = {"olcSuffix": [suffix.encode()], "olcDbDirectory": [bytes(empty)]}
         yield _entry(f"olcDatabase={{{number}}}ldif", "cn=config", ("olcDatabaseConfig", "olcLdifConfig"), below)
     rdn = f"olcDatabase={{{len(suffixes) + 1}}}mdb"
-    own = {
-        **_only(_attributes(source, database), for_tools("olcDatabaseConfig", "olcMdbConfig")),
-        **_as_superior(source, superior, database),
-        **settings,
-    }
-    yield _entry(rdn, "cn=config", ("olcDatabaseConfig", "olcMdbConfig"), own)
+    by_dn: dict[str, Mapping[str, Values]] = dict(source.entries)
+    own = _only(by_dn[database.entry_dn], for_tools("olcDatabaseConfig", "olcMdbConfig"))
+    if superior.entry_dn != database.entry_dn:
+        own |= {**dict.fromkeys(_OF_SUPERIOR, ()), **_only(by_dn[superior.entry_dn], _OF_SUPERIOR)}
+    yield _entry(rdn, "cn=config", ("olcDatabaseConfig", "olcMdbConfig"), {**own, **settings})
     kept = [name for name, applies in schema.effects(source, superior).items() if applies]
-    for place, (overlay, its_class) in enumerate(_OVERLAYS[name] for name in kept):
-        yield _entry(f"olcOverlay={{{place}}}{overlay}", f"{rdn},cn=config", ("olcOverlayConfig", its_class), {})
-
-
-def _as_superior(source: Config, superior: Database, database: Database) -> dict[str, Values]:
-    if superior.entry_dn == database.entry_dn:
-        return {}
-    return {**dict.fromkeys(_OF_SUPERIOR, ()), **_only(_attributes(source, superior), _OF_SUPERIOR)}
-
-
-def _attributes(source: Config, database: Database) -> Mapping[str, Values]:
-    return next(found for name, found in source.entries if name == database.entry_dn)
+    for number, (overlay, its_class) in enumerate(_OVERLAYS[name] for name in kept):
+        yield _entry(f"olcOverlay={{{number}}}{overlay}", f"{rdn},cn=config", ("olcOverlayConfig", its_class), {})
 
 
 def _only(attributes: Mapping[str, Values], names: Sequence[str]) -> dict[str, Values]:
     """Returns the present attributes among `names`, spelled as in `names`."""
-    found = {name.lower(): values for name, values in attributes.items()}
-    return {name: found[name.lower()] for name in names if found.get(name.lower())}
+    lowered = {name.lower(): values for name, values in attributes.items()}
+    return {name: lowered[name.lower()] for name in names if lowered.get(name.lower())}
 
 
 def _entry(rdn: str, parent: str, classes: Sequence[str], attributes: Mapping[str, Values]) -> Entry:
@@ -152,7 +141,6 @@ def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Ite
     """
     from loader.server.session import session
 
-    uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
     with temporary.directory("slapd", tmpdir) as place:  # a short path, since socket paths are limited
         tools.change_owner(owner, place)
         path = place / "ldapi"
@@ -161,7 +149,7 @@ def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Ite
         uri = f"ldapi://{quote(str(path), safe='')}"
         # -d keeps slapd in the foreground with its log on stderr; -s 0 keeps the log out of syslog.
         words = ["-d", "none", "-s", "0", "-h", uri, "-F" if config.is_dir() else "-f", str(config)]
-        with Child(tools.server_tool_as(uid, gid, "slapd", *words)) as child:
+        with Child(tools.server_tool_as(owner, "slapd", *words)) as child:
             _await(child, path)
             with session(Connection(uri)) as opened:
                 yield opened
@@ -180,9 +168,5 @@ def _await(child: Child, path: Path) -> None:
 
 
 def _listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as asking:
-        try:
-            asking.connect(str(path))
-        except OSError:
-            return False
-        return True
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0

@@ -105,10 +105,10 @@ def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> 
 
     def talk(connection: Any) -> float:
         began = time.monotonic()
-        for number, one in enumerate(questions, 1):
-            entries = len(connection.search_ext_s(one.base, ldap.SCOPE_SUBTREE, one.filter))
-            if entries != one.entries:
-                reason = f"{one.filter}: {entries} entries found, {one.entries} expected"
+        for number, question in enumerate(questions, 1):
+            entries = len(connection.search_ext_s(question.base, ldap.SCOPE_SUBTREE, question.filter))
+            if entries != question.entries:
+                reason = f"{question.filter}: {entries} entries found, {question.entries} expected"
                 raise ServerRefused(uri=server.uri, operation="search", reason=reason)
             if not number % _STEP:
                 meter.add(_STEP)
@@ -141,8 +141,8 @@ def _by_sample(server: Session, suffix: str) -> int | None:
     def count(bits: int) -> int | None:
         """Returns the number of entries with the lowest 1/2^bits of all entryUUIDs; None beyond a limit."""
         where = f"(entryUUID<={(1 << 32 - bits) - 1:08x}-ffff-ffff-ffff-ffffffffffff)"
-        found, whole = server.first(suffix, _MOST_COUNTED, ["1.1"], where, _SECONDS)
-        return len(found) if whole else None
+        first, whole = server.first(suffix, _MOST_COUNTED, ["1.1"], where, _SECONDS)
+        return len(first) if whole else None
 
     try:
         for bits in _STEPS:
@@ -196,7 +196,7 @@ def subschema(server: Session) -> SubschemaInfo:
     known = {name.lower() for one in types for name in one.names}
     return SubschemaInfo(
         transactions=all(oid in root.get("supportedextension", []) for oid in TRANSACTIONS),
-        contexts=tuple(_texts(root.get("namingcontexts", []))),
+        contexts=tuple(value.decode("utf-8", "replace") for value in root.get("namingcontexts", [])),
         protected=tuple(name.lower() for one in types if one.no_user_mod for name in one.names),
         aliases=tuple(
             (other.lower(), one.names[0].lower()) for one in types if one.names for other in (*one.names[1:], one.oid)
@@ -238,10 +238,10 @@ def object_classes(server: Session) -> Iterator[str]:
 
 def _definitions(server: Session, root: Attributes, kind: str) -> Iterator[tuple[str, str]]:
     """Yields the DN of the subschema and the text of each definition of that kind."""
-    for place in _texts(root.get("subschemasubentry", [])):
-        entry = server.read(place, [kind], "(objectClass=subschema)")
-        for text in _texts(entry.get(kind.lower(), [])):
-            yield place, text
+    for value in root.get("subschemasubentry", []):
+        name = value.decode("utf-8", "replace")
+        for text in server.read(name, [kind], "(objectClass=subschema)").get(kind.lower(), []):
+            yield name, text.decode("utf-8", "replace")
 
 
 def _types(server: Session, root: Attributes) -> Iterator[AttributeType]:
@@ -270,8 +270,3 @@ def _naming(types: Sequence[AttributeType]) -> Iterator[str]:
             syntax = one.syntax
         if syntax in _NAMING and not by_name[name].usage:
             yield name
-
-
-def _texts(values: Sequence[bytes]) -> Iterator[str]:
-    for value in values:
-        yield value.decode("utf-8", "replace")

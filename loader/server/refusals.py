@@ -124,14 +124,12 @@ def _bind_error(connection: Connection, uri: str, result: int, reason: str, bind
     if result in _WEAK or _TOO_WEAK in reason:
         return TooWeak(uri=uri, who=who, reason=reason)
     if "GSSAPI" in reason and result in (_LOCAL_ERROR, _OTHER, *_INVALID):
-        return KerberosFailed(uri=uri, reason=reason, advice=_advice(reason))
+        fitting = (advice for words, advice in _KERBEROS if any(word in reason for word in words))
+        return KerberosFailed(uri=uri, reason=reason, advice=next(fitting, _KEYTAB))
     if result in (_AUTH_UNKNOWN, _NOT_SUPPORTED) or _NO_MECHANISM in reason:
-        offered = _offered(uri)
-        mechanism = connection.mechanism or "simple"
-        return NoMechanism(uri=uri, mechanism=mechanism, reason=reason, offered=offered)
+        return NoMechanism(uri=uri, mechanism=connection.mechanism or "simple", reason=reason, offered=_offered(uri))
     if result in _INVALID:
-        advice = _credentials_advice(connection)
-        return BadCredentials(uri=uri, who=who, reason=reason, advice=advice)
+        return BadCredentials(uri=uri, who=who, reason=reason, advice=_credentials_advice(connection))
     if result == _INVALID_DN:
         example = f"{'' if '=' in who else 'cn='}{who},dc=example,dc=com"
         return UsageProblem(reason=f"{uri}: the bind DN {who} is no DN: give all of it, such as {example}")
@@ -152,21 +150,14 @@ def _credentials_advice(connection: Connection) -> str:
     )
 
 
-def _advice(reason: str) -> str:
-    for words, advice in _KERBEROS:
-        if any(word in reason for word in words):
-            return advice
-    return _KEYTAB
-
-
 def _offered(uri: str) -> str:
     """Returns the SASL mechanisms that the server lists; slapd lists only those its security properties allow."""
     handle = ldap.initialize(uri)
     handle.set_option(ldap.OPT_NETWORK_TIMEOUT, 5.0)
     handle.set_option(ldap.OPT_TIMEOUT, 5.0)
     try:
-        found = handle.search_s("", ldap.SCOPE_BASE, "(objectClass=*)", ["supportedSASLMechanisms"])
-        names = [name.decode() for _, entry in found for values in entry.values() for name in values]
+        entries = handle.search_s("", ldap.SCOPE_BASE, "(objectClass=*)", ["supportedSASLMechanisms"])
+        names = [name.decode() for _, entry in entries for values in entry.values() for name in values]
         return ", ".join(names) or "none"
     except (ldap.LDAPError, UnicodeDecodeError):
         return "what it does not tell"
@@ -308,13 +299,12 @@ def _start(plain: socket.socket) -> int | None:
 def _own_settings() -> str | None:
     """Returns the error in ldap.conf's TLS settings, or None. libldap fails on such an error but does not report it."""
     for name, option in _FILES.items():
-        file = _text(option)
-        if file:
+        if file := ldap.get_option(option):
             try:
                 os.stat(file)
             except OSError as error:
                 return f"{name} {file}: {error.strerror}"
-    certificate, key = _text(ldap.OPT_X_TLS_CERTFILE), _text(ldap.OPT_X_TLS_KEYFILE)
+    certificate, key = ldap.get_option(ldap.OPT_X_TLS_CERTFILE), ldap.get_option(ldap.OPT_X_TLS_KEYFILE) or ""
     if not certificate:
         return None
     try:
@@ -322,10 +312,6 @@ def _own_settings() -> str | None:
     except (OSError, ssl.SSLError) as error:
         return f"TLS_CERT {certificate}, TLS_KEY {key}: {error}"
     return None
-
-
-def _text(option: int) -> str:
-    return str(ldap.get_option(option) or "")
 
 
 def _context() -> ssl.SSLContext:

@@ -9,6 +9,7 @@ import os
 import shlex
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -48,7 +49,6 @@ LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_
 # The first two: libldap's results for a failed handshake. The third: a server's answer to an unsupported StartTLS.
 _MAYBE_TLS = (ldap.SERVER_DOWN, ldap.CONNECT_ERROR, ldap.PROTOCOL_ERROR)
 _ALL = "(objectClass=*)"
-_PAGE = 1000  # entries
 _OVER = 2  # a server that sends this multiple of the requested size limit ignores the limit
 # slapo-valsort(5): requests values in their stored order. A server without the overlay ignores the control.
 _UNSORTED = RequestControl("1.3.6.1.4.1.4203.666.5.14", False, b"\x30\x03\x01\x01\xff")
@@ -235,20 +235,30 @@ class Session:
         """Returns the DNs of the children of `base` that have children themselves."""
         return [dn for dn, _ in self.find(base, "(hasSubordinates=TRUE)", scope=ldap.SCOPE_ONELEVEL)]
 
-    def each_name(self, base: str, subentries: bool = False) -> Iterator[str]:
-        """Yields the DNs of a subtree, or only of its subentries; reads in pages. Raises NoSuchBase."""
-        paging = SimplePagedResultsControl(True, size=_PAGE, cookie="")
-        controls = [*_AS_STORED, *([_VISIBLE] if subentries else []), paging]
+    def dns(self, search: Search, most: int = sys.maxsize) -> Iterator[str]:
+        """Yields the DNs that a search finds, at least `most` if there are so many; reads in pages if `search` has
+        pages. Raises NoSuchBase, and LimitTooLow if one of the server's limits ends the search before."""
+        paging = SimplePagedResultsControl(True, size=search.page, cookie="")
+        controls = [*_AS_STORED, *([_VISIBLE] if search.subentries else []), *([paging] if search.page else [])]
+        arguments = (search.base, _SCOPES[search.scope], search.where, ["1.1"])
+        count = 0
 
-        def page() -> tuple[list[Any], bool]:
-            message = self._ldap.search_ext(base, ldap.SCOPE_SUBTREE, _ALL, ["1.1"], serverctrls=controls)
-            _, entries, _, answer = self._ldap.result3(message)
-            return entries, _has_more(paging, answer)
+        def page() -> list[str]:
+            message = self._ldap.search_ext(*arguments, serverctrls=controls)
+            kind, names, answer = None, list[str](), list[Any]()
+            while kind != ldap.RES_SEARCH_RESULT and count + len(names) < most:
+                kind, entries, _, answer = self._ldap.result3(message, all=bool(search.page))
+                names += [dn for dn, _ in entries if dn]
+            if kind != ldap.RES_SEARCH_RESULT:
+                self._ldap.abandon(message)
+            paging.cookie = next((one.cookie for one in answer if one.controlType == paging.controlType), "")
+            return names
 
         more = True
-        while more:
-            entries, more = self._asking(f"search {base}", page, base)
-            yield from (dn for dn, _ in entries if dn)
+        while more and count < most:
+            names = self._asking(f"search {search.base}", page, search.base)
+            count, more = count + len(names), bool(paging.cookie)
+            yield from names
 
     def first(
         self, base: str, limit: int, attributes: Sequence[str], where: str = _ALL, seconds: int = -1
@@ -258,8 +268,8 @@ class Session:
         first: Entries = []
 
         def collect() -> bool:
-            asked = (base, ldap.SCOPE_SUBTREE, where, list(attributes))
-            message = self._ldap.search_ext(*asked, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit)
+            search = (base, ldap.SCOPE_SUBTREE, where, list(attributes))
+            message = self._ldap.search_ext(*search, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit)
             try:
                 while True:
                     kind, entries = self._ldap.result(message, all=0)[:2]
@@ -277,27 +287,6 @@ class Session:
                 return False
 
         return first, self._asking(f"search {base}", collect, base)
-
-    def require_shown(self, asked: Search, entries: int) -> None:
-        """Checks that the search returns `entries` entries, or all if there are fewer, in pages if `asked` has pages.
-        Requests no attributes. Raises LimitTooLow if one of the server's limits ends the search before."""
-        paging = SimplePagedResultsControl(True, size=asked.page, cookie="")
-        controls = [*_AS_STORED, *([paging] if asked.page else [])]
-
-        def look() -> None:
-            seen, more = 0, True
-            while seen < entries and more:
-                scope = _SCOPES[asked.scope]
-                message = self._ldap.search_ext(asked.base, scope, asked.where, ["1.1"], serverctrls=controls)
-                kind, answer = None, []
-                while kind != ldap.RES_SEARCH_RESULT and seen < entries:
-                    kind, shown, _, answer = self._ldap.result3(message, all=0)
-                    seen += len(shown)
-                if kind != ldap.RES_SEARCH_RESULT:
-                    self._ldap.abandon(message)
-                more = _has_more(paging, answer)
-
-        self._asking(f"search {asked.base}", look, asked.base)
 
     # --- the server ---
 
@@ -324,15 +313,14 @@ class Session:
 
     def context_csns(self, suffix: str) -> list[str]:
         """Returns the contextCSN of a suffix, one value per server ID. Raises NoContextCSN if there are no values."""
-        csns = self.shown_csns(suffix)
-        if not csns:
-            advice = (
-                "Let the account read contextCSN (olcAccess). If the database lacks the syncprov overlay, add that: "
-                "paste this into a shell of root on the server's host."
-            )
-            lines = tuple(_add_syncprov(self.uri, suffix))
-            raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice, commands=lines)
-        return csns
+        if csns := self.shown_csns(suffix):
+            return csns
+        advice = (
+            "Let the account read contextCSN (olcAccess). If the database lacks the syncprov overlay, add that: "
+            "paste this into a shell of root on the server's host."
+        )
+        commands = tuple(_add_syncprov(self.uri, suffix))
+        raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice, commands=commands)
 
     def shown_csns(self, suffix: str) -> list[str]:
         """Like `context_csns`, but returns [] if there is no contextCSN or the account may not read it."""
@@ -341,16 +329,14 @@ class Session:
 
     def base(self) -> str:
         """Returns -b, else BASE of ldap.conf, else the server's only suffix. Raises NoSuchBase if that is ambiguous."""
-        chosen = self.connection.base
-        if chosen is None:
-            chosen = ldap.get_option(ldap.OPT_DEFBASE)
-        if chosen is not None:
-            return str(chosen)
+        for chosen in (self.connection.base, ldap.get_option(ldap.OPT_DEFBASE)):
+            if chosen is not None:
+                return str(chosen)
         contexts = self.naming_contexts()
         if len(contexts) == 1:
             return contexts[0]
-        base, who = "(none given; use -b)", self.connection.who
-        raise NoSuchBase(uri=self.uri, base=base, who=who, known=", ".join(contexts))
+        base = "(none given; use -b)"
+        raise NoSuchBase(uri=self.uri, base=base, who=self.connection.who, known=", ".join(contexts))
 
     def counted(self, base: str) -> int | None:
         """Returns the entry count of the database with the suffix `base` from cn=Monitor (OpenLDAP 2.5 and later); None
@@ -375,8 +361,7 @@ class Session:
     def offers_subentries(self, base: str) -> bool:
         """Returns True if the server supports the subentries control (RFC 3672) and accepts it from this account; for
         OpenDJ the account needs a privilege."""
-        known = self.read("", ["supportedControl"]).get("supportedcontrol", [])
-        if SUBENTRIES.encode() not in known:
+        if SUBENTRIES.encode() not in self.read("", ["supportedControl"]).get("supportedcontrol", []):
             return False
         try:
             self.find(base, _ALL, scope=ldap.SCOPE_BASE, subentries=True)
@@ -394,15 +379,6 @@ def session(connection: Connection, given_up: threading.Event | None = None) -> 
         yield opened
     finally:
         opened.close()
-
-
-def _has_more(paging: SimplePagedResultsControl, answer: Sequence[Any]) -> bool:
-    """Returns True if another page follows, and puts its cookie into `paging`."""
-    told = [control for control in answer if control.controlType == paging.controlType]
-    if not told or not told[0].cookie:
-        return False
-    paging.cookie = told[0].cookie
-    return True
 
 
 def first_value(entry: Mapping[str, Collection[bytes]], name: str) -> str:

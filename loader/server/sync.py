@@ -6,7 +6,7 @@ search for a single entry with a consumer's cookie shows how the provider will a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -58,61 +58,48 @@ def probe(server: Session, base: str, csns: Sequence[str], where: str, reload_hi
 
     `reload_hint`: syncrepl sends True, except when it reads an accesslog. Raises LoaderError.
     """
-    cookie = cookie_of(csns)
-    control = SyncRequestControl(criticality=1, cookie=cookie, reloadHint=reload_hint)
-    return server.converse(
-        f"synchronization of {base}",
-        lambda handle: _asked(handle, (base, ldap.SCOPE_SUBTREE, where, ["1.1"]), control),
-        base,
-        LIMIT,
-    )
+    control = SyncRequestControl(criticality=1, cookie=cookie_of(csns), reloadHint=reload_hint)
+    return _ask(server, (base, ldap.SCOPE_SUBTREE, where, ["1.1"]), control)
 
 
 def provider_server_id(server: Session, base: str) -> Reply:
     """Returns the provider's reply, with its server ID, to a consumer without a cookie."""
-    control = SyncRequestControl(criticality=1)
-    asked = (base, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"])
-    return server.converse(f"synchronization of {base}", lambda handle: _asked(handle, asked, control), base, LIMIT)
+    return _ask(server, (base, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"]), SyncRequestControl(criticality=1))
 
 
-def _asked(handle: Any, asked: tuple[Any, ...], control: SyncRequestControl) -> Reply:
-    message = handle.search_ext(*asked, serverctrls=[control])
-    try:
-        return _reply(handle, message, had_cookie=control.cookie is not None)
-    except _NOT_OFFERED as error:
-        return Reply(SyncAnswer.NOT_OFFERED, reason=words_of(error))
-    except PyAsn1Error as error:
-        return Reply(SyncAnswer.NOT_OFFERED, reason=f"its answer is not that of RFC 4533: {error}")
-    except ldap.LDAPError as error:
-        if facts_of(error).get("result") in _RELOAD:
-            return Reply(SyncAnswer.RELOAD, reason=words_of(error))
-        if isinstance(error, ldap.UNWILLING_TO_PERFORM):
-            return Reply(SyncAnswer.REFUSED, reason=words_of(error))
-        raise
+def _ask(server: Session, search: tuple[Any, ...], control: SyncRequestControl) -> Reply:
+    def converse(handle: Any) -> Reply:
+        message = handle.search_ext(*search, serverctrls=[control])
+        try:
+            return _reply(handle, message, had_cookie=control.cookie is not None)
+        except _NOT_OFFERED as error:
+            return Reply(SyncAnswer.NOT_OFFERED, reason=words_of(error))
+        except PyAsn1Error as error:
+            return Reply(SyncAnswer.NOT_OFFERED, reason=f"its answer is not that of RFC 4533: {error}")
+        except ldap.LDAPError as error:
+            if facts_of(error).get("result") in _RELOAD:
+                return Reply(SyncAnswer.RELOAD, reason=words_of(error))
+            if isinstance(error, ldap.UNWILLING_TO_PERFORM):
+                return Reply(SyncAnswer.REFUSED, reason=words_of(error))
+            raise
+
+    return server.converse(f"synchronization of {search[0]}", converse, search[0], LIMIT)
 
 
 def _reply(handle: Any, message: int, had_cookie: bool) -> Reply:
     """Returns the reply: the first set of entryUUIDs determines its kind, or the search's end if there is no set."""
     whole = False
     while True:
-        kind, found, _, controls, _, _ = handle.result4(message, all=0, add_intermediates=1, add_ctrls=1)
+        kind, messages, _, controls, _, _ = handle.result4(message, all=0, add_intermediates=1, add_ctrls=1)
         if kind == ldap.RES_SEARCH_ENTRY:
             whole = True
         elif kind == ldap.RES_INTERMEDIATE:
-            for deletes in _sets(found):
-                handle.abandon_ext(message)
-                return Reply(SyncAnswer.CHANGES if deletes else SyncAnswer.PRESENT)
+            for name, value, _ in messages:
+                if name == SyncInfoMessage.responseName and (ids := SyncInfoMessage(value).syncIdSet):
+                    handle.abandon_ext(message)
+                    return Reply(SyncAnswer.CHANGES if ids["refreshDeletes"] else SyncAnswer.PRESENT)
         elif kind == ldap.RES_SEARCH_RESULT:
             return _end(controls, whole, had_cookie)
-
-
-def _sets(found: Sequence[Any]) -> Iterator[bool]:
-    """Yields, for each set of entryUUIDs, True if the entries were deleted, False if they are present."""
-    for name, value, _ in found:
-        if name == SyncInfoMessage.responseName:
-            ids = SyncInfoMessage(value).syncIdSet
-            if ids:
-                yield bool(ids["refreshDeletes"])
 
 
 def _end(controls: Sequence[Any], whole: bool, had_cookie: bool) -> Reply:
@@ -121,18 +108,18 @@ def _end(controls: Sequence[Any], whole: bool, had_cookie: bool) -> Reply:
     done = next((one for one in controls if isinstance(one, SyncDoneControl)), None)
     if done is None:
         return Reply(SyncAnswer.NOT_OFFERED, reason="the search ends without a Sync Done control")
-    told = _server_id(done.cookie)
+    server_id = _server_id(done.cookie)
     if done.refreshDeletes and had_cookie:
-        return Reply(SyncAnswer.CHANGES if done.cookie else SyncAnswer.NOTHING, told)
-    return Reply(SyncAnswer.WHOLE if whole else SyncAnswer.PRESENT, told)
+        return Reply(SyncAnswer.CHANGES if done.cookie else SyncAnswer.NOTHING, server_id)
+    return Reply(SyncAnswer.WHOLE if whole else SyncAnswer.PRESENT, server_id)
 
 
 def _server_id(cookie: str | None) -> str | None:
     """Returns the provider's server ID in a cookie; "000" if the cookie has none, since slapd omits the ID 0."""
     if not cookie:
         return None
-    found = re.search(r"(?:^|,)sid=([0-9a-fA-F]{3})(?:,|$)", cookie)
-    return found[1].lower() if found else "000"
+    match = re.search(r"(?:^|,)sid=([0-9a-fA-F]{3})(?:,|$)", cookie)
+    return match[1].lower() if match else "000"
 
 
 # --- touch -----------------------------------------------------------------------------------------------------------
@@ -150,10 +137,9 @@ _WHAT = "objectClass"
 def touch(server: Session, dn: str) -> None:
     """Makes the write. Raises NoSuchBase; ServerRefused if the account may not write, or the database is a shadow."""
     for _ in range(_TRIES):
-        found = server.read(dn, [_WHAT, "entryCSN"])
+        entry = server.read(dn, [_WHAT, "entryCSN"])
         # The assertion (RFC 4528) prevents undoing a concurrent change of the object classes.
-        where = f"(entryCSN={found['entrycsn'][0].decode()})"
-        if server.replace_if(dn, where, {_WHAT: found[_WHAT.lower()]}):
+        where = f"(entryCSN={entry['entrycsn'][0].decode()})"
+        if server.replace_if(dn, where, {_WHAT: entry[_WHAT.lower()]}):
             return
-    reason = f"{dn} is changed by others all the time"
-    raise ServerRefused(uri=server.uri, operation=f"modify {dn}", reason=reason)
+    raise ServerRefused(uri=server.uri, operation=f"modify {dn}", reason=f"{dn} is changed by others all the time")

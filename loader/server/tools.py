@@ -43,17 +43,17 @@ def server_tool(name: str, *arguments: str) -> list[str]:
     return [path, *arguments]
 
 
-def server_tool_as(uid: int, gid: int, name: str, *arguments: str) -> list[str]:
-    """Returns the command line of a tool that runs as the given account, so that the server's account owns new files.
-    Without root the tool runs as the current account."""
-    if os.geteuid() != 0 or uid == 0:
+def server_tool_as(owner: Owner | None, name: str, *arguments: str) -> list[str]:
+    """Returns the command line of a tool that runs as `owner`, so that the server's account owns new files. Without
+    root the tool runs as the current account."""
+    if os.geteuid() != 0 or owner is None or owner.uid == 0:
         return server_tool(name, *arguments)
     # The kernel clears the parent death signal when the user changes, so setpriv sets the signal again.
-    who = [f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--pdeathsig=KILL", "--"]
+    who = [f"--reuid={owner.uid}", f"--regid={owner.gid}", "--clear-groups", "--pdeathsig=KILL", "--"]
     prefix = os.environ.get(ENV_TOOLS)
     command = [name, *arguments] if prefix else server_tool(name, *arguments)
     if not name.startswith("/"):
-        _require_reached(command[0], uid, tuple(who), prefix)
+        _require_reached(command[0], owner.uid, tuple(who), prefix)
     return server_tool("setpriv", *who, *command) if prefix else ["setpriv", *who, *command]
 
 
@@ -79,27 +79,26 @@ exec setpriv "$@" /bin/sh -c "$closed" sh "$path" "$(readlink -f "$path")"
 def _require_reached(tool: str, uid: int, who: tuple[str, ...], prefix: str | None) -> None:
     """Raises ToolUnreachable if the account may not enter a directory on the tool's path, for example root's home. For
     that case setpriv and shells only return the status 127."""
-    asked = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *who)
-    if closed := os.fsdecode(child.ask(asked).out):
+    command = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *who)
+    if closed := os.fsdecode(child.ask(command).out):
         raise ToolUnreachable(tool=Path(tool).name, account=files.account_name(uid), place=closed)
 
 
 def configuration(*arguments: str, owner: Owner | None = None) -> bytes:
     """Returns slapcat's output for cn=config. Raises ToolMissing; ToolFailed if slapcat fails or prints nothing."""
-    found = run("slapcat", "-n0", *arguments, owner=owner)
-    if not found.strip():  # slapcat's status is 0 even if it could not read a file
+    text = run("slapcat", "-n0", *arguments, owner=owner)
+    if not text.strip():  # slapcat's status is 0 even if it could not read a file
         reason = "it printed nothing: it could not read one of the files (see dmesg)"
         raise ToolFailed(tool="slapcat", status=0, reason=reason)
-    return found
+    return text
 
 
 def run(name: str, *arguments: str, stdin: bytes = b"", owner: Owner | None = None) -> bytes:
     """Runs a short-lived slap* tool as `owner` and returns its output. Raises ToolMissing, ToolFailed."""
     if os.environ.get(ENV_TOOLS):
         stdin = os.fsencode(plain.with_operator_paths(os.fsdecode(stdin)))
-    uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
     try:
-        return child.output(server_tool_as(uid, gid, name, *arguments), stdin=stdin)
+        return child.output(server_tool_as(owner, name, *arguments), stdin=stdin)
     except ToolFailed as error:
         raise ToolFailed(**{**error.facts, "tool": name}) from error
 
@@ -123,8 +122,8 @@ def of_directories(directories: Sequence[Path]) -> Owner | None:
     since that account could replace the directory. None: root may run the tools, or this process is not root's."""
     if os.geteuid() != 0:
         return None
-    found = (status for path in directories for status in held.on_the_way(path))
-    return next((Owner.told(status) for status in found if status.st_uid != 0), None)
+    statuses = (status for path in directories for status in held.on_the_way(path))
+    return next((Owner.told(status) for status in statuses if status.st_uid != 0), None)
 
 
 def of_directories_or(user: str | None, directories: Sequence[Path]) -> Owner | None:
@@ -140,12 +139,12 @@ def of_directories_or(user: str | None, directories: Sequence[Path]) -> Owner | 
 def named(user: str) -> Owner:
     """Returns the account of that name. Raises UsageProblem if it does not exist or is root's."""
     try:
-        found = pwd.getpwnam(user)
+        account = pwd.getpwnam(user)
     except KeyError:
         raise UsageProblem(reason=f"this host has no account {user}") from None
-    if found.pw_uid == 0:
+    if account.pw_uid == 0:
         raise UsageProblem(reason=f"slapd shall not run as {user}, which is root")
-    return Owner(found.pw_uid, found.pw_gid)
+    return Owner(account.pw_uid, account.pw_gid)
 
 
 def of_configuration(path: Path, text_of: TextOf) -> Owner | None:
@@ -153,37 +152,27 @@ def of_configuration(path: Path, text_of: TextOf) -> Owner | None:
     its files counts too: that account could add directories before a tool reads the files."""
     if os.geteuid() != 0:
         return None
-    named = _in_directory(path) if path.is_dir() else _in_text(path, text_of)
-    own = (path, *path.rglob("*.ldif")) if path.is_dir() else (path,)
-    return of_directories([*named, *own])
+    if path.is_dir():
+        configuration_files = list(path.rglob("*.ldif"))
+        return of_directories([*_database_directories(configuration_files), path, *configuration_files])
+    statements = [one.words for one in slapd_conf.statements(path, text_of) if one.keyword == "directory"]
+    return of_directories([*(Path(words[1]) for words in statements if len(words) == 2), path])
 
 
-def _in_directory(path: Path) -> Iterator[Path]:
-    for file in path.rglob("*.ldif"):
-        text = _FOLDED.sub(b"", files.read(file))
-        for encoded, value in _DIRECTORY.findall(text):
+def _database_directories(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        for encoded, value in _DIRECTORY.findall(_FOLDED.sub(b"", files.read(path))):
             try:
-                told = os.fsdecode(base64.b64decode(value) if encoded else value).strip()
+                directory = os.fsdecode(base64.b64decode(value) if encoded else value).strip()
             except ValueError:
                 continue  # slapd's tools refuse such a file with a message of their own
-            yield from (Path(one) for one in (told, *values.of_value(told)[:1]))
-
-
-def _in_text(path: Path, text_of: TextOf) -> Iterator[Path]:
-    for one in slapd_conf.statements(path, text_of):
-        if one.keyword == "directory" and len(one.words) == 2:
-            yield Path(one.words[1])
+            yield from map(Path, (directory, *values.of_value(directory)[:1]))
 
 
 def may_read(owner: Owner, paths: Sequence[Path]) -> bool:
     """Returns True if that account can read all of `paths`."""
-    asked = 'for path do test -r "$path" || exit; done'  # uses the shell's own `test`, not a program from PATH
-    words = ("-c", asked, "sh", *map(str, paths))
-    try:
-        child.output(server_tool_as(owner.uid, owner.gid, "/bin/sh", *words))
-    except ToolFailed:
-        return False
-    return True
+    script = 'for path do test -r "$path" || exit; done'  # uses the shell's own `test`, not a program from PATH
+    return child.ask(server_tool_as(owner, "/bin/sh", "-c", script, "sh", *map(str, paths))).status == 0
 
 
 def change_owner(owner: Owner | None, place: Path) -> None:
@@ -231,16 +220,14 @@ def release() -> Release | None:
             child.wait()
     except ToolMissing:
         return None
-    found = re.search(r"slapd (\d+)\.(\d+)(?:\.(\d+))?", " ".join(child.words))
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
+    match = re.search(r"slapd (\d+)\.(\d+)(?:\.(\d+))?", " ".join(child.words))
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 
 def lmdb_format() -> int | None:
     """Returns the data format of the installed slapd's LMDB: 1 up to OpenLDAP 2.6, 3 from 2.7 on; None if unknown."""
-    found = release()
-    if found is None:
-        return None
-    return 1 if found < (2, 7, 0) else 3
+    version = release()
+    return version and (1 if version < (2, 7, 0) else 3)
 
 
 # --- processes -------------------------------------------------------------------------------------------------------
@@ -253,12 +240,10 @@ _LONGEST_PID = 32  # maximum bytes read from a pid file
 
 def slapd_on(config: Config) -> int | None:
     """Returns the process ID of a slapd that was started on this slapd.d or slapd.conf; None if none is visible."""
-    named = _of_pid_file(config)
+    of_pid_file = _of_pid_file(config)
     for pid in _slapds():
-        given = _configuration_of(pid)
-        if files.same(given, config.path):
-            return pid
-        if given is None and pid == named:  # started without -F and -f
+        path = _configuration_of(pid)
+        if files.same(path, config.path) or (path is None and pid == of_pid_file):  # without -F and -f
             return pid
     return None
 
@@ -290,8 +275,8 @@ def account_of(pid: int) -> int | None:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return None
-    found = re.search(r"^Uid:\s+\d+\s+(\d+)", text, re.MULTILINE)
-    return int(found[1]) if found else None
+    match = re.search(r"^Uid:\s+\d+\s+(\d+)", text, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def is_slapd(pid: int) -> bool:
@@ -307,21 +292,18 @@ def flushed(pid: int, name: str) -> bool:
     The files are opened through /proc, since the same path outside a container is a different file. Paths that only end
     with `name` (as for a chroot) are flushed too; flushing more files does no harm.
     """
-    found = list(_opened_again(pid, name))
-    for descriptor in found:
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    return bool(found)
-
-
-def _opened_again(pid: int, name: str) -> Iterator[int]:
+    descriptors = list[int]()
     with suppress(OSError):  # the process belongs to another account, or has ended
         for path in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):  # closed meanwhile
                 if os.readlink(path).endswith(name):
-                    yield held.reading(path)
+                    descriptors.append(held.reading(path))
+    for descriptor in descriptors:
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    return bool(descriptors)
 
 
 def _is_readable(pid: int) -> bool:
@@ -335,9 +317,9 @@ def _is_readable(pid: int) -> bool:
 
 
 def _slapds() -> Iterator[int]:
-    for place in Path("/proc").iterdir():
-        if place.name.isdigit() and is_slapd(int(place.name)):
-            yield int(place.name)
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit() and is_slapd(int(path.name)):
+            yield int(path.name)
 
 
 def _of_pid_file(config: Config) -> int | None:
@@ -363,12 +345,9 @@ def uris(pid: int) -> tuple[str, ...]:
 
 def _configuration_of(pid: int) -> Path | None:
     """Returns the slapd's -F or -f, as a path that is valid here even if the slapd runs in a chroot or container."""
-    try:
+    with suppress(OSError):
         start = os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
-        return None
-    for option in ("-F", "-f"):  # slapd ignores -f if -F is given too
-        for value in _option_values(pid, option):
+        for value in (*_option_values(pid, "-F"), *_option_values(pid, "-f")):  # slapd ignores -f if -F is given too
             return Path(f"/proc/{pid}/root{os.path.join(start, value)}")
     return None
 

@@ -27,7 +27,7 @@ from loader import dn, overlays
 from loader.config import Config, Database
 from loader.errors import LimitTooLow, LoaderError, NoSuchBase, NoWriteAccess, ServerRefused
 from loader.overlays import Overlay
-from loader.server.session import Attributes, Session, words_of
+from loader.server.session import Attributes, Entries, Session, words_of
 
 # Attributes that a replica needs but that access rules often hide, as in the examples of slapd.access(5) and of the
 # manuals of Kerberos and Samba.
@@ -70,10 +70,7 @@ class VisibilityReport:
 
 
 def compare_sample(server: Session, base: str, wanted: Wanted = None) -> VisibilityReport | None:
-    """Checks some entries below `base`. Returns None if the server is not a slapd or shows no schema.
-
-    `wanted`: returns True for an attribute that matters (None: all matter).
-    """
+    """Checks some entries below `base`. Returns None if the server is not a slapd or shows no schema."""
     schema = _schema(server)
     if schema is None:
         return None
@@ -96,15 +93,14 @@ def _schema(server: Session) -> SubSchema | None:
     root = server.read("", ["objectClass", "subschemaSubentry"])
     if b"OpenLDAProotDSE" not in root.get("objectclass", []):
         return None
-    place = root.get("subschemasubentry", [b"cn=Subschema"])[0].decode()
-    asked = ["attributeTypes", "objectClasses"]
+    entry_dn = root.get("subschemasubentry", [b"cn=Subschema"])[0].decode()
+    kinds = ["attributeTypes", "objectClasses"]
     try:
-        found = server.read(place, asked, "(objectClass=subschema)")
+        entry = server.read(entry_dn, kinds, "(objectClass=subschema)")
     except (NoSuchBase, ServerRefused):
         return None
-    if not all(found.get(name.lower()) for name in asked):
-        return None
-    return SubSchema({name: found[name.lower()] for name in asked})
+    definitions = {kind: entry.get(kind.lower()) for kind in kinds}
+    return SubSchema(definitions) if all(definitions.values()) else None
 
 
 def overlays_of(server: Session, base: str) -> list[str]:
@@ -113,9 +109,8 @@ def overlays_of(server: Session, base: str) -> list[str]:
     of_suffix = ldap.filter.filter_format("(olcSuffix=%s)", [base])
     try:
         monitored = server.find("cn=Databases,cn=Monitor", same, ["monitorOverlay"], ldap.SCOPE_ONELEVEL)
-        found = [one.decode() for _, entry in monitored for one in entry.get("monitoroverlay", [])]
-        if found:
-            return found
+        if shown := [value.decode() for _, entry in monitored for value in entry.get("monitoroverlay", [])]:
+            return shown
     except LoaderError:
         pass  # cn=Monitor is not configured, or not readable for this account
     try:
@@ -130,50 +125,48 @@ def overlays_of(server: Session, base: str) -> list[str]:
         return []
 
 
-@dataclass
 class _SampleSearches:
     """Searches of the whole tree for a few entries, with a common time limit of about _SEARCHING seconds."""
 
-    server: Session
-    base: str
-    spent: float = 0.0  # seconds
+    def __init__(self, server: Session, base: str) -> None:
+        self.server, self.base, self._seconds = server, base, 0.0
 
-    def found(self, limit: int, where: str) -> list[tuple[str, Attributes]]:
+    def first(self, limit: int, where: str) -> Entries:
         """Returns the first matching entries; fewer if the time is up. slapd measures time in whole seconds."""
-        if self.spent >= _SEARCHING:
+        if self._seconds >= _SEARCHING:
             return []
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             return self.server.first(self.base, limit, _KIND, where, 1)[0]
         except (LimitTooLow, ServerRefused):
             return []
         finally:
-            self.spent += time.monotonic() - begun
+            self._seconds += time.monotonic() - started
 
 
 def _chosen(searching: _SampleSearches, schema: SubSchema, sight: VisibilityReport) -> list[str]:
     """Returns the DNs to check: entries with secrets, then one entry per parent and set of object classes."""
-    places: dict[tuple[str, frozenset[bytes]], str] = {}
+    kinds: dict[tuple[str, frozenset[bytes]], str] = {}
     for name, entry in _sampled(searching, sight):
-        kind = frozenset(value.lower() for value in entry.get("objectclass", []))
-        places.setdefault((dn.key(dn.parent(name)), kind), name)
+        classes = frozenset(value.lower() for value in entry.get("objectclass", []))
+        kinds.setdefault((dn.key(dn.parent(name)), classes), name)
     # The values of secrets need not be readable.
     secrets = (secret for secret in SECRETS if schema.get_obj(AttributeType, secret) is not None)
-    holders = [name for secret in secrets for name, _ in searching.found(_OF_EACH, f"({secret}=*)")]
-    return list(dict.fromkeys([*holders, *places.values()]))[:_LOOKS]
+    holders = [name for secret in secrets for name, _ in searching.first(_OF_EACH, f"({secret}=*)")]
+    return list(dict.fromkeys([*holders, *kinds.values()]))[:_LOOKS]
 
 
 def _sampled(searching: _SampleSearches, sight: VisibilityReport) -> Iterator[tuple[str, Attributes]]:
     server = searching.server
     yield from server.first(searching.base, _FIRST, _KIND)[0]
-    for container, _ in searching.found(_CONTAINERS, "(hasSubordinates=TRUE)"):
+    for container, _ in searching.first(_CONTAINERS, "(hasSubordinates=TRUE)"):
         try:
-            found = server.first(container, _OF_EACH + 1, _KIND)[0]
-            alone = len(found) == 1 and _is_always_alone(server, container)
+            entries = server.first(container, _OF_EACH + 1, _KIND)[0]
+            is_alone = len(entries) == 1 and _is_always_alone(server, container)
         except NoSuchBase:
             continue  # moved or deleted meanwhile
-        yield from found
-        if alone:
+        yield from entries
+        if is_alone:
             sight.below.append(container)
 
 
@@ -216,13 +209,13 @@ class _EntryCheck:
     def _seen(self, entry: Attributes, among: set[str] | None) -> VisibilityReport:
         """Returns the attributes for which filters contradict the read entry. `among`: names to check (None: all)."""
         types = {name.partition(";")[0] for name in entry} - NOT_ASKED
-        there = sorted(map(self._named, types))
-        shown = {name for one in types for name in self._lineage(one)}
+        present = sorted(self._lineage(name)[0] for name in types)
+        shown = {alias.lower() for name in types for alias in self._lineage(name)}
         absent = [name for name in self._possible(entry) if name.lower() not in shown]
         if among is not None:
-            there, absent = ([one for one in names if one in among] for names in (there, absent))
+            present, absent = ([name for name in names if name in among] for names in (present, absent))
         seen = VisibilityReport()
-        for name in self._untrue(there, "({}=*)"):
+        for name in self._untrue(present, "({}=*)"):
             if self.server.matches(self.name, f"(!({name}=*))"):
                 seen.computed[name] = self.name
             else:
@@ -230,10 +223,6 @@ class _EntryCheck:
         # The presence filter is undefined, or it is true although the attribute was not returned.
         seen.hidden = dict.fromkeys(self._untrue(absent, "(!({}=*))"), self.name)
         return seen
-
-    def _named(self, name: str) -> str:
-        one = self.schema.get_obj(AttributeType, name)
-        return one.names[0] if one is not None and one.names else name
 
     def _note(self, seen: VisibilityReport) -> None:
         self.sight.readable |= seen.readable
@@ -263,14 +252,14 @@ class _EntryCheck:
         found = dict.fromkeys(one.names[0] for one in named if not one.obsolete)
         return [name for name in found if name.lower() not in NOT_ASKED]
 
-    def _lineage(self, name: str) -> set[str]:
-        """Returns the names of an attribute type and of its supertypes, such as name for cn (RFC 4512, 2.5.1)."""
-        found: set[str] = {name}
-        one = self.schema.get_obj(AttributeType, name)
+    def _lineage(self, name: str) -> list[str]:
+        """Returns the names of an attribute type, its first name first, and those of its supertypes, such as name for
+        cn (RFC 4512, 2.5.1)."""
+        names, one = list[str](), self.schema.get_obj(AttributeType, name)
         while one is not None:
-            found.update(alias.lower() for alias in one.names)
+            names += one.names or (one.oid,)
             one = self.schema.get_obj(AttributeType, one.sup[0]) if one.sup else None
-        return found
+        return [*names, name]
 
 
 def _tries() -> Iterator[int]:
@@ -333,54 +322,37 @@ def require_first(server: Session, config: Config, database: Database) -> None:
     who = server.who_am_i()
     if database.root_dn is not None and dn.key(database.root_dn) == dn.key(who):
         return
-    if not _might_write(_rules(config, database), who):
+    # In slapd's order: the database's rules, then the frontend's.
+    holders = [database.entry_dn, *(name for name, _ in config.entries if "{-1}frontend" in name.lower())]
+    if not _might_write((words for name in holders for words in config.reader(name).words("olcAccess")), who):
         reason = f"no rule of olcAccess lets it write, and it is not the root DN ({database.root_dn})"
         raise _refused(server, database.suffix, reason)
 
 
-def _rules(config: Config, database: Database) -> Iterator[list[str]]:
-    """Yields the words of each olcAccess rule in slapd's order: the database's rules, then the frontend's."""
-    frontends = [name for name, _ in config.entries if "{-1}frontend" in name.lower()]
-    for name in (database.entry_dn, *frontends):
-        yield from config.reader(name).words("olcAccess")
-
-
 def _might_write(rules: Iterable[list[str]], who: str) -> bool:
-    """Returns False if `who` certainly may not write to an entry other than its own, otherwise True."""
+    """Returns False if `who` certainly may not write to an entry other than its own. `rules`: words of olcAccess."""
     for words in rules:
-        what, *clauses = _parted(words)
-        if _is_of_attributes(what):
+        parts: list[list[str]] = [[]]  # the words of the `to` part, then those of each clause without `by`
+        for word in words:
+            if word.lower() == "by":
+                parts.append([])
+            else:
+                parts[-1].append(word)
+        what, *clauses = parts
+        attributes = ",".join(word.partition("=")[2].lower() for word in what if "attrs=" in word.lower())
+        if attributes and not {"entry", "children"} & set(attributes.split(",")):  # an add needs these two
             continue
-        answer = _answer(clauses, who)
-        if answer or (answer is False and what == ["to", "*"]):
-            return answer
+        may = _may(clauses, who)
+        if may or (may is False and what == ["to", "*"]):
+            return may
     return False
 
 
-def _parted(words: Sequence[str]) -> list[list[str]]:
-    """Returns the words of the rule's `to` part, then those of each clause without `by`."""
-    parts: list[list[str]] = [[]]
-    for word in words:
-        if word.lower() == "by":
-            parts.append([])
-        else:
-            parts[-1].append(word)
-    return parts
-
-
-def _is_of_attributes(what: Sequence[str]) -> bool:
-    """Returns True if the rule has attrs= without `entry` and `children`, the two that an add needs."""
-    named = [word.partition("=")[2].lower().split(",") for word in what if "attrs=" in word.lower()]
-    return bool(named) and not {"entry", "children"} & set(named[0])
-
-
-def _answer(clauses: Iterable[Sequence[str]], who: str) -> bool | None:
+def _may(clauses: Iterable[Sequence[str]], who: str) -> bool | None:
     """Returns True if the rule may permit writing, False if it denies writing, None if the next rule applies."""
     for clause in clauses:
         matches = _matches(clause, who)
-        if matches is False:
-            continue
-        if any(_WRITES.fullmatch(word) for word in clause[1:]):
+        if matches is not False and any(_WRITES.fullmatch(word) for word in clause[1:]):
             return True
         control = clause[-1].lower()
         if matches and control != "continue":
@@ -390,18 +362,16 @@ def _answer(clauses: Iterable[Sequence[str]], who: str) -> bool | None:
 
 def _matches(clause: Sequence[str], who: str) -> bool | None:
     """Returns True if the clause applies to `who`, False if it does not, None if that cannot be determined."""
-    named = clause[0].lower()
-    exact = _EXACT.fullmatch(clause[0])
-    if named in ("self", "realself"):
-        return False
-    if named == "anonymous" or exact:
-        same = not who if exact is None else dn.key(exact[1].strip('"')) == dn.key(who)
-    elif named in ("*", "users"):
-        same = named == "*" or bool(who)
+    subject = clause[0].lower()
+    if exact := _EXACT.fullmatch(clause[0]):
+        matches = dn.key(exact[1].strip('"')) == dn.key(who)
     else:
-        return None
-    others = [word for word in clause[1:] if not _LEVEL.fullmatch(word) and word not in _CONTROLS]
-    return None if same and others else same
+        known = {"self": False, "realself": False, "anonymous": not who, "users": bool(who), "*": True}
+        if subject not in known:
+            return None
+        matches = known[subject]
+    is_plain = all(_LEVEL.fullmatch(word) or word in _CONTROLS for word in clause[1:])
+    return None if matches and not is_plain else matches
 
 
 def _refused(server: Session, where: str, reason: str) -> NoWriteAccess:

@@ -36,6 +36,12 @@ __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 Result = TypeVar("Result")
 
 _OTHER = 80  # RFC 4511, A.1
+_KINDS: dict[str, type[LoaderError]] = {
+    "ldap.connect": ServerDown,
+    "ldap.lost": ConnectionLost,
+    "ldap.silent": ServerSilent,
+    "ldap.protocol": NotLdap,
+}
 
 
 class Reader:
@@ -135,27 +141,16 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
         return LibldapMissing(reason=str(error))
     uri = connection.uri or ldap.get_option(ldap.OPT_URI) or "ldap://localhost"
     reason = str(error)
-    if error.code in ("ldap.connect", "ldap.tls", "ldap.lost"):
-        return _broken(error, uri, connection.start_tls)
-    if error.code == "ldap.silent":
-        return ServerSilent(uri=uri, reason=reason)
-    if error.code == "ldap.protocol":
-        return NotLdap(uri=uri, reason=reason)
+    # `tls_failure` supplies the details that libldap omits.
+    may_be_tls = error.code in ("ldap.connect", "ldap.tls")
+    if may_be_tls and (failed := refusals.tls_failure(uri, connection.start_tls, reason)):
+        return failed
+    if error.code == "ldap.tls":
+        return TlsFailed(uri=uri, reason=reason, advice=refusals.CERTIFICATE)
+    if error.code in _KINDS:
+        return _KINDS[error.code](uri=uri, reason=reason)
     operation = "bind" if error.code == "ldap.bind" else f"search {base}" if base else "add"
     # The core has closed its connection, so a new session asks for more.
     refused = refusals.refused(connection, uri, operation, base, error.result or 0, reason, lambda: session(connection))
     is_passing = error.result == _OTHER and isinstance(refused, ServerRefused)
     return ConnectionLost(uri=uri, reason=reason) if is_passing else refused
-
-
-def _broken(error: _native.NativeError, uri: str, start_tls: int) -> LoaderError:
-    """Returns the error for a failed or lost connection; `tls_failure` supplies the details that libldap omits."""
-    reason = str(error)
-    failed = None if error.code == "ldap.lost" else refusals.tls_failure(uri, start_tls, reason)
-    if failed:
-        return failed
-    if error.code == "ldap.tls":
-        return TlsFailed(uri=uri, reason=reason, advice=refusals.CERTIFICATE)
-    if error.code == "ldap.connect":
-        return ServerDown(uri=uri, reason=reason)
-    return ConnectionLost(uri=uri, reason=reason)

@@ -6,17 +6,11 @@ error kills the process with a signal. Therefore the core runs in a child proces
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
-import pickle
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from loader import _native, plain
 from loader.child import Child
@@ -24,12 +18,11 @@ from loader.errors import EntryRefused, LoaderError, NotProven, OtherFormat, Ref
 from loader.ldif import with_counters
 from loader.mdb import isolated, meta
 from loader.mdb.environment import alone, reached
-from loader.progress import Meter, WholeFile
+from loader.progress import Meter
 from loader.sinks import mdb
 
 _ADVICE = "Start slapd, which may be able to do it, or seed the replica anew (ditseed replica seed --replace)."
 _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
-_EVERY = 0.25  # seconds between two reports of progress
 
 
 @dataclass(frozen=True)
@@ -88,13 +81,13 @@ def refresh(task: RefreshTask, allowed: Callable[[], None], meter: Meter) -> App
 
     Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat.
     """
-    with _process(_refresh, task, meter) as process:
-        with ThreadPoolExecutor(1) as pool:
-            allowing = pool.submit(_allow, allowed, process.child)
-            answer = process.answer()
-        allowing.result()
-        isolated.finish(process.child, task.directory)
-    return Applied({name: answer[name] for name in _COUNTS}, [bytes.fromhex(one) for one in answer["unsettled"]])
+    with isolated.started(_refresh, task, meter) as child, ThreadPoolExecutor(1) as pool:
+        allowing = pool.submit(_allow, allowed, child)
+        try:
+            counts, unsettled = isolated.receive_result(child, task.directory, meter)
+        finally:
+            allowing.result()  # its error is the reason for that of the child
+    return Applied(counts, [bytes.fromhex(uuid) for uuid in unsettled])
 
 
 def rebuild(task: IndexTask, meter: Meter) -> None:
@@ -103,40 +96,7 @@ def rebuild(task: IndexTask, meter: Meter) -> None:
 
     Raises NotProven, MapFull, NoSpace, MdbDamaged, TargetInUse.
     """
-    with _process(_reindex, task, meter) as process:
-        process.answer()
-        isolated.finish(process.child, task.directory)
-
-
-class _Process:
-    """The child process's reported progress, with the interface that `Meter` expects of a native call."""
-
-    def __init__(self, child: Child) -> None:
-        self.child = child
-        self.entries, self.bytes, self.stage = 0, 0, ("", 0, 0)
-        self.files: Sequence[WholeFile] = ()
-        self.open_ends: Sequence[str] = ()
-
-    def cancel(self) -> None:
-        self.child.kill()
-
-    def answer(self) -> dict[str, Any]:
-        """Reads progress until the child process ends; returns its last line, or {} if it printed nothing."""
-        assert self.child.process.stdout is not None
-        report: dict[str, Any] = {}
-        for line in self.child.process.stdout:
-            report = json.loads(line)
-            if "stage" in report:
-                self.entries, self.bytes, self.stage = report["entries"], report["bytes"], tuple(report["stage"])
-        return report
-
-
-@contextmanager
-def _process(work: Callable[[str], dict[str, Any]], task: object, meter: Meter) -> Iterator[_Process]:
-    with isolated.started(work, base64.b64encode(pickle.dumps(task)).decode()) as child:
-        process = _Process(child)
-        with meter.counting(process), meter.following(process):
-            yield process
+    _reindex(task.directory, task, meter)
 
 
 def _allow(allowed: Callable[[], None], child: Child) -> None:
@@ -150,8 +110,7 @@ def _allow(allowed: Callable[[], None], child: Child) -> None:
 # --- in the child process ------------------------------------------------------------------------
 
 
-def _refresh(pickled: str) -> dict[str, Any]:
-    task: RefreshTask = pickle.loads(base64.b64decode(pickled))
+def _refresh(task: RefreshTask, meter: Meter) -> tuple[dict[str, int], list[str]]:
     file_format = meta.read_meta(task.directory).format
     if file_format != 1:  # the core changes files of LMDB 0.9 only
         path = meta.data_file(task.directory)
@@ -167,7 +126,6 @@ def _refresh(pickled: str) -> dict[str, Any]:
         return mdb.failure(error, task.directory, task.spec.map_size)
 
     with (
-        _reporting("apply") as meter,
         with_counters(meter, str(task.directory), translate) as counters,
         meter.following(counters),
         reached(task.directory, writable=True) as directory,
@@ -181,12 +139,11 @@ def _refresh(pickled: str) -> dict[str, Any]:
             now=task.now,
             **vars(task.means),
         )
-    counts = {name: getattr(done, name) for name in _COUNTS}
-    return {**counts, "unsettled": [one.hex() for one in done.unsettled]}
+    return {name: getattr(done, name) for name in _COUNTS}, [uuid.hex() for uuid in done.unsettled]
 
 
-def _reindex(pickled: str) -> dict[str, Any]:
-    task: IndexTask = pickle.loads(base64.b64decode(pickled))
+@isolated.isolated
+def _reindex(_: Path, task: IndexTask, meter: Meter) -> None:
     database = mdb.database(task.spec.target())
 
     def translate(error: _native.NativeError) -> LoaderError | None:
@@ -200,30 +157,8 @@ def _reindex(pickled: str) -> dict[str, Any]:
         return meta.system_error(error.errno, path)
 
     with (
-        _reporting("indexes") as meter,
         with_counters(meter, str(task.directory), translate) as counters,
         meter.following(counters),
         alone(task.directory) as directory,
     ):
         _native.reindex(meta.data_file(directory), database, counters, attributes=task.attributes, **vars(task.means))
-    return {}
-
-
-@contextmanager
-def _reporting(step: str) -> Iterator[Meter]:
-    """Prints the meter's progress for the parent process while the body runs."""
-    meter, ended = Meter(step), threading.Event()
-
-    def report() -> None:
-        while True:
-            isolated.say({"entries": meter.entries, "bytes": meter.bytes, "stage": meter.stage})
-            if ended.wait(_EVERY):
-                return
-
-    reporter = threading.Thread(target=report)
-    reporter.start()
-    try:
-        yield meter
-    finally:
-        ended.set()
-        reporter.join()

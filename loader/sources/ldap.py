@@ -4,6 +4,7 @@ Paged results are requested only if a limit requires them: each page costs a rou
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -192,7 +193,7 @@ def require_readable(server: Session, pieces: Iterable[Piece], page: int) -> Non
 
     def look(search: Search) -> None:
         with suppress(ServerRefused):
-            server.require_shown(search, LOOKED)
+            deque(server.dns(search, LOOKED), maxlen=0)
 
     for piece in pieces:
         _in_pages(piece.search, page, look)

@@ -98,7 +98,7 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
     until, before = time.monotonic() + wanted.seconds, 0
     for path in paths:
         with path.open("rb", buffering=0) as file, _explained(path):
-            for batch in _batches(_Unix(_decompressed(file)).read, to_end=True):
+            for batch in _batches(_decompressed(file).read, to_end=True):
                 if meter.cancelled.is_set():
                     raise Cancelled(signal="the watch over this step")
                 records = _entries(batch)
@@ -118,19 +118,6 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
         raise LdifUnreadable(path=path, reason=str(error)) from error
-
-
-class _Unix:
-    """Reads a stream with CR LF as LF."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-
-    def read(self, size: int) -> bytes:
-        chunk = self._stream.read(size)
-        if chunk.endswith(b"\r"):
-            chunk += self._stream.read(1)
-        return chunk.replace(b"\r\n", b"\n")
 
 
 def of_part(paths: Sequence[Path], total: float, wanted: SampleSize, how: str, is_counted: bool = True) -> Sample:
@@ -249,9 +236,13 @@ def _entries(records: list[bytes]) -> list[bytes]:
 
 
 def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[list[bytes]]:
-    """Yields complete records without their trailing blank line; the last record only if it has one, or if `to_end`."""
+    """Yields complete records without their trailing blank line; the last record only if it has one, or if `to_end`.
+    CR LF is read as LF."""
     rest: list[bytes] = []
     while chunk := read(_CHUNK):
+        if chunk.endswith(b"\r"):
+            chunk += read(1)
+        chunk = chunk.replace(b"\r\n", b"\n")
         if rest and rest[-1].endswith(b"\n") and chunk.startswith(b"\n"):
             rest[-1], chunk = rest[-1][:-1], b"\n" + chunk
         end = chunk.rfind(b"\n\n")
@@ -318,12 +309,11 @@ def _decompressed(file: IO[bytes]) -> IO[bytes]:
 
 def of_database(directory: Path, wanted: SampleSize, meter: Meter) -> Sample:
     """Returns a sample of a database; its slapd may run. Raises MdbDamaged, NotLmdb, NotPermitted, EmptyInput."""
-    taken = mdb.sample(Part(directory), wanted.records, wanted.share, wanted.most, meter)
-    names = _names(taken.text, str(directory))
-    if taken.windows is None:
-        return Sample(taken.text, names, len(names), True, "all of it")
-    how = f"{units.number(taken.windows)} windows of entry IDs"
-    return Sample(taken.text, names, max(taken.records, len(names)), True, how)
+    sample = mdb.sample(Part(directory), wanted.records, wanted.share, wanted.most, meter)
+    names = _names(sample.text, str(directory))
+    how = "all of it" if sample.windows is None else f"{units.number(sample.windows)} windows of entry IDs"
+    total = len(names) if sample.windows is None else max(sample.records, len(names))
+    return Sample(sample.text, names, total, True, how)
 
 
 def is_compressed(path: Path) -> bool:

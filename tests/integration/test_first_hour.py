@@ -185,6 +185,7 @@ def installed(tmp_path: Path) -> Iterator[str]:
 def test_the_cron_line_of_the_documentation(both: Pair, tmp_path: Path) -> None:
     """With cron's environment and nothing else: silent, and a backup is there."""
     given, command = by_cron(cron_lines("docs/backup.md"))
+    ditseed("backup", "init", "-R", tmp_path / "backup").ok()
     command = command.replace("/etc/ldap/slapd.d", str(both.provider.config_path))
     command = command.replace("/srv/backup", str(tmp_path / "backup"))
     command = command.replace("dc=example,dc=com", both.provider.suffix)

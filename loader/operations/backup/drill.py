@@ -54,17 +54,18 @@ from loader.operations.publish import checked, require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
 from loader.server import configuration, private, tools
+from loader.server.options import Search
 from loader.server.session import Session
 from loader.sources import mdb
 from loader.sources.mdb import Part
 from loader.storage import files, held, temporary
-from loader.storage.files import Owner
 
 log = logging.getLogger(__name__)
 STORED, MANIFEST = "stored", "manifest"  # levels of a verification, in addition to those of `ditseed verify`
 EVERY = "all"
 _SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "olcReadOnly": [b"TRUE"]}
 _UUID = "entryUUID"
+_PAGE = 1000  # entries per page of a search for all DNs
 # Attributes of slapo-ppolicy and slapo-lastbind with NO-USER-MODIFICATION.
 _OF_OVERLAYS = (
     *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
@@ -274,9 +275,9 @@ def _searched(
 def _names(session: Session, database: Database) -> Iterator[str]:
     for suffix in database.suffixes:
         with suppress(NoSuchBase):
-            yield from session.each_name(suffix)
+            yield from session.dns(Search(suffix, page=_PAGE))
             if session.offers_subentries(suffix):
-                yield from session.each_name(suffix, subentries=True)
+                yield from session.dns(Search(suffix, page=_PAGE, subentries=True))
 
 
 def _failed_lookups(session: Session, suffix: str, names: list[str], is_indexed: bool) -> Iterator[str]:
@@ -375,8 +376,8 @@ def _filter(where: str, contents: Contents, directory: Path, target: int, meter:
     settings = {"olcDbDirectory": [bytes(directory / "data")]}
     with private.configured(config, database, directory, settings) as config_dir:
         tools.change_owner(owner, directory)
-        account, options = owner or Owner(0, 0), ("-o", "ldif-wrap=no", "-b", suffix, "-a", where)
-        command = tools.server_tool_as(account.uid, account.gid, "slapcat", "-F", str(config_dir), *options)
+        options = ("-o", "ldif-wrap=no", "-b", suffix, "-a", where)
+        command = tools.server_tool_as(owner, "slapcat", "-F", str(config_dir), *options)
         with tempfile.TemporaryFile(dir=top) as matches:
             with Child(command, stdout=matches) as child:
                 child.check()

@@ -220,7 +220,7 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
     ):
         tools.change_owner(owner, Path(scratch))
         words = ["-q", "-F", str(copy), "-b", plan.database.suffix]
-        command = tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words)
+        command = tools.server_tool_as(owner, "slapindex", *words)
         with progress.step("slapindex") as meter:
             made_with.run_slapindex(command, directory, plan.database.maxsize, meter)
 
