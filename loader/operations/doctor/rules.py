@@ -51,7 +51,7 @@ _LOG = "journalctl -u slapd -n 50"
 
 
 def rule(name: str, source: str = "") -> Callable[[Callable[[Server], Findings]], None]:
-    """Returns a decorator that registers a rule. A finding without a subject is about the configuration."""
+    """Returns a decorator that registers a rule. A finding without a subject gets the path of the configuration."""
 
     def register(judge: Callable[[Server], Findings]) -> None:
         def judged(server: Server) -> Findings:
