@@ -79,7 +79,7 @@ def _to_change(found: Sequence[Statement], block: Sequence[Statement], suffix: s
     if new:
         directory = next((one for one in block if one.keyword == "directory"), block[0])
         after = old[-1] if old else directory
-        yield f"{_lines_of(found, after)}, after `{after.typed}` of the database {suffix}:"
+        yield f"{_lines_of(found, after)}, add after `{after.typed}` of the database {suffix}:"
         yield from (f"{keyword} {line}" for line in new)
 
 

@@ -236,7 +236,7 @@ def advice(home: Path, target: Path) -> str:
     return f"{have} are there. Go on with: ditseed clone SOURCE - --skip {known} | ... ditseed clone - {target}"
 
 
-# --- the core's calls ------------------------------------------------------------------------------
+# --- calls into the native core ---------------------------------------------------------------------
 
 
 def plain(source: Path, target: Path, head: bytes, length: int, seen: Seen | None, meter: Meter) -> None:

@@ -89,8 +89,9 @@ class Live(msgspec.Struct, frozen=True):
 
 @dataclass
 class Run:
-    """One run in its directory, which is private and held open (loader/storage/held.py). `timeouts`: seconds a step may
-    make no progress, by name ("*" for all). `label`: distinguishes it from others that work at the same time."""
+    """One run in its directory, which is private and held open (loader/storage/held.py). `timeouts`: name of
+    a step -> seconds without progress after which it fails ("*": every step). `label`: distinguishes this run from
+    others at the same time."""
 
     catalogue: Catalogue
     progress: Progress

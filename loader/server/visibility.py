@@ -317,7 +317,7 @@ def _refusal(handle: ldap.ldapobject.LDAPObject, name: str) -> str | None:
     return None
 
 
-def require_first(server: Session, config: Config, database: Database) -> None:
+def require_may_add_first_entry(server: Session, config: Config, database: Database) -> None:
     """Raises NoWriteAccess if the rules of an empty database certainly let this account add no first entry."""
     who = server.who_am_i()
     if database.root_dn is not None and dn.key(database.root_dn) == dn.key(who):

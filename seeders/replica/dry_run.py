@@ -367,7 +367,8 @@ def _warnings() -> Iterator[list[str]]:
 
 
 def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Meter) -> tuple[TrialReading, list[Path]]:
-    """Reads the first pieces of a seeding for at most `_READ_FOR` seconds. Returns the result and its LDIF files."""
+    """Fetches the first pieces of the plan, one per job, for at most `_READ_FOR` seconds. Returns the measurement
+    and the LDIF files that it wrote."""
     all_pieces = [piece for piece in cut.pieces(exporting.page) if not piece.search.subentries]
     pieces = all_pieces[: exporting.jobs]
     inner = Meter("sample")

@@ -114,7 +114,7 @@ class Online(Strategy):
         with session(self.server) as server:
             if server.exists(database.suffix):
                 raise _not_empty(server, config.where, database)
-            visibility.require_first(server, config, database)
+            visibility.require_may_add_first_entry(server, config, database)
         return Consumer(config, database)
 
     def context_csns(self, provider: Session, base: str) -> list[str]:

@@ -61,7 +61,7 @@ def test_the_line_of_that_database() -> None:
 def test_a_setting_that_is_not_there_goes_after_the_directory() -> None:
     text = TEXT.replace("MaxSize\t 1073741824\n", "")
     assert told(text, maxsize(7)) == [
-        f"{MAIN}, line 11, after `directory /var/lib/ldap` of the database {SUFFIX}:",
+        f"{MAIN}, line 11, add after `directory /var/lib/ldap` of the database {SUFFIX}:",
         "maxsize 7",
     ]
 
@@ -79,7 +79,7 @@ def test_indexes_that_stay_are_not_named() -> None:
     assert told(TEXT, change) == [
         f"{MAIN}, line 14 to 15, in place of `index cn,sn eq,sub`:",
         "index sn eq,sub",
-        f"{MAIN}, line 17 to 18, after `index uid eq` of the database {SUFFIX}:",
+        f"{MAIN}, line 17 to 18, add after `index uid eq` of the database {SUFFIX}:",
         "index mail eq",
     ]
 
@@ -120,7 +120,7 @@ def test_files_that_include_each_other_end() -> None:
 def test_a_proxy_cache_has_settings_of_its_own() -> None:
     text = f"database mdb\nsuffix {SUFFIX}\noverlay pcache\npcache mdb 1 1 1 1\nmaxsize 5\n"
     place, line = told(text, maxsize(7))
-    assert (place, line) == (f"{MAIN}, line 1, after `database mdb` of the database {SUFFIX}:", "maxsize 7")
+    assert (place, line) == (f"{MAIN}, line 1, add after `database mdb` of the database {SUFFIX}:", "maxsize 7")
 
 
 def test_a_database_in_a_file_that_cannot_be_read() -> None:

@@ -304,7 +304,7 @@ def _require_access(server: Session, name: str) -> None:
         database = config.database(name)
     except LoaderError:
         return
-    visibility.require_first(server, config, database)
+    visibility.require_may_add_first_entry(server, config, database)
 
 
 def _scanned(options: AddOptions, meter: Meter) -> ScanResult:

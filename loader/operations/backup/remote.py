@@ -264,7 +264,7 @@ class Holder:
     def encoded(self) -> bytes:
         return msgspec.json.encode(replace(self, renewed=now()))
 
-    def has(self, store: Store) -> bool:
+    def holds_lock(self, store: Store) -> bool:
         """Returns whether the lock on the server belongs to this holder."""
         holder = _read(store)
         return holder is not None and replace(self, renewed=holder.renewed) == holder
@@ -299,14 +299,14 @@ class Lock:
             self._is_possible = self._overwrite(self.own.encoded())
             if self._is_possible:
                 time.sleep(_SETTLE)
-                if not self.own.has(self.store):
+                if not self.own.holds_lock(self.store):
                     raise self._locked(_read(self.store) or _UNKNOWN) from None
         self._is_held = self._is_possible
 
     def require(self) -> None:
         """Checks that the lock is still this process's; called before anything is published or removed. If the server
         was too full for a lock, tries again to acquire it. Raises RemoteLocked, RemoteFailed."""
-        if self._is_held and not self.own.has(self.store):
+        if self._is_held and not self.own.holds_lock(self.store):
             reason = f"{LOCK} is another's, or was removed, while this run was at work"
             raise RemoteFailed(place=self.store.place, reason=reason, advice=_LOST)
         if self._is_possible and not self._is_held:
@@ -317,13 +317,13 @@ class Lock:
 
     def renew(self, store: Store) -> None:
         """Renews the lock. `store`: a connection of its own, since this runs in another thread."""
-        if self._is_held and self.own.has(store):
+        if self._is_held and self.own.holds_lock(store):
             store.write(LOCK, self.own.encoded())
 
     def release(self) -> None:
         """Removes or empties the lock. A failure is only logged, not to hide an error of the run: the lock lapses."""
         try:
-            if self._is_held and self.own.has(self.store):
+            if self._is_held and self.own.holds_lock(self.store):
                 try:
                     self.store.remove(LOCK)
                 except RemovalRefused:

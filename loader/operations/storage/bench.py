@@ -117,7 +117,7 @@ class BenchRow(msgspec.Struct, frozen=True):
 
 
 class BenchReport(msgspec.Struct, frozen=True):
-    """`version`: of OpenLDAP."""
+    """The measured directories. `version`: that of OpenLDAP."""
 
     version: str
     rows: tuple[BenchRow, ...]

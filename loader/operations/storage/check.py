@@ -467,7 +467,8 @@ def _more(of: str, pool: Volume, volumes: Volumes) -> tuple[str, ...]:
         return ()
     more = max(metadata.size // 4, metadata.extent_size)
     *disks, _ = enlarging(volumes, metadata, more)
-    return (*disks, f"lvextend --poolmetadatasize +{-(-more >> 20)}M {name_of(pool)}")
+    mebibytes = -(-more // (1 << 20))  # rounded up
+    return (*disks, f"lvextend --poolmetadatasize +{mebibytes}M {name_of(pool)}")
 
 
 def _shares(volume: Volume) -> str:

@@ -209,8 +209,8 @@ def _stays(directory: Path, load: Load) -> bool:
 
 
 def _terms(load: Forecast, stays: int, share: float, reader: Term) -> Iterator[Term]:
-    counted = "counted" if load.is_counted else "by the mean of the sample"
-    sample = f"{units.number(load.entries)} entries ({counted}), from a sample of {units.number(load.sampled)}"
+    counted = "counted" if load.is_counted else "estimated"
+    sample = f"{units.number(load.entries)} entries ({counted}); size from a sample of {units.number(load.sampled)}"
     yield Term("the load", load.bytes, sample)
     if stays:
         yield Term("what is there", stays, "stays, unless `ditseed build --replace` makes it anew")
