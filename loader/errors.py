@@ -763,7 +763,7 @@ class BackupFromFuture(LoaderError, code="backup.from_future", status=90):
 
 
 class LatestBroken(LoaderError, code="backup.latest_broken", status=111):
-    """`when`: the requested time limit as text, or empty. `reason`: the error of the manifest. `advice`: what to do."""
+    """`when`: the requested cutoff as text, or empty. `reason`: the error of the manifest. `advice`: what to do."""
 
     message = "{path}: the latest backup{when}, {name}, cannot be used: its manifest {reason}"
     hint = "{advice}"

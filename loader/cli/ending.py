@@ -250,7 +250,7 @@ def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
         raise error
     if leaves_a_run:
         keeps_run_directory(known)
-    # click may have rejected the command line, so --json is searched in its words.
+    # click may have rejected the command line, so search its words for --json.
     show_failure(known, status, as_json="--json" in _options() if as_json is None else as_json)
     return Ending(status, known)
 

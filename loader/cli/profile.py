@@ -350,7 +350,7 @@ def _set_verbosity(context: click.Context, option: click.Parameter, value: int) 
 
 
 def _open_log(context: click.Context, option: click.Parameter, path: Path | None) -> None:
-    """Opens the log file. One from a variable or profile is ignored if the command line had one before the verb."""
+    """Opens the log file; ignores that of a variable or profile if one was given before the verb."""
     explicit = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
     if path is None or context.resilient_parsing or (log.has_file() and not explicit):
         return

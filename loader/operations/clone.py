@@ -210,7 +210,7 @@ def how(options: CloneOptions) -> CopyMode:
 
 
 def require_source(directory: Path) -> None:
-    """An environment directory that can be read."""
+    """Requires a readable environment directory."""
     if not directory.exists():
         raise NoSuchPath(path=directory)
     if not directory.is_dir():

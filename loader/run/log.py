@@ -1,6 +1,6 @@
 """The files of a run: its lock, and an append-only log of the steps and partitions that are done, with their facts.
 
-A line is written once the result that it records is durable, and it is valid once it is durable itself. So after
+A line is written after the result that it records is durable, and is valid once it is durable itself. So after
 `kill -9` at any moment, the existing lines are true, and all other steps are repeated. A truncated last line is
 dropped.
 

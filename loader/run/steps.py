@@ -340,7 +340,7 @@ class Watch:
         if moving >= max(self._longest * SILENCE_FACTOR, SILENCE_FLOOR):
             return moving, "as long as it moved before"
         pauses = self._longest * SILENCE_FACTOR
-        return max(pauses, SILENCE_FLOOR), f"longest pause before {units.duration(self._longest)}"
+        return max(pauses, SILENCE_FLOOR), f"longest pause so far {units.duration(self._longest)}"
 
     def look(self) -> bool:
         """Returns whether the step has moved since the last call; cancels a step that was silent for too long."""

@@ -139,7 +139,7 @@ def _by_sample(server: Session, suffix: str) -> int | None:
     """Estimates the count from the lowest entryUUIDs. None unless twice the range has about twice the entries."""
 
     def count(bits: int) -> int | None:
-        """Returns the number of entries with the lowest 1/2^bits of all entryUUIDs; None beyond a limit."""
+        """Counts the entries with an entryUUID in the lowest 1/2^bits of its range; None beyond a limit."""
         where = f"(entryUUID<={(1 << 32 - bits) - 1:08x}-ffff-ffff-ffff-ffffffffffff)"
         first, whole = server.first(suffix, _MOST_COUNTED, ["1.1"], where, _SECONDS)
         return len(first) if whole else None

@@ -208,7 +208,7 @@ def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
 #
 # A directory copied with all that is below it: owners, modes, ACLs and other attributes, times, hard links, holes.
 #
-# No other account can enter the target before `open_up`: its top directory belongs to root, with mode 0700, from
+# No other account can enter the target before `open_up`: its top directory is closed (root's, mode 0700) from
 # before the first file is made until the copy is verified. So nobody can replace a name in the target, although its
 # directories get their owners earlier. A closed top directory contains only what an earlier run copied. One that is
 # not closed is refused (`claim`) or emptied (`empty`), because a process that was in it may still have a directory

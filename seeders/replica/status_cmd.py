@@ -238,4 +238,4 @@ def _show_lease(standing: Lease, process: int | None) -> None:
     owner = f"process {process} will reset it" if process else "nothing will reset it"
     show(f"{standing.kind} of {standing.database} since {standing.taken}: {owner}")
     if not process:
-        show(f"  the next run does, or by hand: {standing.undo}")
+        show(f"  undone by the next run, or by hand: {standing.undo}")

@@ -160,7 +160,7 @@ def flush(server: Session, database: Database) -> None:
 
 
 def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Database]:
-    """Returns a new lease, whose `before` is the current value, and the database."""
+    """Returns a new lease (`before`: the value to restore) and the database."""
     with opened(connection) as target:
         database, uri = target.config.database(connection.base), target.config.uri or ""
         # If nosync is on, other runs have lent it.

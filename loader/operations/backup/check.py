@@ -35,7 +35,7 @@ class Limits:
         float | None,
         "--max-verify-age TIME",
         Duration(),
-        "WARNING if no backup was verified for longer: 8d (default: no limit).",
+        "WARNING if the last verification is older: 8d (default: no limit).",
     ] = None
     drill_age: Annotated[
         float | None,

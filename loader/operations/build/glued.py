@@ -166,7 +166,7 @@ class _Share:
 
 @dataclass(frozen=True)
 class _Split:
-    """Facts of the step `split`. `now`: the time of generated attributes; `shares`: by the numbers of the databases."""
+    """Facts of the step `split`. `now`: the time of generated attributes; `shares`: indexed by database number."""
 
     now: str
     shares: list[_Share]

@@ -145,7 +145,7 @@ class BuildOptions(Placing, Sorting, Rejecting, Loaded):
             reason = "--shards cuts files, and --from makes a stream: leave it out"
             raise UsageProblem(reason=f"{reason}, or `ditseed generate TEMPLATE -o DIR` first")
         if self.files.streamed and (self.seeding or dry):
-            once = "--dry-run and a replica read the input more than once: put the stream into a file first"
+            once = "--dry-run and seeding read the input more than once: put the stream into a file first"
             raise UsageProblem(reason=f"{self.inputs[0]} is not a file: {once}")
         self.files.require_fitting(self.rejects)
 

@@ -359,8 +359,8 @@ class Database:
                 yield self._provider(_own_account(parsed, value), explicit, stored)
 
     def _provider(self, own: Connection | None, explicit: Connection, stored: tuple[str, ...]) -> Replication:
-        """Asks a provider with the account of the command line (`explicit`), else with that of olcSyncrepl (`own`; None
-        if that does not bind with a password). Always tests whether the provider accepts `own`."""
+        """Asks a provider as `explicit` (the account of the command line), else as `own` (that of olcSyncrepl; None if
+        it does not bind with a password). Always tests whether the provider accepts `own`."""
         is_explicit = own is None or own.uri != explicit.uri or bool(explicit.bind_dn or explicit.mechanism)
         shown: tuple[str, ...] | None = None
         dead = refused = ""

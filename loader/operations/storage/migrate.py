@@ -278,7 +278,7 @@ def _starting(request: MoveRequest) -> Iterator[PlannedStep]:
     answers = f" and that {request.uri} answers" if request.uri else ""
     seconds = units.duration(request.seconds)
     yield PlannedStep("start", (join(request.start),))
-    yield PlannedStep("watch", (), f"waits until it is up, then sees for {seconds} that it stays up{answers}")
+    yield PlannedStep("watch", (), f"waits until it is up; checks for {seconds} that it stays up{answers}")
 
 
 # --- the steps -------------------------------------------------------------------------------------------------------

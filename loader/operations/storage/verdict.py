@@ -100,7 +100,7 @@ class Errors:
             self.total, self.last = self.total + 1, problem
 
     def held(self, now: float) -> tuple[int, float | None]:
-        """Returns the number of failed reads that still count, and the end (monotonic) of the last of them."""
+        """Returns how many failed reads still count, and when the last of them ended (monotonic time)."""
         while self._held:
             number, at = self._held[0]
             if number > self._reads - self._window or now - at <= self._half_life:

@@ -111,7 +111,7 @@ def change_indexes(
         if apply:
             require_stopped(
                 config,
-                f"the index on {', '.join(plan.index)} cannot be made while it runs",
+                f"no index on {', '.join(plan.index)} can be made while slapd runs",
                 "Stop slapd, or change the file alone with --no-reindex and run slapindex before the restart.",
             )
         first = functools.partial(_make_indexes, config, plan, progress or Progress("none"))

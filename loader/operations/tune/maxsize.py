@@ -216,7 +216,7 @@ def _terms(load: Forecast, stays: int, share: float, reader: Term) -> Iterator[T
         yield Term("what is there", stays, "stays, unless `ditseed build --replace` makes it anew")
     yield Term("growth", round((load.bytes + stays) * share), f"{share:.0%} of what is there after the load")
     yield reader
-    why = "the largest index, made again in one (tune indexes); its old pages are free only afterwards"
+    why = "a rebuild of the largest index (tune indexes); its old pages are free only afterwards"
     yield Term("largest transaction", load.largest_index, why)
 
 

@@ -77,7 +77,7 @@ def test_silence_may_last_many_times_the_longest_pause(clock: list[float]) -> No
     meter = Meter("read", started=clock[0])
     one = Watch(meter, None)
     moved(one, meter, clock, [30.0, 1.0])
-    assert one.allowed() == (30 * SILENCE_FACTOR, "longest pause before 30.0 s")
+    assert one.allowed() == (30 * SILENCE_FACTOR, "longest pause so far 30.0 s")
 
 
 def test_a_time_from_the_command_line_is_taken_as_it_is(clock: list[float]) -> None:
