@@ -238,10 +238,10 @@ def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
         ]
         show_json({"backups": backups})
     else:
-        show_table(_COLUMNS, [_row(*backup) for backup in listed])
+        show_table(_COLUMNS, [row(*backup) for backup in listed])
 
 
-def _row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[object, ...]:
+def row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[object, ...]:
     members = backup.members
     age = (repository.now() - backup.when).total_seconds()
     return (

@@ -151,7 +151,7 @@ class Backup(Target):
         limits = check.Limits(1e9)
         found = repository.listing(self.repo)
         for one in (*found.backups, *found.future):
-            backup_cmd.row(one)
+            backup_cmd.row(one, backup_manifest.Proofs(None, None), None)
             json.dumps(backup_manifest.text(one).decode())
         if check.check(self.repo, limits).status is check.Status.OK and not found.backups:
             raise Wrong("OK without a backup")
