@@ -87,7 +87,7 @@ class Sample:
 
 def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter: Meter) -> Sample:
     """Returns a sample of LDIF files. `known`: the number of records in a manifest, or None. Raises EmptyInput if there
-    are no records, LdifSyntax, LdifUnreadable."""
+    are no records, LdifSyntax, LdifTruncated, LdifUnreadable."""
     origin, size = ", ".join(map(str, paths)), sum(path.stat().st_size for path in paths)
     taken = _Taken(wanted)
     if size > _READ_WHOLE and not any(map(is_compressed, paths)):
@@ -108,6 +108,8 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
                     how = f"the first {units.size(taken.bytes)} of LDIF"
                     return taken.sample(origin, how, max(1.0, size / (before + file.tell())), known)
             before += file.tell()
+    if packed := [path for path in paths if is_compressed(path)]:
+        ldif.scan(packed, Meter("scan"))  # zstandard accepts a file that ends within a frame, the core does not
     return taken.sample(origin, "all of it was read", 1.0, None)
 
 

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 import zstandard
 
-from loader.errors import EmptyInput, LdifUnreadable
+from loader.errors import EmptyInput, LdifTruncated, LdifUnreadable
 from loader.progress import Meter
 from loader.sources import sampling
 from loader.sources.sampling import Sample, SampleSize
@@ -123,6 +123,12 @@ def test_no_record_is_no_sample(tmp_path: Path) -> None:
     (tmp_path / "a.ldif.gz").write_bytes(gzip.compress(b"\n\n"))
     with pytest.raises(EmptyInput):
         taken(tmp_path / "a.ldif.gz")
+
+
+def test_a_zstd_file_that_ends_within_a_frame_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.ldif.zst").write_bytes(zstandard.compress(PEOPLE)[:-100])
+    with pytest.raises(LdifTruncated, match=r"a\.ldif\.zst"):
+        taken(tmp_path / "a.ldif.zst")
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
