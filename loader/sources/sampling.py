@@ -14,7 +14,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
@@ -22,7 +22,7 @@ from typing import IO, cast
 import zstandard
 
 from loader import dn, ldif, units
-from loader.errors import Cancelled, EmptyInput, LdifUnreadable
+from loader.errors import Cancelled, EmptyInput, LdifSyntax, LdifUnreadable
 from loader.progress import Meter
 from loader.sources import mdb
 from loader.sources.mdb import Part
@@ -87,7 +87,7 @@ class Sample:
 
 def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter: Meter) -> Sample:
     """Returns a sample of LDIF files. `known`: the number of records in a manifest, or None. Raises EmptyInput if there
-    are no records, LdifSyntax, LdifTruncated, LdifUnreadable."""
+    are no records, LdifTruncated, LdifUnreadable."""
     origin, size = ", ".join(map(str, paths)), sum(path.stat().st_size for path in paths)
     taken = _Taken(wanted)
     if size > _READ_WHOLE and not any(map(is_compressed, paths)):
@@ -109,7 +109,8 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
                     return taken.sample(origin, how, max(1.0, size / (before + file.tell())), known)
             before += file.tell()
     if packed := [path for path in paths if is_compressed(path)]:
-        ldif.scan(packed, Meter("scan"))  # zstandard accepts a file that ends within a frame, the core does not
+        with suppress(LdifSyntax):  # which the load itself reports, or not: it may allow URLs
+            ldif.scan(packed, Meter("scan"))  # zstandard accepts a file that ends within a frame, the core does not
     return taken.sample(origin, "all of it was read", 1.0, None)
 
 
