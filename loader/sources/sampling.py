@@ -108,9 +108,9 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
                     how = f"the first {units.size(taken.bytes)} of LDIF"
                     return taken.sample(origin, how, max(1.0, size / (before + file.tell())), known)
             before += file.tell()
-    if packed := [path for path in paths if is_compressed(path)]:
+    if zstd := [path for path in paths if _magic(path).startswith(_COMPRESSED[0])]:
         with suppress(LdifSyntax):  # which the load itself reports, or not: it may allow URLs
-            ldif.scan(packed, Meter("scan"))  # zstandard accepts a file that ends within a frame, the core does not
+            ldif.scan(zstd, Meter("scan"))  # zstandard accepts a file that ends within a frame, the core does not
     return taken.sample(origin, "all of it was read", 1.0, None)
 
 
@@ -320,8 +320,12 @@ def of_database(directory: Path, wanted: SampleSize, meter: Meter) -> Sample:
 
 
 def is_compressed(path: Path) -> bool:
+    return _magic(path).startswith(_COMPRESSED)
+
+
+def _magic(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(4).startswith(_COMPRESSED)
+        return file.read(4)
 
 
 def _names(text: bytes, origin: str) -> list[str]:
