@@ -68,6 +68,20 @@ def require_program(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.slapd
+def test_peers_prints_a_table_for_each_job(tmp_path: Path) -> None:
+    words = ("peers", "-n", 1000, "--rounds", 1, "--jobs", "load,dump,copy", "--json", tmp_path / "out.json")
+    text = printed(tmp_path, *words)
+    for job in ("Load LDIF into a new database", "Write a database as LDIF", "Copy a database"):
+        table = text.partition(f"### {job}\n")[2].partition("###")[0]
+        assert re.search(r"^\| (native, 1,000|ditseed|ditseed-checked) \| \d+\.\d\d ", table, re.MULTILINE)
+        assert re.search(
+            r"^\| (slapadd, 1,000|slapcat|mdb_copy) \| .* \| [\d.]+ times as fast \|$", table, re.MULTILINE
+        )
+    assert set(json.loads((tmp_path / "out.json").read_text())) >= {"load", "dump", "copy"}
+
+
+@pytest.mark.long
+@pytest.mark.slapd
 def test_both_engines_build_the_same_number_of_entries(tmp_path: Path) -> None:
     report = facts(tmp_path, "build", "-n", 2000)
     assert names(report) == ["slapadd, 2,000", "native, 2,000"]
