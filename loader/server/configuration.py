@@ -19,6 +19,7 @@ from loader import child, config, ldif, log, slapd_conf, values
 from loader.config import Change, Config, Database, Entry
 from loader.errors import (
     ConfigHidden,
+    ConfigNotEditable,
     ConfigRefused,
     ConfigUnreadable,
     LoaderError,
@@ -31,7 +32,6 @@ from loader.errors import (
 from loader.schema import ROOT
 from loader.server import tools
 from loader.server.options import line as ldif_line
-from loader.slapd_conf import TextOf
 from loader.storage import files, held, temporary
 from loader.storage.files import Owner
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from loader.server.session import Session  # python-ldap takes 40 ms to load
 
 _log = logging.getLogger(__name__)
+
+BY_HAND = "Nothing was changed. Change it by hand, and tell us what this configuration looks like."
 
 
 def read(path: Path) -> Config:
@@ -52,17 +54,8 @@ def read_with_text(path: Path) -> tuple[Config, bytes]:
     text = dump(path)
     entries = entries_of(text, path)
     if not path.is_dir():
-        entries = slapd_conf.restored(entries, list(slapd_conf.statements(path, file_text)))
+        entries = slapd_conf.restored(entries, list(slapd_conf.statements(path)))
     return config.parse(path, entries), text
-
-
-def file_text(path: Path) -> str | None:
-    """Returns the text of a slapd.conf or an included file; None if it is unreadable. Bytes that are not UTF-8, such as
-    comments in an old encoding, become surrogates. Raises FileUnsafe if another account may have replaced the file."""
-    try:
-        return files.read(path).decode("utf-8", "surrogateescape")
-    except OSError:
-        return None
 
 
 def read_online(session: Session) -> Config:
@@ -85,8 +78,8 @@ def dump(path: Path) -> bytes:
     Raises NoSuchPath, NotPermitted; ConfigUnreadable if slapcat fails.
     """
     require_readable(path)
-    owner = tools.of_configuration(path, file_text)
-    with readable(path, tools_tmpdir(), file_text, owner) as known:
+    owner = tools.of_configuration(path)
+    with readable(path, owner) as (known, root):
         try:
             if path.is_dir():
                 return tools.configuration("-F", str(known), owner=owner)
@@ -95,8 +88,7 @@ def dump(path: Path) -> bytes:
                 # With -f and -F slapcat converts -f to -F, opens no other database, and fails if slaptest -u would.
                 return tools.configuration("-f", str(known), "-F", str(converted), owner=owner)
         except ToolFailed as error:
-            reason = str(error.facts["reason"]).replace(str(known), str(path))
-            raise ConfigUnreadable(path=path, reason=reason) from error
+            raise ConfigUnreadable(path=path, reason=str(error.facts["reason"]).replace(root, "")) from error
 
 
 def require_readable(path: Path) -> None:
@@ -107,19 +99,16 @@ def require_readable(path: Path) -> None:
         raise NoSuchPath(path=path) from None
     except PermissionError:
         raise NotPermitted(action="reach", path=path, owner="root") from None
-    _require_access(path)
     # In packages everybody may read slapd.d itself, but only slapd's account its contents. rglob yields a directory
     # before its contents, and yields nothing if `path` is a directory other than a slapd.d.
     inside = path / "cn=config"
-    for file in (path / "cn=config.ldif", inside, *inside.rglob("*")) if path.is_dir() else ():
-        if file.suffix == ".ldif" or file.is_dir():
-            _require_access(file)
-
-
-def _require_access(path: Path) -> None:
-    needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
-    if os.path.lexists(path) and not os.access(path, needed):
-        raise NotPermitted(action="read", path=path, owner=files.owner_name(path))
+    of_directory = itertools.chain((path / _ENTRY, inside), inside.rglob("*"))  # found as they are needed
+    for file in itertools.chain((path,), of_directory if path.is_dir() else ()):
+        is_directory = file.is_dir()
+        if file == path or file.suffix == ".ldif" or is_directory:
+            needed = os.R_OK | os.X_OK if is_directory else os.R_OK
+            if os.path.lexists(file) and not os.access(file, needed):
+                raise NotPermitted(action="read", path=file, owner=files.owner_name(file))
 
 
 def tools_tmpdir() -> str | None:
@@ -171,21 +160,34 @@ _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # the comment lines at the top of the 
 
 
 @contextmanager
-def readable(path: Path, scratch: str | None, text_of: TextOf, owner: Owner | None = None) -> Iterator[Path]:
+def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str]]:
     """Yields the path of a slapd.d or slapd.conf for the tools: `path` itself, or a copy that `owner` can read but not
-    change. The copy is made if the configuration names a log file, or if `owner` may not read `path`."""
-    kept = _entry(path) if path.is_dir() else _text(path, text_of, owner)
-    if kept is None and (owner is None or tools.may_read(owner, _read(path, text_of))):
-        yield path
+    change, and the directory below which the copy has the path of its original ("" without a copy). The copy is made
+    if the configuration names a log file, or if `owner` may not read it."""
+    if path.is_dir():
+        text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
+        has_log = _VALUE.search(text) is not None
+        used = [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
+    else:
+        statements = list(slapd_conf.statements(path))
+        has_log = any(one.keyword == "logfile" for one in statements)
+        used = [path, *{one.file for one in statements} - {path}]
+    if not has_log and (owner is None or tools.may_read(owner, used)):
+        yield path, ""
         return
-    with temporary.directory("read", scratch) as directory:
-        copy = directory / path.name
+    with temporary.directory("read", tools_tmpdir()) as root:
+        copy = Path(f"{root}{os.path.abspath(path)}")
+        copy.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             copy_directory(path, copy)
-        if kept is not None:
-            write(copy / _ENTRY if path.is_dir() else copy, kept)
-        tools.let_read(owner, directory)
-        yield copy
+            if has_log:
+                write(copy / _ENTRY, _VALUE.sub(b"", _CHECKSUM.sub(b"", text)))
+        else:
+            for file, content in slapd_conf.copied(path, str(root), "logfile").items():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write(file, content.encode("utf-8", "surrogateescape"))
+        tools.let_read(owner, root)
+        yield copy, str(root)
 
 
 def copy_directory(source: Path, copy: Path) -> None:
@@ -199,32 +201,6 @@ def copy_directory(source: Path, copy: Path) -> None:
                 write(copy / name, files.read(path))
             elif path.is_dir():
                 copy_directory(path, copy / name)
-
-
-def _entry(path: Path) -> bytes | None:
-    """Returns the file of the entry cn=config without olcLogFile; None if the entry has no olcLogFile."""
-    text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
-    kept = _VALUE.sub(b"", _CHECKSUM.sub(b"", text))
-    return kept if _VALUE.search(text) else None
-
-
-def _text(path: Path, text_of: TextOf, owner: Owner | None) -> bytes | None:
-    """Returns a slapd.conf without `logfile`; None if `path` can be used unchanged. Included files are merged into the
-    text only if `owner` may not read them, since slapd names schema entries after their files."""
-    text = slapd_conf.without(path, "logfile", text_of)
-    if owner is not None and not tools.may_read(owner, _read(path, text_of)):
-        included = _read(path, text_of)[1:]
-        if included and not tools.may_read(owner, included):
-            text = slapd_conf.whole(path, "logfile", text_of)
-        text = text_of(path) if text is None else text
-    return None if text is None else text.encode("utf-8", "surrogateescape")
-
-
-def _read(path: Path, text_of: TextOf) -> list[Path]:
-    """Returns the paths that a tool reads: slapd.conf and its includes, or the directories and files of a slapd.d."""
-    if not path.is_dir():
-        return [path, *{one.file for one in slapd_conf.statements(path, text_of)} - {path}]
-    return [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
 
 
 def write(path: Path, text: bytes) -> None:
@@ -283,11 +259,11 @@ class Acceptance:
 def slaptest(path: Path) -> Acceptance:
     """Runs slaptest -u, which opens no database. Raises ToolMissing, NoSuchPath, NotPermitted."""
     require_readable(path)
-    owner = tools.of_configuration(path, file_text)
-    with readable(path, tools_tmpdir(), file_text, owner) as known:
+    owner = tools.of_configuration(path)
+    with readable(path, owner) as (known, root):
         options = ("-u", "-F" if path.is_dir() else "-f", str(known))
         answer = child.ask(tools.server_tool_as(owner, "slaptest", *options))
-        lines = (log.redact(line.replace(str(known), str(path))) for line in answer.words)
+        lines = (log.redact(line.replace(root, "")) for line in answer.words)
     return Acceptance(answer.status == 0, tuple(line for line in lines if line.strip()))
 
 
@@ -299,7 +275,6 @@ def slaptest(path: Path) -> Acceptance:
 
 _LINES = re.compile(rb"[^\n]*\n(?: [^\n]*\n)*")  # a line with its continuation lines
 _CRC = re.compile(rb"# CRC32 [0-9a-f]{8}")  # slapd's checksum of the text after the comments
-BY_VALUE = ("olcDbIndex",)  # deleted and added value by value, so that slapd builds only the new indexes
 
 
 def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
@@ -309,7 +284,10 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     slapmodify is not used: OpenLDAP 2.4 lacks it, and in 2.5 and 2.6 it gives the entry a new entryUUID.
     """
     settings = {one.attribute: [value.encode() for value in one.after] for one in changes}
-    settings |= _stamp(source)
+    # The operational attributes that slapd itself would write.
+    now = datetime.now(timezone.utc)
+    csn = f"{now:%Y%m%d%H%M%S}.{now.microsecond:06}Z#000000#{source.server_id or 0:03x}#000000"
+    settings |= {"modifyTimestamp": [f"{now:%Y%m%d%H%M%SZ}".encode()], "entryCSN": [csn.encode()]}
     replaced = {name.lower().encode() for name in settings}
     lines = _LINES.findall(entry.rstrip(b"\n") + b"\n")
     head = list(itertools.takewhile(lambda line: line.startswith(b"#"), lines))
@@ -320,31 +298,41 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     return _CRC.sub(b"# CRC32 %08x" % zlib.crc32(body), b"".join(head)) + body
 
 
-def _stamp(source: Config) -> dict[str, list[bytes]]:
-    """Returns the operational attributes that slapd itself would write for a change."""
-    now = datetime.now(timezone.utc)
-    csn = f"{now:%Y%m%d%H%M%S}.{now.microsecond:06}Z#000000#{source.server_id or 0:03x}#000000"
-    return {"modifyTimestamp": [f"{now:%Y%m%d%H%M%SZ}".encode()], "entryCSN": [csn.encode()]}
-
-
-def entry_file(directory: Path, database: Database) -> Path:
-    """Returns the path of a database's entry in a slapd.d (back-ldif's layout)."""
-    return directory / "cn=config" / f"{database.entry_dn.partition(',')[0]}.ldif"
-
-
-def check_directory(source: Config, database: Database, entry: bytes, changes: Sequence[Change]) -> Config:
-    """Returns the configuration that slapd's tools read from a copy of the slapd.d `source` with `entry` as the file of
-    the database. The tools cannot change the copy. Raises ConfigRefused if they reject the copy."""
+def replacement(source: Config, database: Database, changes: Sequence[Change]) -> tuple[Path, bytes, bytes, Database]:
+    """Returns the file of the database's entry in the slapd.d `source` (back-ldif's layout), its present content, the
+    changed content, and the database as slapd's tools read it from a copy of the slapd.d, which they cannot change.
+    Raises ConfigRefused if they reject the copy, ConfigNotEditable if anything else would change."""
+    name = Path("cn=config") / f"{database.entry_dn.partition(',')[0]}.ldif"
+    path = source.path / name
+    if not path.is_file():
+        raise not_editable(path, "no such file in slapd.d")
+    old = files.read(path)
+    new = edited(old, source, changes)
     with temporary.directory("tune", tools_tmpdir()) as scratch:
         copy = scratch / "slapd.d"
         copy_directory(source.path, copy)
-        write(entry_file(copy, database), entry)
-        tools.let_read(tools.of_configuration(copy, file_text), scratch)
+        write(copy / name, new)
+        tools.let_read(tools.of_configuration(copy), scratch)
         try:
-            return read(copy)
+            after = read(copy)
         except ConfigUnreadable as error:
             reason = str(error.facts["reason"]).replace(str(copy), str(source.path))
             raise _refusal(str(source.path), changes, reason) from error
+    before, now = source.settings, after.settings
+    ours = {(database.entry_dn.lower(), name.lower()) for name in config.TUNED}
+    others = sorted(
+        " ".join(key) for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in ours
+    )
+    changed = next((one for one in after.databases if one.entry_dn == database.entry_dn), None)
+    if others or changed is None:
+        raise not_editable(source.path, f"the change would alter {', '.join(others[:5]) or database.entry_dn} too")
+    return path, old, new, changed
+
+
+def not_editable(
+    path: Path | str, reason: str, lines: tuple[str, ...] = (), advice: str = BY_HAND
+) -> ConfigNotEditable:
+    return ConfigNotEditable(path=path, reason=reason, advice=advice, lines=lines)
 
 
 def modify(session: Session, entry_dn: str, changes: Sequence[Change]) -> None:
@@ -356,14 +344,13 @@ def modify(session: Session, entry_dn: str, changes: Sequence[Change]) -> None:
 
 
 _ADD, _DELETE, _REPLACE = range(3)  # RFC 4511, 4.6
-Modification = tuple[int, str, list[bytes] | None]
 
 
-def _modifications(change: Change) -> Iterator[Modification]:
+def _modifications(change: Change) -> Iterator[tuple[int, str, list[bytes] | None]]:
     """Yields the modifications for a change. Absent attributes are never replaced: slapd refuses an empty replace of
     them, takes an absent olcUpdateDN for an existing one, and crashes (2.4.57) for an absent olcSpSessionlog."""
     before, after = ([value.encode() for value in values] for values in (change.before, change.after))
-    if change.attribute in BY_VALUE:
+    if change.attribute == "olcDbIndex":  # value by value, so that slapd builds only the new indexes
         gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
         if gone:
             yield _DELETE, change.attribute, gone
@@ -392,10 +379,3 @@ def keeps_changes(source: Config) -> bool:
 def _refusal(path: str, changes: Sequence[Change], reason: object) -> ConfigRefused:
     named = " and ".join(dict.fromkeys(one.attribute for one in changes))
     return ConfigRefused(path=path, attribute=named, reason=reason)
-
-
-def other_differences(before: Config, after: Config, changed: Database) -> list[str]:
-    """Returns, as "DN attribute", the settings that differ, except the mdb settings of `changed`."""
-    old, new = before.settings, after.settings
-    ours = {(changed.entry_dn.lower(), name.lower()) for name in config.TUNED}
-    return sorted(" ".join(key) for key in old.keys() | new.keys() if old.get(key) != new.get(key) and key not in ours)

@@ -92,7 +92,9 @@ class Session:
             raise UsageProblem(reason=reason) from None
         self._ldap.set_option(ldap.OPT_REFERRALS, 0)
         self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, connect_limit())
-        self._asking("bind", self._bind, limit=opening_limit(self.uri))
+        # libldap tries each URI, with a TCP connection and a handshake.
+        uris = max(1, len(self.uri.replace(",", " ").split()))
+        self.converse("bind", self._bind, limit=2 * connect_limit() * uris + bind_limit())
         _log.info("connected to %s as %s", self.uri, connection.who)
 
     def close(self) -> None:
@@ -103,27 +105,28 @@ class Session:
         except ldap.LDAPError:
             pass  # the server may have closed the connection already
 
-    def _bind(self) -> None:
+    def _bind(self, handle: Any) -> None:
         if self.connection.start_tls:
             try:
-                self._ldap.start_tls_s()
+                handle.start_tls_s()
             except (ldap.CONNECT_ERROR, ldap.SERVER_DOWN):
                 raise  # after a failed handshake the connection stays open: a bind would send the password in clear
             except ldap.LDAPError:
                 if self.connection.start_tls > 1:
                     raise
         if self.connection.mechanism:
-            _sasl_bind(self._ldap, self.connection, self.connection.mechanism)
+            _sasl_bind(handle, self.connection, self.connection.mechanism)
         else:
-            _simple_bind(self._ldap, self.uri, self.connection)
+            _simple_bind(handle, self.uri, self.connection)
 
     # --- operations and their errors ---
 
-    def _asking(self, operation: str, ask: Callable[[], Result], base: str = "", limit: float | None = None) -> Result:
+    def converse(self, operation: str, talk: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
+        """Returns what `talk` returns for python-ldap's connection. `limit`: seconds; 0 means the usual timeout."""
         self._waits = True
         began = time.monotonic()
         try:
-            answer = _answered(ask, limit or answer_limit(), self._given_up)
+            answer = _answered(lambda: talk(self._ldap), limit or answer_limit(), self._given_up)
         except ldap.LDAPError as error:
             self._waits = False
             raise self._ours(operation, error, base, time.monotonic() - began) from error
@@ -147,13 +150,8 @@ class Session:
         if maybe_tls and (failed := refusals.tls_failure(self.uri, self.connection.start_tls, reason)):
             return failed
         if isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.TIMEOUT):
-            lost = ServerDown if operation == "bind" else ConnectionLost
-            return lost(uri=self.uri, reason=reason)
+            return (ServerDown if operation == "bind" else ConnectionLost)(uri=self.uri, reason=reason)
         return refusals.refused(self.connection, self.uri, operation, base, result, reason, lambda: nullcontext(self))
-
-    def converse(self, operation: str, talk: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
-        """Returns what `talk` returns for python-ldap's connection. `limit`: seconds; 0 means the usual timeout."""
-        return self._asking(operation, lambda: talk(self._ldap), base, limit or None)
 
     # --- changes ---
 
@@ -165,25 +163,25 @@ class Session:
         """Replaces attributes if the entry matches the filter `where` (RFC 4528); returns False if it does not."""
         modlist = [(ldap.MOD_REPLACE, name, list(values)) for name, values in changes.items()]
 
-        def replaced() -> bool:
+        def replaced(handle: Any) -> bool:
             try:
-                self._ldap.modify_ext_s(dn, modlist, serverctrls=[AssertionControl(True, where)])
+                handle.modify_ext_s(dn, modlist, serverctrls=[AssertionControl(True, where)])
             except ldap.ASSERTION_FAILED:
                 return False
             return True
 
-        return self._asking(f"modify {dn}", replaced, dn, COMMIT)
+        return self.converse(f"modify {dn}", replaced, dn, COMMIT)
 
     def modify(self, dn: str, modlist: list[Any]) -> None:
         """Modifies an entry. `modlist`: python-ldap's list of (ldap.MOD_*, name, values or None)."""
-        self._asking(f"modify {dn}", lambda: self._ldap.modify_s(dn, modlist), dn, COMMIT)
+        self.converse(f"modify {dn}", lambda handle: handle.modify_s(dn, modlist), dn, COMMIT)
 
     def add(self, dn: str, attributes: Mapping[str, Sequence[bytes]]) -> None:
         modlist = [(name, list(values)) for name, values in attributes.items()]
-        self._asking(f"add {dn}", lambda: self._ldap.add_s(dn, modlist), dn, COMMIT)
+        self.converse(f"add {dn}", lambda handle: handle.add_s(dn, modlist), dn, COMMIT)
 
     def delete(self, dn: str) -> None:
-        self._asking(f"delete {dn}", lambda: self._ldap.delete_s(dn), dn, COMMIT)
+        self.converse(f"delete {dn}", lambda handle: handle.delete_s(dn), dn, COMMIT)
 
     # --- entries ---
 
@@ -191,9 +189,9 @@ class Session:
         self, base: str, scope: int, where: str, attributes: Sequence[str], controls: Sequence[Any] = _AS_STORED
     ) -> list[Any]:
         operation = f"{'read' if scope == ldap.SCOPE_BASE else 'search'} {base}"
-        arguments = (base, scope, where, list(attributes))
-        entries: list[Any] = self._asking(
-            operation, lambda: self._ldap.search_ext_s(*arguments, serverctrls=controls), base
+        search = (base, scope, where, list(attributes))
+        entries: list[Any] = self.converse(
+            operation, lambda handle: handle.search_ext_s(*search, serverctrls=controls), base
         )
         return entries
 
@@ -243,20 +241,20 @@ class Session:
         arguments = (search.base, _SCOPES[search.scope], search.where, ["1.1"])
         count = 0
 
-        def page() -> list[str]:
-            message = self._ldap.search_ext(*arguments, serverctrls=controls)
+        def page(handle: Any) -> list[str]:
+            message = handle.search_ext(*arguments, serverctrls=controls)
             kind, names, answer = None, list[str](), list[Any]()
             while kind != ldap.RES_SEARCH_RESULT and count + len(names) < most:
-                kind, entries, _, answer = self._ldap.result3(message, all=bool(search.page))
+                kind, entries, _, answer = handle.result3(message, all=bool(search.page))
                 names += [dn for dn, _ in entries if dn]
             if kind != ldap.RES_SEARCH_RESULT:
-                self._ldap.abandon(message)
+                handle.abandon(message)
             paging.cookie = next((one.cookie for one in answer if one.controlType == paging.controlType), "")
             return names
 
         more = True
         while more and count < most:
-            names = self._asking(f"search {search.base}", page, search.base)
+            names = self.converse(f"search {search.base}", page, search.base)
             count, more = count + len(names), bool(paging.cookie)
             yield from names
 
@@ -267,18 +265,18 @@ class Session:
         limit sent to the server. Raises NoSuchBase; LimitTooLow if a limit is met before the first entry."""
         first: Entries = []
 
-        def collect() -> bool:
+        def collect(handle: Any) -> bool:
             search = (base, ldap.SCOPE_SUBTREE, where, list(attributes))
-            message = self._ldap.search_ext(*search, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit)
+            message = handle.search_ext(*search, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit)
             try:
                 while True:
-                    kind, entries = self._ldap.result(message, all=0)[:2]
+                    kind, entries = handle.result(message, all=0)[:2]
                     if kind == ldap.RES_SEARCH_RESULT:
                         return True
                     first.extend(_lowered(dn, entry) for dn, entry in entries if dn)
                     if len(first) >= _OVER * limit:
                         # The server ignores the size limit and would send all entries.
-                        self._ldap.abandon_ext(message)
+                        handle.abandon_ext(message)
                         del first[limit:]
                         return False
             except LIMITS_MET:
@@ -286,13 +284,13 @@ class Session:
                     raise
                 return False
 
-        return first, self._asking(f"search {base}", collect, base)
+        return first, self.converse(f"search {base}", collect, base)
 
     # --- the server ---
 
     def who_am_i(self) -> str:
         """Returns the authorization DN of this session (RFC 4532); "" if anonymous."""
-        return str(self._asking("whoami", self._ldap.whoami_s)).removeprefix("dn:")
+        return str(self.converse("whoami", lambda handle: handle.whoami_s())).removeprefix("dn:")
 
     def peer(self) -> int | None:
         """Returns the server's process ID on an ldapi connection; None over a network, or if the server's process is in
@@ -319,7 +317,17 @@ class Session:
             "Let the account read contextCSN (olcAccess). If the database lacks the syncprov overlay, add that: "
             "paste this into a shell of root on the server's host."
         )
-        commands = tuple(_add_syncprov(self.uri, suffix))
+        modify = f"ldapmodify {external(self.uri)}"
+        classes = "objectClass: olcOverlayConfig\\nobjectClass: olcSyncProvConfig\\nolcOverlay: syncprov\\n"
+        commands = (
+            find_database(self.uri, suffix),
+            "# This is refused, which does no harm, where slapd has loaded syncprov already:",
+            f"{modify} <<'EOF' || true",
+            *("dn: cn=module{0},cn=config", "changetype: modify", "add: olcModuleLoad"),
+            *("olcModuleLoad: syncprov", "EOF"),
+            f"printf 'dn: olcOverlay=syncprov,%s\\nchangetype: add\\n{classes}' \"$DB\" | {modify}",
+            "# With a slapd.conf: `moduleload syncprov`, and `overlay syncprov` in that database; restart slapd.",
+        )
         raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice, commands=commands)
 
     def shown_csns(self, suffix: str) -> list[str]:
@@ -400,18 +408,6 @@ def words_of(error: ldap.LDAPError, keys: Sequence[str] = ("desc", "info")) -> s
     return "; ".join(str(facts[key]) for key in keys if facts.get(key)) or str(error)
 
 
-def _add_syncprov(uri: str, suffix: str) -> Iterator[str]:
-    modify = f"ldapmodify {external(uri)}"
-    yield find_database(uri, suffix)
-    yield "# This is refused, which does no harm, where slapd has loaded syncprov already:"
-    yield f"{modify} <<'EOF' || true"
-    yield from ("dn: cn=module{0},cn=config", "changetype: modify", "add: olcModuleLoad")
-    yield from ("olcModuleLoad: syncprov", "EOF")
-    classes = "objectClass: olcOverlayConfig\\nobjectClass: olcSyncProvConfig\\nolcOverlay: syncprov\\n"
-    yield f"printf 'dn: olcOverlay=syncprov,%s\\nchangetype: add\\n{classes}' \"$DB\" | {modify}"
-    yield "# Where it runs on a slapd.conf: `moduleload syncprov`, and `overlay syncprov` in that database; restart it."
-
-
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
 # libldap waits for an answer forever, and ignores signals while a TLS handshake hangs. So each operation runs in a
@@ -456,25 +452,20 @@ COMMIT = 3600.0  # for a write: the first write after nosync flushes all earlier
 
 
 def connect_limit() -> float:
-    return _configured(ldap.OPT_NETWORK_TIMEOUT) or CONNECT
+    return _limit(ldap.OPT_NETWORK_TIMEOUT, CONNECT)
 
 
 def bind_limit() -> float:
-    return _configured(ldap.OPT_TIMEOUT) or OPENING
-
-
-def opening_limit(uris: str) -> float:
-    """Returns the seconds for connecting and binding: libldap tries each URI, with a TCP connection and a handshake."""
-    return 2 * connect_limit() * max(1, len(uris.replace(",", " ").split())) + bind_limit()
+    return _limit(ldap.OPT_TIMEOUT, OPENING)
 
 
 def answer_limit() -> float:
-    return _configured(ldap.OPT_TIMEOUT) or SILENCE
+    return _limit(ldap.OPT_TIMEOUT, SILENCE)
 
 
-def _configured(option: int) -> float | None:
+def _limit(option: int, otherwise: float) -> float:
     value: Any = ldap.get_option(option)
-    return float(value) if value is not None and float(value) > 0 else None
+    return float(value) if value is not None and float(value) > 0 else otherwise
 
 
 # --- SASL ------------------------------------------------------------------------------------------------------------
@@ -519,11 +510,23 @@ def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
 
 
 _OID = "1.3.6.1.4.1.42.2.27.8.5.1"
-_EXPIRED, _LOCKED, _RESET = 0, 1, 2
-_REASONS = {
-    _EXPIRED: "its password has expired",
-    _LOCKED: "it is locked after too many wrong passwords, or by an administrator",
-    _RESET: "it has to change its password before it may do anything else (pwdReset)",
+# error of the control -> reason, advice, commands
+_CLOSED = {
+    0: (
+        "its password has expired",
+        "Let an account that may manage the entry, in the place of ROOTDN, set a new password.",
+        "ldappasswd {at} -D ROOTDN -W -S {name}",
+    ),
+    1: (
+        "it is locked after too many wrong passwords, or by an administrator",
+        "Let an account that may manage the entry, in the place of ROOTDN, unlock it.",
+        "ldapmodify {at} -D ROOTDN -W <<'EOF'\n{dn}\nchangetype: modify\ndelete: pwdAccountLockedTime\nEOF",
+    ),
+    2: (
+        "it has to change its password before it may do anything else (pwdReset)",
+        "Give it a new password, then write that into the password file.",
+        "ldappasswd {at} -D {name} -W -S",
+    ),
 }
 _ERROR = 0x81  # [1] error ENUMERATED of PasswordPolicyResponseValue
 
@@ -560,19 +563,8 @@ def _policy_error(value: bytes | None) -> int | None:
 
 
 def _require_open(uri: str, connection: Connection, error: int | None) -> None:
-    if error not in _REASONS:
-        return
-    who, at = connection.who, f"-x -H {shlex.quote(uri)}"
-    name = shlex.quote(who)
-    commands: tuple[str, ...]
-    if error == _LOCKED:
-        advice = "Let an account that may manage the entry, in the place of ROOTDN, unlock it."
-        head = (f"ldapmodify {at} -D ROOTDN -W <<'EOF'", line("dn", who.encode()))
-        commands = (*head, "changetype: modify", "delete: pwdAccountLockedTime", "EOF")
-    elif error == _EXPIRED:
-        advice = "Let an account that may manage the entry, in the place of ROOTDN, set a new password."
-        commands = (f"ldappasswd {at} -D ROOTDN -W -S {name}",)
-    else:
-        advice = "Give it a new password, then write that into the password file."
-        commands = (f"ldappasswd {at} -D {name} -W -S",)
-    raise AccountClosed(uri=uri, who=who, reason=_REASONS[error], advice=advice, commands=commands)
+    if error in _CLOSED:
+        reason, advice, commands = _CLOSED[error]
+        who, at = connection.who, f"-x -H {shlex.quote(uri)}"
+        text = commands.format(at=at, name=shlex.quote(who), dn=line("dn", who.encode()))
+        raise AccountClosed(uri=uri, who=who, reason=reason, advice=advice, commands=tuple(text.split("\n")))

@@ -24,7 +24,6 @@ from loader.child import Child
 from loader.config import Config
 from loader.defaults import ENV_TOOLS
 from loader.errors import FileUnsafe, ToolFailed, ToolMissing, ToolUnreachable, UsageProblem
-from loader.slapd_conf import TextOf
 from loader.storage import files, held
 from loader.storage.files import Owner
 
@@ -147,26 +146,22 @@ def named(user: str) -> Owner:
     return Owner(account.pw_uid, account.pw_gid)
 
 
-def of_configuration(path: Path, text_of: TextOf) -> Owner | None:
+def of_configuration(path: Path) -> Owner | None:
     """Returns the account as in `of_directories` for a slapd.d or slapd.conf that no tool has read yet. The owner of
     its files counts too: that account could add directories before a tool reads the files."""
     if os.geteuid() != 0:
         return None
-    if path.is_dir():
-        configuration_files = list(path.rglob("*.ldif"))
-        return of_directories([*_database_directories(configuration_files), path, *configuration_files])
-    statements = [one.words for one in slapd_conf.statements(path, text_of) if one.keyword == "directory"]
-    return of_directories([*(Path(words[1]) for words in statements if len(words) == 2), path])
-
-
-def _database_directories(paths: Sequence[Path]) -> Iterator[Path]:
-    for path in paths:
-        for encoded, value in _DIRECTORY.findall(_FOLDED.sub(b"", files.read(path))):
-            try:
+    if not path.is_dir():
+        statements = [one.words for one in slapd_conf.statements(path) if one.keyword == "directory"]
+        return of_directories([*(Path(words[1]) for words in statements if len(words) == 2), path])
+    configuration_files = list(path.rglob("*.ldif"))
+    directories: list[Path] = []
+    for file in configuration_files:
+        for encoded, value in _DIRECTORY.findall(_FOLDED.sub(b"", files.read(file))):
+            with suppress(ValueError):  # slapd's tools refuse such a file with a message of their own
                 directory = os.fsdecode(base64.b64decode(value) if encoded else value).strip()
-            except ValueError:
-                continue  # slapd's tools refuse such a file with a message of their own
-            yield from map(Path, (directory, *values.of_value(directory)[:1]))
+                directories += map(Path, (directory, *values.of_value(directory)[:1]))
+    return of_directories([*directories, path, *configuration_files])
 
 
 def may_read(owner: Owner, paths: Sequence[Path]) -> bool:

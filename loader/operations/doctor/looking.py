@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timezone
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -135,48 +135,42 @@ class Server:
 
     @cached_property
     def release(self) -> tools.Release | None:
-        before = len(self.unseen)
-        release = self.look("release of slapd", tools.release)
-        if release is None and len(self.unseen) == before:
-            self.missed("release of slapd", "slapd is not installed here, or does not say")
-        return release
+        def look() -> tools.Release:
+            release = tools.release()
+            if release is None:
+                raise UsageProblem(reason="slapd is not installed here, or does not say")
+            return release
+
+        return self.look("release of slapd", look)
 
     @cached_property
     def leases(self) -> tuple[Lease, ...]:
         return tuple(self.look("leases", lease.left) or ())
 
     @cached_property
-    def has_id(self) -> bool:
-        return bool(self.config.values("cn=config", "olcServerID"))
-
-    @cached_property
     def slapd(self) -> Slapd | None:
-        return self.look("whether slapd runs", self._slapd)
+        def look() -> Slapd:
+            pid = tools.slapd_on(self.config)
+            if pid is None:
+                if hidden := tools.unreadable():
+                    reason = f"the configuration of slapd (process {hidden}) cannot be seen: run it as root"
+                    raise UsageProblem(reason=reason)
+                return Slapd(pid_file=str(tools.left_pid_file(self.config) or ""))
+            if tools.is_elsewhere(pid):
+                raise UsageProblem(reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there")
+            answers = questions.of(tools.uris(pid), [database.suffix for database in self.databases])
+            return Slapd(pid, silence=answers.silence, failed=answers.failed)
 
-    def _slapd(self) -> Slapd:
-        """Raises UsageProblem if a slapd may run that cannot be asked from here."""
-        pid = tools.slapd_on(self.config)
-        if pid is None:
-            hidden = tools.unreadable()
-            if hidden is not None:
-                reason = f"the configuration of slapd (process {hidden}) cannot be seen: run it as root"
-                raise UsageProblem(reason=reason)
-            return Slapd(pid_file=str(tools.left_pid_file(self.config) or ""))
-        if tools.is_elsewhere(pid):
-            raise UsageProblem(reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there")
-        answers = questions.of(tools.uris(pid), [database.suffix for database in self.databases])
-        return Slapd(pid, silence=answers.silence, failed=answers.failed)
+        return self.look("whether slapd runs", look)
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
         """Options of `ditseed tune` for this server; with --apply, unless `tune` only prints changes to a
         slapd.conf."""
-        if not self.config.is_directory:
-            return f"--config {shlex.quote(self.path)}", ""
-        pid = tools.slapd_on(self.config)
-        if pid is None:
-            return f"--config {shlex.quote(self.path)}", "--apply"
-        return f"-H {shlex.quote(tools.ldapi_uri(pid))} -Y EXTERNAL", "--apply"
+        pid = tools.slapd_on(self.config) if self.config.is_directory else None
+        if pid is not None:
+            return f"-H {shlex.quote(tools.ldapi_uri(pid))} -Y EXTERNAL", "--apply"
+        return f"--config {shlex.quote(self.path)}", "--apply" if self.config.is_directory else ""
 
 
 def server(path: Path | None, request: Request) -> Server:
@@ -307,22 +301,14 @@ class Database:
     def readers(self) -> tuple[Reader, ...]:
         return self.seen[1] if self.seen else ()
 
-    @property
-    def lag(self) -> int:
-        """Transactions that ended since the oldest reader began."""
-        return max((reader.lag for reader in self.readers), default=0)
-
     @cached_property
     def slots(self) -> tuple[int, int]:
         """How many reader slots lock.mdb has, and how many of them belong to living processes."""
-        directory = self.data
-        if directory is None:
-            return 0, 0
 
-        def look() -> tuple[int, int]:
+        def look(directory: Path) -> tuple[int, int]:
             return readers.capacity(directory), sum(slot.is_alive for slot in readers.slots(directory))
 
-        return self.look("reader slots", look) or (0, 0)
+        return (self.look("reader slots", partial(look, self.data)) if self.data else None) or (0, 0)
 
     @cached_property
     def format(self) -> int | None:
@@ -332,10 +318,19 @@ class Database:
     @cached_property
     def drift(self) -> Fit | None:
         """How a sample of the entries is stored, compared with what the configuration requires."""
+        config, database, directory = self.server.config, self.configured, self.tables
         # slapd opens no file of another format, so the indexes cannot be compared with what slapd would store.
-        if self.server.request.quick or not self.tables or tools.lmdb_format() not in (None, self.format):
+        if self.server.request.quick or directory is None or tools.lmdb_format() not in (None, self.format):
             return None
-        return self.look("indexes", lambda: _drift(self.server.config, self.configured))
+
+        def look(directory: Path) -> Fit:
+            settings = given_to_core(config, database, directory).settings
+            if settings.multival and meta.read_meta(directory).used > made_with.ALL_UP_TO:
+                verify_all = "ditseed verify --verify indexes looks at every entry"
+                raise UsageProblem(reason=f"multival takes a look at every entry: {verify_all}")
+            return made_with.look(directory, config, database, Meter("indexes"), whole=False)
+
+        return self.look("indexes", partial(look, directory))
 
     # --- replication ----------------------------------------------------------------------------
 
@@ -349,14 +344,18 @@ class Database:
         return () if stored is None else self.look("syncrepl", lambda: tuple(self._providers(stored))) or ()
 
     def _providers(self, stored: tuple[str, ...]) -> Iterator[Replication]:
-        access, asked = self.server.request.access, set[tuple[str, str]]()
+        access, seen = self.server.request.access, set[tuple[str, str]]()
         for value in self.server.config.values(self.configured.entry_dn, "olcSyncrepl"):
-            parsed = syncrepl.parse(value, self.server.config.where)
-            uri = access.uri or parsed.provider
-            if (uri, parsed.searchbase) not in asked:
-                asked.add((uri, parsed.searchbase))
-                explicit = replace(access, uri=uri, base=parsed.searchbase)
-                yield self._provider(_own_account(parsed, value), explicit, stored)
+            parsed, account = syncrepl.parse(value, self.server.config.where), syncrepl.account(value)
+            uri, base = access.uri or parsed.provider, parsed.searchbase
+            if (uri, base) in seen:
+                continue
+            seen.add((uri, base))
+            own = None
+            if account is not None:
+                start_tls = 2 if account.start_tls else 0  # else the password would go out in clear
+                own = Connection(parsed.provider, account.dn, password=account.password, start_tls=start_tls, base=base)
+            yield self._provider(own, replace(access, uri=uri, base=base), stored)
 
     def _provider(self, own: Connection | None, explicit: Connection, stored: tuple[str, ...]) -> Replication:
         """Asks a provider as `explicit` (the account of the command line), else as `own` (that of olcSyncrepl; None if
@@ -386,19 +385,6 @@ class Database:
         return Replication(str(explicit.uri), stored, shown, age, dead, refused)
 
 
-def _own_account(parsed: syncrepl.Syncrepl, value: str) -> Connection | None:
-    account = syncrepl.account(value)
-    if account is None:
-        return None
-    return Connection(
-        uri=parsed.provider,
-        bind_dn=account.dn,
-        password=account.password,
-        start_tls=2 if account.start_tls else 0,  # else the password would go out in clear
-        base=parsed.searchbase,
-    )
-
-
 def _damage(directory: Path, is_opened: bool) -> str:
     """Returns what is wrong with data.mdb, or "". `is_opened`: whether tables may be read, which clears slots of dead
     readers. Raises LoaderError, OSError if the file cannot be read."""
@@ -407,9 +393,15 @@ def _damage(directory: Path, is_opened: bool) -> str:
         return f"there is no directory {directory}"
     if not path.exists():
         return f"there is no {path}"
-    failure = _read_failure(path)
-    if failure:
-        return failure
+    try:  # On a dead disk slapd continues from the page cache, and so would all other checks.
+        with closing(probes.opened(path)) as reader:
+            reader.once()
+    except (Unmeasurable, LoaderError):
+        pass  # no direct read is possible here
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return f"{path}: a read from the disk failed: {error.strerror}"
     try:
         page = meta.read_meta(directory)
         lost = page.used - path.stat().st_size
@@ -425,28 +417,3 @@ def _damage(directory: Path, is_opened: bool) -> str:
             raise
         return str(error)
     return ""
-
-
-def _read_failure(path: Path) -> str:
-    """Returns the error of a direct read of the file; "" if it succeeds or is not possible. On a dead disk slapd
-    continues from the page cache, and so would all other checks."""
-    try:
-        with closing(probes.opened(path)) as reader:
-            reader.once()
-    except (Unmeasurable, LoaderError):
-        return ""
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        return f"{path}: a read from the disk failed: {error.strerror}"
-    return ""
-
-
-def _drift(config: Config, database: Configured) -> Fit:
-    """Raises LoaderError; NotProven if the native core does not know what the configuration requires."""
-    assert database.directory is not None
-    settings = given_to_core(config, database, database.directory).settings
-    if settings.multival and meta.read_meta(database.directory).used > made_with.ALL_UP_TO:
-        verify_all = "ditseed verify --verify indexes looks at every entry"
-        raise UsageProblem(reason=f"multival takes a look at every entry: {verify_all}")
-    return made_with.look(database.directory, config, database, Meter("indexes"), whole=False)
