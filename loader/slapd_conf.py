@@ -1,7 +1,5 @@
-"""Reads the text of a slapd.conf, and finds the lines that an operator must change for a new setting.
-
-ditseed never writes a slapd.conf, and leaves the meaning of its text to slapd. Lines are joined and split into words as
-slapd does it (servers/slapd/config.c, fp_getline and strtok_quote)."""
+"""Reads the text of a slapd.conf, and finds the lines that an operator must change for a new setting. Lines are joined
+and split into words as slapd does it (servers/slapd/config.c, fp_getline and strtok_quote)."""
 
 from __future__ import annotations
 
@@ -21,6 +19,7 @@ from loader.values import Attributes
 
 TextOf = Callable[[Path], str | None]  # returns the text of a file; None: unreadable (a schema elsewhere)
 
+# Settings of back-mdb that ditseed changes.
 KEYWORDS = {
     "olcDbMaxSize": "maxsize",
     "olcDbIndex": "index",
@@ -104,8 +103,7 @@ def _to_change(found: Sequence[Statement], block: Sequence[Statement], suffix: s
 
 
 def copied(main: Path, root: str, keyword: str) -> dict[Path, str]:
-    """Returns the files of a copy of a slapd.conf and of all that it includes, each below `root` at its own path. They
-    have empty lines instead of the `keyword` directives."""
+    """Returns a slapd.conf and its included files, each below `root` at its own path, without `keyword`."""
     texts: dict[Path, str] = {}
     pending = [main]
     while pending:

@@ -50,8 +50,6 @@ def command() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Change(Server):
-    """Options of the server whose settings are shown, and whether to change them."""
-
     config_path: OptionalConfig = None
     apply: Annotated[
         bool,
@@ -98,7 +96,6 @@ def _show_settings(
     as_json: bool,
     further: Sequence[_Further] = (),
 ) -> None:
-    """Prints the databases' settings, one or more rows per database, further parts of the report, and the change."""
     if as_json:
         change = None if outcome is None else dataclasses.asdict(outcome)
         databases = [dataclasses.asdict(one) for one in settings]
@@ -121,9 +118,6 @@ def _show_settings(
     show(*(f"note: {note}" for note in outcome.notes))
     if outcome.undo:
         show(f"to restore the previous setting: {outcome.undo}")
-
-
-# --- maxsize ----------------------------------------------------------------------------------------
 
 
 @declare("maxsize")
@@ -202,12 +196,7 @@ def _show_load(plan: LoadPlan) -> None:
     )
 
 
-# --- sync -------------------------------------------------------------------------------------------
-
-
 class EnvFlags(Written):
-    """Option type: flags of an LMDB environment, separated by commas, or none."""
-
     name, kind = "flags", tuple
 
     def parse(self, text: str) -> tuple[str, ...]:
@@ -229,34 +218,32 @@ class Checkpoint(Written):
         return tuple(words)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Syncing:
+@declare("sync")
+def sync_command(
     nosync: Annotated[
         str | None,
         Choice([syncing.ON, syncing.OFF]),
         "on: slapd no longer syncs commits to disk; off: it does so again.",
-    ] = None
+    ],
     envflags: Annotated[
         tuple[str, ...] | None,
         EnvFlags(),
         f"Flags of the environment, with commas between them, or none: {', '.join(syncing.FLAGS)}.",
-    ] = None
+    ],
     checkpoint: Annotated[
         tuple[str, ...] | None, Checkpoint(), "'KBYTES MINUTES', or none: how often slapd syncs what nosync has left."
-    ] = None
+    ],
     lease: Annotated[
         float | None,
         Duration(),
         "Over LDAP: the change is for so long only (90m, 4h), and until the next boot at most.",
-    ] = None
-    why: Annotated[str | None, "--why TEXT", "With --lease: what it is for. It is shown beside it."] = None
+    ],
+    why: Annotated[str | None, "--why TEXT", "With --lease: what it is for. It is shown beside it."],
     give_back: Annotated[
         bool, "Put back what killed runs, and leases that have ended, left changed at the servers of this host."
-    ] = False
-
-
-@declare("sync")
-def sync_command(options: _Syncing, change: Change) -> int:
+    ],
+    change: Change,
+) -> int:
     """Show whether commits are synced to disk (nosync, envflags, checkpoint); change one of the three.
 
     nosync makes a load faster, but while it is on, a crash of the host can lose or damage the database.
@@ -269,36 +256,35 @@ def sync_command(options: _Syncing, change: Change) -> int:
       ditseed tune sync -H ldapi:/// -Y EXTERNAL --checkpoint "1024 5" --apply
       ditseed tune sync --give-back
     """
-    if options.give_back:
+    if give_back:
         results = ending.restore_local_leases()
-        none = "no lease of nosync, envflags or checkpoint that has ended is left at servers of this host"
-        show(*(results or [none]))
+        show(*results or ["no lease of nosync, envflags or checkpoint that has ended is left at servers of this host"])
         return EXIT_OK if all(result.endswith("put back") for result in results) else EXIT_DIFFERENT
     values = {
-        syncing.NOSYNC: options.nosync,
-        syncing.ENV_FLAGS: None if options.envflags is None else ",".join(options.envflags) or syncing.NONE,
-        syncing.CHECKPOINT: None if options.checkpoint is None else " ".join(options.checkpoint) or syncing.NONE,
+        syncing.NOSYNC: nosync,
+        syncing.ENV_FLAGS: None if envflags is None else ",".join(envflags) or syncing.NONE,
+        syncing.CHECKPOINT: None if checkpoint is None else " ".join(checkpoint) or syncing.NONE,
     }
     wanted = [(kind, value) for kind, value in values.items() if value is not None]
     if len(wanted) > 1:
         raise UsageProblem(reason="one of --nosync, --envflags and --checkpoint at a time")
     if change.is_wanted and not wanted:
         raise UsageProblem(reason="say what to change: --nosync, --envflags, or --checkpoint")
-    if options.why is not None and options.lease is None:
+    if why is not None and lease is None:
         raise UsageProblem(reason="--why is for --lease")
     is_lendable = wanted and wanted[0] != (syncing.NOSYNC, syncing.OFF) and change.config_path is None
-    if options.lease is not None and not is_lendable:
+    if lease is not None and not is_lendable:
         raise UsageProblem(reason="--lease is for a setting of a running server (-H), and for --nosync on")
 
-    lender = connection_of(change) if change.applies and options.lease is not None else None
+    lender = connection_of(change) if change.applies and lease is not None else None
     outcome = None
     with change.target() as target:
         settings = syncing.syncing(target, change.base)
         # With a lease, `lending.lend` makes the change below, after it has recorded the lease.
         for kind, value in wanted:
             outcome = syncing.change(target, change.base, kind, value, change.applies and lender is None)
-    if outcome and lender is not None and options.lease is not None:
-        lending.lend(lender, *wanted[0], options.lease, options.why or "")
+    if outcome and lender is not None and lease is not None:
+        lending.lend(lender, *wanted[0], lease, why or "")
         outcome = replace(outcome, state=State.CHANGED, undo="")
     rows = [
         (one.suffix, "on" if one.nosync else "off", " ".join(one.env_flags) or "none", one.checkpoint or "none")
@@ -308,8 +294,6 @@ def sync_command(options: _Syncing, change: Change) -> int:
     _show_settings(target, settings, headings, rows, outcome, change.as_json)
     return EXIT_OK
 
-
-# --- indexes ----------------------------------------------------------------------------------------
 
 _SHOWN = 20  # highest number of rows printed of a table
 
@@ -371,7 +355,6 @@ def _change_command(suffix: str, where: Sequence[str], option: str, names: Seque
 
 
 def _show_costs(costs: Costs, where: Sequence[str]) -> None:
-    """Prints the costs. `where`: options that name the target, for the command that removes unused indexes."""
     total = units.size(sum(table.bytes for table in costs.tables))
     show("", f"the indexes of {costs.suffix} take {total} of {units.size(costs.used)} in use")
     rows = []
@@ -394,7 +377,6 @@ def _show_costs(costs: Costs, where: Sequence[str]) -> None:
 
 
 def _show_usage(use: Usage, where: Sequence[str]) -> None:
-    """Prints the use of indexes. `where`: options that name the target, for the command that adds indexes."""
     summary = f"{units.number(use.searches)} searches below {use.suffix}"
     if use.of_base:
         summary += f", and {units.number(use.of_base)} of a single entry by its DN, which need no index"

@@ -10,25 +10,12 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from loader import child, config, ldif, log, slapd_conf, values
+from loader import child, config, errors, ldif, log, slapd_conf, values
 from loader.config import Change, Config, Database, Entry
-from loader.errors import (
-    ConfigHidden,
-    ConfigNotEditable,
-    ConfigRefused,
-    ConfigUnreadable,
-    LoaderError,
-    NoSuchBase,
-    NoSuchPath,
-    NotPermitted,
-    ServerRefused,
-    ToolFailed,
-)
 from loader.schema import ROOT
 from loader.server import tools
 from loader.server.options import line as ldif_line
@@ -49,7 +36,6 @@ def read(path: Path) -> Config:
 
 
 def read_with_text(path: Path) -> tuple[Config, bytes]:
-    """Returns the configuration in `path` as `read` does, and its LDIF from `dump`."""
     _log.info("reading the configuration %s", path)
     text = dump(path)
     entries = entries_of(text, path)
@@ -63,20 +49,17 @@ def read_online(session: Session) -> Config:
     reason, entries = "nothing is shown", list[Entry]()
     try:
         entries += session.find("cn=config", "(objectClass=*)", ("*", "+"))
-    except NoSuchBase:
+    except errors.NoSuchBase:
         reason = "it is not there, or hidden"
-    except ServerRefused as error:
+    except errors.ServerRefused as error:
         reason = str(error.facts["reason"])
     if not entries:
-        raise ConfigHidden(uri=session.uri, who=session.connection.who, reason=reason)
+        raise errors.ConfigHidden(uri=session.uri, who=session.connection.who, reason=reason)
     return config.parse(Path("cn=config"), slapd_conf.require_readable(entries), session.uri)
 
 
 def dump(path: Path) -> bytes:
-    """Returns cn=config as LDIF, without `olcLogFile` (see "hidden config" below). The LDIF contains credentials.
-
-    Raises NoSuchPath, NotPermitted; ConfigUnreadable if slapcat fails.
-    """
+    """Returns cn=config as LDIF, with credentials, without olcLogFile. Raises ConfigUnreadable if slapcat fails."""
     require_readable(path)
     owner = tools.of_configuration(path)
     with readable(path, owner) as (known, root):
@@ -87,8 +70,8 @@ def dump(path: Path) -> bytes:
                 tools.change_owner(owner, converted)
                 # With -f and -F slapcat converts -f to -F, opens no other database, and fails if slaptest -u would.
                 return tools.configuration("-f", str(known), "-F", str(converted), owner=owner)
-        except ToolFailed as error:
-            raise ConfigUnreadable(path=path, reason=str(error.facts["reason"]).replace(root, "")) from error
+        except errors.ToolFailed as error:
+            raise errors.ConfigUnreadable(path=path, reason=str(error.facts["reason"]).replace(root, "")) from error
 
 
 def require_readable(path: Path) -> None:
@@ -96,9 +79,9 @@ def require_readable(path: Path) -> None:
     try:
         path.stat()
     except FileNotFoundError:
-        raise NoSuchPath(path=path) from None
+        raise errors.NoSuchPath(path=path) from None
     except PermissionError:
-        raise NotPermitted(action="reach", path=path, owner="root") from None
+        raise errors.NotPermitted(action="reach", path=path, owner="root") from None
     # In packages everybody may read slapd.d itself, but only slapd's account its contents. rglob yields a directory
     # before its contents, and yields nothing if `path` is a directory other than a slapd.d.
     inside = path / "cn=config"
@@ -108,7 +91,7 @@ def require_readable(path: Path) -> None:
         if file == path or file.suffix == ".ldif" or is_directory:
             needed = os.R_OK | os.X_OK if is_directory else os.R_OK
             if os.path.lexists(file) and not os.access(file, needed):
-                raise NotPermitted(action="read", path=file, owner=files.owner_name(file))
+                raise errors.NotPermitted(action="read", path=file, owner=files.owner_name(file))
 
 
 def tools_tmpdir() -> str | None:
@@ -120,40 +103,29 @@ def entries_of(text: bytes, origin: Path) -> list[Entry]:
     """Returns the entries of `text`, which is LDIF, in order. Raises ConfigUnreadable, naming `origin`."""
     try:
         return ldif.records(text, "cn=config")
-    except LoaderError as error:
-        raise ConfigUnreadable(path=origin, reason=f"its LDIF cannot be read: {error}") from error
-
-
-def text_of(entries: Sequence[Entry]) -> bytes:
-    """Returns the entries as LDIF. olcDbDirectory values are bare paths, and are quoted as slapd needs."""
-    text = ""
-    for name, attributes in entries:
-        text += ldif_line("dn", name.encode()) + "\n"
-        for key, texts in attributes.items():
-            if key.lower() == "olcdbdirectory":
-                texts = [os.fsencode(values.as_single(os.fsdecode(value))) for value in texts]
-            text += "".join(f"{ldif_line(key, value)}\n" for value in texts)
-        text += "\n"
-    return text.encode()
+    except errors.LoaderError as error:
+        raise errors.ConfigUnreadable(path=origin, reason=f"its LDIF cannot be read: {error}") from error
 
 
 def load(directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner | None = None) -> None:
     """Writes the entries as a slapd.d into the empty `directory`. slapadd runs as `owner`, the account of the database
     directories in the entries, which must then own `directory` too. Raises ConfigUnreadable, naming `origin`."""
+    text = ""
+    for name, attributes in entries:
+        text += ldif_line("dn", name.encode()) + "\n"
+        for key, texts in attributes.items():
+            if key.lower() == "olcdbdirectory":  # a bare path, which slapd reads in quotes
+                texts = [os.fsencode(values.as_single(os.fsdecode(value))) for value in texts]
+            text += "".join(f"{ldif_line(key, value)}\n" for value in texts)
+        text += "\n"
     try:
-        tools.run("slapadd", "-n0", "-F", str(directory), stdin=text_of(entries), owner=owner)
-    except ToolFailed as error:
-        raise ConfigUnreadable(path=origin, reason=error.facts["reason"]) from error
+        tools.run("slapadd", "-n0", "-F", str(directory), stdin=text.encode(), owner=owner)
+    except errors.ToolFailed as error:
+        raise errors.ConfigUnreadable(path=origin, reason=error.facts["reason"]) from error
 
 
-# --- hidden config ---------------------------------------------------------------------------------------------------
-#
-# Provides copies of a configuration without the setting `logfile`, since slapd's tools would empty the log file.
-#
-# Every tool opens the log file as soon as it reads that setting: OpenLDAP 2.4 and 2.5 overwrite the file from the
-# beginning (bconfig.c), 2.6 appends (logging.c).
-
-
+# Every tool of slapd opens the log file as soon as it reads the setting `logfile`: OpenLDAP 2.4 and 2.5 overwrite the
+# file from the beginning (bconfig.c), 2.6 appends (logging.c). So the tools read copies without that setting.
 _ENTRY = "cn=config.ldif"
 _VALUE = re.compile(rb"^olcLogFile:.*\n(?: .*\n)*", re.MULTILINE | re.IGNORECASE)
 _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # the comment lines at the top of the file, with slapd's CRC32
@@ -211,21 +183,15 @@ def write(path: Path, text: bytes) -> None:
         file.write(text)
 
 
-# --- compiled schema -------------------------------------------------------------------------------------------------
-#
-# The schema that is compiled into the installed slapd, and into the modules that a configuration loads.
-
-
 def read_compiled_schema(source: Config) -> list[Entry]:
-    """Returns the entry with the compiled schema. Raises ConfigUnreadable."""
+    """Returns the entry with the schema of the installed slapd and of the configuration's modules."""
     if not source.is_directory:  # a converted slapd.conf already contains the compiled schema
         return [entry for entry in source.entries if entry[0].lower() == ROOT]
     return of_modules(source)
 
 
 def of_modules(source: Config) -> list[Entry]:
-    """Returns what slapcat prints for a slapd.conf that only loads the modules, in slapd's order; each module entry may
-    have its own path. Raises ConfigUnreadable if slapcat fails."""
+    """Returns what slapcat prints for a slapd.conf that only loads the modules, in order. Raises ConfigUnreadable."""
     lines = [
         " ".join([keyword, *map(values.as_line, words)]) + "\n"
         for name, _ in source.entries
@@ -238,19 +204,13 @@ def of_modules(source: Config) -> list[Entry]:
         converted.mkdir(mode=0o700)
         try:
             dumped = tools.configuration("-f", str(text), "-F", str(converted))
-        except ToolFailed as error:
-            raise ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
+        except errors.ToolFailed as error:
+            raise errors.ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
     return [entry for entry in entries_of(dumped, source.path) if entry[0].lower() == ROOT]
 
 
-# --- acceptance ------------------------------------------------------------------------------------------------------
-#
-# Asks slaptest whether the installed slapd accepts a configuration.
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """The result of slaptest. `lines`: its whole output, including warnings; passwords are blanked."""
+class Acceptance(NamedTuple):
+    """The answer of the installed slapd's slaptest. `lines`: its whole output; passwords are blanked."""
 
     accepted: bool
     lines: tuple[str, ...]
@@ -267,22 +227,13 @@ def slaptest(path: Path) -> Acceptance:
     return Acceptance(answer.status == 0, tuple(line for line in lines if line.strip()))
 
 
-# --- changes ---------------------------------------------------------------------------------------------------------
-#
-# A change is made over LDAP, or in a copy of the configuration that slapd's own tools check. The functions here never
-# write to the operator's files; the caller replaces them.
-
-
 _LINES = re.compile(rb"[^\n]*\n(?: [^\n]*\n)*")  # a line with its continuation lines
 _CRC = re.compile(rb"# CRC32 [0-9a-f]{8}")  # slapd's checksum of the text after the comments
 
 
 def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
-    """Returns the file of a slapd.d entry with changed settings. All other lines stay the same, so that nothing but the
-    changes can get into the operator's configuration.
-
-    slapmodify is not used: OpenLDAP 2.4 lacks it, and in 2.5 and 2.6 it gives the entry a new entryUUID.
-    """
+    """Returns the file of a slapd.d entry with changed settings; all other lines stay the same. slapmodify is not used:
+    OpenLDAP 2.4 lacks it, and in 2.5 and 2.6 it gives the entry a new entryUUID."""
     settings = {one.attribute: [value.encode() for value in one.after] for one in changes}
     # The operational attributes that slapd itself would write.
     now = datetime.now(timezone.utc)
@@ -315,11 +266,11 @@ def replacement(source: Config, database: Database, changes: Sequence[Change]) -
         tools.let_read(tools.of_configuration(copy), scratch)
         try:
             after = read(copy)
-        except ConfigUnreadable as error:
+        except errors.ConfigUnreadable as error:
             reason = str(error.facts["reason"]).replace(str(copy), str(source.path))
             raise _refusal(str(source.path), changes, reason) from error
     before, now = source.settings, after.settings
-    ours = {(database.entry_dn.lower(), name.lower()) for name in config.TUNED}
+    ours = {(database.entry_dn.lower(), name.lower()) for name in slapd_conf.KEYWORDS}
     others = sorted(
         " ".join(key) for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in ours
     )
@@ -331,15 +282,15 @@ def replacement(source: Config, database: Database, changes: Sequence[Change]) -
 
 def not_editable(
     path: Path | str, reason: str, lines: tuple[str, ...] = (), advice: str = BY_HAND
-) -> ConfigNotEditable:
-    return ConfigNotEditable(path=path, reason=reason, advice=advice, lines=lines)
+) -> errors.ConfigNotEditable:
+    return errors.ConfigNotEditable(path=path, reason=reason, advice=advice, lines=lines)
 
 
 def modify(session: Session, entry_dn: str, changes: Sequence[Change]) -> None:
     """Changes an entry of a running server's cn=config in one operation. Raises ConfigRefused with slapd's message."""
     try:
         session.modify(entry_dn, [one for change in changes for one in _modifications(change)])
-    except ServerRefused as error:
+    except errors.ServerRefused as error:
         raise _refusal(session.uri, changes, error.facts["reason"]) from error
 
 
@@ -363,7 +314,6 @@ def _modifications(change: Change) -> Iterator[tuple[int, str, list[bytes] | Non
 
 
 def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
-    """Returns the changes of an entry as an LDIF change record, for display."""
     words = {_DELETE: "delete", _ADD: "add", _REPLACE: "replace"}
     lines = [f"dn: {entry_dn}", "changetype: modify"]
     for kind, name, of in (one for change in changes for one in _modifications(change)):
@@ -376,6 +326,6 @@ def keeps_changes(source: Config) -> bool:
     return not source.values("cn=config", "olcConfigFile") or bool(source.values("cn=config", "olcConfigDir"))
 
 
-def _refusal(path: str, changes: Sequence[Change], reason: object) -> ConfigRefused:
+def _refusal(path: str, changes: Sequence[Change], reason: object) -> errors.ConfigRefused:
     named = " and ".join(dict.fromkeys(one.attribute for one in changes))
-    return ConfigRefused(path=path, attribute=named, reason=reason)
+    return errors.ConfigRefused(path=path, attribute=named, reason=reason)

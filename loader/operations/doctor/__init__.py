@@ -12,17 +12,22 @@ from pathlib import Path
 import msgspec
 
 from loader import units
-from loader.errors import ConfigUnreadable, LoaderError
+from loader.errors import ConfigUnreadable, LoaderError, NoSuchPath
 from loader.mdb import readers
 from loader.operations.add import lending
 from loader.operations.doctor import rules
-from loader.operations.doctor.looking import Request, Server, server
+from loader.operations.doctor.looking import Request, Server
 from loader.operations.doctor.rules import judged
 from loader.operations.monitoring import Status
 from loader.operations.storage.findings import Finding, Severity
 from loader.run import lease
+from loader.server import configuration
 
 __all__ = ["Check", "Report", "Request", "check", "examine", "failed", "fixed", "judged"]
+
+
+_PLACES = ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
+USUAL = tuple(Path(directory) / name for name in ("slapd.d", "slapd.conf") for directory in _PLACES)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -40,8 +45,11 @@ class Report(msgspec.Struct, frozen=True):
 
 def examine(config: Path | None, request: Request) -> Report:
     """Changes nothing. Raises LoaderError if the configuration cannot be read, or has no database of the suffix."""
-    examined = server(config, request)
-    return Report(examined, judged(examined))
+    path = config or next((usual for usual in USUAL if usual.exists()), None)
+    if path is None:
+        raise NoSuchPath(path=f"{USUAL[0]} (say --config)")
+    server = Server(configuration.read(path), request)
+    return Report(server, judged(server))
 
 
 def fixed(report: Report) -> Report:
@@ -64,12 +72,8 @@ def fixed(report: Report) -> Report:
     return Report(again.server, again.findings, tuple(done))
 
 
-# --- as a monitoring plugin ---------------------------------------------------------------------
-
-
 class Check(msgspec.Struct, frozen=True):
-    """The report as a monitoring plugin prints it: a summary with performance data (`numbers`), then `lines`: further
-    findings, the worst first, and facts that could not be read."""
+    """`numbers`: performance data. `lines`: further findings, the worst first, and facts that could not be read."""
 
     status: Status
     summary: str
@@ -83,8 +87,8 @@ class Check(msgspec.Struct, frozen=True):
 
 def failed(error: LoaderError) -> Check:
     """Returns the result if no fact could be read; CRITICAL if slapd's own tools refuse the configuration."""
-    is_refused = isinstance(error, ConfigUnreadable)
-    return Check(Status.CRITICAL if is_refused else Status.UNKNOWN, _without_bar(str(error)))
+    status = Status.CRITICAL if isinstance(error, ConfigUnreadable) else Status.UNKNOWN
+    return Check(status, _without_bar(str(error)))
 
 
 def check(report: Report) -> Check:

@@ -1,7 +1,5 @@
-"""The facts that `doctor` judges: a server of this host and its databases. Each is read once, when a rule needs it.
-
-A fact that cannot be read is recorded with the reason, and the other facts are read all the same.
-"""
+"""The facts that `doctor` judges: a server of this host and its databases. Each is read once, when a rule needs it. One
+that cannot be read is recorded with the reason, and the others are read all the same."""
 
 from __future__ import annotations
 
@@ -23,16 +21,7 @@ from loader import backmdb, csn, dn, indexes, syncrepl
 from loader import config as glue
 from loader.config import Config
 from loader.config import Database as Configured
-from loader.errors import (
-    AccountClosed,
-    BadCredentials,
-    LoaderError,
-    MdbDamaged,
-    NoSuchPath,
-    NotLmdb,
-    UsageProblem,
-    of_system,
-)
+from loader.errors import AccountClosed, BadCredentials, LoaderError, MdbDamaged, NotLmdb, UsageProblem, of_system
 from loader.mdb import contents, meta, readers
 from loader.operations import leases, made_with, room
 from loader.operations.made_with import Fit
@@ -41,14 +30,12 @@ from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.run import lease
 from loader.run.lease import Lease
-from loader.server import configuration, questions, tools
+from loader.server import questions, tools
 from loader.server.options import Connection
 from loader.storage import files, probes
 from loader.storage.probes import Unmeasurable
 from loader.storage.survey import Unseen
 
-_PLACES = ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
-USUAL = tuple(Path(directory) / name for name in ("slapd.d", "slapd.conf") for directory in _PLACES)
 Fact = TypeVar("Fact")
 
 
@@ -62,8 +49,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Slapd(msgspec.Struct, frozen=True):
-    """The slapd of the configuration. `pid`: None if none runs. `pid_file`: pid file of a slapd that died. `silence`:
-    why it does not answer. `failed`: suffixes that it cannot read, each with its error message."""
+    """`pid`: None if none runs. `pid_file`: of a slapd that died. `silence`: why it does not answer. `failed`: suffixes
+    that it cannot read, each with its error message."""
 
     pid: int | None = None
     pid_file: str = ""
@@ -100,10 +87,9 @@ class Replication(msgspec.Struct, frozen=True):
 
 class Server:
     """A configuration and the slapd that runs on it. `unseen`: facts that could not be read. `left_out`: facts that
-    were left out, which changes no status."""
+    were left out, which changes no status. Raises LoaderError if the configuration has no database of the suffix."""
 
     def __init__(self, config: Config, request: Request) -> None:
-        """Raises LoaderError if the configuration has no database of `request.suffix`."""
         self.config, self.request = config, request
         self.unseen: list[Unseen] = []
         self.left_out: list[Unseen] = []
@@ -165,21 +151,11 @@ class Server:
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
-        """Options of `ditseed tune` for this server; with --apply, unless `tune` only prints changes to a
-        slapd.conf."""
+        """Options of `ditseed tune` for this server, and --apply unless `tune` only prints changes to a slapd.conf."""
         pid = tools.slapd_on(self.config) if self.config.is_directory else None
         if pid is not None:
             return f"-H {shlex.quote(tools.ldapi_uri(pid))} -Y EXTERNAL", "--apply"
         return f"--config {shlex.quote(self.path)}", "--apply" if self.config.is_directory else ""
-
-
-def server(path: Path | None, request: Request) -> Server:
-    """`path`: None for the first configuration at the usual paths. Raises LoaderError if it cannot be read, or has no
-    database of the requested suffix."""
-    usual = path or next((one for one in USUAL if one.exists()), None)
-    if usual is None:
-        raise NoSuchPath(path=f"{USUAL[0]} (say --config)")
-    return Server(configuration.read(usual), request)
 
 
 class Database:
@@ -194,22 +170,19 @@ class Database:
         return self.server.look(f"{self.suffix}: {what}", look)
 
     def tune(self, verb: str, *words: str) -> str:
-        """Returns a command of `ditseed tune` for this database."""
         options, apply = self.server.tune_options
         return " ".join(("ditseed tune", verb, options, "-b", shlex.quote(self.suffix), *words, apply)).strip()
 
-    def slap(self, tool: str, *words: str) -> tuple[str, ...]:
-        """Returns commands that run a tool of slapd as the account that owns the data, while slapd is stopped."""
+    def slapindex(self, *words: str) -> tuple[str, ...]:
+        """Returns commands that run slapindex as the account that owns the data, while slapd is stopped."""
         config = self.server.config
         alone = ["-g"] if glue.subordinates(config, self.configured) else []  # without its subordinate databases
         option = "-F" if config.is_directory else "-f"
-        command = shlex.join([tool, *alone, option, self.server.path, "-b", self.suffix, *words])
+        command = shlex.join(["slapindex", *alone, option, self.server.path, "-b", self.suffix, "-q", "-t", *words])
         owner = files.owner_name(meta.data_file(Path(self.directory)))
         if owner not in ("", "root"):
             command = f"runuser -u {shlex.quote(owner)} -- {command}"
         return ("systemctl stop slapd", command, "systemctl start slapd")
-
-    # --- configuration --------------------------------------------------------------------------
 
     @cached_property
     def is_multi_provider(self) -> bool:
@@ -218,7 +191,6 @@ class Database:
 
     @cached_property
     def lacking_indexes(self) -> tuple[str, ...]:
-        """Indexes that replication searches by, and that the configuration lacks."""
         return tuple(indexes.lacking_for_sync(indexes.parse(self.configured.indexes)))
 
     @cached_property
@@ -248,8 +220,6 @@ class Database:
         is_log = any(dn.key(log) == dn.key(self.suffix) for _, log in self.server.config.logs)
         return not is_log and bool(self.configured.consumer or "syncprov" in self.configured.overlays)
 
-    # --- its files ------------------------------------------------------------------------------
-
     @cached_property
     def data(self) -> Path | None:
         """The database directory; None if its files cannot be read as bytes."""
@@ -272,14 +242,12 @@ class Database:
         directory = self.configured.directory
         if directory is None or not directory.is_dir():
             return False
+        newest = None
         try:
             newest = meta.read_meta(directory).txnid
-        except (LoaderError, OSError):
-            return False  # then it cannot be opened either
-        try:
             return any(not slot.is_alive and (slot.txnid or newest) < newest for slot in readers.slots(directory))
         except (LoaderError, OSError):
-            return True
+            return newest is not None  # without meta pages it cannot be opened either
 
     @cached_property
     def damage(self) -> str:
@@ -332,11 +300,8 @@ class Database:
 
         return self.look("indexes", partial(look, directory))
 
-    # --- replication ----------------------------------------------------------------------------
-
     @cached_property
     def replication(self) -> tuple[Replication, ...]:
-        """Its state with each provider; empty if it is no consumer."""
         directory = self.tables if self.configured.consumer else None
         if directory is None:
             return ()
@@ -358,8 +323,7 @@ class Database:
             yield self._provider(own, replace(access, uri=uri, base=base), stored)
 
     def _provider(self, own: Connection | None, explicit: Connection, stored: tuple[str, ...]) -> Replication:
-        """Asks a provider as `explicit` (the account of the command line), else as `own` (that of olcSyncrepl; None if
-        it does not bind with a password). Always tests whether the provider accepts `own`."""
+        """Asks as `explicit` (of the command line), else as `own` (of olcSyncrepl), which is always tested."""
         is_explicit = own is None or own.uri != explicit.uri or bool(explicit.bind_dn or explicit.mechanism)
         shown: tuple[str, ...] | None = None
         dead = refused = ""
@@ -368,6 +332,7 @@ class Database:
             try:
                 with questions.hurried(account) as session:
                     csns = tuple(session.context_csns(account.base))
+                    shown = csns if account.uri == explicit.uri else shown
             except questions.DEAD as error:
                 dead = str(error)
             except LoaderError as error:
@@ -376,8 +341,6 @@ class Database:
                 else:
                     what = f"{self.suffix}: contextCSN of {account.uri} as {account.who}"
                     self.server.missed(what, str(error))
-            else:
-                shown = csns if account.uri == explicit.uri else shown
         age = None
         if stored:
             written = csn.time(max(stored)).replace(tzinfo=timezone.utc).timestamp()
@@ -386,8 +349,7 @@ class Database:
 
 
 def _damage(directory: Path, is_opened: bool) -> str:
-    """Returns what is wrong with data.mdb, or "". `is_opened`: whether tables may be read, which clears slots of dead
-    readers. Raises LoaderError, OSError if the file cannot be read."""
+    """Returns what is wrong with data.mdb, or "". `is_opened`: tables may be read, which clears dead readers."""
     path = meta.data_file(directory)
     if not directory.is_dir():
         return f"there is no directory {directory}"

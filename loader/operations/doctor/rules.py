@@ -41,44 +41,31 @@ BEHIND_WARNING, BEHIND_CRITICAL = 300.0, 3600.0  # seconds that a consumer is be
 BACKUP_AGE = 26 * 3600.0  # seconds since the last backup, from which `backup` warns
 _SHOWN = 5  # names listed in one finding
 _DAY = 86_400.0
-_VERIFY = "ditseed verify --verify indexes looks at every entry"
 _LOG = "journalctl -u slapd -n 50"
 
-# Rule -> who states its reason.
-SOURCES = {
-    "data": "docs/backup.md",
-    "access": "slapd(8), -u",
-    "slapd": "slapd(8)",
-    "slapd.database": "slapd's log tells LMDB's error",
-    "maxsize": "slapd-mdb(5), maxsize; lmdb.h, MDB_MAP_FULL",
-    "maxsize.unset": "slapd-mdb(5), maxsize",
-    "readers.full": "lmdb.h, MDB_READERS_FULL",
-    "readers.dead": "lmdb.h, mdb_reader_check",
-    "readers.oldest": "lmdb.h, mdb_reader_check",
-    "lease": "docs/add.md",
-    "sync": "slapd-mdb(5), dbnosync and envflags",
-    "writemap": "slapd-mdb(5), dbnosync and envflags",
-    "release.scattered_values": "OpenLDAP, servers/slapd/entry.c; seen with 2.6.14",
-    "release.continue": "seen with 2.5.13 and 2.6.14",
-    "format": "lmdb.h, MDB_VERSION_MISMATCH",
-    "idlexp": "OpenLDAP, servers/slapd/back-mdb/idl.c",
-    "shared_uuid": "RFC 4530",
-    "indexes": _VERIFY,
-    "schema": _VERIFY,
-    "made_otherwise": _VERIFY,
-    "indexes.sync": "slapo-syncprov(5)",
-    "replication": "slapd-config(5), olcSyncrepl",
-    "replication.ahead": "slapo-syncprov(5)",
-    "replication.dead": "slapd-config(5), olcSyncrepl",
-    "replication.refused": "slapd-config(5), olcSyncrepl",
-    "storage.*": "",  # `storage check` names it
-    "kept": "docs/backup.md",
-    "backup": "docs/backup.md",
-    "certificate": "slapd-config(5), olcTLSCertificateFile",
-    "certificate.key": "slapd-config(5), olcTLSCertificateKeyFile",
-    "server_id": "slapd-config(5), olcServerID",
-    "limits": "slapd-config(5), olcLimits",
+# Who states the reasons of which rules.
+_SOURCES = {
+    "docs/add.md": ("lease",),
+    "docs/backup.md": ("data", "kept", "backup"),
+    "slapd(8)": ("access", "slapd"),
+    "slapd's log tells LMDB's error": ("slapd.database",),
+    "slapd-mdb(5), maxsize": ("maxsize", "maxsize.unset"),
+    "slapd-mdb(5), dbnosync and envflags": ("sync", "writemap"),
+    "slapd-config(5), olcSyncrepl": ("replication", "replication.dead", "replication.refused"),
+    "slapd-config(5), olcTLSCertificateFile": ("certificate", "certificate.key"),
+    "slapd-config(5), olcServerID": ("server_id",),
+    "slapd-config(5), olcLimits": ("limits",),
+    "slapo-syncprov(5)": ("indexes.sync", "replication.ahead"),
+    "lmdb.h, mdb_reader_check": ("readers.full", "readers.dead", "readers.oldest"),
+    "lmdb.h, MDB_VERSION_MISMATCH": ("format",),
+    "OpenLDAP, servers/slapd/entry.c; seen with 2.6.14": ("release.scattered_values",),
+    "seen with 2.5.13 and 2.6.14": ("release.continue",),
+    "OpenLDAP, servers/slapd/back-mdb/idl.c": ("idlexp",),
+    "RFC 4530": ("shared_uuid",),
+    "ditseed verify --verify indexes looks at every entry": ("indexes", "schema", "made_otherwise"),
+    "": ("storage.*",),  # `storage check` names it
 }
+SOURCES = {rule: source for source, rules in _SOURCES.items() for rule in rules}
 
 
 def judged(server: Server) -> tuple[Finding, ...]:
@@ -97,8 +84,7 @@ def _of_each(server: Server, *rules: Callable[[Database], Findings]) -> Findings
 
 
 def finding(rule: str, severity: Severity, what: str, why: str = "", *mend: str, subject: str = "") -> Finding:
-    """`mend`: commands. `subject`: "" for the suffix of the database or the path of the configuration. An OK keeps
-    neither `why` nor `mend`."""
+    """`subject`: "" for the suffix of the database or the path of the configuration. An OK has no `why`, no `mend`."""
     if severity is OK:
         why, mend = "", ()
     return Finding(severity, rule, subject, what, why, mend, SOURCES[rule])
@@ -115,19 +101,13 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-# --- slapd and its files ------------------------------------------------------------------------
-
-
 def _data(database: Database) -> Findings:
     if database.damage:
         server, directory = database.server, quote(database.directory)
         words = ("-R", str(server.request.repo or "REPO"), "--config", server.path, "-b", database.suffix, "--replace")
         restore = shlex.join(["ditseed", "backup", "restore", "latest", *words])
         mend = (f"findmnt -T {directory}; ls -l {directory}", "systemctl stop slapd", restore, "systemctl start slapd")
-        why = (
-            "slapd does not start on such a file, starts with an empty database, or answers with errors. If the volume "
-            "of the database is not mounted, mount it; otherwise restore the file."
-        )
+        why = "slapd does not start on such a file, starts empty, or answers with errors. Mount its volume, or restore."
         yield finding("data", CRITICAL, database.damage, why, *mend)
 
 
@@ -151,10 +131,8 @@ def _access(server: Server) -> Findings:
         mend += [shlex.join(["chmod", "u+rwX", "--", *own])] if own else []
         if subject == "TLS":
             mend = [f"setfacl -m u:{account}:r {quote(path)}" for path in own + foreign]
-        severity, why = (
-            CRITICAL,
-            "slapd does not start again. A tool that root ran without `runuser -u` leaves such files.",
-        )
+        severity = CRITICAL
+        why = "slapd does not start again. A tool that root ran without `runuser -u` leaves such files."
         if (subject, verb) == ("configuration", "write"):
             severity, why = WARNING, "Its changes of cn=config fail."
         what = f"slapd's account {account} cannot {verb} {listed(own + foreign)}"
@@ -241,9 +219,6 @@ def _slapd(server: Server) -> Findings:
         yield finding("slapd.database", CRITICAL, what, why, _LOG, subject=suffix)
 
 
-# --- the map and its readers --------------------------------------------------------------------
-
-
 def _room(database: Database) -> Findings:
     room, maxsize = database.room, database.configured.maxsize
     if room is None:
@@ -270,10 +245,7 @@ def _room(database: Database) -> Findings:
         what += f"; full in about {units.duration(seconds)} at the present rate of writes"
     if maxsize < room.used:
         what += f"; {units.size(maxsize)} are configured, less than what is used, which LMDB maps in any case"
-    why = (
-        "slapd refuses every write (MDB_MAP_FULL) once there are neither unused pages nor free ones that it may use "
-        "again. Pages that were freed since the oldest reader began are not among those."
-    )
+    why = "Without unused pages, or freed ones that no reader keeps, slapd refuses every write (MDB_MAP_FULL)."
     is_critical = share < AVAILABLE_CRITICAL or seconds < 300.0
     severity = graded(is_critical, share < AVAILABLE_WARNING or seconds < 900.0 or maxsize < room.used)
     yield finding("maxsize", severity, what, why, *mend)
@@ -282,17 +254,14 @@ def _room(database: Database) -> Findings:
 def _readers(database: Database) -> Findings:
     slots, used = database.slots
     if used >= 0.90 * slots > 0:
-        why = (
-            "Without a free slot slapd answers searches with an error (MDB_READERS_FULL), and no tool can read the "
-            "database. maxreaders of the database sets their number when slapd starts, and nobody else has it open."
-        )
+        why = "Without a free slot slapd answers searches with MDB_READERS_FULL, and no tool can read the database."
         yield finding(
             "readers.full",
             graded(used >= slots),
             f"{used} of {slots} reader slots are taken by processes that run",
             why,
             f"fuser -v {quote(f'{database.directory}/lock.mdb')}  # who reads? end those that are not wanted",
-            "# or set a greater olcDbMaxReaders (maxreaders), then: systemctl restart slapd",
+            "# or set a greater olcDbMaxReaders, end all that have it open, and: systemctl restart slapd",
         )
     alive = [reader for reader in database.readers if reader.is_alive]
     if dead := [reader for reader in database.readers if not reader.is_alive]:
@@ -301,10 +270,7 @@ def _readers(database: Database) -> Findings:
         # A slot that does not lag keeps no page from reuse, and any process that is killed may leave such a slot.
         severity = WARNING if lag else NOTE
         what = f"reader slots of processes that are gone ({pids}), the oldest {units.number(lag)} transactions behind"
-        why = (
-            "A process that was killed while it read (slapcat, a backup) keeps its slot, and with it every page that "
-            "was freed since, until somebody has LMDB look for it. slapd itself only does that when no slot is free."
-        )
+        why = "A killed slapcat or backup keeps its slot, and every page freed since, until LMDB looks for it."
         fix = shlex.join(["ditseed", "doctor", "--config", database.server.path, "--fix"])
         yield finding("readers.dead", severity, what, why, fix)
     if not alive:
@@ -321,9 +287,6 @@ def _readers(database: Database) -> Findings:
         )
     severity = WARNING if room is not None and room.held >= 0.10 * room.maxsize else OK
     yield finding("readers.oldest", severity, what, why, *end)
-
-
-# --- what a crash would lose --------------------------------------------------------------------
 
 
 def _leases(server: Server) -> Findings:
@@ -348,10 +311,7 @@ def _sync(database: Database) -> Findings:
             setter = f"lent for {database.nosync_holder}"
         checkpoint = f"checkpoint {configured.checkpoint}" if is_flushed else "no checkpoint"
         what = f"nosync{', writemap' if 'writemap' in flags else ''}, {checkpoint}, {setter}"
-        why = (
-            "A crash of the host can lose what was written last, or damage the whole database. nosync is for a load "
-            "that can be done again. Of the checkpoint only the minutes count."
-        )
+        why = "A crash of the host can lose what was written last, or damage the database. nosync is for loads only."
         severity = graded("writemap" in flags or not is_flushed)
         yield finding("sync", severity, what, why, database.tune("sync", "--nosync", "off"))
     elif "mapasync" in flags:
@@ -368,26 +328,17 @@ def _sync(database: Database) -> Findings:
         yield finding("writemap", NOTE, what, why, mend)
 
 
-# --- slapd's release ----------------------------------------------------------------------------
-
-
 def _releases(server: Server) -> Findings:
     release, build = server.release or (0, 0, 0), f"ditseed build FILE.ldif --config {server.path}"
     subject = "slapd {}.{}.{}".format(*release)
     if (2, 6, 11) <= release <= (2, 6, 14):
         what = "its slapadd -q damages entries whose values of one attribute do not stand together in the LDIF"
-        why = (
-            "An attribute A, then B, then A again: the values of B are added to A, and B is gone. OpenLDAP 2.6.11 to "
-            "2.6.14 do this. `ditseed build` does not, and writes the same database."
-        )
+        why = "Of an attribute A, then B, then A again, the values of B are added to A. `ditseed build` does not."
         mend = ("# instead of slapadd -q:", build)
         yield finding("release.scattered_values", NOTE, what, why, *mend, subject=subject)
     if (2, 5, 0) <= release < (2, 7, 0):
         what = "its slapadd -q -c loses good entries beside each bad one"
-        why = (
-            "With -q an error (a DN that is there already) gives up the whole batch of up to 500 entries, and -c "
-            "goes on after it. Without -q only the bad entry is left out."
-        )
+        why = "With -q an error gives up the whole batch of up to 500 entries, and -c goes on after it."
         mend = ("# instead of slapadd -q -c:", f"{build} --max-rejects 100")
         yield finding("release.continue", NOTE, what, why, *mend, subject=subject)
 
@@ -403,22 +354,13 @@ def _format(database: Database) -> Findings:
             yield finding("format", OK, f"{what}, which {name} reads")
         else:
             what += f"; {name}, which is installed, reads format {readable}"
-            why = (
-                "OpenLDAP 2.4 to 2.6 (LMDB 0.9) read format 1, OpenLDAP 2.7 (LMDB 1.0) reads format 3. slapd does not "
-                "start on the other one. ditseed makes the database again in the format of this one."
-            )
+            why = "slapd does not start on the other: 1 is of OpenLDAP 2.4 to 2.6 (LMDB 0.9), 3 of 2.7 (LMDB 1.0)."
             migrate = f"ditseed migrate {old} {new} --config {database.server.path} -b {quote(database.suffix)}"
             yield finding("format", CRITICAL, what, why, f"mv {new} {old}", migrate)
     if database.idlexp is not None and database.idlexp > 16:
         what = f"idlexp {database.idlexp}: index keys have lists of up to {2**database.idlexp - 1:,} IDs"
-        why = (
-            "A slapd that opens this database, or a copy of it, with a smaller idlexp copies such a list past the end "
-            "of its buffer. Set the same idlexp on every server that gets a copy; to lower it, make the indexes again."
-        )
+        why = "A slapd with a smaller one overruns its buffer: set it on all servers that get a copy of the database."
         yield finding("idlexp", NOTE, what, why)
-
-
-# --- contents of the database -------------------------------------------------------------------
 
 
 def _contents(database: Database) -> Findings:
@@ -436,13 +378,10 @@ def _contents(database: Database) -> Findings:
         return
     if rebuild := [name for name in drift.rebuild if name not in drift.left_out]:
         what = f"the index of {listed(rebuild)} lacks or has too many entries"
-        why = (
-            "A search by these attributes misses entries, without any error. The configuration was changed while slapd "
-            "was stopped, or the load that made the file had another one."
-        )
+        why = "Searches by them miss entries, without any error: the configuration was changed, or is not the load's."
         # Given several attributes, slapindex may skip some of them; given none, it rebuilds all indexes.
         named = rebuild if len(rebuild) == 1 else ()
-        yield finding("indexes", WARNING, what, why, *database.slap("slapindex", "-q", "-t", *named))
+        yield finding("indexes", WARNING, what, why, *database.slapindex(*named))
     elif not (drift.unknown or drift.otherwise):
         left_out = f"; not looked at: {listed(drift.left_out)}" if drift.left_out else ""
         yield finding("indexes", OK, f"its indexes hold what a sample of {drift.entries} entries says{left_out}")
@@ -453,16 +392,10 @@ def _contents(database: Database) -> Findings:
         yield finding("schema", WARNING, what, why, mend)
     if drift.otherwise:
         what = f"made with another configuration: {listed(drift.otherwise)}"
-        why = (
-            "slapd trusts that the file was made with the configuration that it has, and searches may miss entries. "
-            "Index tables can be made again, this cannot: it takes LDIF."
-        )
+        why = "Searches may miss entries. Index tables can be made again, this cannot: it takes LDIF."
         build = f"ditseed build /srv/export --config {database.server.path} -b {database.suffix} --replace"
         export = f"ditseed export {database.directory} -o /srv/export"
         yield finding("made_otherwise", WARNING, what, why, export, build)
-
-
-# --- replication --------------------------------------------------------------------------------
 
 
 def _replication(database: Database) -> Findings:
@@ -501,16 +434,10 @@ def _replication(database: Database) -> Findings:
     if ahead := [sid for sid, text in sorted(ours.items()) if sid in theirs and text > theirs[sid]]:
         names = ", ".join(dict.fromkeys(one.provider for one in consumer))
         what = f"has newer changes of server ID {', '.join(ahead)} than its provider {names}, by contextCSN"
-        why = (
-            "The provider was restored from an older backup. syncprov refuses a consumer that is newer, or the two "
-            "stay different."
-        )
+        why = "The provider was restored from an older backup. syncprov refuses a newer consumer, or both differ."
         seed = "ditseed replica seed --help  # or restore the provider from a newer backup"
         check = "# is the provider right? then seed this consumer again:"
         yield finding("replication.ahead", CRITICAL, what, why, check, seed)
-
-
-# --- storage, backups, certificates -------------------------------------------------------------
 
 
 def _storage(server: Server) -> Findings:
@@ -547,10 +474,7 @@ def _backups(database: Database) -> Findings:
     if paths := database.look("old data files", look):
         size = units.size(sum(files.allocated_bytes(path) for path in paths))
         what = f"old data files that a restore has kept: {len(paths)}, {size} on the disk"
-        why = (
-            "`ditseed backup restore --replace` keeps the data file that it replaces, in case it is needed again. "
-            "slapd does not use it, and nothing but these commands frees its space."
-        )
+        why = "slapd does not use what `restore --replace` kept, and only these commands free its space."
         yield finding("kept", NOTE, what, why, *(shlex.join(["rm", "--", str(path)]) for path in paths))
 
 
@@ -627,9 +551,6 @@ def certificates_of(path: Path) -> list[Certificate]:
     return certificates
 
 
-# --- what the configuration lacks ---------------------------------------------------------------
-
-
 def _settings(database: Database) -> Findings:
     configured, lacking = database.configured, database.lacking_indexes
     if configured.maxsize == DEFAULT_MAXSIZE:
@@ -653,9 +574,6 @@ def _settings(database: Database) -> Findings:
     is_unlimited |= not {"unlimited", "-1", *sizes}.isdisjoint(everybody.split())
     if "syncprov" in configured.overlays and not is_unlimited:
         what = "neither olcSizeLimit nor olcLimits lets an account read all of it (500 entries by default)"
-        why = (
-            "Only the root DN can read all of it: neither a consumer nor `ditseed export` with an account of its "
-            "own can. The rule belongs before all others of the database."
-        )
+        why = "Only the root DN can read all, no consumer and no `ditseed export`. Put the rule before all others."
         export = "ditseed export -H ldap://HOST -D DN -y FILE -o /srv/export  # its hint has the commands for DN"
         yield finding("limits", NOTE, what, why, export)

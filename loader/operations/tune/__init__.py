@@ -1,9 +1,5 @@
 """`tune`: shows, assesses and changes settings of a database. All changes of settings go through this module: a change
-is checked, made, and read back.
-
-A `Plan` is a change of one database's settings. A `Target` is the configuration to change: cn=config of a running
-server, a slapd.d, or a slapd.conf. A slapd.conf is never edited: the lines to change are printed.
-"""
+is checked, made, and read back. A slapd.conf is never edited: the lines to change are printed."""
 
 from __future__ import annotations
 
@@ -118,8 +114,7 @@ def require_stopped(
     reason: str = "it would not see a change of the files",
     advice: str = "Let it make the change: -H ldapi:/// -Y EXTERNAL in the place of --config. Or stop it first.",
 ) -> None:
-    """Raises ServerRunning while a slapd uses a slapd.d or a database of it: it would ignore the change, and later
-    overwrite it."""
+    """Raises ServerRunning while a slapd uses it: it would ignore the change of the files, and later overwrite it."""
     pid = tools.slapd_on(config)
     for database in config.mdb_databases if pid is None else ():
         holder = holders.holder(database.directory) if database.directory else None
@@ -132,7 +127,6 @@ def require_stopped(
 
 @contextmanager
 def opened(where: Path | Connection) -> Iterator[Target]:
-    """Opens a slapd.d or slapd.conf (Path), or a server (Connection), as a target."""
     if isinstance(where, Path):
         yield Target.of_files(configuration.read(where))
         return
@@ -144,11 +138,10 @@ def opened(where: Path | Connection) -> Iterator[Target]:
 
 
 def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Sequence[str]] | None = None) -> Outcome:
-    """Checks the change and, with `apply`, makes it. `first` runs before the change (it builds new indexes)
-    and returns notes.
+    """Checks the change and, with `apply`, makes it. `first` runs before it (it builds new indexes) and returns notes.
 
-    Settings that already have the wanted values are not written. If the run is killed before the change is made, the
-    old settings stay and the same command makes the change; if it is killed later, the command finds nothing to do.
+    If the run is killed before the change is made, the old settings stay and the same command makes the change; if it
+    is killed later, the command finds nothing to do.
     """
     if plan.holds(plan.database):
         return Outcome(State.UNCHANGED)
@@ -176,7 +169,6 @@ def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Seque
 
 
 def maxsize_plan(target: Target, database: Database, size: int) -> Plan:
-    """Returns the plan that sets maxsize of `database` to `size` bytes."""
     return Plan(
         database=database,
         changes=target.changes(database, {"olcDbMaxSize": (str(size),)}),

@@ -1,7 +1,5 @@
-"""Indexes of a database: lists and changes them, and shows what they cost, which ones searches use and which they lack.
-
-The searches come from slapd's log or from files of filters. Bytes and keys of each table are read from the data file.
-"""
+"""Indexes of a database: lists and changes them, and shows what they cost, which ones searches (in slapd's log, or in
+files of filters) use, and which they lack."""
 
 from __future__ import annotations
 
@@ -53,7 +51,6 @@ class IndexSettings:
 
 
 def index_settings(target: Target, suffix: str | None) -> list[IndexSettings]:
-    """Returns the indexes of the database of `suffix`, or of every mdb database."""
     settings = []
     for database in target.databases(suffix):
         present = indexes.parse(database.indexes)
@@ -72,9 +69,6 @@ def _sync_notes(database: Database, missing: Sequence[str]) -> Iterator[str]:
         yield f"syncrepl searches by {lacking}: without it every change is a search of everything"
     elif lacking:
         yield f"{lacking}: needed as soon as this database is replicated"
-
-
-# --- changing the list ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -164,11 +158,9 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
 
 
 def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
-    """Builds new indexes in a database that no slapd has open, before its configuration names them; returns notes.
-
-    The core rebuilds their tables in one transaction, with the old and the new kinds of indexes: after a kill, slapd
-    finds all entries with either configuration. Raises MapFull, NoSpace, MdbDamaged, ToolFailed.
-    """
+    """Builds new indexes before the configuration names them, in a database that no slapd has open; returns notes. The
+    core rebuilds their tables in one transaction, with the old and the new kinds: after a kill, slapd finds all entries
+    with either configuration. Raises MapFull, NoSpace, MdbDamaged, ToolFailed."""
     directory = plan.database.directory
     if directory is None or not (directory / DATA).exists():
         return ()  # slapd indexes the entries that are added to a new database
@@ -205,21 +197,15 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
     with (
         temporary.directory("index", configuration.tools_tmpdir()) as scratch,
         private.configured(config, plan.database, Path(scratch), settings) as copy,
+        progress.step("slapindex") as meter,
     ):
         tools.change_owner(owner, Path(scratch))
-        words = ["-q", "-F", str(copy), "-b", plan.database.suffix]
-        command = tools.server_tool_as(owner, "slapindex", *words)
-        with progress.step("slapindex") as meter:
-            made_with.run_slapindex(command, directory, plan.database.maxsize, meter)
-
-
-# --- use -----------------------------------------------------------------------------------------
+        command = tools.server_tool_as(owner, "slapindex", "-q", "-F", str(copy), "-b", plan.database.suffix)
+        made_with.run_slapindex(command, directory, plan.database.maxsize, meter)
 
 
 @dataclass(frozen=True)
 class SearchSources:
-    """`logs`: slapd's log files. `filters`: files with one search filter per line."""
-
     logs: Annotated[
         tuple[Path, ...],
         "--stats-log FILE",
@@ -236,8 +222,6 @@ class SearchSources:
 
 @dataclass(frozen=True)
 class IndexUse:
-    """The number of searches that use one kind of one index."""
-
     attribute: str
     kind: str
     searches: int
@@ -327,18 +311,11 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
     )
 
 
-# --- costs ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class IndexCost:
-    """The index table of an attribute, shared by all kinds of its index.
-
-    `indexes`: as configured; empty if the table is left from an earlier configuration. `share`: share of the bytes in
-    use. `records`: number of records; each is an entry ID or one of the three values of a range. `ranges`: number of
-    keys that have become a range. `unused`: arguments of --remove for what no search uses; None if no searches are
-    known.
-    """
+    """The index table of an attribute, shared by all kinds of its index. `indexes`: empty if the table is left from an
+    earlier configuration. `share`: of the bytes in use. `records`: entry IDs, or three values for each of the `ranges`.
+    `unused`: arguments of --remove for what no search uses; None if no searches are known."""
 
     attribute: str
     indexes: tuple[str, ...]
@@ -351,7 +328,6 @@ class IndexCost:
 
     @property
     def is_unused(self) -> bool:
-        """Whether no search uses any kind of the index."""
         names = {name.partition(" ")[0] for name in self.indexes}
         return bool(self.indexes) and set(self.unused or ()) == names
 
@@ -367,8 +343,7 @@ class Costs:
 
 
 def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
-    """Returns the costs of all indexes: tables that no search uses first, then the largest. Raises UsageProblem if the
-    files are not on this host; NoSuchPath, NotPermitted, MdbDamaged, MdbProtected."""
+    """Unused tables come first, then the largest. Raises UsageProblem if the files are not on this host."""
     if not target.local or database.directory is None:
         raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
     with progress.step("indexes") as meter:

@@ -1,8 +1,5 @@
-"""maxsize: shows how much of the map a database uses, computes the size that a planned load needs, and sets maxsize.
-
-Without a load, the recommendation is a multiple of the bytes in use. For a load, it is the bytes of the load, estimated
-from a sample, plus the room that LMDB needs: for growth, a long reader, and the largest transaction.
-"""
+"""maxsize: shows how much of the map a database uses, and sets it: to a multiple of that, or to what a planned load
+needs, estimated from a sample, plus the room that LMDB needs for growth, a long reader and the largest transaction."""
 
 from __future__ import annotations
 
@@ -39,8 +36,7 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True)
 class MapUsage:
-    """The map of a database, in bytes. None if unknown: the files are on another host whose monitor is not readable, or
-    do not exist yet."""
+    """In bytes. None if unknown: on another host whose monitor is not readable, or not there yet."""
 
     suffix: str
     directory: str
@@ -53,7 +49,6 @@ class MapUsage:
 
 
 def standings(target: Target, suffix: str | None) -> list[MapUsage]:
-    """Returns the map usage of the database of `suffix`, or of every mdb database."""
     return [standing(database, target) for database in target.databases(suffix)]
 
 
@@ -71,13 +66,15 @@ def standing(database: Database, target: Target) -> MapUsage:
             return replace(usage, notes=(str(error),))
         used, map_size, free = facts.used, facts.map_size, files.free_bytes(directory)
     else:
-        pages = target.session.map_pages(database.suffix) if target.session else None
-        if pages is None:
+        counters = ("olmMDBPagesMax", "olmMDBPagesUsed")
+        pages = target.session.monitored(database.suffix, *counters) if target.session else {}
+        if len(pages) != 2:
             return usage
+        most, used = (pages[name] for name in counters)
         # The monitor counts pages without their size. slapd maps maxsize, or more if the file is longer.
-        at_most = maxsize // max(1, pages.most)
+        at_most = maxsize // max(1, most)
         page_size = max(backmdb.PAGE_SIZE, 1 << max(0, at_most - 1).bit_length())
-        used, map_size = pages.used * page_size, pages.most * page_size
+        used, map_size = used * page_size, most * page_size
     notes = []
     if maxsize < used * SHORT:
         headroom = units.size(max(0, maxsize - used))
@@ -90,8 +87,7 @@ def standing(database: Database, target: Target) -> MapUsage:
 
 
 def change_maxsize(target: Target, suffix: str | None, size: int | str | None, apply: bool) -> Outcome:
-    """Sets maxsize to `size` bytes; "auto" or None: to the recommended size. Raises MaxsizeTooSmall; UsageProblem if no
-    size can be recommended."""
+    """`size`: "auto" or None for the recommended one. Raises MaxsizeTooSmall; UsageProblem if there is none."""
     database = target.config.database(suffix)
     usage = standing(database, target)
     if isinstance(size, int):
@@ -110,8 +106,6 @@ def change_maxsize(target: Target, suffix: str | None, size: int | str | None, a
 
 @dataclass(frozen=True)
 class Term:
-    """One summand of the recommendation. `why`: how it was computed."""
-
     what: str
     bytes: int
     why: str
@@ -143,8 +137,7 @@ class Load:
     sample: SampleSize = _SAMPLE
 
     def take(self, suffix: str, meter: Meter) -> tuple[Sample, Path | None]:
-        """Samples the source. Returns the sample, and the directory of the source if that is a database. Raises what
-        reading the source raises."""
+        """Returns the sample, and the directory of the source if that is a database."""
         location = locate(self.source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
         if self.provider is not None:
             from loader.operations.server_sample import of_server  # python-ldap takes 40 ms to load
@@ -159,8 +152,7 @@ class Load:
 
 
 def plan_load(target: Target, database: Database, load: Load, progress: Progress) -> LoadPlan:
-    """Computes the maxsize for a load from a sample. Raises what reading the source raises, EmptyInput, and NotProven
-    for a configuration that the core does not support."""
+    """Raises what reading the source raises, EmptyInput, and NotProven for a configuration unknown to the core."""
     with progress.step("sample") as meter:
         sample, source = load.take(database.suffix, meter)
     with progress.step("build") as meter:

@@ -27,7 +27,6 @@ class SyncSettings:
 
 
 def syncing(target: Target, suffix: str | None) -> list[SyncSettings]:
-    """Returns the settings of the database of `suffix`, or of every mdb database."""
     return [
         SyncSettings(one.suffix, one.nosync, one.env_flags, one.checkpoint, tuple(_notes(target.config, one)))
         for one in target.databases(suffix)
@@ -59,9 +58,8 @@ def _notes(config: Config, database: Database) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that can be leased; its values are spelled as in the options of `ditseed tune sync`. `of`: returns the
-    present value. `wanted`: returns the cn=config attributes for a new value. `shared`: another setting that slapd
-    stores in the same flags, so a change of one must preserve the other."""
+    """A setting that can be leased. `of`: returns the present value, spelled as in `tune sync`. `wanted`: returns the
+    cn=config attributes for a new one. `shared`: another setting in the same flags, which a change must preserve."""
 
     of: Callable[[Database], str]
     wanted: Callable[[Database, str], Mapping[str, tuple[str, ...]]]
