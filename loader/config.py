@@ -17,9 +17,7 @@ DEFAULT_MODE = 0o600  # slapd-mdb(5)
 
 _EMPTY = '""'  # in messages, the empty DN
 _LOG = "cn=accesslog"  # usual suffix of an accesslog, to recognise one whose overlay is not configured
-
-# Settings of back-mdb that ditseed changes.
-TUNED = ("olcDbMaxSize", "olcDbIndex", "olcDbNoSync", "olcDbEnvFlags", "olcDbCheckpoint")
+_LOG_DB = "olcAccessLogDB"
 
 # Attributes of cn=config that are no settings: operational ones, and the location the configuration was read from.
 NOT_SETTINGS = {
@@ -76,27 +74,24 @@ class Config:
 
     @property
     def where(self) -> str:
-        """The source of the configuration, for messages."""
         return f"{self.uri} (cn=config)" if self.uri else str(self.path)
 
     @property
     def overlays(self) -> tuple[str, ...]:
-        """The overlays of all databases and of the frontend."""
         return tuple(
             overlay for name, _ in self.entries if _is_database(name) for overlay in _overlays(name, self.entries)
         )
 
     @property
     def is_directory(self) -> bool:
-        """Whether the configuration is a slapd.d directory."""
         return self.uri is None and self.path.is_dir()
 
     @property
     def settings(self) -> dict[tuple[str, str], list[bytes]]:
-        """The administrator's settings: (DN, attribute) in lower case -> values. Equal at each reading, and equal for a
-        slapd.conf and the slapd.d converted from it."""
+        """(DN, attribute) in lower case -> values. Equal for a slapd.conf and the slapd.d converted from it."""
         return {
-            (dn.lower(), name.lower()): _unnumbered(values)
+            # slapd adds {0} to a single value when it reads a slapd.d, but not when it converts a slapd.conf.
+            (dn.lower(), name.lower()): [values[0].removeprefix(b"{0}")] if len(values) == 1 else sorted(values)
             for dn, attributes in self.entries
             for name, values in attributes.items()
             if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")  # exists in OpenLDAP 2.4
@@ -118,7 +113,14 @@ class Config:
     def database(self, suffix: str | None) -> Database:
         """Returns the mdb database with `suffix`, or the only one. Raises NotMdb, NoSuchSuffix, ManySuffixes."""
         if suffix is None:
-            return self._only()
+            # Databases that an accesslog overlay writes to do not count.
+            logs = {dn.key(_LOG)} | {dn.key(log) for name, _ in self.entries for log in self.reader(name).dns(_LOG_DB)}
+            candidates = [one for one in self.mdb_databases if dn.key(one.suffix) not in logs]
+            if not candidates:
+                raise NoSuchSuffix(config=self.where, suffix="(any)", known=_suffixes(self.databases))
+            if candidates[1:]:
+                raise ManySuffixes(config=self.where, known=_suffixes(self.mdb_databases))
+            return candidates[0]
         for database in self.databases:
             if any(dn.key(suffix) == dn.key(own) for own in database.suffixes):
                 if database.backend != "mdb":
@@ -145,63 +147,45 @@ class Config:
         return tuple(
             (database, log)
             for name, _ in self.entries
-            for log in self.reader(name).dns("olcAccessLogDB")
+            for log in self.reader(name).dns(_LOG_DB)
             for database in self.databases
             if name.lower().endswith("," + database.entry_dn.lower())
         )
 
-    def _only(self) -> Database:
-        # Databases that an accesslog overlay writes to do not count.
-        logs = {dn.key(log) for name, _ in self.entries for log in self.reader(name).dns("olcAccessLogDB")}
-        found = [one for one in self.mdb_databases if dn.key(one.suffix) not in logs | {_LOG}]
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            raise NoSuchSuffix(config=self.where, suffix="(any)", known=_suffixes(self.databases))
-        raise ManySuffixes(config=self.where, known=_suffixes(self.mdb_databases))
-
-
-def _unnumbered(values: Sequence[bytes]) -> list[bytes]:
-    """Removes {0} from a single value: slapd adds it when it reads a slapd.d, but not when it converts a slapd.conf."""
-    return [values[0].removeprefix(b"{0}")] if len(values) == 1 else sorted(values)
-
 
 def _suffixes(databases: Iterable[Database]) -> str:
-    """Returns all suffixes, for messages."""
     return ", ".join(suffix or _EMPTY for one in databases for suffix in one.suffixes) or "none"
 
 
 def parse(path: Path, entries: Iterable[Entry], uri: str | None = None) -> Config:
     """Builds a Config from the entries of cn=config (slapcat -n0, or a search; any case). Raises ConfigValue."""
-    bare = Config(path, (), tuple(entries), uri=uri)
-    databases = [_database(name, bare) for name, _ in bare.entries if _is_database(name)]
-    with_suffix = tuple(one for one in databases if one.suffixes)
-    return replace(bare, databases=with_suffix, server_id=bare.reader("cn=config").server_id())
+    config = Config(path, (), tuple(entries), uri=uri)
+    databases = []
+    for name in (name for name, _ in config.entries if _is_database(name)):
+        settings = config.reader(name)
+        flags = tuple(flag for value in settings.words("olcDbEnvFlags") for flag in value)
+        directory = settings.word("olcDbDirectory")
+        database = Database(
+            entry_dn=name,
+            backend=settings.word("olcDatabase") or "",
+            suffixes=tuple(settings.dns("olcSuffix")),
+            directory=Path(directory) if directory else None,
+            maxsize=settings.number("olcDbMaxSize", DEFAULT_MAXSIZE),
+            mode=settings.mode("olcDbMode", DEFAULT_MODE),
+            indexes=tuple(" ".join(value) for value in settings.words("olcDbIndex")),
+            env_flags=flags,
+            nosync=settings.flag("olcDbNoSync", False) or "nosync" in map(str.lower, flags),
+            root_dn=settings.dn("olcRootDN"),
+            consumer=bool(settings.all("olcSyncrepl")),
+            overlays=tuple(_overlays(name, config.entries)),
+            checkpoint=" ".join(next(iter(settings.words("olcDbCheckpoint")), [])) or None,
+        )
+        databases += [database] if database.suffixes else []
+    return replace(config, databases=tuple(databases), server_id=config.reader("cn=config").server_id())
 
 
 def _is_database(name: str) -> bool:
     return re.match(r"olcDatabase=[^,]*,cn=config$", name, re.IGNORECASE) is not None
-
-
-def _database(name: str, config: Config) -> Database:
-    found = config.reader(name)
-    flags = tuple(flag for value in found.words("olcDbEnvFlags") for flag in value)
-    directory = found.word("olcDbDirectory")
-    return Database(
-        entry_dn=name,
-        backend=found.word("olcDatabase") or "",
-        suffixes=tuple(found.dns("olcSuffix")),
-        directory=Path(directory) if directory else None,
-        maxsize=found.number("olcDbMaxSize", DEFAULT_MAXSIZE),
-        mode=found.mode("olcDbMode", DEFAULT_MODE),
-        indexes=tuple(" ".join(value) for value in found.words("olcDbIndex")),
-        env_flags=flags,
-        nosync=found.flag("olcDbNoSync", False) or "nosync" in map(str.lower, flags),
-        root_dn=found.dn("olcRootDN"),
-        consumer=bool(found.all("olcSyncrepl")),
-        overlays=tuple(_overlays(name, config.entries)),
-        checkpoint=" ".join(next(iter(found.words("olcDbCheckpoint")), [])) or None,
-    )
 
 
 def _overlays(database_dn: str, entries: Sequence[Entry]) -> Iterable[str]:
@@ -211,9 +195,7 @@ def _overlays(database_dn: str, entries: Sequence[Entry]) -> Iterable[str]:
             yield re.sub(r"^olcOverlay=(\{\d+\})?", "", name[: -len(below)], flags=re.IGNORECASE)
 
 
-# --- glued databases -------------------------------------------------------------------------------
-#
-# Which of several glued databases (slapd.conf(5), `subordinate`) contains an entry.
+# --- glued databases (slapd.conf(5), `subordinate`): which of them contains an entry ------------------
 #
 # slapd glues a subordinate database to the first database after it in the configuration that is not subordinate itself
 # and has a suffix above its own (backglue.c, glue_sub_attach). So nested subordinates all have the same superior.
@@ -226,16 +208,12 @@ def is_subordinate(config: Config, database: Database) -> bool:
 
 def superior(config: Config, database: Database) -> Database | None:
     """Returns the database to which a subordinate database is glued; None if it is not subordinate."""
-    if not is_subordinate(config, database):
-        return None
-    behind = config.databases[config.databases.index(database) + 1 :]
-    return next(
-        (one for one in behind if not is_subordinate(config, one) and dn.is_below(database.suffix, one.suffix)), None
-    )
+    behind = config.databases[config.databases.index(database) + 1 :] if is_subordinate(config, database) else ()
+    above = (one for one in behind if not is_subordinate(config, one) and dn.is_below(database.suffix, one.suffix))
+    return next(above, None)
 
 
 def subordinates(config: Config, database: Database) -> list[Database]:
-    """Returns the databases glued to `database`, of any backend, in the order of the configuration."""
     return [one for one in config.databases if superior(config, one) == database]
 
 

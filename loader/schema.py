@@ -40,12 +40,8 @@ def effects(config: Config, database: Database) -> Effects:
 
 
 def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition]:
-    """Returns all definitions. `compiled_in`: the entry cn=schema,cn=config of the installed slapd.
-
-    The entry of that name in a slapd.d is ignored: slapd does not read it either (bconfig.c, cfAddSchema), and it may
-    be empty or from an earlier slapd. Definitions in a slapd.conf itself come after those of the files it includes
-    (slapd_conf.py).
-    """
+    """Returns all definitions. `compiled_in`: the entry cn=schema,cn=config of the installed slapd, since slapd does
+    not read that of a slapd.d (bconfig.c, cfAddSchema). Definitions in a slapd.conf itself come after included ones."""
     own = list(_of((one for one in config.entries if one[0].lower() == "cn=config"), False))
     loaded = _of((one for one in config.entries if one[0].lower().endswith("," + ROOT)), False)
     macros = [one for one in own if one[0] == "macro"]
@@ -54,15 +50,9 @@ def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition
 
 
 def synonyms(known: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields (name, earlier name) for each name in `used` that means the same attribute type as an earlier one.
-
-    `used` is in lower case. An OID counts as a name if the definition has it in digits.
-    """
-    types: dict[str, str] = {}  # name or OID -> OID, whatever its form
-    for kind, text, _ in known:
-        if kind == "attribute" and (found := _NAMES.match(text)):
-            names = re.findall(r"'([^']*)'", found["names"] or "")
-            types |= {name.lower(): found["oid"] for name in (*names, found["oid"])}
+    """Yields (name, earlier name) for each name in `used` (lower case) that means the same attribute type as an earlier
+    one. An OID counts as a name if the definition has it in digits."""
+    types = {name: oid for _, names, oid in _attributes(known) for name in (*names, oid.lower())}
     first: dict[str, str] = {}  # OID -> the first of its names in use
     for name in used:
         main = first.setdefault(types.get(name, name), name)
@@ -72,11 +62,16 @@ def synonyms(known: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple
 
 def protected(known: Iterable[Definition]) -> Iterator[str]:
     """Yields the names, in lower case, of attributes that no client may write (NO-USER-MODIFICATION, RFC 4512)."""
+    for text, names, _ in _attributes(known):
+        if "NO-USER-MODIFICATION" in re.sub(r"'[^']*'", "", text).split():
+            yield from names
+
+
+def _attributes(known: Iterable[Definition]) -> Iterator[tuple[str, list[str], str]]:
+    """Yields text, names in lower case, and OID (whatever its form) of each attribute type."""
     for kind, text, _ in known:
-        words = re.sub(r"'[^']*'", "", text).split()
-        if kind == "attribute" and "NO-USER-MODIFICATION" in words:
-            found = _NAMES.match(text)
-            yield from re.findall(r"'([^']*)'", ((found and found["names"]) or "").lower())
+        if kind == "attribute" and (match := _NAMES.match(text)):
+            yield text, re.findall(r"'([^']*)'", (match["names"] or "").lower()), match["oid"]
 
 
 def _of(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:

@@ -1,25 +1,25 @@
-"""Reads the text of a slapd.conf, and finds the lines that an operator must change for a new setting.
-
-ditseed never writes a slapd.conf, and leaves the meaning of its text to slapd. Lines are joined and split into words as
-slapd does it (servers/slapd/config.c, fp_getline and strtok_quote)."""
+"""Reads the text of a slapd.conf, and finds the lines that an operator must change for a new setting. Lines are joined
+and split into words as slapd does it (servers/slapd/config.c, fp_getline and strtok_quote)."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import dn, indexes, values
 from loader.config import Change, Entry
-from loader.indexes import Index, Indexes
+from loader.indexes import Index
 from loader.schema import DEFINITIONS, ROOT
+from loader.storage import files
 from loader.values import Attributes
 
 TextOf = Callable[[Path], str | None]  # returns the text of a file; None: unreadable (a schema elsewhere)
 
+# Settings of back-mdb that ditseed changes.
 KEYWORDS = {
     "olcDbMaxSize": "maxsize",
     "olcDbIndex": "index",
@@ -39,97 +39,90 @@ class Statement:
     words: tuple[str, ...]
 
     @property
-    def said(self) -> str:
-        return " ".join(self.words[1:])
-
-    @property
-    def typed(self) -> str:
-        return " ".join(self.words)
-
-    @property
     def keyword(self) -> str:
         return self.words[0].lower()
 
+    @property
+    def value(self) -> str:
+        return " ".join(self.words[1:])
 
-def lines_to_change(main: Path, suffix: str, changes: Sequence[Change], text_of: TextOf) -> list[str]:
+
+def file_text(path: Path) -> str | None:
+    """Returns the text of a slapd.conf or an included file; None if it is unreadable. Bytes that are not UTF-8, such as
+    comments in an old encoding, become surrogates. Raises FileUnsafe if another account may have replaced the file."""
+    try:
+        return files.read(path).decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+
+
+def lines_to_change(main: Path, suffix: str, changes: Sequence[Change], text_of: TextOf = file_text) -> list[str]:
     """Returns instructions for the operator: each place (file and line number), followed by the lines to put there."""
     found = list(statements(main, text_of))
-    block = _block(found, suffix)
-    if not block:
-        lines = (f"{KEYWORDS[one.attribute]} {text}" for one in changes for text in one.after)
-        return [f"{main}, in the section of the database {suffix}:", *lines]
-    return [line for change in changes for line in _to_change(found, block, suffix, change)]
+    for block in sections(found):
+        names = [name for one in block if one.keyword == "suffix" for name in one.words[1:]]
+        if any(dn.key(name) == dn.key(suffix) for name in names):
+            return [line for change in changes for line in _to_change(found, block, suffix, change)]
+    # The database is in a file that cannot be read.
+    lines = (f"{KEYWORDS[one.attribute]} {text}" for one in changes for text in one.after)
+    return [f"{main}, in the section of the database {suffix}:", *lines]
 
 
 def _to_change(found: Sequence[Statement], block: Sequence[Statement], suffix: str, change: Change) -> Iterator[str]:
+    def where(one: Statement) -> str:
+        last = f" to {one.last}" if one.last > one.first + 1 else ""
+        readings = [other for other in found if (other.file, other.first) == (one.file, one.first)]
+        shared = " (included more than once: the change counts for each)" if readings[1:] else ""
+        return f"{one.file}, line {one.first + 1}{last}{shared}"
+
     keyword = KEYWORDS[change.attribute]
     old = [one for one in block if one.keyword == keyword]
+    kept, new = list[str | None]([None] * len(old)), list(change.after)  # None: the line goes
     if keyword == "index":
-        kept, new = _kept_indexes(old, change)
-    else:
-        kept, new = [None for _ in old], list(change.after)
+        # Removes only the indexes that `change` drops, because slapd does not show every index that it reads.
+        before, after = indexes.parse(change.before), indexes.parse(change.after)
+        goes = before.keys() - indexes.kept(before, after).keys()
+        comes = after.keys() - indexes.kept(after, before).keys()
+        present = indexes.parse(one.value for one in old)
+        remaining = {key: one for key, one in present.items() if key not in goes}
+        kept = [indexes.remaining_line(one.value, present, remaining) or None for one in old]
+        new = [str(one) for key, one in after.items() if key in comes]
     for one, text in zip(old, kept, strict=True):
-        if text != one.said:
+        if text != one.value:
             lines = [] if text is None else [text]
             if one is old[-1]:
                 lines, new = [*lines, *new], []
             does = "in place of" if lines else "remove"
-            yield f"{_lines_of(found, one)}, {does} `{one.typed}`{':' if lines else ''}"
+            yield f"{where(one)}, {does} `{' '.join(one.words)}`{':' if lines else ''}"
             yield from (f"{keyword} {line}" for line in lines)
     if new:
         directory = next((one for one in block if one.keyword == "directory"), block[0])
-        after = old[-1] if old else directory
-        yield f"{_lines_of(found, after)}, add after `{after.typed}` of the database {suffix}:"
+        after_this = old[-1] if old else directory
+        yield f"{where(after_this)}, add after `{' '.join(after_this.words)}` of the database {suffix}:"
         yield from (f"{keyword} {line}" for line in new)
 
 
-def _lines_of(found: Sequence[Statement], one: Statement) -> str:
-    last = f" to {one.last}" if one.last > one.first + 1 else ""
-    readings = [other for other in found if (other.file, other.first) == (one.file, one.first)]
-    shared = " (included more than once: the change counts for each)" if readings[1:] else ""
-    return f"{one.file}, line {one.first + 1}{last}{shared}"
-
-
-def inlined(main: Path, texts: dict[Path, str], text_of: TextOf) -> str:
-    """Returns the text of `main`, in which changed files replace the `include` lines that name them."""
-
-    def new(path: Path) -> str | None:
-        return texts.get(path, text_of(path))
-
-    changed = {path for path in texts if path != main}
-    text = new(main) or ""
-    lines = _lines(text)
-    for one in reversed(list(_own_statements(main, text))):
-        if one.keyword != "include" or len(one.words) != 2:
+def copied(main: Path, root: str, keyword: str) -> dict[Path, str]:
+    """Returns a slapd.conf and its included files, each below `root` at its own path, without `keyword`."""
+    texts: dict[Path, str] = {}
+    pending = [main]
+    while pending:
+        path = pending.pop()
+        copy, text = Path(root + os.path.abspath(path)), file_text(path)
+        if text is None or copy in texts:
             continue
-        included = Path(one.words[1])
-        if any(file in changed for file in _files(included, text_of)):
-            lines[one.first : one.last] = [_ended(inlined(included, texts, text_of))]
-    return "".join(lines)
-
-
-def without(main: Path, keyword: str, text_of: TextOf) -> str | None:
-    """Returns the text of `main` with empty lines instead of the `keyword` directives; None if there are none."""
-    found = [one for one in statements(main, text_of) if one.keyword == keyword]
-    texts = {}
-    for file in {one.file for one in found}:
-        lines = _lines(text_of(file) or "")
-        for one in found:
-            if one.file == file:
+        lines = _lines(text)
+        for one in reversed(list(_own_statements(path, text))):
+            if one.keyword == keyword:
                 lines[one.first : one.last] = ["\n"] * (one.last - one.first)
-        texts[file] = "".join(lines)
-    return inlined(main, texts, text_of) if texts else None
+            elif one.keyword == "include" and len(one.words) == 2 and file_text(Path(one.words[1])) is not None:
+                lines[one.first] = f"include {values.as_line(root + os.path.abspath(one.words[1]))}\n"
+                pending.append(Path(one.words[1]))
+        texts[copy] = "".join(lines)
+    return texts
 
 
-def whole(main: Path, keyword: str, text_of: TextOf) -> str:
-    """Like `without`, but returns one text in every case."""
-    kept = without(main, keyword, text_of)
-    if kept is None:
-        return inlined(main, {one.file: text_of(one.file) or "" for one in statements(main, text_of)}, text_of)
-    return kept
-
-
-def statements(path: Path, text_of: TextOf, within: tuple[Path, ...] = ()) -> Iterator[Statement]:
+def statements(path: Path, text_of: TextOf = file_text, within: tuple[Path, ...] = ()) -> Iterator[Statement]:
     """Yields the directives that slapd would see; those of an included file replace its `include` line."""
     text = text_of(path)
     if text is None or path in within:
@@ -141,78 +134,40 @@ def statements(path: Path, text_of: TextOf, within: tuple[Path, ...] = ()) -> It
             yield one
 
 
-def _files(path: Path, text_of: TextOf) -> set[Path]:
-    text = text_of(path) or ""
-    below = (one for one in _own_statements(path, text) if one.keyword == "include")
-    return {path, *(file for one in below for file in _files(Path(one.words[-1]), text_of))}
-
-
 def _own_statements(path: Path, text: str) -> Iterator[Statement]:
+    """Joins lines with their continuations, which begin with white space or follow a backslash."""
     lines = [line.rstrip("\r\n") for line in _lines(text)]
-    first = 0
-    while first < len(lines):
-        last, joined = _joined(lines, first)
-        said = () if joined.startswith("#") else tuple(values.of_line(joined))
-        if said:
-            yield Statement(path, first, last, said)
-        first = last
-
-
-def _joined(lines: Sequence[str], first: int) -> tuple[int, str]:
-    """Joins a line with its continuations, which begin with white space or follow a backslash. Returns (end, text)."""
-    joined, last = lines[first], first + 1
-    if joined.lower().startswith("include"):
-        return last, joined
+    last = 0
     while last < len(lines):
-        if re.search(r"(?<!\\)\\$", joined):
-            joined = joined[:-1] + lines[last]
-        elif lines[last][:1].isspace():
-            joined += " " + lines[last][1:]
-        else:
-            break
+        first, joined = last, lines[last]
         last += 1
-    return last, joined
+        while last < len(lines) and not joined.lower().startswith("include"):
+            if re.search(r"(?<!\\)\\$", joined):
+                joined = joined[:-1] + lines[last]
+            elif lines[last][:1].isspace():
+                joined += " " + lines[last][1:]
+            else:
+                break
+            last += 1
+        words = () if joined.startswith("#") else tuple(values.of_line(joined))
+        if words:
+            yield Statement(path, first, last, words)
 
 
 def sections(found: Sequence[Statement]) -> Iterator[list[Statement]]:
     """Yields the directives of each `database` or `backend`, except those after a proxy cache, which configure it."""
+
+    def is_no_cache(one: Statement) -> bool:
+        return one.keyword != "overlay" or one.words[1:2] not in (("pcache",), ("proxycache",))
+
     starts = [at for at, one in enumerate(found) if one.keyword in ("database", "backend")]
     for start, end in itertools.pairwise([*starts, len(found)]):
-        yield list(itertools.takewhile(lambda one: not _is_cache(one), found[start:end]))
-
-
-def _block(found: Sequence[Statement], suffix: str) -> list[Statement]:
-    """Returns the directives of the database with `suffix`; none if they are in a file that cannot be read."""
-    for block in sections(found):
-        names = [name for one in block if one.keyword == "suffix" for name in one.words[1:]]
-        if any(dn.key(name) == dn.key(suffix) for name in names):
-            return block
-    return []
-
-
-def _is_cache(one: Statement) -> bool:
-    return one.keyword == "overlay" and one.words[1:2] in (("pcache",), ("proxycache",))
-
-
-def _kept_indexes(old: Sequence[Statement], change: Change) -> tuple[list[str | None], list[str]]:
-    """Returns the new text of each present index line (None: remove it), and the texts of new lines. Removes only the
-    indexes that `change` drops, because slapd does not show every index that it reads."""
-    before, after = indexes.parse(change.before), indexes.parse(change.after)
-    goes = before.keys() - indexes.kept(before, after).keys()
-    comes = after.keys() - indexes.kept(after, before).keys()
-    present = indexes.parse(one.said for one in old)
-    left = {key: one for key, one in present.items() if key not in goes}
-    lines = [indexes.remaining_line(one.said, present, left) or None for one in old]
-    return lines, [str(one) for key, one in after.items() if key in comes]
+        yield list(itertools.takewhile(is_no_cache, found[start:end]))
 
 
 def _lines(text: str) -> list[str]:
     """Splits a text into lines, newlines included. splitlines() would split at more than the newlines slapd knows."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
-
-
-def _ended(text: str) -> str:
-    return text if not text or text.endswith(("\n", "\r")) else text + "\n"
 
 
 # --- conversion ------------------------------------------------------------------------------------------------------
@@ -229,9 +184,6 @@ def _ended(text: str) -> str:
 # - the quotes around a path with spaces (config.c, config_get_vals): slapd could not read its own conversion.
 
 
-_DEFINITIONS = DEFINITIONS[1:]  # macros stay in cn=config: they depend on no other definition
-_OWN_SCHEMA = "slapd.conf"  # name of the entry for definitions in the slapd.conf itself
-_INDEX, _OPTIONS = "olcDbIndex", "olcAttributeOptions"
 _PATHS = ("olcdbdirectory", "olcpidfile", "olcargsfile", "olcmodulepath", "olclogfile")
 _NAMES = re.compile(r"\(\s*(\S+)\s+NAME\s+(?:'([^']*)'|\(([^)]*)\))")
 
@@ -243,35 +195,33 @@ def require_readable(entries: Sequence[Entry]) -> list[Entry]:
 
 def restored(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Entry]:
     """Returns `converted`, the entries that slapcat made of the statements `found`, with what the conversion lost."""
-    configured = _indexes(found, _names(converted))
-    has_options = any(one.keyword == "attributeoptions" for one in found)
+    configured = _indexes(found, converted)
     entries = []
     for name, attributes in converted:
         mended = _with_paths(attributes, values.as_value)
         # Excludes the databases of an overlay: olcDatabase={1}ldap,olcOverlay={0}chain,...
         number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
         if number and number[1] in configured:
-            mended.update(_with_kinds_of_text(attributes.get(_INDEX, ()), configured[number[1]]))
-        if name == "cn=config" and has_options:
-            mended.setdefault(_OPTIONS, [b""])
+            # An included file may be unreadable, so the text alone can lack indexes.
+            shown = indexes.parse(value.decode() for value in attributes.get("olcDbIndex", ()))
+            both = indexes.parse(map(str, (*shown.values(), *configured[number[1]])))
+            mended |= {"olcDbIndex": [str(one).encode() for one in both.values()]} if both else {}
+        if name == "cn=config" and any(one.keyword == "attributeoptions" for one in found):
+            mended.setdefault("olcAttributeOptions", [b""])
         entries.append((name, mended))
-    return _in_order(entries)
 
-
-def _in_order(entries: Sequence[tuple[str, dict[str, Sequence[bytes]]]]) -> list[Entry]:
-    """Moves the definitions in cn=config to a separate schema entry, after the other schema entries."""
+    # The definitions in cn=config become a schema entry after the others. Macros stay: they depend on no definition.
     schemas = [at for at, (name, _) in enumerate(entries) if name.lower().endswith("," + ROOT)]
-    ordered: list[Entry] = list(entries)
-    if not schemas:
-        return ordered
     own: dict[str, Sequence[bytes]] = {}
-    for name, attributes in entries:
+    for name, mended in entries if schemas else ():
         if name.lower() == "cn=config":
-            own |= {key: attributes.pop(key) for key in _DEFINITIONS if key in attributes}
+            own |= {key: mended.pop(key) for key in DEFINITIONS[1:] if key in mended}
+    ordered: list[Entry] = list(entries)
     if own:
-        name = f"{{{len(schemas)}}}{_OWN_SCHEMA}"
-        attributes = {"objectClass": [b"olcSchemaConfig"], "cn": [name.encode()], **own}
-        ordered.insert(schemas[-1] + 1, (f"cn={name},{ROOT}", attributes))
+        name = f"{{{len(schemas)}}}slapd.conf"
+        ordered.insert(
+            schemas[-1] + 1, (f"cn={name},{ROOT}", {"objectClass": [b"olcSchemaConfig"], "cn": [name.encode()], **own})
+        )
     return ordered
 
 
@@ -282,41 +232,26 @@ def _with_paths(attributes: Attributes, written: Callable[[str], str]) -> dict[s
     }
 
 
-def _with_kinds_of_text(converted: Sequence[bytes], told: Indexes) -> dict[str, list[bytes]]:
-    """Returns the union of both: an included file may be unreadable, so `told` alone can lack indexes."""
-    shown = indexes.parse(value.decode() for value in converted)
-    both = indexes.parse(map(str, (*shown.values(), *told.values())))
-    lines = [str(one).encode() for one in both.values()]
-    return {_INDEX: lines} if lines else {}
-
-
-def _indexes(found: Sequence[Statement], names: Mapping[str, str]) -> dict[str, Indexes]:
-    """Returns number of an mdb database -> its indexes. slapd numbers all databases except frontend and config."""
-    databases = [one for one in sections(found) if one[0].keyword == "database"]
-    counted = [one for one in databases if one[0].said.lower() not in ("frontend", "config")]
-    configured: dict[str, Indexes] = {}
-    for number, section in enumerate(counted, start=1):
-        if section[0].said.lower() == "mdb":
-            lines = (" ".join(map(values.as_value, one.words[1:])) for one in section if one.keyword == "index")
-            parsed = indexes.parse(lines).values()
-            written = (Index(_canonical(one.attribute, names), one.kinds) for one in parsed)
-            configured[str(number)] = {one.key: one for one in written}
-    return configured
-
-
-def _canonical(description: str, names: Mapping[str, str]) -> str:
-    """Returns an attribute description as slapd writes it: the first name of the type, options sorted."""
-    name, *options = description.split(";")
-    return ";".join([names.get(name.lower(), name), *sorted(map(str.lower, options))])
-
-
-def _names(entries: Sequence[Entry]) -> dict[str, str]:
-    """Returns each name and OID of an attribute type, in lower case -> the first name of that type."""
-    first: dict[str, str] = {}
+def _indexes(found: Sequence[Statement], entries: Sequence[Entry]) -> dict[str, list[Index]]:
+    """Returns number of an mdb database -> its indexes, with attributes as slapd writes them: the first name of the
+    type, options sorted. slapd numbers all databases except frontend and config."""
+    first: dict[str, str] = {}  # name or OID of an attribute type, in lower case -> its first name
     for _, attributes in entries:
         for value in attributes.get("olcAttributeTypes", ()):
-            match = _NAMES.search(value.decode(errors="replace"))
-            if match:
+            if match := _NAMES.search(value.decode(errors="replace")):
                 names = [match[2]] if match[2] else re.findall(r"'([^']*)'", match[3] or "")
                 first |= {alias.lower(): [*names, match[1]][0] for alias in (*names, match[1])}
-    return first
+
+    databases = [one for one in sections(found) if one[0].keyword == "database"]
+    counted = [one for one in databases if one[0].value.lower() not in ("frontend", "config")]
+    configured: dict[str, list[Index]] = {}
+    for number, section in enumerate(counted, start=1):
+        if section[0].value.lower() == "mdb":
+            lines = (" ".join(map(values.as_value, one.words[1:])) for one in section if one.keyword == "index")
+            written: dict[str, Index] = {}
+            for index in indexes.parse(lines).values():
+                name, *options = index.attribute.split(";")
+                canonical = ";".join([first.get(name.lower(), name), *sorted(map(str.lower, options))])
+                written[canonical.lower()] = Index(canonical, index.kinds)
+            configured[str(number)] = list(written.values())
+    return configured

@@ -11,7 +11,6 @@ from typing import NoReturn
 from loader.errors import ConfigValue
 
 _SPACE = " \t\n\v\f\r"  # isspace(3) in the C locale
-_ORDER = re.compile(r"\{-?\d+\}")
 
 
 def of_line(line: str) -> list[str]:
@@ -33,27 +32,22 @@ def of_line(line: str) -> list[str]:
 
 
 def of_value(value: str) -> list[str]:
-    """Splits a value of cn=config. Only a quote at the end of a word closes a quote, and a backslash is literal."""
+    """Splits a value of cn=config. Only a quote at the end of a word closes one; of others, slapd removes the last."""
     words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
         quoted = rest.startswith('"')
-        word, rest = _first(rest[1:] if quoted else rest, quoted)
-        words.append(word)
+        text = rest[1:] if quoted else rest
+        inner, end = (-1, len(text))  # inner: index of the last quote that closes nothing
+        for at, one in enumerate(text):
+            if one == '"' and not (quoted and text[at + 1 : at + 2] in ("", *_SPACE)):
+                inner, quoted = at, True
+            elif one == '"' or (one in _SPACE and not quoted):
+                end = at
+                break
+        words.append(text[:end] if inner < 0 else text[:inner] + text[inner + 1 : end])
+        rest = text[end + 1 :].lstrip(_SPACE)
     return words
-
-
-def _first(text: str, quoted: bool) -> tuple[str, str]:
-    """Returns the first word, and the rest without leading white space. `quoted`: `text` begins inside a quote."""
-    inner, end = (-1, len(text))  # index of the last quote that closes nothing; slapd removes only this quote
-    for at, one in enumerate(text):
-        if one == '"' and not (quoted and text[at + 1 : at + 2] in ("", *_SPACE)):
-            inner, quoted = at, True
-        elif one == '"' or (one in _SPACE and not quoted):
-            end = at
-            break
-    word = text[:end] if inner < 0 else text[:inner] + text[inner + 1 : end]
-    return word, text[end + 1 :].lstrip(_SPACE)
 
 
 def as_value(word: str) -> str:
@@ -67,38 +61,29 @@ def as_single(text: str) -> str:
 
 
 def as_line(word: str) -> str:
-    """Quotes a word for slapd.conf."""
     return '"' + re.sub(r'(["\\])', r"\\\1", word) + '"'
 
 
 def unordered(value: str) -> str:
     """Returns a value without the {n} in front of ordered values."""
-    found = _ORDER.match(value)
-    return value[found.end() :] if found else value
+    return re.sub(r"^\{-?\d+\}", "", value)
 
-
-# --- values of cn=config, read as slapd reads them -------------------------------------------------
 
 Attributes = Mapping[str, Sequence[bytes]]
 
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")  # strtol(3), base 0
-_SYMBOLIC = re.compile(r"-[r-][w-][x-][r-][w-][x-][r-][w-][x-]")
-_SERVER_ID = re.compile(r"\+?(?:0[xX])?[0-9a-fA-F]+")
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
 class Values:
-    """The settings of some entries of cn=config. Names are case-insensitive; ordered values are returned without {n}.
-
-    Bytes that are not UTF-8 become surrogate escapes. Methods raise ConfigValue for values that slapd would refuse.
-    """
+    """The settings of some entries of cn=config. Names are case-insensitive; bytes that are not UTF-8 become surrogate
+    escapes. Methods raise ConfigValue for values that slapd would refuse."""
 
     def __init__(self, where: str, *entries: Attributes) -> None:
         self._where = where
         self._entries = [{name.lower(): found for name, found in one.items()} for one in entries]
 
     def stored(self, name: str) -> list[str]:
-        """Returns the values as stored, including {n}."""
         return [
             value.decode("utf-8", "surrogateescape") for found in self._entries for value in found.get(name.lower(), ())
         ]
@@ -107,7 +92,6 @@ class Values:
         return [unordered(value) for value in self.stored(name)]
 
     def words(self, name: str) -> list[list[str]]:
-        """Returns the words of each value."""
         return [of_value(value) for value in self.all(name)]
 
     def word(self, name: str) -> str | None:
@@ -121,12 +105,11 @@ class Values:
         return word
 
     def pairs(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yields the values of a setting whose values have two words each."""
         for value in self.all(name):
-            found = of_value(value)
-            if len(found) != 2:
+            first, *others = of_value(value) or [""]
+            if len(others) != 1:
                 self._refuse(name, value, "not two words")
-            yield found[0], found[1]
+            yield first, others[0]
 
     def dns(self, name: str) -> list[str]:
         """Returns the DNs in a setting. A DN needs no quotes (ARG_QUOTE, bconfig.c); an empty value is the empty DN."""
@@ -136,11 +119,10 @@ class Values:
         return next(iter(self.dns(name)), None)
 
     def number(self, name: str, otherwise: int) -> int:
-        found = self.word(name)
-        return otherwise if found is None else self._number(name, found)
-
-    def _number(self, name: str, text: str) -> int:
-        """Parses a number: 0x is hexadecimal, a leading zero octal (lutil_atoix with base 0)."""
+        """Returns a number: 0x is hexadecimal, a leading zero octal (lutil_atoix with base 0)."""
+        text = self.word(name)
+        if text is None:
+            return otherwise
         if not _NUMBER.fullmatch(text):
             self._refuse(name, text, "not a number")
         sign, digits = -1 if text[0] == "-" else 1, text.lstrip("+-")
@@ -161,8 +143,8 @@ class Values:
         if found is None:
             return otherwise
         if found[:1].isdigit():
-            return self._number(name, found)
-        if not _SYMBOLIC.fullmatch(found):
+            return self.number(name, otherwise)
+        if not re.fullmatch("-" + 3 * "[r-][w-][x-]", found):
             self._refuse(name, found, "neither a number nor in the form -rw-------")
         return sum(1 << (8 - place) for place, letter in enumerate(found[1:]) if letter != "-")
 
@@ -172,7 +154,7 @@ class Values:
         if len(found) != 1 or len(found[0]) != 1:
             return None
         text = found[0][0]
-        if not _SERVER_ID.fullmatch(text):
+        if not re.fullmatch(r"\+?(?:0[xX])?[0-9a-fA-F]+", text):
             self._refuse("olcServerID", text, "not a number")
         return int(text, 10 if text.lstrip("+").isdigit() else 16)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import msgspec
 
@@ -17,7 +17,6 @@ from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
 from loader.operations import doctor
 from loader.operations.doctor import Report, Request
-from loader.operations.doctor.looking import Database
 
 
 @declare("doctor")
@@ -51,50 +50,41 @@ def command(
     request = Request(suffix, repo, connection_of(account, uri), is_check)
     if is_check:
         refuse_given(["is_fix"], "a run without --check")
-        return _checked(config_path, request, as_json)
+        try:
+            check = doctor.check(doctor.examine(config_path, request))
+        except LoaderError as error:
+            show_error(error)
+            check = doctor.failed(error)
+        if as_json:
+            show_json({**msgspec.to_builtins(check), "status": check.status.name})
+        else:
+            show(*check.text())
+        return int(check.status)
     report = doctor.examine(config_path, request)
     if is_fix:
         report = doctor.fixed(report)
     if as_json:
-        show_json(_facts(report))
+        server = report.server
+        names = ("name", "suffix", "directory", "format", "damage", "slots", "room", "readers", "replication")
+        facts = {
+            "well": report.is_well,
+            "findings": report.findings,
+            "fixed": report.fixed,
+            "not_looked_at": server.unseen,
+            "left_out": server.left_out,
+            "config": server.path,
+            "release": server.release,
+            "leases": server.leases,
+            "slapd": server.slapd,
+            "databases": [
+                {"maxsize": one.configured.maxsize, **{name: getattr(one, name) for name in names}}
+                for one in server.databases
+            ],
+        }
+        show_json(msgspec.to_builtins(facts))
     else:
         show(*_lines(report))
     return EXIT_OK if report.is_well else EXIT_DIFFERENT
-
-
-def _checked(config: Path | None, request: Request, as_json: bool) -> int:
-    try:
-        check = doctor.check(doctor.examine(config, request))
-    except LoaderError as error:
-        show_error(error)
-        check = doctor.failed(error)
-    if as_json:
-        show_json({**msgspec.to_builtins(check), "status": check.status.name})
-    else:
-        show(*check.text())
-    return int(check.status)
-
-
-def _facts(report: Report) -> Mapping[str, object]:
-    server = report.server
-    facts = {
-        "well": report.is_well,
-        "findings": report.findings,
-        "fixed": report.fixed,
-        "not_looked_at": server.unseen,
-        "left_out": server.left_out,
-        "config": server.path,
-        "release": server.release,
-        "leases": server.leases,
-        "slapd": server.slapd,
-        "databases": [_database(one) for one in server.databases],
-    }
-    return cast(Mapping[str, object], msgspec.to_builtins(facts))
-
-
-def _database(database: Database) -> dict[str, object]:
-    names = ("name", "suffix", "directory", "format", "damage", "slots", "room", "readers", "replication")
-    return {"maxsize": database.configured.maxsize, **{name: getattr(database, name) for name in names}}
 
 
 def _lines(report: Report) -> Iterator[str]:

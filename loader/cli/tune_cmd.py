@@ -25,19 +25,9 @@ from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.add import lending
 from loader.operations.tune import EDIT, Outcome, State, Target, indexing, maxsize, opened, syncing
-from loader.operations.tune.indexing import (
-    Costs,
-    IndexChange,
-    IndexCost,
-    IndexSettings,
-    IndexUse,
-    MissingIndex,
-    SearchSources,
-    Usage,
-)
+from loader.operations.tune.indexing import Costs, IndexChange, IndexSettings, SearchSources, Usage
 from loader.operations.tune.maxsize import Load, LoadPlan, MapUsage
 from loader.operations.tune.syncing import SyncSettings
-from loader.progress import Progress
 from loader.server.options import Connection
 from loader.sources import location
 
@@ -60,8 +50,6 @@ def command() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Change(Server):
-    """Options of the server whose settings are shown, and whether to change them."""
-
     config_path: OptionalConfig = None
     apply: Annotated[
         bool,
@@ -108,7 +96,6 @@ def _show_settings(
     as_json: bool,
     further: Sequence[_Further] = (),
 ) -> None:
-    """Prints the databases' settings, one or more rows per database, further parts of the report, and the change."""
     if as_json:
         change = None if outcome is None else dataclasses.asdict(outcome)
         databases = [dataclasses.asdict(one) for one in settings]
@@ -131,9 +118,6 @@ def _show_settings(
     show(*(f"note: {note}" for note in outcome.notes))
     if outcome.undo:
         show(f"to restore the previous setting: {outcome.undo}")
-
-
-# --- maxsize ----------------------------------------------------------------------------------------
 
 
 @declare("maxsize")
@@ -170,10 +154,15 @@ def maxsize_command(
     """
     if source is None:
         refuse_given(("growth",), "--for")
-    provider = None if source is None else _provider(source, change)
-    if provider is not None:  # the account options are for the provider
-        change = replace(keep_strongest(change, ("config_path", "uri")), uri=None, bind_dn=None, mechanism=None)
-    suffix = change.base
+    provider = None
+    if source is not None and location.locate(source, *location.Kind).kind is location.Kind.SERVER:
+        if change.config_path is None:
+            reason = f"--for {source} is for --config; -D, -y and -Y are then of an account at that server"
+            raise UsageProblem(reason=reason)
+        alone = keep_strongest(change, ("config_path", "uri"))
+        provider = connection_of(replace(alone, uri=source))
+        change = replace(alone, uri=None, bind_dn=None, mechanism=None)
+    suffix, outcome = change.base, None
     further: list[_Further] = []
     with change.target() as target:
         usage = maxsize.standings(target, suffix)
@@ -183,27 +172,12 @@ def maxsize_command(
             further.append(("load", load, partial(_show_load, load)))
             if size in (None, "auto"):
                 size = load.recommended if change.is_wanted or size else None
-        outcome = None
         if change.is_wanted or size is not None:
             outcome = maxsize.change_maxsize(target, suffix, size, change.applies)
     headings = ("suffix", "maxsize", "map size", "used", "disk free", "recommended")
-    _show_settings(target, usage, headings, map(_maxsize_row, usage), outcome, change.as_json, further)
-
-
-def _provider(source: str, change: Change) -> Connection | None:
-    """Returns the connection to SOURCE if it is a server, with the account options; else None. Raises UsageProblem."""
-    if location.locate(source, *location.Kind).kind is not location.Kind.SERVER:
-        return None
-    if change.config_path is None:
-        raise UsageProblem(
-            reason=f"--for {source} is for --config; -D, -y and -Y are then of an account at that server"
-        )
-    return connection_of(replace(keep_strongest(change, ("config_path", "uri")), uri=source))
-
-
-def _maxsize_row(usage: MapUsage) -> list[str]:
-    known = (usage.maxsize, usage.map_size, usage.used, usage.free, usage.recommended)
-    return [usage.suffix, *("-" if size is None else units.size(size) for size in known)]
+    sizes = [(one.suffix, (one.maxsize, one.map_size, one.used, one.free, one.recommended)) for one in usage]
+    rows = [[name, *("-" if size is None else units.size(size) for size in row)] for name, row in sizes]
+    _show_settings(target, usage, headings, rows, outcome, change.as_json, further)
 
 
 def _show_load(plan: LoadPlan) -> None:
@@ -217,17 +191,12 @@ def _show_load(plan: LoadPlan) -> None:
     terms = [(term.what, units.size(term.bytes), term.why) for term in plan.terms]
     show_table(("maxsize for", "bytes", "because"), terms)
     show(
-        f"now {units.size(plan.now)}, after the load {units.size(plan.after)}, in all {units.size(plan.needed)}; "
+        f"now {units.size(plan.now)}, after the load {units.size(plan.after)}; "
         f"configured {units.size(plan.maxsize)}, recommended {units.size(plan.recommended)}"
     )
 
 
-# --- sync -------------------------------------------------------------------------------------------
-
-
 class EnvFlags(Written):
-    """Option type: flags of an LMDB environment, separated by commas, or none."""
-
     name, kind = "flags", tuple
 
     def parse(self, text: str) -> tuple[str, ...]:
@@ -249,54 +218,32 @@ class Checkpoint(Written):
         return tuple(words)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Syncing:
+@declare("sync")
+def sync_command(
     nosync: Annotated[
         str | None,
         Choice([syncing.ON, syncing.OFF]),
         "on: slapd no longer syncs commits to disk; off: it does so again.",
-    ] = None
+    ],
     envflags: Annotated[
         tuple[str, ...] | None,
         EnvFlags(),
         f"Flags of the environment, with commas between them, or none: {', '.join(syncing.FLAGS)}.",
-    ] = None
+    ],
     checkpoint: Annotated[
         tuple[str, ...] | None, Checkpoint(), "'KBYTES MINUTES', or none: how often slapd syncs what nosync has left."
-    ] = None
+    ],
     lease: Annotated[
         float | None,
         Duration(),
         "Over LDAP: the change is for so long only (90m, 4h), and until the next boot at most.",
-    ] = None
-    why: Annotated[str | None, "--why TEXT", "With --lease: what it is for. It is shown beside it."] = None
+    ],
+    why: Annotated[str | None, "--why TEXT", "With --lease: what it is for. It is shown beside it."],
     give_back: Annotated[
         bool, "Put back what killed runs, and leases that have ended, left changed at the servers of this host."
-    ] = False
-
-    def wanted(self, is_wanted: bool) -> tuple[str, str] | None:
-        """Returns the setting to change and its new value; None if no setting is to be changed. Raises UsageProblem."""
-        values = {
-            syncing.NOSYNC: self.nosync,
-            syncing.ENV_FLAGS: None if self.envflags is None else ",".join(self.envflags) or syncing.NONE,
-            syncing.CHECKPOINT: None if self.checkpoint is None else " ".join(self.checkpoint) or syncing.NONE,
-        }
-        wanted = [(kind, value) for kind, value in values.items() if value is not None]
-        if len(wanted) > 1:
-            raise UsageProblem(reason="one of --nosync, --envflags and --checkpoint at a time")
-        if is_wanted and not wanted:
-            raise UsageProblem(reason="say what to change: --nosync, --envflags, or --checkpoint")
-        return wanted[0] if wanted else None
-
-    def require_lendable(self, wanted: tuple[str, str] | None, is_offline: bool) -> None:
-        if self.why is not None and self.lease is None:
-            raise UsageProblem(reason="--why is for --lease")
-        if self.lease is not None and (wanted in (None, (syncing.NOSYNC, syncing.OFF)) or is_offline):
-            raise UsageProblem(reason="--lease is for a setting of a running server (-H), and for --nosync on")
-
-
-@declare("sync")
-def sync_command(options: _Syncing, change: Change) -> int:
+    ],
+    change: Change,
+) -> int:
     """Show whether commits are synced to disk (nosync, envflags, checkpoint); change one of the three.
 
     nosync makes a load faster, but while it is on, a crash of the host can lose or damage the database.
@@ -309,33 +256,44 @@ def sync_command(options: _Syncing, change: Change) -> int:
       ditseed tune sync -H ldapi:/// -Y EXTERNAL --checkpoint "1024 5" --apply
       ditseed tune sync --give-back
     """
-    if options.give_back:
+    if give_back:
         results = ending.restore_local_leases()
-        none = "no lease of nosync, envflags or checkpoint that has ended is left at servers of this host"
-        show(*(results or [none]))
+        show(*results or ["no lease of nosync, envflags or checkpoint that has ended is left at servers of this host"])
         return EXIT_OK if all(result.endswith("put back") for result in results) else EXIT_DIFFERENT
-    wanted = options.wanted(change.is_wanted)
-    options.require_lendable(wanted, change.config_path is not None)
-    lender = connection_of(change) if change.applies and options.lease is not None else None
+    values = {
+        syncing.NOSYNC: nosync,
+        syncing.ENV_FLAGS: None if envflags is None else ",".join(envflags) or syncing.NONE,
+        syncing.CHECKPOINT: None if checkpoint is None else " ".join(checkpoint) or syncing.NONE,
+    }
+    wanted = [(kind, value) for kind, value in values.items() if value is not None]
+    if len(wanted) > 1:
+        raise UsageProblem(reason="one of --nosync, --envflags and --checkpoint at a time")
+    if change.is_wanted and not wanted:
+        raise UsageProblem(reason="say what to change: --nosync, --envflags, or --checkpoint")
+    if why is not None and lease is None:
+        raise UsageProblem(reason="--why is for --lease")
+    is_lendable = wanted and wanted[0] != (syncing.NOSYNC, syncing.OFF) and change.config_path is None
+    if lease is not None and not is_lendable:
+        raise UsageProblem(reason="--lease is for a setting of a running server (-H), and for --nosync on")
+
+    lender = connection_of(change) if change.applies and lease is not None else None
+    outcome = None
     with change.target() as target:
         settings = syncing.syncing(target, change.base)
         # With a lease, `lending.lend` makes the change below, after it has recorded the lease.
-        applies = change.applies and lender is None
-        outcome = syncing.change(target, change.base, *wanted, applies) if wanted else None
-    if outcome and wanted and lender is not None and options.lease is not None:
-        lending.lend(lender, *wanted, options.lease, options.why or "")
+        for kind, value in wanted:
+            outcome = syncing.change(target, change.base, kind, value, change.applies and lender is None)
+    if outcome and lender is not None and lease is not None:
+        lending.lend(lender, *wanted[0], lease, why or "")
         outcome = replace(outcome, state=State.CHANGED, undo="")
+    rows = [
+        (one.suffix, "on" if one.nosync else "off", " ".join(one.env_flags) or "none", one.checkpoint or "none")
+        for one in settings
+    ]
     headings = ("suffix", "nosync", "envflags", "checkpoint")
-    _show_settings(target, settings, headings, map(_sync_row, settings), outcome, change.as_json)
+    _show_settings(target, settings, headings, rows, outcome, change.as_json)
     return EXIT_OK
 
-
-def _sync_row(settings: SyncSettings) -> tuple[str, str, str, str]:
-    flags, nosync = " ".join(settings.env_flags) or "none", "on" if settings.nosync else "off"
-    return settings.suffix, nosync, flags, settings.checkpoint or "none"
-
-
-# --- indexes ----------------------------------------------------------------------------------------
 
 _SHOWN = 20  # highest number of rows printed of a table
 
@@ -344,7 +302,7 @@ _SHOWN = 20  # highest number of rows printed of a table
 def indexes_command(
     wish: IndexChange,
     no_reindex: Annotated[bool, "Offline: only change the configuration, and print the slapindex command to run."],
-    asked: SearchSources,
+    searches: SearchSources,
     with_costs: Annotated[
         bool,
         "--costs",
@@ -368,44 +326,44 @@ def indexes_command(
     is_changed = wish != IndexChange()
     if change.is_wanted and not is_changed:
         raise UsageProblem(reason="say what to change: --set, --add or --remove")
-    suffix, outcome = change.base, None
+    suffix, outcome, progress = change.base, None, progress_of(progress_mode)
+    further: list[_Further] = []
     with change.target() as target:
         settings = indexing.index_settings(target, suffix)
-        progress = progress_of(progress_mode)
-        further = list(_costs_and_use(target, suffix, asked, with_costs, progress)) if asked or with_costs else []
+        if searches or with_costs:
+            database, where = target.config.database(suffix), target.place
+            use = indexing.usage(target, database, searches, progress) if searches else None
+            if with_costs:
+                costs = indexing.costs(target, database, use, progress)
+                further.append(("costs", costs, partial(_show_costs, costs, where)))
+            if use is not None:
+                further.append(("use", use, partial(_show_usage, use, where)))
         if is_changed:
             outcome = indexing.change_indexes(*(target, suffix, wish, change.applies, not no_reindex, progress))
+    rows = []
+    for one in settings:
+        counts = {name.lower(): units.number(count) for name, count in one.keys.items()}
+        for key, index in one.indexes.items():
+            rows.append((one.suffix, index.attribute, ",".join(index.kinds), counts.get(key.partition(";")[0], "-")))
     headings = ("suffix", "attribute", "index", "records")
-    _show_settings(target, settings, headings, _index_rows(settings), outcome, change.as_json, further)
+    _show_settings(target, settings, headings, rows, outcome, change.as_json, further)
 
 
-def _costs_and_use(
-    target: Target, suffix: str | None, asked: SearchSources, with_costs: bool, progress: Progress
-) -> Iterator[_Further]:
-    """Yields the parts of the report about the costs and the use of one database's indexes."""
-    database, where = target.config.database(suffix), target.place
-    use = indexing.usage(target, database, asked, progress) if asked else None
-    if with_costs:
-        costs = indexing.costs(target, database, use, progress)
-        yield "costs", costs, lambda: _show_costs(costs, where)
-    if use is not None:
-        yield "use", use, lambda: _show_usage(use, where)
-
-
-def _index_rows(databases: Sequence[IndexSettings]) -> Iterator[tuple[str, str, str, str]]:
-    for settings in databases:
-        counts = {name.lower(): count for name, count in settings.keys.items()}
-        for key, index in settings.indexes.items():
-            count = counts.get(key.partition(";")[0])
-            records = "-" if count is None else units.number(count)
-            yield settings.suffix, index.attribute, ",".join(index.kinds), records
+def _change_command(suffix: str, where: Sequence[str], option: str, names: Sequence[str]) -> str:
+    words = [word for name in names for word in (option, name)]
+    return shlex.join(["ditseed", "tune", "indexes", *where, "-b", suffix, *words, "--apply"])
 
 
 def _show_costs(costs: Costs, where: Sequence[str]) -> None:
-    """Prints the costs. `where`: options that name the target, for the command that removes unused indexes."""
     total = units.size(sum(table.bytes for table in costs.tables))
     show("", f"the indexes of {costs.suffix} take {total} of {units.size(costs.used)} in use")
-    show_table(("index", "takes", "of the file", "keys", "records", "ranges", ""), list(map(_cost_row, costs.tables)))
+    rows = []
+    for table in costs.tables:
+        name, remark = ", ".join(table.indexes), f"not used: {', '.join(table.unused)}" if table.unused else ""
+        remark = "not configured" if not name else "not used" if table.is_unused else remark
+        counts = map(units.number, (table.keys, table.records, table.ranges))
+        rows.append((name or table.attribute, units.size(table.bytes), f"{table.share:.1%}", *counts, remark))
+    show_table(("index", "takes", "of the file", "keys", "records", "ranges", ""), rows)
     if ranges := sum(table.ranges for table in costs.tables):
         most = units.number((1 << costs.idlexp) - 1)
         show(
@@ -418,51 +376,33 @@ def _show_costs(costs: Costs, where: Sequence[str]) -> None:
         show(f"to remove what no search uses: {_change_command(costs.suffix, where, '--remove', unused)}")
 
 
-def _change_command(suffix: str, where: Sequence[str], option: str, names: Sequence[str]) -> str:
-    words = [word for name in names for word in (option, name)]
-    return shlex.join(["ditseed", "tune", "indexes", *where, "-b", suffix, *words, "--apply"])
-
-
-def _cost_row(table: IndexCost) -> tuple[str, ...]:
-    remark = f"not used: {', '.join(table.unused)}" if table.unused else ""
-    return (
-        ", ".join(table.indexes) or table.attribute,
-        units.size(table.bytes),
-        f"{table.share:.1%}",
-        *map(units.number, (table.keys, table.records, table.ranges)),
-        "not configured" if not table.indexes else "not used" if table.is_unused else remark,
-    )
-
-
 def _show_usage(use: Usage, where: Sequence[str]) -> None:
-    """Prints the use of indexes. `where`: options that name the target, for the command that adds indexes."""
     summary = f"{units.number(use.searches)} searches below {use.suffix}"
     if use.of_base:
         summary += f", and {units.number(use.of_base)} of a single entry by its DN, which need no index"
     show("", summary)
     if use.searches:
-        show_table(("index", "kind", "used by", ""), list(map(_use_row, use.indexes)))
+        rows = [
+            (
+                *(one.attribute, one.kind, units.number(one.searches)),
+                "replication needs it" if one.needed_for_sync else "" if one.searches else "not used",
+            )
+            for one in use.indexes
+        ]
+        show_table(("index", "kind", "used by", ""), rows)
         unindexed = f"{units.number(use.unindexed)} searches look at every entry in their scope"
         show("", unindexed if use.unindexed else "every search is served by indexes")
     if use.missing:
-        show_table(
-            ("missing index", "searches", "which took", "such as"), list(map(_missing_row, use.missing[:_SHOWN]))
-        )
+        shown = use.missing[:_SHOWN]
+        rows = [
+            (one.index, units.number(one.searches), units.duration(one.seconds) if one.seconds else "-", one.filter)
+            for one in shown
+        ]
+        show_table(("missing index", "searches", "which took", "such as"), rows)
         if len(use.missing) > _SHOWN:
             show(f"and {units.number(len(use.missing) - _SHOWN)} more (--json has all)")
-        names = [missing.index for missing in use.missing[:_SHOWN]]
-        show(f"to add these: {_change_command(use.suffix, where, '--add', names)}")
+        show(f"to add these: {_change_command(use.suffix, where, '--add', [one.index for one in shown])}")
     show(*(f"note: {note}" for note in use.notes))
-
-
-def _use_row(index: IndexUse) -> tuple[str, str, str, str]:
-    why = "replication needs it" if index.needed_for_sync else "" if index.searches else "not used"
-    return index.attribute, index.kind, units.number(index.searches), why
-
-
-def _missing_row(missing: MissingIndex) -> tuple[str, str, str, str]:
-    seconds = units.duration(missing.seconds) if missing.seconds else "-"
-    return missing.index, units.number(missing.searches), seconds, missing.filter
 
 
 for subcommand in (indexes_command, maxsize_command, sync_command):

@@ -3,7 +3,7 @@ collector."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,23 +23,16 @@ class Status(IntEnum):
     UNKNOWN = 3
 
 
-# --- textfile --------------------------------------------------------------------------------------------------------
-#
-# Metrics in Prometheus' text format, for the textfile collector of node_exporter.
-
-
-class _Collector:
-    def __init__(self, metrics: Sequence[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        return self._metrics
-
-
 def write(metrics: Iterable[Metric], path: Path) -> None:
-    """Whole or not at all, and readable for node_exporter's account."""
+    """Writes metrics in Prometheus' text format for the textfile collector of node_exporter: whole or not at all."""
     from prometheus_client import CollectorRegistry, generate_latest  # takes long to import
 
+    collected = tuple(metrics)
+
+    class Metrics:
+        def collect(self) -> Iterable[Metric]:
+            return collected
+
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(tuple(metrics)))
+    registry.register(Metrics())
     files.write_durably(path, generate_latest(registry))

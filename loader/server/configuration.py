@@ -10,28 +10,15 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from loader import child, config, ldif, log, slapd_conf, values
+from loader import child, config, errors, ldif, log, slapd_conf, values
 from loader.config import Change, Config, Database, Entry
-from loader.errors import (
-    ConfigHidden,
-    ConfigRefused,
-    ConfigUnreadable,
-    LoaderError,
-    NoSuchBase,
-    NoSuchPath,
-    NotPermitted,
-    ServerRefused,
-    ToolFailed,
-)
 from loader.schema import ROOT
 from loader.server import tools
 from loader.server.options import line as ldif_line
-from loader.slapd_conf import TextOf
 from loader.storage import files, held, temporary
 from loader.storage.files import Owner
 
@@ -40,6 +27,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+BY_HAND = "Nothing was changed. Change it by hand, and tell us what this configuration looks like."
+
 
 def read(path: Path) -> Config:
     """Returns the configuration in `path`: a slapd.d, or a slapd.conf, which is converted in a scratch directory."""
@@ -47,22 +36,12 @@ def read(path: Path) -> Config:
 
 
 def read_with_text(path: Path) -> tuple[Config, bytes]:
-    """Returns the configuration in `path` as `read` does, and its LDIF from `dump`."""
     _log.info("reading the configuration %s", path)
     text = dump(path)
     entries = entries_of(text, path)
     if not path.is_dir():
-        entries = slapd_conf.restored(entries, list(slapd_conf.statements(path, file_text)))
+        entries = slapd_conf.restored(entries, list(slapd_conf.statements(path)))
     return config.parse(path, entries), text
-
-
-def file_text(path: Path) -> str | None:
-    """Returns the text of a slapd.conf or an included file; None if it is unreadable. Bytes that are not UTF-8, such as
-    comments in an old encoding, become surrogates. Raises FileUnsafe if another account may have replaced the file."""
-    try:
-        return files.read(path).decode("utf-8", "surrogateescape")
-    except OSError:
-        return None
 
 
 def read_online(session: Session) -> Config:
@@ -70,23 +49,20 @@ def read_online(session: Session) -> Config:
     reason, entries = "nothing is shown", list[Entry]()
     try:
         entries += session.find("cn=config", "(objectClass=*)", ("*", "+"))
-    except NoSuchBase:
+    except errors.NoSuchBase:
         reason = "it is not there, or hidden"
-    except ServerRefused as error:
+    except errors.ServerRefused as error:
         reason = str(error.facts["reason"])
     if not entries:
-        raise ConfigHidden(uri=session.uri, who=session.connection.who, reason=reason)
+        raise errors.ConfigHidden(uri=session.uri, who=session.connection.who, reason=reason)
     return config.parse(Path("cn=config"), slapd_conf.require_readable(entries), session.uri)
 
 
 def dump(path: Path) -> bytes:
-    """Returns cn=config as LDIF, without `olcLogFile` (see "hidden config" below). The LDIF contains credentials.
-
-    Raises NoSuchPath, NotPermitted; ConfigUnreadable if slapcat fails.
-    """
+    """Returns cn=config as LDIF, with credentials, without olcLogFile. Raises ConfigUnreadable if slapcat fails."""
     require_readable(path)
-    owner = tools.of_configuration(path, file_text)
-    with readable(path, tools_tmpdir(), file_text, owner) as known:
+    owner = tools.of_configuration(path)
+    with readable(path, owner) as (known, root):
         try:
             if path.is_dir():
                 return tools.configuration("-F", str(known), owner=owner)
@@ -94,9 +70,8 @@ def dump(path: Path) -> bytes:
                 tools.change_owner(owner, converted)
                 # With -f and -F slapcat converts -f to -F, opens no other database, and fails if slaptest -u would.
                 return tools.configuration("-f", str(known), "-F", str(converted), owner=owner)
-        except ToolFailed as error:
-            reason = str(error.facts["reason"]).replace(str(known), str(path))
-            raise ConfigUnreadable(path=path, reason=reason) from error
+        except errors.ToolFailed as error:
+            raise errors.ConfigUnreadable(path=path, reason=str(error.facts["reason"]).replace(root, "")) from error
 
 
 def require_readable(path: Path) -> None:
@@ -104,22 +79,19 @@ def require_readable(path: Path) -> None:
     try:
         path.stat()
     except FileNotFoundError:
-        raise NoSuchPath(path=path) from None
+        raise errors.NoSuchPath(path=path) from None
     except PermissionError:
-        raise NotPermitted(action="reach", path=path, owner="root") from None
-    _require_access(path)
+        raise errors.NotPermitted(action="reach", path=path, owner="root") from None
     # In packages everybody may read slapd.d itself, but only slapd's account its contents. rglob yields a directory
     # before its contents, and yields nothing if `path` is a directory other than a slapd.d.
     inside = path / "cn=config"
-    for file in (path / "cn=config.ldif", inside, *inside.rglob("*")) if path.is_dir() else ():
-        if file.suffix == ".ldif" or file.is_dir():
-            _require_access(file)
-
-
-def _require_access(path: Path) -> None:
-    needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
-    if os.path.lexists(path) and not os.access(path, needed):
-        raise NotPermitted(action="read", path=path, owner=files.owner_name(path))
+    of_directory = itertools.chain((path / _ENTRY, inside), inside.rglob("*"))  # found as they are needed
+    for file in itertools.chain((path,), of_directory if path.is_dir() else ()):
+        is_directory = file.is_dir()
+        if file == path or file.suffix == ".ldif" or is_directory:
+            needed = os.R_OK | os.X_OK if is_directory else os.R_OK
+            if os.path.lexists(file) and not os.access(file, needed):
+                raise errors.NotPermitted(action="read", path=file, owner=files.owner_name(file))
 
 
 def tools_tmpdir() -> str | None:
@@ -131,61 +103,63 @@ def entries_of(text: bytes, origin: Path) -> list[Entry]:
     """Returns the entries of `text`, which is LDIF, in order. Raises ConfigUnreadable, naming `origin`."""
     try:
         return ldif.records(text, "cn=config")
-    except LoaderError as error:
-        raise ConfigUnreadable(path=origin, reason=f"its LDIF cannot be read: {error}") from error
-
-
-def text_of(entries: Sequence[Entry]) -> bytes:
-    """Returns the entries as LDIF. olcDbDirectory values are bare paths, and are quoted as slapd needs."""
-    text = ""
-    for name, attributes in entries:
-        text += ldif_line("dn", name.encode()) + "\n"
-        for key, texts in attributes.items():
-            if key.lower() == "olcdbdirectory":
-                texts = [os.fsencode(values.as_single(os.fsdecode(value))) for value in texts]
-            text += "".join(f"{ldif_line(key, value)}\n" for value in texts)
-        text += "\n"
-    return text.encode()
+    except errors.LoaderError as error:
+        raise errors.ConfigUnreadable(path=origin, reason=f"its LDIF cannot be read: {error}") from error
 
 
 def load(directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner | None = None) -> None:
     """Writes the entries as a slapd.d into the empty `directory`. slapadd runs as `owner`, the account of the database
     directories in the entries, which must then own `directory` too. Raises ConfigUnreadable, naming `origin`."""
+    text = ""
+    for name, attributes in entries:
+        text += ldif_line("dn", name.encode()) + "\n"
+        for key, texts in attributes.items():
+            if key.lower() == "olcdbdirectory":  # a bare path, which slapd reads in quotes
+                texts = [os.fsencode(values.as_single(os.fsdecode(value))) for value in texts]
+            text += "".join(f"{ldif_line(key, value)}\n" for value in texts)
+        text += "\n"
     try:
-        tools.run("slapadd", "-n0", "-F", str(directory), stdin=text_of(entries), owner=owner)
-    except ToolFailed as error:
-        raise ConfigUnreadable(path=origin, reason=error.facts["reason"]) from error
+        tools.run("slapadd", "-n0", "-F", str(directory), stdin=text.encode(), owner=owner)
+    except errors.ToolFailed as error:
+        raise errors.ConfigUnreadable(path=origin, reason=error.facts["reason"]) from error
 
 
-# --- hidden config ---------------------------------------------------------------------------------------------------
-#
-# Provides copies of a configuration without the setting `logfile`, since slapd's tools would empty the log file.
-#
-# Every tool opens the log file as soon as it reads that setting: OpenLDAP 2.4 and 2.5 overwrite the file from the
-# beginning (bconfig.c), 2.6 appends (logging.c).
-
-
+# Every tool of slapd opens the log file as soon as it reads the setting `logfile`: OpenLDAP 2.4 and 2.5 overwrite the
+# file from the beginning (bconfig.c), 2.6 appends (logging.c). So the tools read copies without that setting.
 _ENTRY = "cn=config.ldif"
 _VALUE = re.compile(rb"^olcLogFile:.*\n(?: .*\n)*", re.MULTILINE | re.IGNORECASE)
 _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # the comment lines at the top of the file, with slapd's CRC32
 
 
 @contextmanager
-def readable(path: Path, scratch: str | None, text_of: TextOf, owner: Owner | None = None) -> Iterator[Path]:
+def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str]]:
     """Yields the path of a slapd.d or slapd.conf for the tools: `path` itself, or a copy that `owner` can read but not
-    change. The copy is made if the configuration names a log file, or if `owner` may not read `path`."""
-    kept = _entry(path) if path.is_dir() else _text(path, text_of, owner)
-    if kept is None and (owner is None or tools.may_read(owner, _read(path, text_of))):
-        yield path
+    change, and the directory below which the copy has the path of its original ("" without a copy). The copy is made
+    if the configuration names a log file, or if `owner` may not read it."""
+    if path.is_dir():
+        text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
+        has_log = _VALUE.search(text) is not None
+        used = [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
+    else:
+        statements = list(slapd_conf.statements(path))
+        has_log = any(one.keyword == "logfile" for one in statements)
+        used = [path, *{one.file for one in statements} - {path}]
+    if not has_log and (owner is None or tools.may_read(owner, used)):
+        yield path, ""
         return
-    with temporary.directory("read", scratch) as directory:
-        copy = directory / path.name
+    with temporary.directory("read", tools_tmpdir()) as root:
+        copy = Path(f"{root}{os.path.abspath(path)}")
+        copy.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             copy_directory(path, copy)
-        if kept is not None:
-            write(copy / _ENTRY if path.is_dir() else copy, kept)
-        tools.let_read(owner, directory)
-        yield copy
+            if has_log:
+                write(copy / _ENTRY, _VALUE.sub(b"", _CHECKSUM.sub(b"", text)))
+        else:
+            for file, content in slapd_conf.copied(path, str(root), "logfile").items():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write(file, content.encode("utf-8", "surrogateescape"))
+        tools.let_read(owner, root)
+        yield copy, str(root)
 
 
 def copy_directory(source: Path, copy: Path) -> None:
@@ -201,32 +175,6 @@ def copy_directory(source: Path, copy: Path) -> None:
                 copy_directory(path, copy / name)
 
 
-def _entry(path: Path) -> bytes | None:
-    """Returns the file of the entry cn=config without olcLogFile; None if the entry has no olcLogFile."""
-    text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
-    kept = _VALUE.sub(b"", _CHECKSUM.sub(b"", text))
-    return kept if _VALUE.search(text) else None
-
-
-def _text(path: Path, text_of: TextOf, owner: Owner | None) -> bytes | None:
-    """Returns a slapd.conf without `logfile`; None if `path` can be used unchanged. Included files are merged into the
-    text only if `owner` may not read them, since slapd names schema entries after their files."""
-    text = slapd_conf.without(path, "logfile", text_of)
-    if owner is not None and not tools.may_read(owner, _read(path, text_of)):
-        included = _read(path, text_of)[1:]
-        if included and not tools.may_read(owner, included):
-            text = slapd_conf.whole(path, "logfile", text_of)
-        text = text_of(path) if text is None else text
-    return None if text is None else text.encode("utf-8", "surrogateescape")
-
-
-def _read(path: Path, text_of: TextOf) -> list[Path]:
-    """Returns the paths that a tool reads: slapd.conf and its includes, or the directories and files of a slapd.d."""
-    if not path.is_dir():
-        return [path, *{one.file for one in slapd_conf.statements(path, text_of)} - {path}]
-    return [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
-
-
 def write(path: Path, text: bytes) -> None:
     """Writes a new file of mode 0600; a file that is already at `path` is removed first."""
     path.unlink(missing_ok=True)
@@ -235,21 +183,15 @@ def write(path: Path, text: bytes) -> None:
         file.write(text)
 
 
-# --- compiled schema -------------------------------------------------------------------------------------------------
-#
-# The schema that is compiled into the installed slapd, and into the modules that a configuration loads.
-
-
 def read_compiled_schema(source: Config) -> list[Entry]:
-    """Returns the entry with the compiled schema. Raises ConfigUnreadable."""
+    """Returns the entry with the schema of the installed slapd and of the configuration's modules."""
     if not source.is_directory:  # a converted slapd.conf already contains the compiled schema
         return [entry for entry in source.entries if entry[0].lower() == ROOT]
     return of_modules(source)
 
 
 def of_modules(source: Config) -> list[Entry]:
-    """Returns what slapcat prints for a slapd.conf that only loads the modules, in slapd's order; each module entry may
-    have its own path. Raises ConfigUnreadable if slapcat fails."""
+    """Returns what slapcat prints for a slapd.conf that only loads the modules, in order. Raises ConfigUnreadable."""
     lines = [
         " ".join([keyword, *map(values.as_line, words)]) + "\n"
         for name, _ in source.entries
@@ -262,19 +204,13 @@ def of_modules(source: Config) -> list[Entry]:
         converted.mkdir(mode=0o700)
         try:
             dumped = tools.configuration("-f", str(text), "-F", str(converted))
-        except ToolFailed as error:
-            raise ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
+        except errors.ToolFailed as error:
+            raise errors.ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
     return [entry for entry in entries_of(dumped, source.path) if entry[0].lower() == ROOT]
 
 
-# --- acceptance ------------------------------------------------------------------------------------------------------
-#
-# Asks slaptest whether the installed slapd accepts a configuration.
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """The result of slaptest. `lines`: its whole output, including warnings; passwords are blanked."""
+class Acceptance(NamedTuple):
+    """The answer of the installed slapd's slaptest. `lines`: its whole output; passwords are blanked."""
 
     accepted: bool
     lines: tuple[str, ...]
@@ -283,33 +219,26 @@ class Acceptance:
 def slaptest(path: Path) -> Acceptance:
     """Runs slaptest -u, which opens no database. Raises ToolMissing, NoSuchPath, NotPermitted."""
     require_readable(path)
-    owner = tools.of_configuration(path, file_text)
-    with readable(path, tools_tmpdir(), file_text, owner) as known:
+    owner = tools.of_configuration(path)
+    with readable(path, owner) as (known, root):
         options = ("-u", "-F" if path.is_dir() else "-f", str(known))
         answer = child.ask(tools.server_tool_as(owner, "slaptest", *options))
-        lines = (log.redact(line.replace(str(known), str(path))) for line in answer.words)
+        lines = (log.redact(line.replace(root, "")) for line in answer.words)
     return Acceptance(answer.status == 0, tuple(line for line in lines if line.strip()))
-
-
-# --- changes ---------------------------------------------------------------------------------------------------------
-#
-# A change is made over LDAP, or in a copy of the configuration that slapd's own tools check. The functions here never
-# write to the operator's files; the caller replaces them.
 
 
 _LINES = re.compile(rb"[^\n]*\n(?: [^\n]*\n)*")  # a line with its continuation lines
 _CRC = re.compile(rb"# CRC32 [0-9a-f]{8}")  # slapd's checksum of the text after the comments
-BY_VALUE = ("olcDbIndex",)  # deleted and added value by value, so that slapd builds only the new indexes
 
 
 def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
-    """Returns the file of a slapd.d entry with changed settings. All other lines stay the same, so that nothing but the
-    changes can get into the operator's configuration.
-
-    slapmodify is not used: OpenLDAP 2.4 lacks it, and in 2.5 and 2.6 it gives the entry a new entryUUID.
-    """
+    """Returns the file of a slapd.d entry with changed settings; all other lines stay the same. slapmodify is not used:
+    OpenLDAP 2.4 lacks it, and in 2.5 and 2.6 it gives the entry a new entryUUID."""
     settings = {one.attribute: [value.encode() for value in one.after] for one in changes}
-    settings |= _stamp(source)
+    # The operational attributes that slapd itself would write.
+    now = datetime.now(timezone.utc)
+    csn = f"{now:%Y%m%d%H%M%S}.{now.microsecond:06}Z#000000#{source.server_id or 0:03x}#000000"
+    settings |= {"modifyTimestamp": [f"{now:%Y%m%d%H%M%SZ}".encode()], "entryCSN": [csn.encode()]}
     replaced = {name.lower().encode() for name in settings}
     lines = _LINES.findall(entry.rstrip(b"\n") + b"\n")
     head = list(itertools.takewhile(lambda line: line.startswith(b"#"), lines))
@@ -320,50 +249,59 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     return _CRC.sub(b"# CRC32 %08x" % zlib.crc32(body), b"".join(head)) + body
 
 
-def _stamp(source: Config) -> dict[str, list[bytes]]:
-    """Returns the operational attributes that slapd itself would write for a change."""
-    now = datetime.now(timezone.utc)
-    csn = f"{now:%Y%m%d%H%M%S}.{now.microsecond:06}Z#000000#{source.server_id or 0:03x}#000000"
-    return {"modifyTimestamp": [f"{now:%Y%m%d%H%M%SZ}".encode()], "entryCSN": [csn.encode()]}
-
-
-def entry_file(directory: Path, database: Database) -> Path:
-    """Returns the path of a database's entry in a slapd.d (back-ldif's layout)."""
-    return directory / "cn=config" / f"{database.entry_dn.partition(',')[0]}.ldif"
-
-
-def check_directory(source: Config, database: Database, entry: bytes, changes: Sequence[Change]) -> Config:
-    """Returns the configuration that slapd's tools read from a copy of the slapd.d `source` with `entry` as the file of
-    the database. The tools cannot change the copy. Raises ConfigRefused if they reject the copy."""
+def replacement(source: Config, database: Database, changes: Sequence[Change]) -> tuple[Path, bytes, bytes, Database]:
+    """Returns the file of the database's entry in the slapd.d `source` (back-ldif's layout), its present content, the
+    changed content, and the database as slapd's tools read it from a copy of the slapd.d, which they cannot change.
+    Raises ConfigRefused if they reject the copy, ConfigNotEditable if anything else would change."""
+    name = Path("cn=config") / f"{database.entry_dn.partition(',')[0]}.ldif"
+    path = source.path / name
+    if not path.is_file():
+        raise not_editable(path, "no such file in slapd.d")
+    old = files.read(path)
+    new = edited(old, source, changes)
     with temporary.directory("tune", tools_tmpdir()) as scratch:
         copy = scratch / "slapd.d"
         copy_directory(source.path, copy)
-        write(entry_file(copy, database), entry)
-        tools.let_read(tools.of_configuration(copy, file_text), scratch)
+        write(copy / name, new)
+        tools.let_read(tools.of_configuration(copy), scratch)
         try:
-            return read(copy)
-        except ConfigUnreadable as error:
+            after = read(copy)
+        except errors.ConfigUnreadable as error:
             reason = str(error.facts["reason"]).replace(str(copy), str(source.path))
             raise _refusal(str(source.path), changes, reason) from error
+    before, now = source.settings, after.settings
+    ours = {(database.entry_dn.lower(), name.lower()) for name in slapd_conf.KEYWORDS}
+    others = sorted(
+        " ".join(key) for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in ours
+    )
+    changed = next((one for one in after.databases if one.entry_dn == database.entry_dn), None)
+    if others or changed is None:
+        raise not_editable(source.path, f"the change would alter {', '.join(others[:5]) or database.entry_dn} too")
+    return path, old, new, changed
+
+
+def not_editable(
+    path: Path | str, reason: str, lines: tuple[str, ...] = (), advice: str = BY_HAND
+) -> errors.ConfigNotEditable:
+    return errors.ConfigNotEditable(path=path, reason=reason, advice=advice, lines=lines)
 
 
 def modify(session: Session, entry_dn: str, changes: Sequence[Change]) -> None:
     """Changes an entry of a running server's cn=config in one operation. Raises ConfigRefused with slapd's message."""
     try:
         session.modify(entry_dn, [one for change in changes for one in _modifications(change)])
-    except ServerRefused as error:
+    except errors.ServerRefused as error:
         raise _refusal(session.uri, changes, error.facts["reason"]) from error
 
 
 _ADD, _DELETE, _REPLACE = range(3)  # RFC 4511, 4.6
-Modification = tuple[int, str, list[bytes] | None]
 
 
-def _modifications(change: Change) -> Iterator[Modification]:
+def _modifications(change: Change) -> Iterator[tuple[int, str, list[bytes] | None]]:
     """Yields the modifications for a change. Absent attributes are never replaced: slapd refuses an empty replace of
     them, takes an absent olcUpdateDN for an existing one, and crashes (2.4.57) for an absent olcSpSessionlog."""
     before, after = ([value.encode() for value in values] for values in (change.before, change.after))
-    if change.attribute in BY_VALUE:
+    if change.attribute == "olcDbIndex":  # value by value, so that slapd builds only the new indexes
         gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
         if gone:
             yield _DELETE, change.attribute, gone
@@ -376,7 +314,6 @@ def _modifications(change: Change) -> Iterator[Modification]:
 
 
 def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
-    """Returns the changes of an entry as an LDIF change record, for display."""
     words = {_DELETE: "delete", _ADD: "add", _REPLACE: "replace"}
     lines = [f"dn: {entry_dn}", "changetype: modify"]
     for kind, name, of in (one for change in changes for one in _modifications(change)):
@@ -389,13 +326,6 @@ def keeps_changes(source: Config) -> bool:
     return not source.values("cn=config", "olcConfigFile") or bool(source.values("cn=config", "olcConfigDir"))
 
 
-def _refusal(path: str, changes: Sequence[Change], reason: object) -> ConfigRefused:
+def _refusal(path: str, changes: Sequence[Change], reason: object) -> errors.ConfigRefused:
     named = " and ".join(dict.fromkeys(one.attribute for one in changes))
-    return ConfigRefused(path=path, attribute=named, reason=reason)
-
-
-def other_differences(before: Config, after: Config, changed: Database) -> list[str]:
-    """Returns, as "DN attribute", the settings that differ, except the mdb settings of `changed`."""
-    old, new = before.settings, after.settings
-    ours = {(changed.entry_dn.lower(), name.lower()) for name in config.TUNED}
-    return sorted(" ".join(key) for key in old.keys() | new.keys() if old.get(key) != new.get(key) and key not in ours)
+    return errors.ConfigRefused(path=path, attribute=named, reason=reason)

@@ -40,12 +40,6 @@ _EVERYWHERE = for_tools("olcGlobal", "olcFrontendConfig")  # cn=config and the f
 _OVERLAYS = {"dynamic_objects": ("dds", "olcDDSConfig"), "password_policy": ("ppolicy", "olcPPolicyConfig")}
 _OF_SUPERIOR = ("olcRootDN", "olcLastMod")  # slapadd -b SUPERIOR applies these of SUPERIOR to glued entries
 
-_CONFIG = re.compile(r"cn=config$", re.IGNORECASE)
-_MODULE = re.compile(r"cn=module(\{\d+\})?,cn=config$", re.IGNORECASE)
-_SCHEMA = re.compile(r"(cn=[^,]+,)?cn=schema,cn=config$", re.IGNORECASE)
-_MDB = re.compile(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", re.IGNORECASE)
-_FRONTEND = re.compile(r"olcDatabase=(\{-1\})?frontend,cn=config$", re.IGNORECASE)
-
 
 @contextmanager
 def configured(
@@ -55,11 +49,9 @@ def configured(
     settings: Mapping[str, Values] | None = None,
     superior: Database | None = None,
 ) -> Iterator[Path]:
-    """Yields a slapd.d below `place` (mode 0700, removed after the body) that has only `database`.
-
-    `settings`: replacements (olcDbDirectory, olcDbMaxSize ...); the default olcDbDirectory is an empty directory.
-    `superior`: for glue, the database whose suffix is given to slapadd -b. Raises SettingRefused, ConfigUnreadable.
-    """
+    """Yields a slapd.d below `place` (mode 0700, removed after the body) that has only `database`. `settings`: replace
+    those of the database; the default olcDbDirectory is an empty directory. `superior`: for glue, the database whose
+    suffix is given to slapadd -b. Raises SettingRefused, ConfigUnreadable."""
     require(source, database, superior or database)
     directory = place / "slapd.d"
     empty = directory / "empty"
@@ -68,8 +60,9 @@ def configured(
     empty.mkdir(mode=0o700)
     try:
         changed = {"olcDbDirectory": [bytes(empty)], **(settings or {})}
-        entries = list(_entries(source, database, changed, empty, superior or database))
-        configuration.load(directory, entries, source.path)
+        configuration.load(
+            directory, list(_entries(source, database, changed, empty, superior or database)), source.path
+        )
         yield directory
     finally:
         files.remove_tree(directory)
@@ -78,19 +71,20 @@ def configured(
 def _entries(
     source: Config, database: Database, settings: Mapping[str, Values], empty: Path, superior: Database
 ) -> Iterator[Entry]:
-    def of_first(pattern: re.Pattern[str], names: Sequence[str]) -> dict[str, Values]:
-        return _only(next((found for name, found in source.entries if pattern.match(name)), {}), names)
+    def of_first(pattern: str, names: Sequence[str]) -> dict[str, Values]:
+        entries = (found for name, found in source.entries if re.match(pattern, name, re.IGNORECASE))
+        return _only(next(entries, {}), names)
 
-    yield _entry("cn=config", "", ("olcGlobal",), of_first(_CONFIG, _EVERYWHERE))
+    yield _entry("cn=config", "", ("olcGlobal",), of_first(r"cn=config$", _EVERYWHERE))
     for name, attributes in source.entries:
         rdn, _, parent = name.partition(",")
-        if _MODULE.match(name):
+        if re.match(r"cn=module(\{\d+\})?,cn=config$", name, re.IGNORECASE):
             yield _entry(rdn, parent, ("olcModuleList",), _only(attributes, ("cn", *for_tools("olcModuleList"))))
-        if _SCHEMA.match(name):
+        if re.match(r"(cn=[^,]+,)?cn=schema,cn=config$", name, re.IGNORECASE):
             yield _entry(rdn, parent, ("olcSchemaConfig",), _only(attributes, ("cn", *schema.DEFINITIONS)))
-    if sizes := of_first(_MDB, for_tools("olcMdbBkConfig")):
+    if sizes := of_first(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", for_tools("olcMdbBkConfig")):
         yield _entry("olcBackend={0}mdb", "cn=config", ("olcBackendConfig", "olcMdbBkConfig"), sizes)
-    frontend = of_first(_FRONTEND, _EVERYWHERE)
+    frontend = of_first(r"olcDatabase=(\{-1\})?frontend,cn=config$", _EVERYWHERE)
     yield _entry("olcDatabase={-1}frontend", "cn=config", ("olcDatabaseConfig", "olcFrontendConfig"), frontend)
     # The database comes after placeholders for the databases below it, so that slapadd refuses those entries. back-ldif
     # is built into every slapd, and opens nothing until it is used.
@@ -116,55 +110,40 @@ def _only(attributes: Mapping[str, Values], names: Sequence[str]) -> dict[str, V
 
 
 def _entry(rdn: str, parent: str, classes: Sequence[str], attributes: Mapping[str, Values]) -> Entry:
-    """Returns an entry with the value of its RDN, and without attributes that have no values."""
     name, _, value = rdn.partition("=")
     named = {name: [value.encode()], **{key: values for key, values in attributes.items() if values}}
     return f"{rdn},{parent}".rstrip(","), {"objectClass": [one.encode() for one in classes], **named}
 
 
-# --- slapd -----------------------------------------------------------------------------------------------------------
-#
-# Runs a slapd on such a configuration, as the account of the database; it listens only on a private socket.
-
-
 _PATIENCE = 60.0  # seconds until slapd listens; opening a database takes no longer if the database is large
-_LOOK = 0.02
-_LONGEST_SOCKET = 107  # bytes, sun_path of unix(7): slapd crashes on a longer name
 
 
 @contextmanager
 def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Iterator[Session]:
-    """Yields a session with a new slapd that runs on `config` (slapd.d or slapd.conf) as `owner`.
-
-    Other accounts cannot reach the slapd's socket. Raises ToolFailed with slapd's last output if slapd ends before it
-    listens, ServerDown if slapd does not listen in time, UsageProblem if TMPDIR is too long.
-    """
+    """Yields a session with a new slapd that runs on `config` as `owner`, whose socket no other account reaches. Raises
+    ToolFailed with slapd's last output if it ends, ServerDown if it does not listen in time, UsageProblem."""
     from loader.server.session import session
 
     with temporary.directory("slapd", tmpdir) as place:  # a short path, since socket paths are limited
         tools.change_owner(owner, place)
         path = place / "ldapi"
-        if len(bytes(path)) > _LONGEST_SOCKET:
+        if len(bytes(path)) > 107:  # sun_path of unix(7): slapd crashes on a longer name
             raise UsageProblem(reason=f"TMPDIR: {place} is too long for a socket in it")
         uri = f"ldapi://{quote(str(path), safe='')}"
         # -d keeps slapd in the foreground with its log on stderr; -s 0 keeps the log out of syslog.
         words = ["-d", "none", "-s", "0", "-h", uri, "-F" if config.is_dir() else "-f", str(config)]
         with Child(tools.server_tool_as(owner, "slapd", *words)) as child:
-            _await(child, path)
+            # slapd creates its socket at once, but listens only after opening the database.
+            deadline = time.monotonic() + _PATIENCE
+            while not _listens(path):
+                if child.has_ended:
+                    child.check()
+                    raise ToolFailed(tool="slapd", status=0, reason="it ended at once")
+                if time.monotonic() > deadline:
+                    raise ServerDown(uri=str(path), reason="the private slapd does not listen")
+                time.sleep(0.02)
             with session(Connection(uri)) as opened:
                 yield opened
-
-
-def _await(child: Child, path: Path) -> None:
-    """Waits until slapd listens. slapd creates its socket at once, but listens only after opening the database."""
-    deadline = time.monotonic() + _PATIENCE
-    while not _listens(path):
-        if child.has_ended:
-            child.check()
-            raise ToolFailed(tool="slapd", status=0, reason="it ended at once")
-        if time.monotonic() > deadline:
-            raise ServerDown(uri=str(path), reason="the private slapd does not listen")
-        time.sleep(_LOOK)
 
 
 def _listens(path: Path) -> bool:

@@ -16,34 +16,15 @@ from urllib.parse import urlsplit
 
 import ldap
 
-from loader import values
-from loader.errors import (
-    BadCredentials,
-    ConnectionLost,
-    KerberosFailed,
-    LimitTooLow,
-    LoaderError,
-    NoMechanism,
-    NoSuchBase,
-    Referred,
-    ServerRefused,
-    TlsFailed,
-    TooWeak,
-    UsageProblem,
-)
+from loader import errors, values
 from loader.server.options import Connection, external, find_database, line, searching
 
 if TYPE_CHECKING:
     from loader.server.session import Session
 
-# --- result codes ----------------------------------------------------------------------------------------------------
-
-
-_PASSING = (51, 52)  # busy, unavailable; a server that is shutting down also returns them
-_NO_SUCH_OBJECT, _REFERRAL = 32, 10
 # Limits that end a search, by result code (slapd.conf(5), limits).
 LIMITS = {3: "the time limit", 4: "the size limit", 11: "a limit on paged or unindexed searches"}
-_EXPLAINING = ("read ", "whoami")  # the operations of `refused` itself, which are not explained in turn
+_NO_SUCH_OBJECT = 32
 _ANONYMOUS = "anonymous"
 
 Reach = Callable[[], AbstractContextManager["Session"]]
@@ -51,52 +32,44 @@ Reach = Callable[[], AbstractContextManager["Session"]]
 
 def refused(
     connection: Connection, uri: str, operation: str, base: str, result: int, reason: str, reach: Reach
-) -> LoaderError:
+) -> errors.LoaderError:
     """Returns the error for a result code. `operation`: "bind", or words for the message. `reach`: gives a session that
     can say more: the account's DN, which a SASL bind does not return, and the suffixes."""
     if error := _bind_error(connection, uri, result, reason, operation == "bind"):
         return error
-    if result == _REFERRAL:
+    if result == 10:  # referral
         uris = re.findall(r"ldap[is]?://[^\s/,]*", reason)
         provider = ", ".join(dict.fromkeys(uris)) or "another server, which it does not name"
-        return Referred(uri=uri, operation=operation, provider=provider)
-    if result in _PASSING:
-        return ConnectionLost(uri=uri, reason=reason)
+        return errors.Referred(uri=uri, operation=operation, provider=provider)
+    if result in (51, 52):  # busy, unavailable; a server that is shutting down also returns them
+        return errors.ConnectionLost(uri=uri, reason=reason)
     if result != _NO_SUCH_OBJECT and result not in LIMITS:
-        return ServerRefused(uri=uri, operation=operation, reason=reason)
+        return errors.ServerRefused(uri=uri, operation=operation, reason=reason)
     who, suffix, suffixes = connection.who if connection.mechanism else connection.bind_dn or _ANONYMOUS, base, ""
-    if operation not in _EXPLAINING:
-        with suppress(LoaderError), reach() as server:
+    if operation not in ("read ", "whoami"):  # what is asked here is not explained in turn
+        with suppress(errors.LoaderError), reach() as server:
             suffixes = ", ".join(server.naming_contexts())
             suffix = server.context_of(base)
             who = server.who_am_i() or _ANONYMOUS
     if result == _NO_SUCH_OBJECT:
-        return NoSuchBase(uri=uri, base=base, who=connection.who, known=suffixes or "none that can be seen")
-    return LimitTooLow(
+        return errors.NoSuchBase(uri=uri, base=base, who=connection.who, known=suffixes or "none that can be seen")
+    return errors.LimitTooLow(
         uri=uri, limit=LIMITS[result], who=who, reason=reason, commands=tuple(_commands(uri, suffix, who))
     )
 
 
-# --- bind ------------------------------------------------------------------------------------------------------------
-
-
 # Result codes: RFC 4511, A.1; negative codes are libldap's own (ldap.h).
-_LOCAL_ERROR, _AUTH_UNKNOWN = -2, -6
-_INVALID_DN = 34
-_NOT_SUPPORTED, _OTHER = 7, 80  # authMethodNotSupported
 _WEAK = (8, 13)  # strongerAuthRequired, confidentialityRequired
 # inappropriateAuthentication, invalidCredentials, insufficientAccessRights (no permission to act as another identity)
 _INVALID = (48, 49, 50)
-_TOO_WEAK = "SASL(-15)"  # sasl.h, SASL_TOOWEAK
-_NO_MECHANISM = "SASL(-4)"  # sasl.h, SASL_NOMECH
 
 # Parts of MIT Kerberos's error messages, with the advice for each.
-_TICKET = (
-    "Get a ticket with kinit (klist shows what there is); where nobody can type a password, KRB5_CLIENT_KTNAME names a "
-    "keytab. The same command goes on then."
-)
 _KERBEROS = (
-    (("expired", "No Kerberos credentials", "No credentials", "credentials cache"), _TICKET),
+    (
+        ("expired", "No Kerberos credentials", "No credentials", "credentials cache"),
+        "Get a ticket with kinit (klist shows what there is); where nobody can type a password, KRB5_CLIENT_KTNAME "
+        "names a keytab. The same command goes on then.",
+    ),
     (
         ("not found in Kerberos database",),
         "The server's principal must be ldap/HOST with the host's full name: give that after -H, and -N to have it "
@@ -114,40 +87,38 @@ _KEYTAB = (
 )
 
 
-def _bind_error(connection: Connection, uri: str, result: int, reason: str, binding: bool) -> LoaderError | None:
-    """Returns the error for a failure that concerns the account, None for other failures. `result`: the result code.
-    `reason`: text with the diagnostic message. `binding`: True if the bind failed; later only TooWeak is possible.
-    """
+def _bind_error(connection: Connection, uri: str, result: int, reason: str, binding: bool) -> errors.LoaderError | None:
+    """Returns the error if a failure concerns the account. `binding`: later only TooWeak is possible."""
     if not binding and result not in _WEAK:
         return None
     who = connection.who
-    if result in _WEAK or _TOO_WEAK in reason:
-        return TooWeak(uri=uri, who=who, reason=reason)
-    if "GSSAPI" in reason and result in (_LOCAL_ERROR, _OTHER, *_INVALID):
+    if result in _WEAK or "SASL(-15)" in reason:  # sasl.h, SASL_TOOWEAK
+        return errors.TooWeak(uri=uri, who=who, reason=reason)
+    if "GSSAPI" in reason and result in (-2, 80, *_INVALID):  # local error, other
         fitting = (advice for words, advice in _KERBEROS if any(word in reason for word in words))
-        return KerberosFailed(uri=uri, reason=reason, advice=next(fitting, _KEYTAB))
-    if result in (_AUTH_UNKNOWN, _NOT_SUPPORTED) or _NO_MECHANISM in reason:
-        return NoMechanism(uri=uri, mechanism=connection.mechanism or "simple", reason=reason, offered=_offered(uri))
-    if result in _INVALID:
-        return BadCredentials(uri=uri, who=who, reason=reason, advice=_credentials_advice(connection))
-    if result == _INVALID_DN:
-        example = f"{'' if '=' in who else 'cn='}{who},dc=example,dc=com"
-        return UsageProblem(reason=f"{uri}: the bind DN {who} is no DN: give all of it, such as {example}")
-    return None
-
-
-def _credentials_advice(connection: Connection) -> str:
-    file = connection.password_file
-    # A pipe can be read only once, so only regular files are checked.
-    if file and Path(file).is_file() and (connection.secret() or b"").endswith(b"\n"):
-        return (
-            f"{file} ends with a newline, and that belongs to the password, as with ldapsearch -y. Remove it: "
-            f"truncate -s -1 {shlex.quote(file)}"
+        return errors.KerberosFailed(uri=uri, reason=reason, advice=next(fitting, _KEYTAB))
+    # libldap's unknown authentication method, authMethodNotSupported, SASL_NOMECH of sasl.h
+    if result in (-6, 7) or "SASL(-4)" in reason:
+        return errors.NoMechanism(
+            uri=uri, mechanism=connection.mechanism or "simple", reason=reason, offered=_offered(uri)
         )
-    return (
-        "Check -D (with -Y: -U and -X) and the password. slapd refuses a locked account with the same words, unless it "
-        "has ppolicy_use_lockout: look at pwdAccountLockedTime of the account's entry."
-    )
+    if result in _INVALID:
+        advice = (
+            "Check -D (with -Y: -U and -X) and the password. slapd refuses a locked account with the same words, "
+            "unless it has ppolicy_use_lockout: look at pwdAccountLockedTime of the account's entry."
+        )
+        file = connection.password_file
+        # A pipe can be read only once, so only regular files are checked.
+        if file and Path(file).is_file() and (connection.secret() or b"").endswith(b"\n"):
+            advice = (
+                f"{file} ends with a newline, and that belongs to the password, as with ldapsearch -y. Remove it: "
+                f"truncate -s -1 {shlex.quote(file)}"
+            )
+        return errors.BadCredentials(uri=uri, who=who, reason=reason, advice=advice)
+    if result == 34:  # invalidDNSyntax
+        example = f"{'' if '=' in who else 'cn='}{who},dc=example,dc=com"
+        return errors.UsageProblem(reason=f"{uri}: the bind DN {who} is no DN: give all of it, such as {example}")
+    return None
 
 
 def _offered(uri: str) -> str:
@@ -163,9 +134,6 @@ def _offered(uri: str) -> str:
         return "what it does not tell"
     finally:
         handle.unbind_ext_s()
-
-
-# --- limits ----------------------------------------------------------------------------------------------------------
 
 
 _LIFTED = (
@@ -203,10 +171,9 @@ def _commands(uri: str, suffix: str, identity: str) -> Iterator[str]:
 
 # --- TLS -------------------------------------------------------------------------------------------------------------
 #
-# Explains why TLS with a server failed. libldap with GnuTLS (Debian 12) only reports "Can't contact LDAP server"; with
-# OpenSSL (Debian 13) it reports "unable to get CN from peer certificate" for another host's certificate. So a second
-# connection repeats the handshake, only to explain the failure; no credentials or data are sent over that connection.
-
+# libldap with GnuTLS (Debian 12) only reports "Can't contact LDAP server"; with OpenSSL (Debian 13) it reports "unable
+# to get CN from peer certificate" for another host's certificate. So a second connection repeats the handshake, only to
+# explain the failure; no credentials or data are sent over that connection.
 
 TIMEOUT = 10.0  # seconds for repeating the failed handshake
 PORTS = {"ldap": 389, "ldaps": 636}
@@ -218,73 +185,60 @@ _FILES = {
     "TLS_KEY": ldap.OPT_X_TLS_KEYFILE,
     "TLS_CRLFILE": ldap.OPT_X_TLS_CRLFILE,
 }
-_ANY_CERTIFICATE = (ldap.OPT_X_TLS_NEVER, ldap.OPT_X_TLS_ALLOW)
 # LDAPMessage 1, ExtendedRequest 1.3.6.1.4.1.1466.20037 (RFC 4511, 4.14), in BER.
 _START_TLS = b"\x30\x1d\x02\x01\x01\x77\x18\x80\x16" + b"1.3.6.1.4.1.1466.20037"
-_RESULT_CODE = b"\x0a\x01"  # tag and length of the ENUMERATED that begins an LDAPResult
 CERTIFICATE = (
     "Check that the server's certificate has not expired, that it contains the host name of -H, and that TLS_CACERT "
     "(ldap.conf, or the variable LDAPTLS_CACERT) names the CA that signed it."
 )
-_NO_START_TLS = (
-    "Configure TLS in that server (for slapd: olcTLSCertificateFile and olcTLSCertificateKeyFile), or give -H with a "
-    "server that offers it."
-)
-_CUT = ("non-properly terminated", "unexpected eof")  # GnuTLS, OpenSSL
 
 
 def speaks_of_tls(reason: str) -> bool:
-    """Returns True if the message concerns TLS. A closed connection is no TLS error, even if TLS was in use."""
-    words = ("certificate", "TLS", "SSL", "handshake")
-    return any(word in reason for word in words) and not any(word in reason for word in _CUT)
+    """Returns False for a closed connection (in the words of GnuTLS, of OpenSSL), even if TLS was in use."""
+    is_closed = any(word in reason for word in ("non-properly terminated", "unexpected eof"))
+    return not is_closed and any(word in reason for word in ("certificate", "TLS", "SSL", "handshake"))
 
 
-def tls_failure(uri: str, start_tls: int, reason: str) -> TlsFailed | None:
-    """Returns the error for failed TLS. `reason`: libldap's message. None if TLS is not requested or works, or if no
-    server answers."""
+def tls_failure(uri: str, start_tls: int, reason: str) -> errors.TlsFailed | None:
+    """Returns the error for failed TLS; None if TLS is not requested or works, or if no server answers."""
     parts = urlsplit(uri)
     if parts.scheme != "ldaps" and not (start_tls and parts.scheme == "ldap"):
         return None
     why, advice = _why(parts.scheme, parts.hostname or "localhost", parts.port or PORTS[parts.scheme])
     if why or speaks_of_tls(reason):
-        return TlsFailed(uri=uri, reason=why or reason, advice=advice)
+        return errors.TlsFailed(uri=uri, reason=why or reason, advice=advice)
     return None
 
 
 def _why(scheme: str, host: str, port: int) -> tuple[str, str]:
-    """Returns the reason ("" if none is found) and the advice."""
+    """Returns the reason ("" if there is none) and the advice."""
     if own := _own_settings():
-        return (
-            own,
-            "Correct that setting of ldap.conf, or the variable that overrides it (LDAPTLS_CACERT and others).",
-        )
-    in_clear = (
-        "the server speaks LDAP on that port, but no TLS",
-        f"Give -H ldap://{host}:{port}, with -ZZ if the server offers StartTLS, or the port on which it listens for "
-        "ldaps (636 by default).",
-    )
+        advice = "Correct that setting of ldap.conf, or the variable that overrides it (LDAPTLS_CACERT and others)."
+        return own, advice
     try:
         with socket.create_connection((host, port), TIMEOUT) as plain:
             if scheme != "ldaps" and _start(plain) != 0:
-                return "the server does not offer StartTLS", _NO_START_TLS
+                return (
+                    "the server does not offer StartTLS",
+                    "Configure TLS in that server (for slapd: olcTLSCertificateFile and olcTLSCertificateKeyFile), or "
+                    "give -H with a server that offers it.",
+                )
             with _context().wrap_socket(plain, server_hostname=host):
                 return "", CERTIFICATE
     except ssl.SSLCertVerificationError as error:
         return f"certificate refused: {error.verify_message}", CERTIFICATE
     except OSError as error:
-        if scheme == "ldaps" and _answers_in_clear(host, port):
-            return in_clear
+        if scheme == "ldaps":
+            with suppress(OSError), socket.create_connection((host, port), TIMEOUT) as plain:
+                if _start(plain) is not None:
+                    return (
+                        "the server speaks LDAP on that port, but no TLS",
+                        f"Give -H ldap://{host}:{port}, with -ZZ if the server offers StartTLS, or the port on which "
+                        "it listens for ldaps (636 by default).",
+                    )
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return f"handshake failed: {error.reason or error}", CERTIFICATE
         return "", CERTIFICATE  # a closed connection need not be due to TLS
-
-
-def _answers_in_clear(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host, port), TIMEOUT) as plain:
-            return _start(plain) is not None
-    except OSError:
-        return False
 
 
 def _start(plain: socket.socket) -> int | None:
@@ -292,7 +246,7 @@ def _start(plain: socket.socket) -> int | None:
     plain.settimeout(TIMEOUT)
     plain.sendall(_START_TLS)
     answer = plain.recv(4096)
-    at = answer.find(_RESULT_CODE)
+    at = answer.find(b"\x0a\x01")  # tag and length of the ENUMERATED that begins an LDAPResult
     return answer[at + 2] if 0 <= at < len(answer) - 2 else None
 
 
@@ -318,6 +272,6 @@ def _context() -> ssl.SSLContext:
     """Returns a context with libldap's CA certificates (TLS_CACERT, TLS_CACERTDIR) and strictness (TLS_REQCERT)."""
     file, directory = (ldap.get_option(option) for option in (ldap.OPT_X_TLS_CACERTFILE, ldap.OPT_X_TLS_CACERTDIR))
     context = ssl.create_default_context(cafile=file or None, capath=directory or None)
-    if ldap.get_option(ldap.OPT_X_TLS_REQUIRE_CERT) in _ANY_CERTIFICATE:
+    if ldap.get_option(ldap.OPT_X_TLS_REQUIRE_CERT) in (ldap.OPT_X_TLS_NEVER, ldap.OPT_X_TLS_ALLOW):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

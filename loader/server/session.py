@@ -14,30 +14,18 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import ldap
 import ldap.filter
 import ldap.ldapobject
 import ldap.sasl
-import msgspec
 from ldap.controls import AssertionControl, RequestControl, ResponseControl, SimplePagedResultsControl
 from ldap.controls.simple import ManageDSAITControl
 
-from loader import csn, defaults
+from loader import csn, defaults, errors
 from loader import dn as names
-from loader.errors import (
-    AccountClosed,
-    ConnectionLost,
-    LimitTooLow,
-    LoaderError,
-    NoContextCSN,
-    NoSuchBase,
-    ServerDown,
-    ServerRefused,
-    UsageProblem,
-)
 from loader.server import refusals
 from loader.server.options import SUBENTRIES, Connection, Search, external, find_database, line
 
@@ -45,11 +33,7 @@ Attributes = dict[str, list[bytes]]  # names in lower case
 Entries = list[tuple[str, Attributes]]
 Result = TypeVar("Result")
 
-LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
-# The first two: libldap's results for a failed handshake. The third: a server's answer to an unsupported StartTLS.
-_MAYBE_TLS = (ldap.SERVER_DOWN, ldap.CONNECT_ERROR, ldap.PROTOCOL_ERROR)
 _ALL = "(objectClass=*)"
-_OVER = 2  # a server that sends this multiple of the requested size limit ignores the limit
 # slapo-valsort(5): requests values in their stored order. A server without the overlay ignores the control.
 _UNSORTED = RequestControl("1.3.6.1.4.1.4203.666.5.14", False, b"\x30\x03\x01\x01\xff")
 _AS_STORED = [ManageDSAITControl(), _UNSORTED]
@@ -60,19 +44,8 @@ _SCOPES = {
     "sub": ldap.SCOPE_SUBTREE,
     "children": ldap.SCOPE_SUBORDINATE,
 }
-_CREDENTIALS = struct.Struct("3i")  # process, user, group
-_ENTRIES, _MOST, _USED = "olmMDBEntries", "olmMDBPagesMax", "olmMDBPagesUsed"
-_LOOK_EVERY = 0.1  # seconds between two checks whether an operation has been cancelled
 
 _log = logging.getLogger(__name__)
-
-
-class MapPages(msgspec.Struct, frozen=True):
-    """A database's page counts in cn=Monitor. `most`: pages in the map. `used`: pages up to the last page ever used,
-    free pages included."""
-
-    most: int
-    used: int
 
 
 class Session:
@@ -89,51 +62,49 @@ class Session:
             self._ldap = ldap.initialize(self.uri)
         except ldap.LDAPError:
             reason = f"{self.uri} is not an LDAP URI: write ldap://HOST, ldaps://HOST or ldapi:///"
-            raise UsageProblem(reason=reason) from None
+            raise errors.UsageProblem(reason=reason) from None
         self._ldap.set_option(ldap.OPT_REFERRALS, 0)
         self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, connect_limit())
-        self._asking("bind", self._bind, limit=opening_limit(self.uri))
+        # libldap tries each URI, with a TCP connection and a handshake.
+        uris = max(1, len(self.uri.replace(",", " ").split()))
+        self.converse("bind", self._bind, limit=2 * connect_limit() * uris + bind_limit())
         _log.info("connected to %s as %s", self.uri, connection.who)
 
     def close(self) -> None:
-        if self._waits:
-            return  # unbind would block until the pending operation ends; the connection ends with the process
-        try:
-            self._ldap.unbind_s()
-        except ldap.LDAPError:
-            pass  # the server may have closed the connection already
+        if not self._waits:  # unbind would block until the pending operation ends; the connection ends with the process
+            with suppress(ldap.LDAPError):  # the server may have closed the connection already
+                self._ldap.unbind_s()
 
-    def _bind(self) -> None:
+    def _bind(self, handle: Any) -> None:
         if self.connection.start_tls:
             try:
-                self._ldap.start_tls_s()
+                handle.start_tls_s()
             except (ldap.CONNECT_ERROR, ldap.SERVER_DOWN):
                 raise  # after a failed handshake the connection stays open: a bind would send the password in clear
             except ldap.LDAPError:
                 if self.connection.start_tls > 1:
                     raise
         if self.connection.mechanism:
-            _sasl_bind(self._ldap, self.connection, self.connection.mechanism)
+            _sasl_bind(handle, self.connection, self.connection.mechanism)
         else:
-            _simple_bind(self._ldap, self.uri, self.connection)
+            _simple_bind(handle, self.uri, self.connection)
 
-    # --- operations and their errors ---
-
-    def _asking(self, operation: str, ask: Callable[[], Result], base: str = "", limit: float | None = None) -> Result:
+    def converse(self, operation: str, talk: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
+        """Returns what `talk` returns for python-ldap's connection. `limit`: seconds; 0 means the usual timeout."""
         self._waits = True
         began = time.monotonic()
         try:
-            answer = _answered(ask, limit or answer_limit(), self._given_up)
+            answer = _answered(lambda: talk(self._ldap), limit or _limit(ldap.OPT_TIMEOUT, SILENCE), self._given_up)
         except ldap.LDAPError as error:
             self._waits = False
             raise self._ours(operation, error, base, time.monotonic() - began) from error
         except _Unanswered as error:
-            lost = ServerDown if operation == "bind" else ConnectionLost
+            lost = errors.ServerDown if operation == "bind" else errors.ConnectionLost
             raise lost(uri=self.uri, reason=f"{operation}: {error}") from None
         self._waits = False
         return answer
 
-    def _ours(self, operation: str, error: ldap.LDAPError, base: str, seconds: float) -> LoaderError:
+    def _ours(self, operation: str, error: ldap.LDAPError, base: str, seconds: float) -> errors.LoaderError:
         """Returns the LoaderError for libldap's error. `seconds`: the duration of the operation."""
         facts = facts_of(error)
         # After a refused connection libldap queries the socket again and reports ENOTCONN, not the reason.
@@ -142,20 +113,15 @@ class Session:
             # libldap also applies TIMEOUT and NETWORK_TIMEOUT of ldap.conf, and does not report which of them expired.
             reason = f"{operation}: no answer within {seconds:.0f} s"
         result = facts.get("result", getattr(error, "errnum", 0))
-        # A non-negative result code comes from the server (libldap's own are negative), so TLS is working.
-        maybe_tls = isinstance(error, _MAYBE_TLS) or (result < 0 and refusals.speaks_of_tls(reason))
+        # A failed handshake, or a server's answer to an unsupported StartTLS. Other results that the server sent (those
+        # that are not negative) mean that TLS is working.
+        maybe_tls = isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.PROTOCOL_ERROR)
+        maybe_tls |= result < 0 and refusals.speaks_of_tls(reason)
         if maybe_tls and (failed := refusals.tls_failure(self.uri, self.connection.start_tls, reason)):
             return failed
         if isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.TIMEOUT):
-            lost = ServerDown if operation == "bind" else ConnectionLost
-            return lost(uri=self.uri, reason=reason)
+            return (errors.ServerDown if operation == "bind" else errors.ConnectionLost)(uri=self.uri, reason=reason)
         return refusals.refused(self.connection, self.uri, operation, base, result, reason, lambda: nullcontext(self))
-
-    def converse(self, operation: str, talk: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
-        """Returns what `talk` returns for python-ldap's connection. `limit`: seconds; 0 means the usual timeout."""
-        return self._asking(operation, lambda: talk(self._ldap), base, limit or None)
-
-    # --- changes ---
 
     def replace(self, dn: str, changes: Mapping[str, Sequence[bytes]]) -> None:
         """Replaces attributes of an entry; an empty sequence removes the attribute."""
@@ -165,35 +131,31 @@ class Session:
         """Replaces attributes if the entry matches the filter `where` (RFC 4528); returns False if it does not."""
         modlist = [(ldap.MOD_REPLACE, name, list(values)) for name, values in changes.items()]
 
-        def replaced() -> bool:
+        def replaced(handle: Any) -> bool:
             try:
-                self._ldap.modify_ext_s(dn, modlist, serverctrls=[AssertionControl(True, where)])
+                handle.modify_ext_s(dn, modlist, serverctrls=[AssertionControl(True, where)])
             except ldap.ASSERTION_FAILED:
                 return False
             return True
 
-        return self._asking(f"modify {dn}", replaced, dn, COMMIT)
+        return self.converse(f"modify {dn}", replaced, dn, COMMIT)
 
     def modify(self, dn: str, modlist: list[Any]) -> None:
-        """Modifies an entry. `modlist`: python-ldap's list of (ldap.MOD_*, name, values or None)."""
-        self._asking(f"modify {dn}", lambda: self._ldap.modify_s(dn, modlist), dn, COMMIT)
+        self.converse(f"modify {dn}", lambda handle: handle.modify_s(dn, modlist), dn, COMMIT)
 
     def add(self, dn: str, attributes: Mapping[str, Sequence[bytes]]) -> None:
-        modlist = [(name, list(values)) for name, values in attributes.items()]
-        self._asking(f"add {dn}", lambda: self._ldap.add_s(dn, modlist), dn, COMMIT)
+        added = [(name, list(values)) for name, values in attributes.items()]
+        self.converse(f"add {dn}", lambda handle: handle.add_s(dn, added), dn, COMMIT)
 
     def delete(self, dn: str) -> None:
-        self._asking(f"delete {dn}", lambda: self._ldap.delete_s(dn), dn, COMMIT)
-
-    # --- entries ---
+        self.converse(f"delete {dn}", lambda handle: handle.delete_s(dn), dn, COMMIT)
 
     def _search(
         self, base: str, scope: int, where: str, attributes: Sequence[str], controls: Sequence[Any] = _AS_STORED
     ) -> list[Any]:
-        operation = f"{'read' if scope == ldap.SCOPE_BASE else 'search'} {base}"
-        arguments = (base, scope, where, list(attributes))
-        entries: list[Any] = self._asking(
-            operation, lambda: self._ldap.search_ext_s(*arguments, serverctrls=controls), base
+        operation, search = "read" if scope == ldap.SCOPE_BASE else "search", (base, scope, where, list(attributes))
+        entries: list[Any] = self.converse(
+            f"{operation} {base}", lambda handle: handle.search_ext_s(*search, serverctrls=controls), base
         )
         return entries
 
@@ -208,16 +170,14 @@ class Session:
         return str(entries[0][0]) if entries else dn
 
     def matches(self, dn: str, where: str) -> bool:
-        """Returns True if the filter `where` matches the entry. Raises NoSuchBase."""
         return any(name is not None for name, _ in self._search(dn, ldap.SCOPE_BASE, where, ["1.1"]))
 
     def exists(self, dn: str) -> bool:
         """Returns True if the entry exists and the account may see it."""
-        try:
+        with suppress(errors.NoSuchBase):
             self.read(dn, ["1.1"])
-        except NoSuchBase:
-            return False
-        return True
+            return True
+        return False
 
     def find(
         self,
@@ -232,7 +192,6 @@ class Session:
         return [_lowered(dn, entry) for dn, entry in self._search(base, scope, where, attributes, controls) if dn]
 
     def children_with_children(self, base: str) -> list[str]:
-        """Returns the DNs of the children of `base` that have children themselves."""
         return [dn for dn, _ in self.find(base, "(hasSubordinates=TRUE)", scope=ldap.SCOPE_ONELEVEL)]
 
     def dns(self, search: Search, most: int = sys.maxsize) -> Iterator[str]:
@@ -243,20 +202,20 @@ class Session:
         arguments = (search.base, _SCOPES[search.scope], search.where, ["1.1"])
         count = 0
 
-        def page() -> list[str]:
-            message = self._ldap.search_ext(*arguments, serverctrls=controls)
+        def page(handle: Any) -> list[str]:
+            message = handle.search_ext(*arguments, serverctrls=controls)
             kind, names, answer = None, list[str](), list[Any]()
             while kind != ldap.RES_SEARCH_RESULT and count + len(names) < most:
-                kind, entries, _, answer = self._ldap.result3(message, all=bool(search.page))
+                kind, entries, _, answer = handle.result3(message, all=bool(search.page))
                 names += [dn for dn, _ in entries if dn]
             if kind != ldap.RES_SEARCH_RESULT:
-                self._ldap.abandon(message)
+                handle.abandon(message)
             paging.cookie = next((one.cookie for one in answer if one.controlType == paging.controlType), "")
             return names
 
         more = True
         while more and count < most:
-            names = self._asking(f"search {search.base}", page, search.base)
+            names = self.converse(f"search {search.base}", page, search.base)
             count, more = count + len(names), bool(paging.cookie)
             yield from names
 
@@ -267,32 +226,29 @@ class Session:
         limit sent to the server. Raises NoSuchBase; LimitTooLow if a limit is met before the first entry."""
         first: Entries = []
 
-        def collect() -> bool:
+        def collect(handle: Any) -> bool:
             search = (base, ldap.SCOPE_SUBTREE, where, list(attributes))
-            message = self._ldap.search_ext(*search, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit)
+            message = handle.search_ext(*search, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit)
             try:
                 while True:
-                    kind, entries = self._ldap.result(message, all=0)[:2]
+                    kind, entries = handle.result(message, all=0)[:2]
                     if kind == ldap.RES_SEARCH_RESULT:
                         return True
                     first.extend(_lowered(dn, entry) for dn, entry in entries if dn)
-                    if len(first) >= _OVER * limit:
-                        # The server ignores the size limit and would send all entries.
-                        self._ldap.abandon_ext(message)
+                    if len(first) >= 2 * limit:  # the server ignores the size limit and would send all entries
+                        handle.abandon_ext(message)
                         del first[limit:]
                         return False
-            except LIMITS_MET:
+            except (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED):
                 if not first:
                     raise
                 return False
 
-        return first, self._asking(f"search {base}", collect, base)
-
-    # --- the server ---
+        return first, self.converse(f"search {base}", collect, base)
 
     def who_am_i(self) -> str:
         """Returns the authorization DN of this session (RFC 4532); "" if anonymous."""
-        return str(self._asking("whoami", self._ldap.whoami_s)).removeprefix("dn:")
+        return str(self.converse("whoami", lambda handle: handle.whoami_s())).removeprefix("dn:")
 
     def peer(self) -> int | None:
         """Returns the server's process ID on an ldapi connection; None over a network, or if the server's process is in
@@ -300,8 +256,8 @@ class Session:
         with socket.socket(fileno=os.dup(self._ldap.get_option(ldap.OPT_DESC))) as connected:
             if connected.family != socket.AF_UNIX:
                 return None
-            credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        return _CREDENTIALS.unpack(credentials)[0] or None
+            credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return struct.unpack("3i", credentials)[0] or None  # process, user, group
 
     def naming_contexts(self) -> list[str]:
         return [value.decode() for value in self.read("", ["namingContexts"]).get("namingcontexts", [])]
@@ -319,8 +275,18 @@ class Session:
             "Let the account read contextCSN (olcAccess). If the database lacks the syncprov overlay, add that: "
             "paste this into a shell of root on the server's host."
         )
-        commands = tuple(_add_syncprov(self.uri, suffix))
-        raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice, commands=commands)
+        modify = f"ldapmodify {external(self.uri)}"
+        classes = "objectClass: olcOverlayConfig\\nobjectClass: olcSyncProvConfig\\nolcOverlay: syncprov\\n"
+        commands = (
+            find_database(self.uri, suffix),
+            "# This is refused, which does no harm, where slapd has loaded syncprov already:",
+            f"{modify} <<'EOF' || true",
+            *("dn: cn=module{0},cn=config", "changetype: modify", "add: olcModuleLoad"),
+            *("olcModuleLoad: syncprov", "EOF"),
+            f"printf 'dn: olcOverlay=syncprov,%s\\nchangetype: add\\n{classes}' \"$DB\" | {modify}",
+            "# With a slapd.conf: `moduleload syncprov`, and `overlay syncprov` in that database; restart slapd.",
+        )
+        raise errors.NoContextCSN(where=self.uri, suffix=suffix, advice=advice, commands=commands)
 
     def shown_csns(self, suffix: str) -> list[str]:
         """Like `context_csns`, but returns [] if there is no contextCSN or the account may not read it."""
@@ -336,44 +302,35 @@ class Session:
         if len(contexts) == 1:
             return contexts[0]
         base = "(none given; use -b)"
-        raise NoSuchBase(uri=self.uri, base=base, who=self.connection.who, known=", ".join(contexts))
+        raise errors.NoSuchBase(uri=self.uri, base=base, who=self.connection.who, known=", ".join(contexts))
 
     def counted(self, base: str) -> int | None:
-        """Returns the entry count of the database with the suffix `base` from cn=Monitor (OpenLDAP 2.5 and later); None
-        if cn=Monitor does not show the count."""
-        return self._monitored(base, [_ENTRIES]).get(_ENTRIES)
+        """Returns the entry count of the database with the suffix `base`; None if cn=Monitor does not show it."""
+        return self.monitored(base, "olmMDBEntries").get("olmMDBEntries")
 
-    def map_pages(self, base: str) -> MapPages | None:
-        """Returns the page counts of the database with the suffix `base`; None if cn=Monitor does not show them."""
-        pages = self._monitored(base, [_MOST, _USED])
-        return MapPages(pages[_MOST], pages[_USED]) if len(pages) == 2 else None
-
-    def _monitored(self, base: str, counters: Sequence[str]) -> dict[str, int]:
-        """Returns the counters that cn=Monitor shows for the mdb database with the suffix `base`."""
+    def monitored(self, base: str, *counters: str) -> dict[str, int]:
+        """Returns counters of cn=Monitor (OpenLDAP 2.5 and later) for the mdb database with the suffix `base`."""
         where = ldap.filter.filter_format("(&(objectClass=olmMDBDatabase)(namingContexts=%s))", [base])
         try:
             entries = self.find("cn=Databases,cn=Monitor", where, counters)
-        except (NoSuchBase, ServerRefused, LimitTooLow):
+        except (errors.NoSuchBase, errors.ServerRefused, errors.LimitTooLow):
             return {}
         shown = ((name, entry.get(name.lower())) for _, entry in entries for name in counters)
         return {name: int(values[0]) for name, values in shown if values}
 
     def offers_subentries(self, base: str) -> bool:
-        """Returns True if the server supports the subentries control (RFC 3672) and accepts it from this account; for
-        OpenDJ the account needs a privilege."""
+        """Returns True if the server accepts the subentries control (RFC 3672) from this account."""
         if SUBENTRIES.encode() not in self.read("", ["supportedControl"]).get("supportedcontrol", []):
             return False
-        try:
+        with suppress(errors.ServerRefused):
             self.find(base, _ALL, scope=ldap.SCOPE_BASE, subentries=True)
-        except ServerRefused:
-            return False
-        return True
+            return True
+        return False
 
 
 @contextmanager
 def session(connection: Connection, given_up: threading.Event | None = None) -> Iterator[Session]:
-    """Connects and binds, and unbinds after the body. `given_up`: when set, pending operations end with an error. Only
-    the main thread receives Ctrl-C."""
+    """`given_up`: when set, pending operations end with an error. Only the main thread receives Ctrl-C."""
     opened = Session(connection, given_up)
     try:
         yield opened
@@ -400,24 +357,8 @@ def words_of(error: ldap.LDAPError, keys: Sequence[str] = ("desc", "info")) -> s
     return "; ".join(str(facts[key]) for key in keys if facts.get(key)) or str(error)
 
 
-def _add_syncprov(uri: str, suffix: str) -> Iterator[str]:
-    modify = f"ldapmodify {external(uri)}"
-    yield find_database(uri, suffix)
-    yield "# This is refused, which does no harm, where slapd has loaded syncprov already:"
-    yield f"{modify} <<'EOF' || true"
-    yield from ("dn: cn=module{0},cn=config", "changetype: modify", "add: olcModuleLoad")
-    yield from ("olcModuleLoad: syncprov", "EOF")
-    classes = "objectClass: olcOverlayConfig\\nobjectClass: olcSyncProvConfig\\nolcOverlay: syncprov\\n"
-    yield f"printf 'dn: olcOverlay=syncprov,%s\\nchangetype: add\\n{classes}' \"$DB\" | {modify}"
-    yield "# Where it runs on a slapd.conf: `moduleload syncprov`, and `overlay syncprov` in that database; restart it."
-
-
-# --- waiting ---------------------------------------------------------------------------------------------------------
-#
 # libldap waits for an answer forever, and ignores signals while a TLS handshake hangs. So each operation runs in a
 # thread of its own, and only that thread blocks in libldap.
-
-
 class _Unanswered(Exception):
     """An operation timed out or was cancelled."""
 
@@ -435,7 +376,7 @@ def _answered(ask: Callable[[], Result], limit: float, given_up: threading.Event
 
     threading.Thread(target=run, name="ldap question", daemon=True).start()
     until = time.monotonic() + limit
-    while not wait([answer], _LOOK_EVERY).done:
+    while not wait([answer], 0.1).done:  # seconds between two looks at `given_up`
         if given_up is not None and given_up.is_set():
             raise _Unanswered("given up")
         if time.monotonic() > until:
@@ -443,11 +384,7 @@ def _answered(ask: Callable[[], Result], limit: float, given_up: threading.Event
     return answer.result()
 
 
-# --- timeouts --------------------------------------------------------------------------------------------------------
-#
 # Timeouts in seconds. NETWORK_TIMEOUT and TIMEOUT of ldap.conf(5) override them.
-
-
 CONNECT = 30.0  # for a TCP connection, and again for a TLS handshake
 OPENING = 60.0  # for StartTLS and a bind together
 # Time without a byte of a pending answer. The timeout is long, since a search without an index takes long.
@@ -456,35 +393,22 @@ COMMIT = 3600.0  # for a write: the first write after nosync flushes all earlier
 
 
 def connect_limit() -> float:
-    return _configured(ldap.OPT_NETWORK_TIMEOUT) or CONNECT
+    return _limit(ldap.OPT_NETWORK_TIMEOUT, CONNECT)
 
 
 def bind_limit() -> float:
-    return _configured(ldap.OPT_TIMEOUT) or OPENING
+    return _limit(ldap.OPT_TIMEOUT, OPENING)
 
 
-def opening_limit(uris: str) -> float:
-    """Returns the seconds for connecting and binding: libldap tries each URI, with a TCP connection and a handshake."""
-    return 2 * connect_limit() * max(1, len(uris.replace(",", " ").split())) + bind_limit()
-
-
-def answer_limit() -> float:
-    return _configured(ldap.OPT_TIMEOUT) or SILENCE
-
-
-def _configured(option: int) -> float | None:
+def _limit(option: int, otherwise: float) -> float:
     value: Any = ldap.get_option(option)
-    return float(value) if value is not None and float(value) > 0 else None
+    return float(value) if value is not None and float(value) > 0 else otherwise
 
 
-# --- SASL ------------------------------------------------------------------------------------------------------------
-#
-# SASL binds through python-ldap. The native core answers the mechanisms' prompts itself, with the same values.
-
-
+# The native core answers the prompts of the SASL mechanisms itself, with the same values.
 def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
     """Binds with SASL. For a missing option the value of ldap.conf applies; libldap stores that value, but the caller
-    must pass it to SASL. Raises UsageProblem for unusable options, and python-ldap's own errors."""
+    must pass it to SASL. Raises UsageProblem for unusable options, and python-ldap's errors."""
     if connection.as_written:
         handle.set_option(ldap.OPT_X_SASL_NOCANON, 1)
     if connection.properties is not None:
@@ -492,11 +416,11 @@ def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
             handle.set_option(ldap.OPT_X_SASL_SECPROPS, connection.properties)
         except (ldap.LDAPError, ValueError):
             reason = f"-O {connection.properties}: libldap knows no such security properties"
-            raise UsageProblem(reason=reason) from None
+            raise errors.UsageProblem(reason=reason) from None
     try:
         password = (connection.secret() or b"").decode()
     except UnicodeDecodeError:
-        raise UsageProblem(reason="the password is not UTF-8, which SASL wants") from None
+        raise errors.UsageProblem(reason="the password is not UTF-8, which SASL wants") from None
     answers = {
         ldap.sasl.CB_AUTHNAME: connection.authcid
         or connection.bind_dn
@@ -509,23 +433,28 @@ def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
     handle.sasl_interactive_bind_s("", ldap.sasl.sasl(answers, mechanism))
 
 
-# --- password policy -------------------------------------------------------------------------------------------------
-#
-# A simple bind with the password policy control (draft-behera-ldap-password-policy, 6).
-#
-# Without the control slapd answers "Invalid credentials" also for a locked or expired account, and accepts the bind of
-# an account that may only change its password. python-ldap's own class for the control needs pyasn1, whose import takes
-# longer than a bind.
-
-
+# A simple bind with the password policy control (draft-behera-ldap-password-policy, 6). Without it slapd answers
+# "Invalid credentials" also for a locked or expired account, and accepts the bind of an account that may only change
+# its password. python-ldap's own class for the control needs pyasn1, whose import takes longer than a bind.
 _OID = "1.3.6.1.4.1.42.2.27.8.5.1"
-_EXPIRED, _LOCKED, _RESET = 0, 1, 2
-_REASONS = {
-    _EXPIRED: "its password has expired",
-    _LOCKED: "it is locked after too many wrong passwords, or by an administrator",
-    _RESET: "it has to change its password before it may do anything else (pwdReset)",
+# error of the control -> reason, advice, commands
+_CLOSED = {
+    0: (
+        "its password has expired",
+        "Let an account that may manage the entry, in the place of ROOTDN, set a new password.",
+        "ldappasswd {at} -D ROOTDN -W -S {name}",
+    ),
+    1: (
+        "it is locked after too many wrong passwords, or by an administrator",
+        "Let an account that may manage the entry, in the place of ROOTDN, unlock it.",
+        "ldapmodify {at} -D ROOTDN -W <<'EOF'\n{dn}\nchangetype: modify\ndelete: pwdAccountLockedTime\nEOF",
+    ),
+    2: (
+        "it has to change its password before it may do anything else (pwdReset)",
+        "Give it a new password, then write that into the password file.",
+        "ldappasswd {at} -D {name} -W -S",
+    ),
 }
-_ERROR = 0x81  # [1] error ENUMERATED of PasswordPolicyResponseValue
 
 
 class _PolicyAnswer(ResponseControl):  # type: ignore[misc]
@@ -536,7 +465,7 @@ class _PolicyAnswer(ResponseControl):  # type: ignore[misc]
 
 
 def _simple_bind(handle: Any, uri: str, connection: Connection) -> None:
-    """Binds. Raises AccountClosed if the password policy closes the account, and python-ldap's own errors."""
+    """Raises AccountClosed if the password policy closes the account, and python-ldap's errors."""
     name, secret = connection.bind_dn or "", connection.secret() or b""
     try:
         number = handle.simple_bind(name, secret, [RequestControl(_OID)] if name else None)
@@ -553,26 +482,15 @@ def _policy_error(value: bytes | None) -> int | None:
     """Returns the error in the control's value (BER, all lengths below 128); None if there is no error."""
     value, at = value or b"", 2
     while at + 2 < len(value):
-        if value[at] == _ERROR:
+        if value[at] == 0x81:  # [1] error ENUMERATED of PasswordPolicyResponseValue
             return value[at + 2]
         at += 2 + value[at + 1]
     return None
 
 
 def _require_open(uri: str, connection: Connection, error: int | None) -> None:
-    if error not in _REASONS:
-        return
-    who, at = connection.who, f"-x -H {shlex.quote(uri)}"
-    name = shlex.quote(who)
-    commands: tuple[str, ...]
-    if error == _LOCKED:
-        advice = "Let an account that may manage the entry, in the place of ROOTDN, unlock it."
-        head = (f"ldapmodify {at} -D ROOTDN -W <<'EOF'", line("dn", who.encode()))
-        commands = (*head, "changetype: modify", "delete: pwdAccountLockedTime", "EOF")
-    elif error == _EXPIRED:
-        advice = "Let an account that may manage the entry, in the place of ROOTDN, set a new password."
-        commands = (f"ldappasswd {at} -D ROOTDN -W -S {name}",)
-    else:
-        advice = "Give it a new password, then write that into the password file."
-        commands = (f"ldappasswd {at} -D {name} -W -S",)
-    raise AccountClosed(uri=uri, who=who, reason=_REASONS[error], advice=advice, commands=commands)
+    if error in _CLOSED:
+        reason, advice, commands = _CLOSED[error]
+        who, at = connection.who, f"-x -H {shlex.quote(uri)}"
+        text = commands.format(at=at, name=shlex.quote(who), dn=line("dn", who.encode()))
+        raise errors.AccountClosed(uri=uri, who=who, reason=reason, advice=advice, commands=tuple(text.split("\n")))

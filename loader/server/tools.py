@@ -16,7 +16,7 @@ import shlex
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from loader import child, plain, slapd_conf, values
@@ -24,7 +24,6 @@ from loader.child import Child
 from loader.config import Config
 from loader.defaults import ENV_TOOLS
 from loader.errors import FileUnsafe, ToolFailed, ToolMissing, ToolUnreachable, UsageProblem
-from loader.slapd_conf import TextOf
 from loader.storage import files, held
 from loader.storage.files import Owner
 
@@ -44,8 +43,7 @@ def server_tool(name: str, *arguments: str) -> list[str]:
 
 
 def server_tool_as(owner: Owner | None, name: str, *arguments: str) -> list[str]:
-    """Returns the command line of a tool that runs as `owner`, so that the server's account owns new files. Without
-    root the tool runs as the current account."""
+    """Returns the command line of a tool that runs as `owner`, who so owns new files; without root, as this account."""
     if os.geteuid() != 0 or owner is None or owner.uid == 0:
         return server_tool(name, *arguments)
     # The kernel clears the parent death signal when the user changes, so setpriv sets the signal again.
@@ -57,8 +55,7 @@ def server_tool_as(owner: Owner | None, name: str, *arguments: str) -> list[str]
     return server_tool("setpriv", *who, *command) if prefix else ["setpriv", *who, *command]
 
 
-# Prints the topmost directory on the paths to a tool that the account may not enter. $1, $2: the tool's path and the
-# same path without symbolic links.
+# Prints the topmost directory on the paths to a tool (its path, and that without links) that the account may not enter.
 _FIND_CLOSED = """
 test -x "$1" && exit
 for path; do
@@ -77,8 +74,7 @@ exec setpriv "$@" /bin/sh -c "$closed" sh "$path" "$(readlink -f "$path")"
 
 @functools.cache
 def _require_reached(tool: str, uid: int, who: tuple[str, ...], prefix: str | None) -> None:
-    """Raises ToolUnreachable if the account may not enter a directory on the tool's path, for example root's home. For
-    that case setpriv and shells only return the status 127."""
+    """Raises ToolUnreachable if the account may not enter a directory on the tool's path; a shell only returns 127."""
     command = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *who)
     if closed := os.fsdecode(child.ask(command).out):
         raise ToolUnreachable(tool=Path(tool).name, account=files.account_name(uid), place=closed)
@@ -103,16 +99,12 @@ def run(name: str, *arguments: str, stdin: bytes = b"", owner: Owner | None = No
         raise ToolFailed(**{**error.facts, "tool": name}) from error
 
 
-# --- account ---------------------------------------------------------------------------------------------------------
-#
-# Determines the account under which root runs slapd's tools on an operator's configuration.
+# --- the account under which root runs slapd's tools -----------------------------------------------------------------
 #
 # Each slapd tool that reads a configuration opens a file DUMMY in every database directory for writing and removes it
 # again, to test whether the directory is writable (back-mdb/config.c). The directory's owner could make DUMMY a link
 # to any file, which root would then empty. So root runs the tools as the directory's owner.
 
-
-NOBODY = "nobody"
 _DIRECTORY = re.compile(rb"^olcDbDirectory:(:?) *(.+)$", re.MULTILINE | re.IGNORECASE)
 _FOLDED = re.compile(rb"\r?\n ")
 
@@ -133,44 +125,38 @@ def of_directories_or(user: str | None, directories: Sequence[Path]) -> Owner | 
         if user is not None:
             raise UsageProblem(reason=f"only root can run slapd as {user}")
         return None
-    return named(user) if user is not None else of_directories(directories) or named(NOBODY)
-
-
-def named(user: str) -> Owner:
-    """Returns the account of that name. Raises UsageProblem if it does not exist or is root's."""
+    owner = of_directories(directories) if user is None else None
+    if owner is not None:
+        return owner
+    name = user or "nobody"
     try:
-        account = pwd.getpwnam(user)
+        account = pwd.getpwnam(name)
     except KeyError:
-        raise UsageProblem(reason=f"this host has no account {user}") from None
+        raise UsageProblem(reason=f"this host has no account {name}") from None
     if account.pw_uid == 0:
-        raise UsageProblem(reason=f"slapd shall not run as {user}, which is root")
+        raise UsageProblem(reason=f"slapd shall not run as {name}, which is root")
     return Owner(account.pw_uid, account.pw_gid)
 
 
-def of_configuration(path: Path, text_of: TextOf) -> Owner | None:
+def of_configuration(path: Path) -> Owner | None:
     """Returns the account as in `of_directories` for a slapd.d or slapd.conf that no tool has read yet. The owner of
     its files counts too: that account could add directories before a tool reads the files."""
     if os.geteuid() != 0:
         return None
-    if path.is_dir():
-        configuration_files = list(path.rglob("*.ldif"))
-        return of_directories([*_database_directories(configuration_files), path, *configuration_files])
-    statements = [one.words for one in slapd_conf.statements(path, text_of) if one.keyword == "directory"]
-    return of_directories([*(Path(words[1]) for words in statements if len(words) == 2), path])
-
-
-def _database_directories(paths: Sequence[Path]) -> Iterator[Path]:
-    for path in paths:
-        for encoded, value in _DIRECTORY.findall(_FOLDED.sub(b"", files.read(path))):
-            try:
+    if not path.is_dir():
+        statements = [one.words for one in slapd_conf.statements(path) if one.keyword == "directory"]
+        return of_directories([*(Path(words[1]) for words in statements if len(words) == 2), path])
+    configuration_files = list(path.rglob("*.ldif"))
+    directories: list[Path] = []
+    for file in configuration_files:
+        for encoded, value in _DIRECTORY.findall(_FOLDED.sub(b"", files.read(file))):
+            with suppress(ValueError):  # slapd's tools refuse such a file with a message of their own
                 directory = os.fsdecode(base64.b64decode(value) if encoded else value).strip()
-            except ValueError:
-                continue  # slapd's tools refuse such a file with a message of their own
-            yield from map(Path, (directory, *values.of_value(directory)[:1]))
+                directories += map(Path, (directory, *values.of_value(directory)[:1]))
+    return of_directories([*directories, path, *configuration_files])
 
 
 def may_read(owner: Owner, paths: Sequence[Path]) -> bool:
-    """Returns True if that account can read all of `paths`."""
     script = 'for path do test -r "$path" || exit; done'  # uses the shell's own `test`, not a program from PATH
     return child.ask(server_tool_as(owner, "/bin/sh", "-c", script, "sh", *map(str, paths))).status == 0
 
@@ -188,12 +174,10 @@ def let_read(owner: Owner | None, place: Path) -> None:
     if owner is not None:
         for descriptor in _each(place):
             os.fchown(descriptor, -1, owner.gid)
-            is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-            os.fchmod(descriptor, 0o750 if is_directory else 0o640)
+            os.fchmod(descriptor, 0o750 if stat.S_ISDIR(os.fstat(descriptor).st_mode) else 0o640)
 
 
 def _each(place: Path) -> Iterator[int]:
-    """Yields descriptors of a directory and of everything below it, from the bottom up."""
     for path, _, names in os.walk(place, topdown=False):
         with held.opened(Path(path)) as directory:
             for name in names:
@@ -203,11 +187,6 @@ def _each(place: Path) -> Iterator[int]:
                 finally:
                     os.close(descriptor)
             yield directory.descriptor
-
-
-# --- version ---------------------------------------------------------------------------------------------------------
-#
-# Determines the installed OpenLDAP release and its data format.
 
 
 Release = tuple[int, int, int]
@@ -230,19 +209,16 @@ def lmdb_format() -> int | None:
     return version and (1 if version < (2, 7, 0) else 3)
 
 
-# --- processes -------------------------------------------------------------------------------------------------------
-#
-# Finds a running slapd and its open files through its pid file and /proc. The locks of databases are in loader.storage.
-
-
-_LONGEST_PID = 32  # maximum bytes read from a pid file
-
-
 def slapd_on(config: Config) -> int | None:
     """Returns the process ID of a slapd that was started on this slapd.d or slapd.conf; None if none is visible."""
     of_pid_file = _of_pid_file(config)
     for pid in _slapds():
-        path = _configuration_of(pid)
+        path = None
+        with suppress(OSError):
+            start = os.readlink(f"/proc/{pid}/cwd")
+            # slapd ignores -f if -F is given too. The path is valid here even if slapd runs in a chroot or container.
+            if configurations := (*_option_values(pid, "-F"), *_option_values(pid, "-f")):
+                path = Path(f"/proc/{pid}/root{os.path.join(start, configurations[0])}")
         if files.same(path, config.path) or (path is None and pid == of_pid_file):  # without -F and -f
             return pid
     return None
@@ -250,70 +226,57 @@ def slapd_on(config: Config) -> int | None:
 
 def unreadable() -> int | None:
     """Returns the process ID of a slapd whose configuration this account may not see; None if there is none."""
-    return next((pid for pid in _slapds() if not _is_readable(pid)), None)
+    for pid in _slapds():
+        try:
+            os.readlink(f"/proc/{pid}/cwd")
+        except PermissionError:
+            return pid
+        except OSError:
+            pass  # the process has ended
+    return None
 
 
 def left_pid_file(config: Config) -> Path | None:
     """Returns the path of a pid file left by a slapd that was not stopped in an orderly way; None if there is none."""
     pid = _of_pid_file(config)
-    if pid is None or is_slapd(pid):
-        return None
-    return Path(config.reader("cn=config").word("olcPidFile") or "")
+    is_left = pid is not None and not is_slapd(pid)
+    return Path(config.reader("cn=config").word("olcPidFile") or "") if is_left else None
 
 
 def is_elsewhere(pid: int) -> bool:
     """Returns True if the process is in another network namespace (a container), so its URIs are not reachable here."""
-    try:
+    with suppress(OSError):
         return os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
-    except OSError:
-        return False
+    return False
 
 
 def account_of(pid: int) -> int | None:
-    """Returns the effective user ID of a process; None if the process has ended."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return None
-    match = re.search(r"^Uid:\s+\d+\s+(\d+)", text, re.MULTILINE)
-    return int(match[1]) if match else None
+    with suppress(OSError):  # the process has ended
+        match = re.search(r"^Uid:\s+\d+\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        return int(match[1]) if match else None
+    return None
 
 
 def is_slapd(pid: int) -> bool:
-    try:
+    with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip() == "slapd"
-    except OSError:
-        return False
+    return False
 
 
 def flushed(pid: int, name: str) -> bool:
-    """Flushes the process's open files with the path `name` to disk. Returns False if no such file is reachable.
-
-    The files are opened through /proc, since the same path outside a container is a different file. Paths that only end
-    with `name` (as for a chroot) are flushed too; flushing more files does no harm.
-    """
-    descriptors = list[int]()
-    with suppress(OSError):  # the process belongs to another account, or has ended
-        for path in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):  # closed meanwhile
-                if os.readlink(path).endswith(name):
-                    descriptors.append(held.reading(path))
-    for descriptor in descriptors:
-        try:
+    """Flushes the process's open files whose path ends with `name` (as for a chroot) to disk. Returns False if none is
+    reachable. They are opened through /proc, since the same path outside a container is a different file."""
+    with ExitStack() as opened:
+        descriptors = list[int]()
+        with suppress(OSError):  # the process belongs to another account, or has ended
+            for path in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):  # closed meanwhile
+                    if os.readlink(path).endswith(name):
+                        descriptors.append(held.reading(path))
+                        opened.callback(os.close, descriptors[-1])
+        for descriptor in descriptors:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    return bool(descriptors)
-
-
-def _is_readable(pid: int) -> bool:
-    try:
-        os.readlink(f"/proc/{pid}/cwd")
-    except PermissionError:
-        return False
-    except OSError:
-        pass  # the process has ended
-    return True
+        return bool(descriptors)
 
 
 def _slapds() -> Iterator[int]:
@@ -328,7 +291,7 @@ def _of_pid_file(config: Config) -> int | None:
         if name is None:
             return None
         with files.reading(Path(name)) as file:
-            return int(file.read(_LONGEST_PID))
+            return int(file.read(32))
     except (OSError, ValueError, FileUnsafe):
         return None
 
@@ -343,17 +306,7 @@ def uris(pid: int) -> tuple[str, ...]:
     return tuple(next(_option_values(pid, "-h"), "ldap:///").split())
 
 
-def _configuration_of(pid: int) -> Path | None:
-    """Returns the slapd's -F or -f, as a path that is valid here even if the slapd runs in a chroot or container."""
-    with suppress(OSError):
-        start = os.readlink(f"/proc/{pid}/cwd")
-        for value in (*_option_values(pid, "-F"), *_option_values(pid, "-f")):  # slapd ignores -f if -F is given too
-            return Path(f"/proc/{pid}/root{os.path.join(start, value)}")
-    return None
-
-
 def _option_values(pid: int, option: str) -> Iterator[str]:
-    """Yields the values of an option on the process's command line."""
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape")
     except OSError:

@@ -722,12 +722,12 @@ def test_somebody_else_is_not_overwritten() -> None:
     try:
         with opened(server.config_path) as target:
             plan = maxsize_plan(target, target.config.database(None), 3 * GIB)
-            prepared = target.prepare(plan)
-            assert prepared.publish
+            _, publish = target.prepare(plan)
+            assert publish
             (file,) = server.config_path.rglob("*mdb.ldif")
             file.write_bytes(file.read_bytes() + b"\n")
             with pytest.raises(ConfigNotEditable):
-                prepared.publish()
+                publish()
             assert file.read_bytes().endswith(b"\n\n")
     finally:
         server.close()

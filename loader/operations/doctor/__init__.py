@@ -1,27 +1,33 @@
 """`doctor`: everything that is wrong with the databases of one OpenLDAP server here, each with the commands that mend
 it.
 
-A new rule is a function in rules.py and a row in docs/doctor.md. A fact for several rules is a property in looking.py.
+A new rule is a finding and a row of SOURCES in rules.py, and a row in docs/doctor.md. What it reads is a property in
+looking.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from loader import units
-from loader.errors import ConfigUnreadable, LoaderError
+from loader.errors import ConfigUnreadable, LoaderError, NoSuchPath
 from loader.mdb import readers
 from loader.operations.add import lending
 from loader.operations.doctor import rules
-from loader.operations.doctor.looking import Database, Request, Server, server
+from loader.operations.doctor.looking import Request, Server
+from loader.operations.doctor.rules import judged
 from loader.operations.monitoring import Status
 from loader.operations.storage.findings import Finding, Severity
 from loader.run import lease
+from loader.server import configuration
 
 __all__ = ["Check", "Report", "Request", "check", "examine", "failed", "fixed", "judged"]
+
+
+_PLACES = ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
+USUAL = tuple(Path(directory) / name for name in ("slapd.d", "slapd.conf") for directory in _PLACES)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -39,43 +45,35 @@ class Report(msgspec.Struct, frozen=True):
 
 def examine(config: Path | None, request: Request) -> Report:
     """Changes nothing. Raises LoaderError if the configuration cannot be read, or has no database of the suffix."""
-    examined = server(config, request)
-    return Report(examined, judged(examined))
-
-
-def judged(server: Server) -> tuple[Finding, ...]:
-    findings = [finding for rule in rules.RULES for finding in rule(server)]
-    return tuple(sorted(findings, key=lambda finding: -finding.severity.rank))
+    path = config or next((usual for usual in USUAL if usual.exists()), None)
+    if path is None:
+        raise NoSuchPath(path=f"{USUAL[0]} (say --config)")
+    server = Server(configuration.read(path), request)
+    return Report(server, judged(server))
 
 
 def fixed(report: Report) -> Report:
     """Mends what is safe to mend, and examines everything again. All else stays a command that is printed."""
-    done = tuple(_fix(report.server))
-    if not done:
-        return report
-    again = examine(report.server.config.path, report.server.request)
-    return Report(again.server, again.findings, done)
-
-
-def _fix(server: Server) -> Iterator[str]:
-    for database in server.databases:
+    done: list[str] = []
+    for database in report.server.databases:
         if any(not reader.is_alive for reader in database.readers):
             try:
                 count = units.number(readers.clear(Path(database.directory)))
-                yield f"{database.suffix}: slots of dead readers cleared: {count}"
+                done.append(f"{database.suffix}: slots of dead readers cleared: {count}")
             except LoaderError as error:
-                yield f"{database.suffix}: slots of dead readers could not be cleared ({error})"
+                done.append(f"{database.suffix}: slots of dead readers could not be cleared ({error})")
+    access = report.server.request.access
     for one in lease.left():
         if one.kind in lending.KINDS and lending.is_left(one):
-            yield f"{one.kind} of {one.database} at {one.target}: {lending.put_back(one, server.request.access)}"
-
-
-# --- as a monitoring plugin ---------------------------------------------------------------------
+            done.append(f"{one.kind} of {one.database} at {one.target}: {lending.put_back(one, access)}")
+    if not done:
+        return report
+    again = examine(report.server.config.path, report.server.request)
+    return Report(again.server, again.findings, tuple(done))
 
 
 class Check(msgspec.Struct, frozen=True):
-    """The report as a monitoring plugin prints it: a summary with performance data (`numbers`), then `lines`: further
-    findings, the worst first, and facts that could not be read."""
+    """`numbers`: performance data. `lines`: further findings, the worst first, and facts that could not be read."""
 
     status: Status
     summary: str
@@ -89,8 +87,8 @@ class Check(msgspec.Struct, frozen=True):
 
 def failed(error: LoaderError) -> Check:
     """Returns the result if no fact could be read; CRITICAL if slapd's own tools refuse the configuration."""
-    is_refused = isinstance(error, ConfigUnreadable)
-    return Check(Status.CRITICAL if is_refused else Status.UNKNOWN, _without_bar(str(error)))
+    status = Status.CRITICAL if isinstance(error, ConfigUnreadable) else Status.UNKNOWN
+    return Check(status, _without_bar(str(error)))
 
 
 def check(report: Report) -> Check:
@@ -106,7 +104,22 @@ def check(report: Report) -> Check:
     else:
         status, summary = Status.OK, f"{count} database{'' if count == 1 else 's'}, nothing worse than a note"
         lines = [f"left out: {one.what} ({one.why})" for one in server.left_out]
-    numbers = [word for database in server.databases for word in _numbers(database)]
+
+    numbers = []
+    for database in server.databases:
+        name, room = database.name, database.room
+        if room is not None:
+            warning, critical = (
+                round(share * room.maxsize) for share in (rules.AVAILABLE_WARNING, rules.AVAILABLE_CRITICAL)
+            )
+            numbers.append(f"{name}_available={room.available}B;{warning}:;{critical}:;0;{room.maxsize}")
+            numbers.append(f"{name}_used={room.used}B;;;0;{room.maxsize}")
+            numbers.append(f"{name}_held={room.held}B;;;0;{room.maxsize}")
+            # Transactions that ended since the oldest reader began.
+            numbers.append(f"{name}_lag={max((reader.lag for reader in database.readers), default=0)};;;0")
+        finite = [one.lag for one in database.replication if one.lag is not None and one.lag < float("inf")]
+        if finite:
+            numbers.append(f"{name}_behind={max(finite):.0f}s;{rules.BEHIND_WARNING:.0f};{rules.BEHIND_CRITICAL:.0f};0")
     numbers.append(f"leases={len(server.leases)};0;;0")
     return Check(status, _without_bar(summary), tuple(map(_without_bar, lines)), tuple(numbers))
 
@@ -114,16 +127,3 @@ def check(report: Report) -> Check:
 def _without_bar(text: str) -> str:
     """Replaces vertical bars, which would begin performance data."""
     return text.replace("|", "/")
-
-
-def _numbers(database: Database) -> Iterator[str]:
-    name, room = database.name, database.room
-    if room is not None:
-        limits = [round(share * room.maxsize) for share in (rules.AVAILABLE_WARNING, rules.AVAILABLE_CRITICAL)]
-        yield f"{name}_available={room.available}B;{limits[0]}:;{limits[1]}:;0;{room.maxsize}"
-        yield f"{name}_used={room.used}B;;;0;{room.maxsize}"
-        yield f"{name}_held={room.held}B;;;0;{room.maxsize}"
-        yield f"{name}_lag={database.lag};;;0"
-    finite = [one.lag for one in database.replication if one.lag is not None and one.lag < float("inf")]
-    if finite:
-        yield f"{name}_behind={max(finite):.0f}s;{rules.BEHIND_WARNING:.0f};{rules.BEHIND_CRITICAL:.0f};0"

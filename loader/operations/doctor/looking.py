@@ -1,7 +1,5 @@
-"""The facts that `doctor` judges: a server of this host and its databases. Each is read once, when a rule needs it.
-
-A fact that cannot be read is recorded with the reason, and the other facts are read all the same.
-"""
+"""The facts that `doctor` judges: a server of this host and its databases. Each is read once, when a rule needs it. One
+that cannot be read is recorded with the reason, and the others are read all the same."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timezone
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,16 +21,7 @@ from loader import backmdb, csn, dn, indexes, syncrepl
 from loader import config as glue
 from loader.config import Config
 from loader.config import Database as Configured
-from loader.errors import (
-    AccountClosed,
-    BadCredentials,
-    LoaderError,
-    MdbDamaged,
-    NoSuchPath,
-    NotLmdb,
-    UsageProblem,
-    of_system,
-)
+from loader.errors import AccountClosed, BadCredentials, LoaderError, MdbDamaged, NotLmdb, UsageProblem, of_system
 from loader.mdb import contents, meta, readers
 from loader.operations import leases, made_with, room
 from loader.operations.made_with import Fit
@@ -41,14 +30,12 @@ from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.run import lease
 from loader.run.lease import Lease
-from loader.server import configuration, questions, tools
+from loader.server import questions, tools
 from loader.server.options import Connection
 from loader.storage import files, probes
 from loader.storage.probes import Unmeasurable
 from loader.storage.survey import Unseen
 
-_PLACES = ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
-USUAL = tuple(Path(directory) / name for name in ("slapd.d", "slapd.conf") for directory in _PLACES)
 Fact = TypeVar("Fact")
 
 
@@ -62,8 +49,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Slapd(msgspec.Struct, frozen=True):
-    """The slapd of the configuration. `pid`: None if none runs. `pid_file`: pid file of a slapd that died. `silence`:
-    why it does not answer. `failed`: suffixes that it cannot read, each with its error message."""
+    """`pid`: None if none runs. `pid_file`: of a slapd that died. `silence`: why it does not answer. `failed`: suffixes
+    that it cannot read, each with its error message."""
 
     pid: int | None = None
     pid_file: str = ""
@@ -100,10 +87,9 @@ class Replication(msgspec.Struct, frozen=True):
 
 class Server:
     """A configuration and the slapd that runs on it. `unseen`: facts that could not be read. `left_out`: facts that
-    were left out, which changes no status."""
+    were left out, which changes no status. Raises LoaderError if the configuration has no database of the suffix."""
 
     def __init__(self, config: Config, request: Request) -> None:
-        """Raises LoaderError if the configuration has no database of `request.suffix`."""
         self.config, self.request = config, request
         self.unseen: list[Unseen] = []
         self.left_out: list[Unseen] = []
@@ -135,57 +121,41 @@ class Server:
 
     @cached_property
     def release(self) -> tools.Release | None:
-        before = len(self.unseen)
-        release = self.look("release of slapd", tools.release)
-        if release is None and len(self.unseen) == before:
-            self.missed("release of slapd", "slapd is not installed here, or does not say")
-        return release
+        def look() -> tools.Release:
+            release = tools.release()
+            if release is None:
+                raise UsageProblem(reason="slapd is not installed here, or does not say")
+            return release
+
+        return self.look("release of slapd", look)
 
     @cached_property
     def leases(self) -> tuple[Lease, ...]:
         return tuple(self.look("leases", lease.left) or ())
 
     @cached_property
-    def has_id(self) -> bool:
-        return bool(self.config.values("cn=config", "olcServerID"))
-
-    @cached_property
     def slapd(self) -> Slapd | None:
-        return self.look("whether slapd runs", self._slapd)
+        def look() -> Slapd:
+            pid = tools.slapd_on(self.config)
+            if pid is None:
+                if hidden := tools.unreadable():
+                    reason = f"the configuration of slapd (process {hidden}) cannot be seen: run it as root"
+                    raise UsageProblem(reason=reason)
+                return Slapd(pid_file=str(tools.left_pid_file(self.config) or ""))
+            if tools.is_elsewhere(pid):
+                raise UsageProblem(reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there")
+            answers = questions.of(tools.uris(pid), [database.suffix for database in self.databases])
+            return Slapd(pid, silence=answers.silence, failed=answers.failed)
 
-    def _slapd(self) -> Slapd:
-        """Raises UsageProblem if a slapd may run that cannot be asked from here."""
-        pid = tools.slapd_on(self.config)
-        if pid is None:
-            hidden = tools.unreadable()
-            if hidden is not None:
-                reason = f"the configuration of slapd (process {hidden}) cannot be seen: run it as root"
-                raise UsageProblem(reason=reason)
-            return Slapd(pid_file=str(tools.left_pid_file(self.config) or ""))
-        if tools.is_elsewhere(pid):
-            raise UsageProblem(reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there")
-        answers = questions.of(tools.uris(pid), [database.suffix for database in self.databases])
-        return Slapd(pid, silence=answers.silence, failed=answers.failed)
+        return self.look("whether slapd runs", look)
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
-        """Options of `ditseed tune` for this server; with --apply, unless `tune` only prints changes to a
-        slapd.conf."""
-        if not self.config.is_directory:
-            return f"--config {shlex.quote(self.path)}", ""
-        pid = tools.slapd_on(self.config)
-        if pid is None:
-            return f"--config {shlex.quote(self.path)}", "--apply"
-        return f"-H {shlex.quote(tools.ldapi_uri(pid))} -Y EXTERNAL", "--apply"
-
-
-def server(path: Path | None, request: Request) -> Server:
-    """`path`: None for the first configuration at the usual paths. Raises LoaderError if it cannot be read, or has no
-    database of the requested suffix."""
-    usual = path or next((one for one in USUAL if one.exists()), None)
-    if usual is None:
-        raise NoSuchPath(path=f"{USUAL[0]} (say --config)")
-    return Server(configuration.read(usual), request)
+        """Options of `ditseed tune` for this server, and --apply unless `tune` only prints changes to a slapd.conf."""
+        pid = tools.slapd_on(self.config) if self.config.is_directory else None
+        if pid is not None:
+            return f"-H {shlex.quote(tools.ldapi_uri(pid))} -Y EXTERNAL", "--apply"
+        return f"--config {shlex.quote(self.path)}", "--apply" if self.config.is_directory else ""
 
 
 class Database:
@@ -200,22 +170,19 @@ class Database:
         return self.server.look(f"{self.suffix}: {what}", look)
 
     def tune(self, verb: str, *words: str) -> str:
-        """Returns a command of `ditseed tune` for this database."""
         options, apply = self.server.tune_options
         return " ".join(("ditseed tune", verb, options, "-b", shlex.quote(self.suffix), *words, apply)).strip()
 
-    def slap(self, tool: str, *words: str) -> tuple[str, ...]:
-        """Returns commands that run a tool of slapd as the account that owns the data, while slapd is stopped."""
+    def slapindex(self, *words: str) -> tuple[str, ...]:
+        """Returns commands that run slapindex as the account that owns the data, while slapd is stopped."""
         config = self.server.config
         alone = ["-g"] if glue.subordinates(config, self.configured) else []  # without its subordinate databases
         option = "-F" if config.is_directory else "-f"
-        command = shlex.join([tool, *alone, option, self.server.path, "-b", self.suffix, *words])
+        command = shlex.join(["slapindex", *alone, option, self.server.path, "-b", self.suffix, "-q", "-t", *words])
         owner = files.owner_name(meta.data_file(Path(self.directory)))
         if owner not in ("", "root"):
             command = f"runuser -u {shlex.quote(owner)} -- {command}"
         return ("systemctl stop slapd", command, "systemctl start slapd")
-
-    # --- configuration --------------------------------------------------------------------------
 
     @cached_property
     def is_multi_provider(self) -> bool:
@@ -224,7 +191,6 @@ class Database:
 
     @cached_property
     def lacking_indexes(self) -> tuple[str, ...]:
-        """Indexes that replication searches by, and that the configuration lacks."""
         return tuple(indexes.lacking_for_sync(indexes.parse(self.configured.indexes)))
 
     @cached_property
@@ -254,8 +220,6 @@ class Database:
         is_log = any(dn.key(log) == dn.key(self.suffix) for _, log in self.server.config.logs)
         return not is_log and bool(self.configured.consumer or "syncprov" in self.configured.overlays)
 
-    # --- its files ------------------------------------------------------------------------------
-
     @cached_property
     def data(self) -> Path | None:
         """The database directory; None if its files cannot be read as bytes."""
@@ -278,14 +242,12 @@ class Database:
         directory = self.configured.directory
         if directory is None or not directory.is_dir():
             return False
+        newest = None
         try:
             newest = meta.read_meta(directory).txnid
-        except (LoaderError, OSError):
-            return False  # then it cannot be opened either
-        try:
             return any(not slot.is_alive and (slot.txnid or newest) < newest for slot in readers.slots(directory))
         except (LoaderError, OSError):
-            return True
+            return newest is not None  # without meta pages it cannot be opened either
 
     @cached_property
     def damage(self) -> str:
@@ -307,22 +269,14 @@ class Database:
     def readers(self) -> tuple[Reader, ...]:
         return self.seen[1] if self.seen else ()
 
-    @property
-    def lag(self) -> int:
-        """Transactions that ended since the oldest reader began."""
-        return max((reader.lag for reader in self.readers), default=0)
-
     @cached_property
     def slots(self) -> tuple[int, int]:
         """How many reader slots lock.mdb has, and how many of them belong to living processes."""
-        directory = self.data
-        if directory is None:
-            return 0, 0
 
-        def look() -> tuple[int, int]:
+        def look(directory: Path) -> tuple[int, int]:
             return readers.capacity(directory), sum(slot.is_alive for slot in readers.slots(directory))
 
-        return self.look("reader slots", look) or (0, 0)
+        return (self.look("reader slots", partial(look, self.data)) if self.data else None) or (0, 0)
 
     @cached_property
     def format(self) -> int | None:
@@ -332,16 +286,22 @@ class Database:
     @cached_property
     def drift(self) -> Fit | None:
         """How a sample of the entries is stored, compared with what the configuration requires."""
+        config, database, directory = self.server.config, self.configured, self.tables
         # slapd opens no file of another format, so the indexes cannot be compared with what slapd would store.
-        if self.server.request.quick or not self.tables or tools.lmdb_format() not in (None, self.format):
+        if self.server.request.quick or directory is None or tools.lmdb_format() not in (None, self.format):
             return None
-        return self.look("indexes", lambda: _drift(self.server.config, self.configured))
 
-    # --- replication ----------------------------------------------------------------------------
+        def look(directory: Path) -> Fit:
+            settings = given_to_core(config, database, directory).settings
+            if settings.multival and meta.read_meta(directory).used > made_with.ALL_UP_TO:
+                verify_all = "ditseed verify --verify indexes looks at every entry"
+                raise UsageProblem(reason=f"multival takes a look at every entry: {verify_all}")
+            return made_with.look(directory, config, database, Meter("indexes"), whole=False)
+
+        return self.look("indexes", partial(look, directory))
 
     @cached_property
     def replication(self) -> tuple[Replication, ...]:
-        """Its state with each provider; empty if it is no consumer."""
         directory = self.tables if self.configured.consumer else None
         if directory is None:
             return ()
@@ -349,18 +309,21 @@ class Database:
         return () if stored is None else self.look("syncrepl", lambda: tuple(self._providers(stored))) or ()
 
     def _providers(self, stored: tuple[str, ...]) -> Iterator[Replication]:
-        access, asked = self.server.request.access, set[tuple[str, str]]()
+        access, seen = self.server.request.access, set[tuple[str, str]]()
         for value in self.server.config.values(self.configured.entry_dn, "olcSyncrepl"):
-            parsed = syncrepl.parse(value, self.server.config.where)
-            uri = access.uri or parsed.provider
-            if (uri, parsed.searchbase) not in asked:
-                asked.add((uri, parsed.searchbase))
-                explicit = replace(access, uri=uri, base=parsed.searchbase)
-                yield self._provider(_own_account(parsed, value), explicit, stored)
+            parsed, account = syncrepl.parse(value, self.server.config.where), syncrepl.account(value)
+            uri, base = access.uri or parsed.provider, parsed.searchbase
+            if (uri, base) in seen:
+                continue
+            seen.add((uri, base))
+            own = None
+            if account is not None:
+                start_tls = 2 if account.start_tls else 0  # else the password would go out in clear
+                own = Connection(parsed.provider, account.dn, password=account.password, start_tls=start_tls, base=base)
+            yield self._provider(own, replace(access, uri=uri, base=base), stored)
 
     def _provider(self, own: Connection | None, explicit: Connection, stored: tuple[str, ...]) -> Replication:
-        """Asks a provider as `explicit` (the account of the command line), else as `own` (that of olcSyncrepl; None if
-        it does not bind with a password). Always tests whether the provider accepts `own`."""
+        """Asks as `explicit` (of the command line), else as `own` (of olcSyncrepl), which is always tested."""
         is_explicit = own is None or own.uri != explicit.uri or bool(explicit.bind_dn or explicit.mechanism)
         shown: tuple[str, ...] | None = None
         dead = refused = ""
@@ -369,6 +332,7 @@ class Database:
             try:
                 with questions.hurried(account) as session:
                     csns = tuple(session.context_csns(account.base))
+                    shown = csns if account.uri == explicit.uri else shown
             except questions.DEAD as error:
                 dead = str(error)
             except LoaderError as error:
@@ -377,8 +341,6 @@ class Database:
                 else:
                     what = f"{self.suffix}: contextCSN of {account.uri} as {account.who}"
                     self.server.missed(what, str(error))
-            else:
-                shown = csns if account.uri == explicit.uri else shown
         age = None
         if stored:
             written = csn.time(max(stored)).replace(tzinfo=timezone.utc).timestamp()
@@ -386,30 +348,22 @@ class Database:
         return Replication(str(explicit.uri), stored, shown, age, dead, refused)
 
 
-def _own_account(parsed: syncrepl.Syncrepl, value: str) -> Connection | None:
-    account = syncrepl.account(value)
-    if account is None:
-        return None
-    return Connection(
-        uri=parsed.provider,
-        bind_dn=account.dn,
-        password=account.password,
-        start_tls=2 if account.start_tls else 0,  # else the password would go out in clear
-        base=parsed.searchbase,
-    )
-
-
 def _damage(directory: Path, is_opened: bool) -> str:
-    """Returns what is wrong with data.mdb, or "". `is_opened`: whether tables may be read, which clears slots of dead
-    readers. Raises LoaderError, OSError if the file cannot be read."""
+    """Returns what is wrong with data.mdb, or "". `is_opened`: tables may be read, which clears dead readers."""
     path = meta.data_file(directory)
     if not directory.is_dir():
         return f"there is no directory {directory}"
     if not path.exists():
         return f"there is no {path}"
-    failure = _read_failure(path)
-    if failure:
-        return failure
+    try:  # On a dead disk slapd continues from the page cache, and so would all other checks.
+        with closing(probes.opened(path)) as reader:
+            reader.once()
+    except (Unmeasurable, LoaderError):
+        pass  # no direct read is possible here
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return f"{path}: a read from the disk failed: {error.strerror}"
     try:
         page = meta.read_meta(directory)
         lost = page.used - path.stat().st_size
@@ -425,28 +379,3 @@ def _damage(directory: Path, is_opened: bool) -> str:
             raise
         return str(error)
     return ""
-
-
-def _read_failure(path: Path) -> str:
-    """Returns the error of a direct read of the file; "" if it succeeds or is not possible. On a dead disk slapd
-    continues from the page cache, and so would all other checks."""
-    try:
-        with closing(probes.opened(path)) as reader:
-            reader.once()
-    except (Unmeasurable, LoaderError):
-        return ""
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        return f"{path}: a read from the disk failed: {error.strerror}"
-    return ""
-
-
-def _drift(config: Config, database: Configured) -> Fit:
-    """Raises LoaderError; NotProven if the native core does not know what the configuration requires."""
-    assert database.directory is not None
-    settings = given_to_core(config, database, database.directory).settings
-    if settings.multival and meta.read_meta(database.directory).used > made_with.ALL_UP_TO:
-        verify_all = "ditseed verify --verify indexes looks at every entry"
-        raise UsageProblem(reason=f"multival takes a look at every entry: {verify_all}")
-    return made_with.look(database.directory, config, database, Meter("indexes"), whole=False)

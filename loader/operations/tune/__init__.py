@@ -1,9 +1,5 @@
 """`tune`: shows, assesses and changes settings of a database. All changes of settings go through this module: a change
-is checked, made, and read back.
-
-A `Plan` is a change of one database's settings. A `Target` is the configuration to change: cn=config of a running
-server, a slapd.d, or a slapd.conf. A slapd.conf is never edited: the lines to change are printed.
-"""
+is checked, made, and read back. A slapd.conf is never edited: the lines to change are printed."""
 
 from __future__ import annotations
 
@@ -18,19 +14,19 @@ from typing import TYPE_CHECKING
 
 from loader import slapd_conf, units
 from loader.config import Change, Config, Database
-from loader.errors import ConfigNotEditable, ServerRunning
+from loader.errors import ServerRunning
 from loader.run.log import killpoint
 from loader.server import configuration, tools
+from loader.server.configuration import not_editable
 from loader.server.options import Connection
 from loader.storage import files, holders
 
 if TYPE_CHECKING:
-    from loader.server.session import MapPages, Session
+    from loader.server.session import Session
 
 log = logging.getLogger(__name__)
 
 EDIT = "Change these lines of the configuration, check it with `slaptest -u`, and restart slapd."
-BY_HAND = "Nothing was changed. Change it by hand, and tell us what this configuration looks like."
 
 
 @dataclass(frozen=True)
@@ -65,15 +61,6 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A change that was checked on a copy of the configuration. `publish`: applies the change; None for a slapd.conf,
-    which the operator edits. `difference`: as in `Outcome`."""
-
-    difference: str
-    publish: Callable[[], None] | None
-
-
-@dataclass(frozen=True)
 class Target:
     """Where settings are read and changed: a slapd.d or slapd.conf, or cn=config of the server of `session`. `place`:
     ditseed's options that name this target. `local`: whether the database directories are on this host."""
@@ -87,17 +74,6 @@ class Target:
     def of_files(cls, config: Config) -> Target:
         return cls(config, ("--config", str(config.path.absolute())))
 
-    @property
-    def online(self) -> bool:
-        return self.session is not None
-
-    def read(self) -> Config:
-        return configuration.read_online(self.session) if self.session else configuration.read(self.config.path)
-
-    def map_pages(self, suffix: str) -> MapPages | None:
-        """Returns the page counts of slapd's monitor; None for a target in files, or if cn=monitor is not readable."""
-        return self.session.map_pages(suffix) if self.session else None
-
     def databases(self, suffix: str | None) -> Sequence[Database]:
         """Returns the database of `suffix`; without a suffix, all mdb databases."""
         return [self.config.database(suffix)] if suffix is not None else self.config.mdb_databases
@@ -107,59 +83,30 @@ class Target:
         before = {name: self.config.values(database.entry_dn, name) for name in wanted}
         return tuple(Change(name, before[name], after) for name, after in wanted.items() if before[name] != after)
 
-    def prepare(self, plan: Plan) -> Prepared:
-        """Checks the change without making it. Raises ConfigNotEditable, ConfigRefused, ServerRunning, NotPermitted."""
-        config, entry = self.config, plan.database.entry_dn
-        if self.session is None and not config.is_directory:
-            lines = slapd_conf.lines_to_change(config.path, plan.database.suffix, plan.changes, configuration.file_text)
-            return Prepared("\n".join(lines), None)
-        record = configuration.change_record(entry, plan.changes)
-        session = self.session
-        if session is None:
-            return Prepared(record, _prepare_directory(config, plan))
-        if not configuration.keeps_changes(config):
-            file = config.values("cn=config", "olcConfigFile")[0]
-            reason = "the server runs on a slapd.conf, and would forget the change when it ends"
-            advice = (
-                f"Give --config {file} in the place of -H and its account: that prints the lines to change in the file."
-            )
-            raise _by_hand(config.where, reason, advice=advice)
-        return Prepared(record, lambda: configuration.modify(session, entry, plan.changes))
+    def prepare(self, plan: Plan) -> tuple[str, Callable[[], None] | None]:
+        """Checks the change on a copy of the configuration, without making it. Returns the difference as in `Outcome`,
+        and a function that applies the change: None for a slapd.conf, which the operator edits. Raises
+        ConfigNotEditable, ConfigRefused, ServerRunning, NotPermitted."""
+        config, session, database = self.config, self.session, plan.database
+        if session is None and not config.is_directory:
+            lines = slapd_conf.lines_to_change(config.path, database.suffix, plan.changes)
+            return "\n".join(lines), None
+        record = configuration.change_record(database.entry_dn, plan.changes)
+        if session is not None:
+            if not configuration.keeps_changes(config):
+                file = config.values("cn=config", "olcConfigFile")[0]
+                reason = "the server runs on a slapd.conf, and would forget the change when it ends"
+                advice = f"Give --config {file} in the place of -H and its account: that prints the lines to change."
+                raise not_editable(config.where, reason, advice=advice)
+            return record, lambda: configuration.modify(session, database.entry_dn, plan.changes)
 
-
-def _by_hand(path: Path | str, reason: str, lines: tuple[str, ...] = (), advice: str = BY_HAND) -> ConfigNotEditable:
-    return ConfigNotEditable(path=path, reason=reason, advice=advice, lines=lines)
-
-
-def _prepare_directory(config: Config, plan: Plan) -> Callable[[], None]:
-    """Returns a function that replaces one file of a slapd.d. The new content was read back with slapd's own tools, and
-    differs only by the change. Raises ServerRunning if a slapd runs on the slapd.d."""
-    require_stopped(config)
-    files.require_writable(config.path)
-    path = configuration.entry_file(config.path, plan.database)
-    if not path.is_file():
-        raise _by_hand(path, "no such file in slapd.d")
-    old = files.read(path)
-    new = configuration.edited(old, config, plan.changes)
-    after = configuration.check_directory(config, plan.database, new, plan.changes)
-    if others := configuration.other_differences(config, after, plan.database):
-        raise _by_hand(config.path, f"the change would alter {', '.join(others[:5])} too")
-    databases = [database for database in after.databases if database.entry_dn == plan.database.entry_dn]
-    if not databases or not plan.holds(databases[0]):
-        raise _by_hand(config.path, "slapd's tools do not read the change back as it was made")
-    return lambda: files.rewrite(path, old, new)
-
-
-def slapd_on(config: Config) -> int | None:
-    """Returns the PID of the slapd that uses a configuration or a database of it; 0 if it is in another container."""
-    running_pid = tools.slapd_on(config)
-    if running_pid is not None:
-        return running_pid
-    for database in config.mdb_databases:
-        pid = holders.holder(database.directory) if database.directory else None
-        if pid is not None and (pid == 0 or tools.is_slapd(pid)):
-            return pid
-    return None
+        # One file of the slapd.d is replaced. slapd's own tools read the new one back.
+        require_stopped(config)
+        files.require_writable(config.path)
+        path, old, new, after = configuration.replacement(config, database, plan.changes)
+        if not plan.holds(after):
+            raise not_editable(config.path, "slapd's tools do not read the change back as it was made")
+        return record, lambda: files.rewrite(path, old, new)
 
 
 def require_stopped(
@@ -167,15 +114,19 @@ def require_stopped(
     reason: str = "it would not see a change of the files",
     advice: str = "Let it make the change: -H ldapi:/// -Y EXTERNAL in the place of --config. Or stop it first.",
 ) -> None:
-    """Raises ServerRunning while a slapd runs on a slapd.d: it would ignore the change, and later overwrite it."""
-    pid = slapd_on(config)
+    """Raises ServerRunning while a slapd uses it: it would ignore the change of the files, and later overwrite it."""
+    pid = tools.slapd_on(config)
+    for database in config.mdb_databases if pid is None else ():
+        holder = holders.holder(database.directory) if database.directory else None
+        if holder is not None and (holder == 0 or tools.is_slapd(holder)):
+            pid = holder
+            break
     if pid is not None:
         raise ServerRunning(pid=pid or "in another container", path=config.path, reason=reason, advice=advice)
 
 
 @contextmanager
 def opened(where: Path | Connection) -> Iterator[Target]:
-    """Opens a slapd.d or slapd.conf (Path), or a server (Connection), as a target."""
     if isinstance(where, Path):
         yield Target.of_files(configuration.read(where))
         return
@@ -187,37 +138,37 @@ def opened(where: Path | Connection) -> Iterator[Target]:
 
 
 def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Sequence[str]] | None = None) -> Outcome:
-    """Checks the change and, with `apply`, makes it. `first` runs before the change (it builds new indexes)
-    and returns notes.
+    """Checks the change and, with `apply`, makes it. `first` runs before it (it builds new indexes) and returns notes.
 
-    Settings that already have the wanted values are not written. If the run is killed before the change is made, the
-    old settings stay and the same command makes the change; if it is killed later, the command finds nothing to do.
+    If the run is killed before the change is made, the old settings stay and the same command makes the change; if it
+    is killed later, the command finds nothing to do.
     """
     if plan.holds(plan.database):
         return Outcome(State.UNCHANGED)
-    where, prepared = target.config.where, target.prepare(plan)
-    if prepared.publish is None:
+    config, suffix = target.config, plan.database.suffix
+    difference, publish = target.prepare(plan)
+    if publish is None:
         if not apply:
-            return Outcome(State.BY_HAND, prepared.difference, plan.notes)
-        lines = (*prepared.difference.split("\n"), *plan.notes)
-        raise _by_hand(where, "ditseed does not edit a slapd.conf", lines, EDIT)
+            return Outcome(State.BY_HAND, difference, plan.notes)
+        lines = (*difference.split("\n"), *plan.notes)
+        raise not_editable(config.where, "ditseed does not edit a slapd.conf", lines, EDIT)
     verb, *words = plan.undo
-    undo = shlex.join(["ditseed", "tune", verb, *target.place, "-b", plan.database.suffix, *words, "--apply"])
+    undo = shlex.join(["ditseed", "tune", verb, *target.place, "-b", suffix, *words, "--apply"])
     if not apply:
-        return Outcome(State.PROPOSED, prepared.difference, plan.notes, undo)
-    log.info("%s: changing %s. To restore the previous setting: %s", where, plan.database.suffix, undo)
+        return Outcome(State.PROPOSED, difference, plan.notes, undo)
+    log.info("%s: changing %s. To restore the previous setting: %s", config.where, suffix, undo)
     notes = first() if first else ()
     killpoint("tune.before-change")
-    prepared.publish()
-    now = {database.entry_dn.lower(): database for database in target.read().databases}
-    if not plan.holds(now[plan.database.entry_dn.lower()]):
-        raise _by_hand(where, "the change was made, but is not seen")
+    publish()
+    after = configuration.read_online(target.session) if target.session else configuration.read(config.path)
+    entry_dn = plan.database.entry_dn.lower()
+    if not plan.holds(next(one for one in after.databases if one.entry_dn.lower() == entry_dn)):
+        raise not_editable(config.where, "the change was made, but is not seen")
     killpoint("tune.changed")
-    return Outcome(State.CHANGED, prepared.difference, (*plan.notes, *notes), undo)
+    return Outcome(State.CHANGED, difference, (*plan.notes, *notes), undo)
 
 
 def maxsize_plan(target: Target, database: Database, size: int) -> Plan:
-    """Returns the plan that sets maxsize of `database` to `size` bytes."""
     return Plan(
         database=database,
         changes=target.changes(database, {"olcDbMaxSize": (str(size),)}),

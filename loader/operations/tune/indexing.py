@@ -1,7 +1,5 @@
-"""Indexes of a database: lists and changes them, and shows what they cost, which ones searches use and which they lack.
-
-The searches come from slapd's log or from files of filters. Bytes and keys of each table are read from the data file.
-"""
+"""Indexes of a database: lists and changes them, and shows what they cost, which ones searches (in slapd's log, or in
+files of filters) use, and which they lack."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +26,7 @@ from loader.operations.verify import given_to_core
 from loader.progress import Progress
 from loader.server import configuration, private, tools
 from loader.sources import selection
-from loader.sources.selection import SearchesFound, SearchGroup
+from loader.sources.selection import SearchGroup
 from loader.storage import files, held, temporary
 from loader.storage.files import Owner
 
@@ -53,14 +51,13 @@ class IndexSettings:
 
 
 def index_settings(target: Target, suffix: str | None) -> list[IndexSettings]:
-    """Returns the indexes of the database of `suffix`, or of every mdb database."""
     settings = []
     for database in target.databases(suffix):
         present = indexes.parse(database.indexes)
-        missing = indexes.lacking_for_sync(present)
+        missing = tuple(indexes.lacking_for_sync(present))
         keys = contents.indexes(database.directory) if target.local and database.directory else {}
         notes = tuple(_sync_notes(database, missing))
-        settings.append(IndexSettings(database.suffix, present, keys, tuple(missing), notes))
+        settings.append(IndexSettings(database.suffix, present, keys, missing, notes))
     return settings
 
 
@@ -72,9 +69,6 @@ def _sync_notes(database: Database, missing: Sequence[str]) -> Iterator[str]:
         yield f"syncrepl searches by {lacking}: without it every change is a search of everything"
     elif lacking:
         yield f"{lacking}: needed as soon as this database is replicated"
-
-
-# --- changing the list ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -104,6 +98,7 @@ def change_indexes(
 ) -> Outcome:
     """Changes the list. In a slapd.d, `reindex` builds new indexes before the configuration names them."""
     config, database = target.config, target.config.database(suffix)
+    present = indexes.parse(database.indexes)
     reindex = reindex and config.is_directory
     plan = _plan(target, database, wish, reindex)
     first = None
@@ -116,68 +111,56 @@ def change_indexes(
             )
         first = functools.partial(_make_indexes, config, plan, progress or Progress("none"))
     outcome = carry_out(target, plan, apply, first)
-    present = replace(wish, remove=()).of(indexes.parse(database.indexes))
     notes = [
         f"{missing}: nothing to remove. An index has one name of its attribute, and kinds as they are configured, "
         'such as "sub": `ditseed tune indexes` shows both'
-        for missing in indexes.not_there(present, wish.remove)
+        for missing in indexes.not_there(replace(wish, remove=()).of(present), wish.remove)
     ]
-    if outcome.state is State.UNCHANGED and target.online and (wish.wanted or wish.add):
+    if outcome.state is State.UNCHANGED and target.session and (wish.wanted or wish.add):
         notes.append(f"if slapd ended while it made it, {_UNFINISHED}")
     return replace(outcome, notes=(*outcome.notes, *notes))
 
 
 def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) -> Plan:
     present = indexes.parse(database.indexes)
-    lines = list(map(str, present.values())) or [""]
     wanted = wish.of(present)
-    stored = target.config.values(database.entry_dn, "olcDbIndex")
     grown = tuple(indexes.attributes_to_reindex(present, wanted))
     stale = indexes.left_behind(present, wanted, grown if reindex else ())
-    lacked = indexes.lacking_for_sync(present)
-    dropped = [index for index in indexes.lacking_for_sync(wanted) if index not in lacked]
+    lacked, lacking = indexes.lacking_for_sync(present), indexes.lacking_for_sync(wanted)
+    notes = list(_sync_notes(database, [index for index in lacking if index not in lacked]))
 
+    def slapindex(attributes: Iterable[str], *options: str) -> str:
+        alone = ["-g"] if glue.subordinates(target.config, database) else []
+        where = ["-F" if target.config.is_directory else "-f", str(target.config.path), "-b", database.suffix]
+        return shlex.join(["slapindex", "-q", *options, *alone, *where, *attributes])
+
+    names = ", ".join(grown)
+    if grown and target.session:
+        notes.append(f"slapd makes the index on {names} in the background, and uses it once it is whole")
+        notes.append(f"if slapd ends before that, {_UNFINISHED}")
+    elif grown and not reindex:
+        notes.append(f"before slapd starts again, as its user: {slapindex(grown)}")
+        notes.append(f"without that, searches by {names} miss entries")
+    if stale:
+        notes.append(
+            f"keys of the removed kinds stay in the file ({', '.join(stale)}): searches are right, and `ditseed verify "
+            "--verify indexes` counts them; to drop them, with slapd stopped, as its user: " + slapindex(stale, "-t")
+        )
+    stored = target.config.values(database.entry_dn, "olcDbIndex")
     return Plan(
         database=database,
         changes=target.changes(database, {"olcDbIndex": indexes.rewritten_lines(stored, wanted)}),
         holds=lambda now: indexes.same(indexes.parse(now.indexes), wanted),
-        undo=("indexes", *(word for line in lines for word in ("--set", line))),
+        undo=("indexes", *(word for line in map(str, present.values() or [""]) for word in ("--set", line))),
         index=grown,
-        notes=(*_sync_notes(database, dropped), *_advice(target, database, grown, stale, reindex)),
+        notes=tuple(notes),
     )
 
 
-def _advice(
-    target: Target, database: Database, grown: Sequence[str], stale: Sequence[str], reindex: bool
-) -> Iterator[str]:
-    """Yields notes on a change. `grown`: attributes that need new keys. `stale`: attributes with unneeded old keys."""
-    names = ", ".join(grown)
-    if grown and target.online:
-        yield f"slapd makes the index on {names} in the background, and uses it once it is whole"
-        yield f"if slapd ends before that, {_UNFINISHED}"
-    elif grown and not reindex:
-        yield f"before slapd starts again, as its user: {_slapindex(target.config, database, grown)}"
-        yield f"without that, searches by {names} miss entries"
-    if stale:
-        yield (
-            f"keys of the removed kinds stay in the file ({', '.join(stale)}): searches are right, and `ditseed verify "
-            "--verify indexes` counts them; to drop them, with slapd stopped, as its user: "
-            f"{_slapindex(target.config, database, stale, '-t')}"
-        )
-
-
-def _slapindex(config: Config, database: Database, attributes: Iterable[str], *options: str) -> str:
-    alone = ["-g"] if glue.subordinates(config, database) else []
-    where = [*alone, "-F" if config.is_directory else "-f", str(config.path), "-b", database.suffix]
-    return shlex.join(["slapindex", "-q", *options, *where, *attributes])
-
-
 def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
-    """Builds new indexes in a database that no slapd has open, before its configuration names them; returns notes.
-
-    The core rebuilds their tables in one transaction, with the old and the new kinds of indexes: after a kill, slapd
-    finds all entries with either configuration. Raises MapFull, NoSpace, MdbDamaged, ToolFailed.
-    """
+    """Builds new indexes before the configuration names them, in a database that no slapd has open; returns notes. The
+    core rebuilds their tables in one transaction, with the old and the new kinds: after a kill, slapd finds all entries
+    with either configuration. Raises MapFull, NoSpace, MdbDamaged, ToolFailed."""
     directory = plan.database.directory
     if directory is None or not (directory / DATA).exists():
         return ()  # slapd indexes the entries that are added to a new database
@@ -186,30 +169,27 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
     with_both = replace(plan.database, indexes=tuple(map(str, both.values())))
     try:
         spec = given_to_core(config, with_both, directory)
-        with progress.step("index") as meter, _workshop(directory) as scratch:
-            made_with.by_core(spec, directory, plan.index, scratch, meter)
+        with progress.step("index") as meter, held.opened(directory) as open_dir:
+            try:
+                with held.private(open_dir.path / WORKSHOP) as workshop:
+                    made_with.by_core(spec, directory, plan.index, workshop.path, meter)
+            finally:
+                with suppress(OSError):
+                    os.rmdir(WORKSHOP, dir_fd=open_dir.descriptor)
     except NotProven as error:
         _by_slapindex(config, plan, directory, progress)
         return (made_with.by_slapindex_because(error),)
     return ()
 
 
-@contextmanager
-def _workshop(directory: Path) -> Iterator[Path]:
-    """Yields a private temporary directory inside the database directory, so on the same file system."""
-    with held.opened(directory) as open_dir:
-        try:
-            with held.private(open_dir.path / WORKSHOP) as workshop:
-                yield workshop.path
-        finally:
-            with suppress(OSError):
-                os.rmdir(WORKSHOP, dir_fd=open_dir.descriptor)
-
-
 def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
     """Runs slapindex as the owner of the database, with the changed configuration. If killed or failed, it has only
-    added keys, and old indexes stay complete. Raises MapFull, ToolFailed."""
-    owner = _owner(directory)
+    added keys, and old indexes stay complete. Raises MapFull, ToolFailed, FileUnsafe."""
+    with held.opened(directory) as open_dir, open_dir.pinned(DATA, written=True) as data:
+        owner = Owner.of(data)
+        # slapindex follows symbolic links in the directory, so it does not run as root if others can write there.
+        if owner.uid == 0 and open_dir.is_foreign:
+            owner = Owner.told(open_dir.status)
     settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
     for change in plan.changes:
         chosen = made_with.only(change.after, plan.index) if change.attribute == "olcDbIndex" else None
@@ -217,29 +197,15 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
     with (
         temporary.directory("index", configuration.tools_tmpdir()) as scratch,
         private.configured(config, plan.database, Path(scratch), settings) as copy,
+        progress.step("slapindex") as meter,
     ):
         tools.change_owner(owner, Path(scratch))
-        words = ["-q", "-F", str(copy), "-b", plan.database.suffix]
-        command = tools.server_tool_as(owner, "slapindex", *words)
-        with progress.step("slapindex") as meter:
-            made_with.run_slapindex(command, directory, plan.database.maxsize, meter)
-
-
-def _owner(directory: Path) -> Owner:
-    """Returns the account for slapindex: the owner of the data file. If that is root but others can write to the
-    directory, returns the directory's owner: slapindex follows symbolic links placed there. Raises FileUnsafe."""
-    with held.opened(directory) as open_dir, open_dir.pinned(DATA, written=True) as data:
-        owner = Owner.of(data)
-        return Owner.told(open_dir.status) if owner.uid == 0 and open_dir.is_foreign else owner
-
-
-# --- use -----------------------------------------------------------------------------------------
+        command = tools.server_tool_as(owner, "slapindex", "-q", "-F", str(copy), "-b", plan.database.suffix)
+        made_with.run_slapindex(command, directory, plan.database.maxsize, meter)
 
 
 @dataclass(frozen=True)
 class SearchSources:
-    """`logs`: slapd's log files. `filters`: files with one search filter per line."""
-
     logs: Annotated[
         tuple[Path, ...],
         "--stats-log FILE",
@@ -256,8 +222,6 @@ class SearchSources:
 
 @dataclass(frozen=True)
 class IndexUse:
-    """The number of searches that use one kind of one index."""
-
     attribute: str
     kind: str
     searches: int
@@ -300,6 +264,10 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
         parts = selection.read(target.config, database, sources.logs, sources.filters, meter)
     groups = [group for part in parts for group in part.groups]
     unindexed = [group for group in groups if not group.indexed]
+    used = Counter[tuple[str, str]]()
+    for group in groups:
+        for attribute, kind in group.used:
+            used[attribute.lower(), kind] += group.searches
     lacking: dict[tuple[str, str], list[SearchGroup]] = {}
     for group in unindexed:
         for index in group.lacking:
@@ -313,58 +281,41 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
         )
         for index, searches in lacking.items()
     ]
-    return Usage(
-        suffix=database.suffix,
-        searches=sum(group.searches for group in groups),
-        of_base=sum(part.of_base for part in parts),
-        unindexed=sum(group.searches for group in unindexed),
-        indexes=tuple(_uses(backmdb.settings(target.config, database).indexes, groups)),
-        missing=tuple(sorted(missing, key=lambda index: (-index.searches, index.index))),
-        notes=tuple(_search_notes(parts, groups)),
-    )
 
-
-def _uses(configured: Iterable[tuple[str, Sequence[str]]], groups: Sequence[SearchGroup]) -> Iterator[IndexUse]:
-    """Yields the use of every configured kind of index, including kinds that no search uses."""
-    used = Counter[tuple[str, str]]()
-    for group in groups:
-        for attribute, kind in group.used:
-            used[attribute.lower(), kind] += group.searches
-    for attribute, kinds in configured:
-        key = attribute.lower()
-        for kind in kinds:
-            yield IndexUse(attribute, kind, used[key, kind], kind == "eq" and key in _SYNC)
-
-
-def _search_notes(parts: Sequence[SearchesFound], groups: Sequence[SearchGroup]) -> Iterator[str]:
+    notes = []
     if sum(part.lines for part in parts) and not groups:
-        yield "no search of this database is among them: does slapd log with loglevel stats?"
+        notes.append("no search of this database is among them: does slapd log with loglevel stats?")
     for count, words in (
         (sum(part.elsewhere for part in parts), "are of other databases"),
         (sum(part.unreadable for part in parts), "have filters that cannot be read"),
         (sum(part.others for part in parts), "are left out: too many different filters"),
     ):
         if count:
-            yield f"{units.number(count)} of the searches {words}"
-    short = [group.filter for group in groups if not group.indexed and not group.lacking]
-    if short:
+            notes.append(f"{units.number(count)} of the searches {words}")
+    if short := [group.filter for group in unindexed if not group.lacking]:
         more = f" and {len(short) - 1} more" if len(short) > 1 else ""
         why = "a NOT, a substring too short for index_substr_if_minlen or index_substr_any_len, or objectClass=*"
-        yield f"no index serves {short[0]}{more}: {why}"
-
-
-# --- costs ---------------------------------------------------------------------------------------
+        notes.append(f"no index serves {short[0]}{more}: {why}")
+    return Usage(
+        suffix=database.suffix,
+        searches=sum(group.searches for group in groups),
+        of_base=sum(part.of_base for part in parts),
+        unindexed=sum(group.searches for group in unindexed),
+        indexes=tuple(
+            IndexUse(name, kind, used[name.lower(), kind], kind == "eq" and name.lower() in _SYNC)
+            for name, kinds in backmdb.settings(target.config, database).indexes
+            for kind in kinds
+        ),
+        missing=tuple(sorted(missing, key=lambda index: (-index.searches, index.index))),
+        notes=tuple(notes),
+    )
 
 
 @dataclass(frozen=True)
 class IndexCost:
-    """The index table of an attribute, shared by all kinds of its index.
-
-    `indexes`: as configured; empty if the table is left from an earlier configuration. `share`: share of the bytes in
-    use. `records`: number of records; each is an entry ID or one of the three values of a range. `ranges`: number of
-    keys that have become a range. `unused`: arguments of --remove for what no search uses; None if no searches are
-    known.
-    """
+    """The index table of an attribute, shared by all kinds of its index. `indexes`: empty if the table is left from an
+    earlier configuration. `share`: of the bytes in use. `records`: entry IDs, or three values for each of the `ranges`.
+    `unused`: arguments of --remove for what no search uses; None if no searches are known."""
 
     attribute: str
     indexes: tuple[str, ...]
@@ -377,7 +328,6 @@ class IndexCost:
 
     @property
     def is_unused(self) -> bool:
-        """Whether no search uses any kind of the index."""
         names = {name.partition(" ")[0] for name in self.indexes}
         return bool(self.indexes) and set(self.unused or ()) == names
 
@@ -393,8 +343,7 @@ class Costs:
 
 
 def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
-    """Returns the costs of all indexes: tables that no search uses first, then the largest. Raises UsageProblem if the
-    files are not on this host; NoSuchPath, NotPermitted, MdbDamaged, MdbProtected."""
+    """Unused tables come first, then the largest. Raises UsageProblem if the files are not on this host."""
     if not target.local or database.directory is None:
         raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
     with progress.step("indexes") as meter:
@@ -403,37 +352,32 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
     configured: dict[str, list[Index]] = {}
     for index in indexes.configured(database.indexes).values():
         configured.setdefault(index.key.partition(";")[0], []).append(index)
-    unused = None
-    if use is not None and use.searches:
-        unused = {(index.attribute.lower(), index.kind) for index in use.indexes if index.is_unused}
-
-    def cost(table: contents.IndexCost) -> IndexCost:
+    is_known = use is not None and use.searches > 0
+    unused = {(index.attribute.lower(), index.kind) for index in (use.indexes if use else ()) if index.is_unused}
+    tables = []
+    for table in seen.tables:
         of_table = configured.get(table.name.lower(), ())
-        return IndexCost(
-            attribute=table.name,
-            indexes=tuple(map(str, of_table)),
-            bytes=table.pages * seen.page_size,
-            share=table.pages / seen.pages,
-            keys=table.keys,
-            records=table.records,
-            ranges=table.ranges,
-            unused=None if unused is None else tuple(_removable(of_table, unused)),
+        removable = []
+        for index in of_table if is_known else ():
+            words = [word for word in index.kinds if backmdb.kind_of(index.attribute, word)]
+            gone = [word for word in words if (index.key, backmdb.kind_of(index.attribute, word)) in unused]
+            if gone:
+                removable.append(index.attribute if gone == words else f"{index.attribute} {','.join(gone)}")
+        tables.append(
+            IndexCost(
+                attribute=table.name,
+                indexes=tuple(map(str, of_table)),
+                bytes=table.pages * seen.page_size,
+                share=table.pages / seen.pages,
+                keys=table.keys,
+                records=table.records,
+                ranges=table.ranges,
+                unused=tuple(removable) if is_known else None,
+            )
         )
-
     return Costs(
         suffix=database.suffix,
         used=seen.pages * seen.page_size,
         idlexp=backmdb.idlexp(target.config),
-        tables=tuple(sorted(map(cost, seen.tables), key=lambda table: (not table.is_unused, -table.bytes))),
+        tables=tuple(sorted(tables, key=lambda table: (not table.is_unused, -table.bytes))),
     )
-
-
-def _removable(configured: Iterable[Index], unused: set[tuple[str, str]]) -> Iterator[str]:
-    """Yields the arguments of --remove for the unused kinds."""
-    for index in configured:
-        kinds = {word: (index.key, kind) for word in index.kinds if (kind := backmdb.kind_of(index.attribute, word))}
-        gone = [word for word, kind in kinds.items() if kind in unused]
-        if len(gone) == len(kinds):
-            yield index.attribute
-        elif gone:
-            yield f"{index.attribute} {','.join(gone)}"

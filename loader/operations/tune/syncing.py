@@ -27,16 +27,9 @@ class SyncSettings:
 
 
 def syncing(target: Target, suffix: str | None) -> list[SyncSettings]:
-    """Returns the settings of the database of `suffix`, or of every mdb database."""
     return [
-        SyncSettings(
-            database.suffix,
-            database.nosync,
-            database.env_flags,
-            database.checkpoint,
-            tuple(_notes(target.config, database)),
-        )
-        for database in target.databases(suffix)
+        SyncSettings(one.suffix, one.nosync, one.env_flags, one.checkpoint, tuple(_notes(target.config, one)))
+        for one in target.databases(suffix)
     ]
 
 
@@ -65,9 +58,8 @@ def _notes(config: Config, database: Database) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that can be leased; its values are spelled as in the options of `ditseed tune sync`. `of`: returns the
-    present value. `wanted`: returns the cn=config attributes for a new value. `shared`: another setting that slapd
-    stores in the same flags, so a change of one must preserve the other."""
+    """A setting that can be leased. `of`: returns the present value, spelled as in `tune sync`. `wanted`: returns the
+    cn=config attributes for a new one. `shared`: another setting in the same flags, which a change must preserve."""
 
     of: Callable[[Database], str]
     wanted: Callable[[Database, str], Mapping[str, tuple[str, ...]]]
@@ -104,11 +96,6 @@ def _flags(database: Database) -> tuple[str, ...]:
     return tuple(flag.lower() for flag in database.env_flags if flag.lower() != NOSYNC)
 
 
-def _nosync(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
-    """slapd reports nosync in both attributes whichever one sets it, so `off` must remove it from both."""
-    return {"olcDbNoSync": ("TRUE",)} if value == ON else {"olcDbEnvFlags": _flags(database), "olcDbNoSync": ()}
-
-
 def _env_flags(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
     """Keeps nosync by writing it again: slapd clears its flag together with the removed flags."""
     flags = () if value == NONE else tuple(value.split(","))
@@ -116,7 +103,14 @@ def _env_flags(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
 
 
 SETTINGS = {
-    NOSYNC: Setting(lambda database: ON if database.nosync else OFF, _nosync, shared=ENV_FLAGS),
+    NOSYNC: Setting(
+        lambda database: ON if database.nosync else OFF,
+        # slapd reports nosync in both attributes whichever one sets it, so `off` must remove it from both.
+        lambda database, value: (
+            {"olcDbNoSync": ("TRUE",)} if value == ON else {"olcDbEnvFlags": _flags(database), "olcDbNoSync": ()}
+        ),
+        shared=ENV_FLAGS,
+    ),
     ENV_FLAGS: Setting(lambda database: ",".join(sorted(set(_flags(database)))) or NONE, _env_flags, shared=NOSYNC),
     CHECKPOINT: Setting(
         lambda database: database.checkpoint or NONE,

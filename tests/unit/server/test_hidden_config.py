@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from loader import slapd_conf
 from loader.errors import DirectoryUnsafe, FileUnsafe
 from loader.server import configuration, tools
 from loader.storage.files import Owner
@@ -56,3 +57,13 @@ def test_the_account_reads_a_copy_and_cannot_change_it(slapd_d: Path, tmp_path: 
         status = path.stat()
         mode = 0o750 if path.is_dir() else 0o640
         assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (0, OTHER, mode)
+
+
+def test_included_files_keep_their_paths_and_lines(tmp_path: Path) -> None:
+    main, other = tmp_path / "slapd.conf", tmp_path / "other.conf"
+    main.write_text(f'include "{other}"\ninclude /nowhere.conf\nlogfile \\\n  /log\ndatabase mdb\n')
+    other.write_text("LogFile /log\npidfile /pid\n")
+    assert slapd_conf.copied(main, "/copy", "logfile") == {
+        Path(f"/copy{main}"): f'include "/copy{other}"\ninclude /nowhere.conf\n\n\ndatabase mdb\n',
+        Path(f"/copy{other}"): "\npidfile /pid\n",
+    }

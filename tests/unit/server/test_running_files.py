@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from loader import slapd_conf
 from loader.config import Config
 from loader.errors import FileUnsafe
-from loader.server import configuration, tools
+from loader.server import tools
 from loader.server.tools import of_directories
 from loader.storage.files import Owner
 
@@ -34,7 +35,7 @@ def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     config = Config(tmp_path, (), (("cn=config", {"olcPidFile": [bytes(fifo)]}),))
     assert tools.left_pid_file(config) is None
     with pytest.raises(FileUnsafe, match="FIFO"):
-        configuration.file_text(fifo)
+        slapd_conf.file_text(fifo)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs tools as another account")
