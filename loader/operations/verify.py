@@ -222,12 +222,12 @@ def _level(options: VerifyOptions, place: Path) -> str:
 def known_to_core(config: Config, database: Database, place: Path) -> mdb.Database:
     """What the core must know to make the indexes of the file at `place` again. Raises IndexesUnknown."""
     try:
-        return mdb.database(given_to_core(config, database, place).target())
+        return mdb.database(given_to_core(config, database, place))
     except NotProven as error:
         raise IndexesUnknown(reason=error.facts["reason"]) from error
 
 
-def given_to_core(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
+def given_to_core(config: Config, database: Database, place: Path) -> mdb.Target:
     """The database as the configuration describes it. Raises NotProven if the core does not know how its index keys are
     made, ConfigUnreadable, SettingRefused."""
     from loader.operations.build import native
@@ -237,14 +237,14 @@ def given_to_core(config: Config, database: Database, place: Path) -> mdb.Target
     return spec
 
 
-def target_spec(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
+def target_spec(config: Config, database: Database, place: Path) -> mdb.Target:
     """The same, whether or not the core can make its index keys. Raises NotProven for words that no slapd up to 2.7
     knows, ConfigUnreadable, SettingRefused."""
     of_2_7 = False  # of the slapd that opens the file: only that of 2.7 opens format 3
     with suppress(MdbDamaged):
         of_2_7 = meta.read_meta(place).format == 3
     backmdb.require(config, database)
-    return mdb.TargetSpec(
+    return mdb.Target(
         backmdb.settings(config, database, of_2_7=of_2_7),
         tuple(definitions_of(config)),
         schema.effects(config, database),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import MaxsizeTooSmall, NoSpace
-from loader.operations.room import Limits, require_room
+from loader.operations.sizing import Limits, require_room
 
 
 def unneeded() -> int:

@@ -34,9 +34,9 @@ from loader.errors import (
     of_system,
 )
 from loader.mdb import contents, meta, readers
-from loader.operations import leases, made_with, room
+from loader.mdb.readers import Reader, Room
+from loader.operations import leases, made_with
 from loader.operations.made_with import Fit
-from loader.operations.room import Reader, Room
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.run import lease
@@ -297,7 +297,7 @@ class Database:
 
     @cached_property
     def seen(self) -> tuple[Room, tuple[Reader, ...]] | None:
-        return None if self.data is None else self.look("pages and readers", lambda: room.look(self.configured))
+        return None if self.data is None else self.look("pages and readers", lambda: readers.look(self.configured))
 
     @cached_property
     def room(self) -> Room | None:

@@ -24,11 +24,11 @@ from loader import child, csn, units
 from loader.config import DEFAULT_MAXSIZE
 from loader.errors import ToolFailed, UsageProblem
 from loader.mdb import meta, verify
+from loader.mdb.readers import Room
 from loader.operations.backup import check as backup_check
 from loader.operations.doctor.looking import Database, Server
 from loader.operations.monitoring import Status
 from loader.operations.publish import REPLACED
-from loader.operations.room import Room
 from loader.operations.storage import check as storage_check
 from loader.operations.storage.findings import Finding, Severity
 from loader.progress import Meter
