@@ -112,13 +112,6 @@ def _check(place: Path) -> None:
         opened.reader_check()
 
 
-def oldest_lag(directory: Path) -> int:
-    """Returns how many transactions the oldest reader is behind. Pages freed since its snapshot cannot be reused."""
-    last = meta.read_meta(directory).txnid
-    snapshots = [one.txnid for one in slots(directory) if one.is_alive and one.txnid is not None]
-    return max((last - txnid for txnid in snapshots), default=0)
-
-
 # --- the free list ---------------------------------------------------------------------------------
 
 _TRIES = 20

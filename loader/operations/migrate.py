@@ -20,10 +20,10 @@ from typing import Annotated
 import msgspec
 from click import Choice
 
-from loader import backmdb, ldif, plain, resources, units
+from loader import backmdb, ldif, plain, resources
 from loader.common_options import Config, Placing, Sorting, SpaceCheck, Suffix, VerifyNew
 from loader.declared import Argument
-from loader.defaults import DYNAMIC_ATTRIBUTES, LEVELS
+from loader.defaults import LEVELS
 from loader.errors import (
     EmptyInput,
     EntryRefused,
@@ -36,7 +36,6 @@ from loader.errors import (
 )
 from loader.mdb import contents, meta, readers, snapshot
 from loader.mdb.contents import DatabaseSummary
-from loader.operations import compare as comparing
 from loader.operations import sizing
 from loader.operations.build import native, steps
 from loader.operations.build.native import NativeLoaded, NativeSteps, made_for
@@ -49,15 +48,12 @@ from loader.run.log import Report, recorded, report_of
 from loader.run.steps import Run, open_run
 from loader.server import configuration, tools
 from loader.sources import mdb, sampling
-from loader.sources.location import ConfiguredDatabase
 from loader.sources.mdb import Part
 from loader.sources.sampling import SampleSize
 from loader.storage import files, temporary
 
 STEPS = ("look", "config", "load", "check", "compare", "publish")
 RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
-_SHOWN = 10  # entries in a message
-_COMPLETED = (*comparing.SERVER_ATTRIBUTES, *DYNAMIC_ATTRIBUTES)
 _SIZE = SampleSize(10_000, 0.0)
 _LARGEST = 8  # factor: upper bound of the new database's size, even with added indexes
 _SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two
@@ -305,8 +301,8 @@ class MigrateSteps:
         return steps.unknown_names(self.place, attributes, classes, self.run.directory)
 
     def compare(self, meter: Meter, loaded: MigrateLoaded) -> None:
-        """Compares the new database with what was read from the old one. Raises MdbDamaged, which names entries and
-        attributes, if they differ. Copied records are compared by checksum; rebuilt entries by number and
+        """Compares the new database with what was read from the old one. Raises MdbDamaged if they differ. Copied
+        records are compared by checksum; rebuilt entries by number and
         order-independent checksum, which accounts for what slapadd adds or leaves out."""
         made, source = self.building.made, self.options.source
         if loaded.records:
@@ -317,16 +313,9 @@ class MigrateSteps:
             equal = (tree.entries, tree.checksum) == (loaded.in_source, loaded.checksum)
         if equal:
             return
-        a, b = ConfiguredDatabase(source), ConfiguredDatabase(made)
-        for ignore in (_COMPLETED, ()):  # attributes that slapadd adds are reported only if nothing else differs
-            wanted = comparing.CompareOptions(a, b, ignore, show_attributes=True, limit=_SHOWN)
-            report = comparing.compare(wanted, self.run.progress)
-            if not report.equal:
-                break
-        shown = "; ".join(f"{one.dn} ({', '.join(one.attributes or (one.kind,))})" for one in report.samples)
         since = ", which was written to since it was read" if state_of(source) != loaded.source_as_read else ""
-        differing = units.number(report.only_a + report.only_b + report.changed)
-        raise MdbDamaged(path=made, reason=f"it differs from {source}{since} in {differing} entries: {shown}")
+        compare = f"`ditseed compare {source} {plain.with_operator_paths(str(made))}` shows the entries"
+        raise MdbDamaged(path=made, reason=f"it differs from {source}{since}: {compare}")
 
 
 def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Migrated:

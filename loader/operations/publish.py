@@ -3,7 +3,6 @@ needs them, and the same again after a kill. Refuses a directory that is in use 
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +40,9 @@ from loader.storage import files, held, holders
 from loader.storage.files import Owner
 
 REPLACED = f"{DATA}.replaced-"  # and a time: the name under which an old data file is kept
-WORKSHOP = ".ditseed-clone"  # in the database directory: the same file system, so that publishing is a rename
+# Directory in the database directory (the same file system, so that publishing is a rename) in which an interrupted
+# clone leaves its files.
+WORKSHOP = ".ditseed-clone"
 _KEPT = "If nobody needs it any more, add --replace: the new database takes its place once it is finished and checked."
 
 
@@ -258,10 +259,9 @@ def _keep(target: held.Directory) -> Path | None:
     for name in others:
         if os.path.samestat(old, os.stat(name, dir_fd=target.descriptor, follow_symlinks=False)):
             target.remove(name)
-    name = first = REPLACED + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    numbers = itertools.count(2)
-    while name in others:  # of the same second
-        name = f"{first}-{next(numbers)}"
+    first = REPLACED + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    names = (first, *(f"{first}-{number}" for number in range(2, len(others) + 3)))  # several in the same second
+    name = next(name for name in names if name not in others)
     target.link(DATA, name)
     killpoint("restore.kept")
     return target.name / name
@@ -273,11 +273,6 @@ class BuildDirectory:
 
     target: Path
     home: Path
-
-
-def workshop_of(directory: Path) -> Path:
-    """The directory in which an interrupted run leaves its files."""
-    return directory / WORKSHOP
 
 
 @contextmanager
