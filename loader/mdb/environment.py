@@ -56,8 +56,7 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
     """Opens an environment directory, even under a running slapd, or a private copy (a file), without a lock file.
 
     The file gets mapped, so this works only in a child process. Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, and
-    UsageProblem if the environment is already open in this process.
-    """
+    UsageProblem if the environment is already open in this process."""
     if not isolated.is_inside():
         raise RuntimeError("a mapped file that is cut ends the process")
     facts = meta.read_meta(place)
@@ -108,8 +107,7 @@ def reached(directory: Path, writable: bool) -> Iterator[Path]:
     """Yields a private directory with links to the checked data.mdb and lock.mdb of `directory`, for liblmdb to open.
 
     liblmdb opens both files by name, creates missing ones, and empties a lock.mdb that nobody has locked, so it must
-    not follow unchecked names. It no longer needs the directory after opening. Raises FileUnsafe, NotPermitted.
-    """
+    not follow unchecked names. It no longer needs the directory after opening. Raises FileUnsafe, NotPermitted."""
     with ExitStack() as stack:
         held_open = stack.enter_context(held.opened(directory))
         private = stack.enter_context(temporary.directory("env"))

@@ -52,10 +52,8 @@ def is_data_file(path: Path) -> bool:
 
 
 def read_meta(place: Path) -> MetaPage:
-    """Returns the newer meta page of an environment directory or data file.
-
-    Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected, MdbDamaged.
-    """
+    """Returns the newer meta page of an environment directory or data file. Raises NoSuchPath, NotPermitted, NotLmdb,
+    MdbProtected, MdbDamaged."""
     path = data_file(place)
     try:
         with files.reading(path) as file:
@@ -70,18 +68,27 @@ def read_meta(place: Path) -> MetaPage:
     return page
 
 
-def parse(head: bytes, origin: str) -> MetaPage:
-    """Returns the newer meta page from the first HEAD_BYTES of a file. Raises NotLmdb, MdbProtected, MdbDamaged."""
+def parse(head: bytes, origin: str, *, alone: bool = False) -> MetaPage:
+    """Returns the newer meta page from the first HEAD_BYTES of a file, or the one in `head` if it is a page `alone`.
+    Raises NotLmdb, MdbProtected, MdbDamaged."""
     if not head:
         raise NotLmdb(path=origin, reason="empty")
     with explained(Path(origin)):
-        return MetaPage(head)
+        return MetaPage(head, alone=alone)
 
 
-def of_page(page: bytes, origin: str) -> MetaPage:
-    """Parses a single meta page. Raises NotLmdb, MdbProtected, MdbDamaged."""
-    with explained(Path(origin)):
-        return MetaPage(page, alone=True)
+def set_map_size(path: Path, size: int) -> None:
+    """Writes `size`, but at least the bytes in use, as the map size into both meta pages of a data file. Tools other
+    than slapd map as many bytes; slapd uses its own maxsize."""
+    facts = read_meta(path)
+    with path.open("r+b") as file:
+        for number in (0, 1):
+            file.seek(number * facts.page_size)
+            page = parse(file.read(facts.page_size), str(path), alone=True)
+            file.seek(number * facts.page_size)
+            file.write(page.page(number, page.txnid, max(size, facts.used)))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextmanager

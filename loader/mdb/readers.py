@@ -122,8 +122,7 @@ def free_list(directory: Path) -> tuple[MetaPage, dict[int, int]]:
 
     LMDB does not overwrite a snapshot's pages before the third transaction after it, so a reading is consistent if at
     most one transaction ended meanwhile. If the server is too busy for that, a reader slot is taken, which clears the
-    slots of dead readers. Raises NotLmdb, MdbProtected, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath.
-    """
+    slots of dead readers. Raises NotLmdb, MdbProtected, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath."""
     for _ in range(_TRIES):
         facts = meta.read_meta(directory)
         try:
@@ -170,8 +169,7 @@ def measure_growth(source: Path) -> Growth:
 
     A change copies every page on the path from the root, and the replaced pages cannot be reused while a reader may
     need them. So a transaction makes the file grow by as many pages as it frees: for a modification by slapd 8 to 11
-    pages with 100,000 entries, and 20 with 2.3 million.
-    """
+    pages with 100,000 entries, and 20 with 2.3 million."""
     first, started, freed = meta.read_meta(source), time.monotonic(), dict[int, int]()
     while time.monotonic() - started < _LOOK:
         time.sleep(_PAUSE)

@@ -147,9 +147,8 @@ def audit(
     """Checks an environment directory, even under a running slapd, or a data file without a writer.
 
     `database`: schema and configuration, needed at level indexes. `sample`: at level indexes, check only this many
-    entries and nothing else; 0: all. Damage is reported in the result. Exceptions (NotPermitted, SystemFailed ...)
-    mean that the check could not be done.
-    """
+    entries and nothing else; 0: all. Damage is reported in the result. Exceptions (NotPermitted, SystemFailed ...) mean
+    that the check could not be done."""
     with _reading(place, meter) as (pin, txn, counters), meter.following(counters):
         result = _native.audit(
             pin,
@@ -187,18 +186,14 @@ def _limits(means: Resources) -> _Limits:
 
 def shared_uuids(place: Path, means: Resources, meter: Meter, limit: int = LIMIT) -> list[tuple[str, str, str]]:
     """Returns the first `limit` entryUUIDs that several entries share, each with the DNs of two of these entries.
-
-    Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull.
-    """
+    Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull."""
     with _reading(place, meter) as (pin, txn, counters):
         return _native.shared_uuids(pin, counters, txn=txn, limit=limit, **_limits(means))
 
 
 def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None) -> None:
     """Checks that no two entries share an entryUUID: on a replica, syncrepl would change or delete either of them.
-
-    Raises SharedUuid, and what `shared_uuids` raises.
-    """
+    Raises SharedUuid, and what `shared_uuids` raises."""
     for uuid, first, other in shared_uuids(place, Resources(scratch=scratch), meter, limit=1):
         raise SharedUuid(uuid=uuid, first=first, dn=other)
 

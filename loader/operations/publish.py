@@ -126,8 +126,7 @@ class TargetDatabase:
         """Whether the run in `run_dir` is not to be resumed. Then the target is checked before the run is forgotten.
 
         It is not resumed if it has ended and what it published is gone, or if it had other options and has ended or had
-        hardly begun: whoever corrects a mistake in a command just repeats it. Raises ChangedSince.
-        """
+        hardly begun: whoever corrects a mistake in a command just repeats it. Raises ChangedSince."""
         anew = restart or self._is_over(run_dir, verb, options)
         if anew:
             self.require_free()
@@ -172,8 +171,7 @@ def require_as_published(directory: Path, before: Mark, finished: str) -> None:
 def publish_environment(made: Path, place: TargetDatabase, checked: Checked) -> Published:
     """Renames made/data.mdb into place, then brings the configured maxsize up to that of `checked`.
 
-    A second call after a kill knows from `checked` that the rename is done.
-    """
+    A second call after a kill knows from `checked` that the rename is done."""
     with files.explained(place.directory):
         place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not place.holds(checked):
@@ -228,10 +226,8 @@ def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | N
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: bool = False) -> Path | None:
     """Puts a finished data file, of a private directory, into an environment directory: the directory's owner, `mode`,
-    no stale lock.mdb. `keep`: the old file, if it holds entries, gets another name, which is returned.
-
-    Raises TargetInUse, TargetNotEmpty: somebody may have come meanwhile.
-    """
+    no stale lock.mdb. `keep`: the old file, if it holds entries, gets another name, which is returned. Raises
+    TargetInUse, TargetNotEmpty: somebody may have come meanwhile."""
     with held.opened(directory) as target:
         with held.opened(partial.parent) as source:
             descriptor = source.open(partial.name, os.O_RDWR)

@@ -59,10 +59,7 @@ class Applied:
 
 def refresh(task: RefreshTask, allowed: Callable[[], None], meter: Meter) -> Applied:
     """Applies a provider's changes in one transaction. `allowed` runs concurrently; the core commits only if `allowed`
-    raises nothing.
-
-    Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat.
-    """
+    raises nothing. Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat."""
     with isolated.started(_refresh, task, meter) as child, ThreadPoolExecutor(1) as pool:
         allowing = pool.submit(_allow, allowed, child)
         try:
@@ -118,10 +115,8 @@ def _refresh(task: RefreshTask, meter: Meter) -> tuple[dict[str, int], list[str]
 @isolated.isolated
 def rebuild(directory: Path, target: Target, attributes: tuple[str, ...], limits: Resources, meter: Meter) -> None:
     """Rebuilds the indexes that `target` has for `attributes`, in a directory that no slapd has open: appends the new
-    tables to the file, up to `target.map_size`, then writes the meta page that makes them valid.
-
-    Raises NotProven, MapFull, NoSpace, MdbDamaged, TargetInUse.
-    """
+    tables to the file, up to `target.map_size`, then writes the meta page that makes them valid. Raises NotProven,
+    MapFull, NoSpace, MdbDamaged, TargetInUse."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "build.too_many":

@@ -166,9 +166,7 @@ def build(
 
 def transfer(target: Target, source: Snapshot, out: Path, limits: Resources, meter: Meter) -> Transferred:
     """Writes the file `out`, mode 0600, from the unchanged records of an open snapshot; synced when this returns.
-
-    Raises NotProven, with the details, if the target's slapd would store a record differently; MapFull, NoSpace.
-    """
+    Raises NotProven, with the details, if the target's slapd would store a record differently; MapFull, NoSpace."""
     translate = partial(_build_error, target=target, inputs=[source.path], out=out)
     with with_counters(meter, str(source.path), translate) as counters, meter.following(counters):
         return _native.transfer(source.path, out, database(target), counters, txn=source.txn, **vars(limits))

@@ -29,7 +29,7 @@ from loader.errors import (
     NotProven,
     TooManyEntries,
 )
-from loader.mdb import edits, verify
+from loader.mdb import verify
 from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
 from loader.operations import sizing
@@ -266,6 +266,8 @@ class NativeSteps(BuildSteps):
                 rejects=self.rejects,
             )
         if built.stale:
+            from loader.mdb import edits  # only a build from a live server needs it
+
             edits.remove_entries(self.made, built.stale)
         return NativeLoaded(
             built.read,

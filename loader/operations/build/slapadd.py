@@ -79,11 +79,8 @@ class _LoadedSlice:
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
     """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
     options = _spooled(options, run)
-    sizing = _Sizing(options, run, place)
-    scan = run.do("scan", sizing.scan, Scanned)
+    scan, aliases, size = _sized(options, run, place)
     entries = scan.entries
-    aliases = run.do("schema", lambda meter: sizing.schema(scan), dict[str, str])
-    size = run.do("size", lambda meter: sizing.size(meter, scan), _Size)
     work = _Loading(options, run, place, scan, size, aliases)
     plan = run.do("slice", work.slice, _Slices) if size.shards > 1 else _Slices()
     if plan.cuts:
@@ -110,11 +107,16 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
     """Runs the steps before the load."""
+    scan, _, size = _sized(options, run, place)
+    return report_of({"entries": scan.entries}, size if size.estimate else {})
+
+
+def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scanned, dict[str, str], _Size]:
+    """Returns also the synonyms among the attribute names in the LDIF."""
     work = _Sizing(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
-    run.do("schema", lambda meter: work.schema(scan), dict[str, str])
-    size = run.do("size", lambda meter: work.size(meter, scan), _Size)
-    return report_of({"entries": scan.entries}, size if size.estimate else {})
+    aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
+    return scan, aliases, run.do("size", lambda meter: work.size(meter, scan), _Size)
 
 
 def _spooled(options: BuildOptions, run: Run) -> BuildOptions:

@@ -24,7 +24,7 @@ from loader.config import Config, Database
 from loader.defaults import ENGINES, ENV_EPOCH, LADDER, LEVELS
 from loader.errors import EmptyInput, GlueRefused, NoContextCSN, NoSuchSuffix, SchemaMissing, UsageProblem
 from loader.ldif import Rejected
-from loader.mdb import contents, edits, meta, verify
+from loader.mdb import contents, meta, verify
 from loader.mdb.meta import DATA
 from loader.operations.publish import Checked, Published, TargetDatabase, publish_environment
 from loader.operations.sizing import choose_maxsize
@@ -73,8 +73,7 @@ class BuildOptions(Placing, Sorting, Rejecting, LdifInputs):
 
     `maxsize`: None keeps the configured one; "auto" and a number change a slapd.d, unless `target` replaces the
     configured directory. `seeding`: the database is for a consumer, so it must have a contextCSN (of the LDIF, or with
-    `write_context` of its entries), and nothing in it may be newer.
-    """
+    `write_context` of its entries), and nothing in it may be newer."""
 
     config_path: ConfigOption
     inputs: tuple[Path, ...] = ()
@@ -309,11 +308,13 @@ class BuildSteps:
             stored = contents.context_csns(self.made, suffix)
             wanted = sorted(csn.by_server([*stored, *options.reached]).values())
             if sorted(stored) != wanted:
+                from loader.mdb import edits  # only a glued tree needs it
+
                 edits.stamp(self.made, suffix, wanted)
         facts = meta.read_meta(self.made)
         maxsize = choose_maxsize(place, facts.used, options.maxsize, changing=options.target is None)
         if maxsize != facts.map_size:
-            edits.set_map_size(self.made / DATA, maxsize)
+            meta.set_map_size(self.made / DATA, maxsize)
         return member_of_notes(place.config, place.database, self.made), maxsize
 
     def put_into_place(self, checked: Checked) -> Published:

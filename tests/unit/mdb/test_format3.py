@@ -161,7 +161,7 @@ def test_either_meta_page_of_a_copy_is_enough(tmp_path: Path, compact: bool) -> 
     data, facts = made.path.read_bytes(), made.facts
     other = (facts.txnid + 1) % 2  # the older one, which now stands in both places
     page = data[other * 4096 :][:4096]
-    old = meta.of_page(page, "")
+    old = meta.parse(page, "", alone=True)
     both = [old.page(number, old.txnid, old.map_size) for number in range(2)]
     made.path.rename(target / "data.mdb").write_bytes(b"".join(both) + data[2 * 4096 :])
     assert rows(target) == rows(place)
