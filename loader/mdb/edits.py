@@ -10,6 +10,7 @@ for ever. With the lower entryCSN the entry is deleted, or, if the provider stil
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -157,3 +158,17 @@ def empty_indexes(place: Path, attributes: Sequence[str]) -> None:
         with explained(place), environment.begin(write=True) as transaction:
             for handle in handles:
                 transaction.drop(handle, delete=False)
+
+
+def set_map_size(path: Path, size: int) -> None:
+    """Writes `size`, but at least the bytes in use, as the map size into both meta pages of a data file. Tools other
+    than slapd map as many bytes; slapd uses its own maxsize."""
+    facts = meta.read_meta(path)
+    with path.open("r+b") as file:
+        for number in (0, 1):
+            file.seek(number * facts.page_size)
+            page = meta.parse(file.read(facts.page_size), str(path), alone=True)
+            file.seek(number * facts.page_size)
+            file.write(page.page(number, page.txnid, max(size, facts.used)))
+        file.flush()
+        os.fsync(file.fileno())

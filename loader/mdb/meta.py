@@ -77,20 +77,6 @@ def parse(head: bytes, origin: str, *, alone: bool = False) -> MetaPage:
         return MetaPage(head, alone=alone)
 
 
-def set_map_size(path: Path, size: int) -> None:
-    """Writes `size`, but at least the bytes in use, as the map size into both meta pages of a data file. Tools other
-    than slapd map as many bytes; slapd uses its own maxsize."""
-    facts = read_meta(path)
-    with path.open("r+b") as file:
-        for number in (0, 1):
-            file.seek(number * facts.page_size)
-            page = parse(file.read(facts.page_size), str(path), alone=True)
-            file.seek(number * facts.page_size)
-            file.write(page.page(number, page.txnid, max(size, facts.used)))
-        file.flush()
-        os.fsync(file.fileno())
-
-
 @contextmanager
 def explained(path: Path, pin: Path | None = None) -> Iterator[None]:
     """Translates the core's errors about data file `path`, which it opened under the name `pin`, into LoaderErrors."""

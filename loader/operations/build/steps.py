@@ -308,13 +308,15 @@ class BuildSteps:
             stored = contents.context_csns(self.made, suffix)
             wanted = sorted(csn.by_server([*stored, *options.reached]).values())
             if sorted(stored) != wanted:
-                from loader.mdb import edits  # only a glued tree needs it
+                from loader.mdb import edits  # only a glued tree needs it here
 
                 edits.stamp(self.made, suffix, wanted)
         facts = meta.read_meta(self.made)
         maxsize = choose_maxsize(place, facts.used, options.maxsize, changing=options.target is None)
         if maxsize != facts.map_size:
-            meta.set_map_size(self.made / DATA, maxsize)
+            from loader.mdb import edits  # most builds have the right one from the beginning
+
+            edits.set_map_size(self.made / DATA, maxsize)
         return member_of_notes(place.config, place.database, self.made), maxsize
 
     def put_into_place(self, checked: Checked) -> Published:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lmdb
 
-from loader.mdb import meta
+from loader.mdb import edits, meta
 
 
 def made(home: Path) -> Path:
@@ -18,7 +18,7 @@ def made(home: Path) -> Path:
 def test_both_meta_pages_and_nothing_else(tmp_path: Path) -> None:
     path = made(tmp_path)
     before = path.read_bytes()
-    meta.set_map_size(path, 1 << 30)
+    edits.set_map_size(path, 1 << 30)
     assert meta.read_meta(path).map_size == 1 << 30
     with lmdb.open(str(tmp_path), readonly=True) as environment, environment.begin() as transaction:
         assert transaction.get(b"key") == b"value"
@@ -31,6 +31,6 @@ def test_both_meta_pages_and_nothing_else(tmp_path: Path) -> None:
 
 def test_never_less_than_what_is_used(tmp_path: Path) -> None:
     path = made(tmp_path)
-    meta.set_map_size(path, 1)
+    edits.set_map_size(path, 1)
     facts = meta.read_meta(path)
     assert facts.map_size == facts.used
