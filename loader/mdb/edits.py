@@ -147,14 +147,16 @@ def remove_entries(place: Path, ids: Sequence[int]) -> None:
                 transaction.delete(ID.pack(one), db=entries)
 
 
-@isolated.isolated
 def empty_indexes(place: Path, attributes: Sequence[str]) -> None:
     """Empties the indexes of `attributes`; an attribute without an index is skipped."""
     wanted = {name.lower() for name in attributes}
+    _empty(place, [name for name in contents.indexes(place) if name.lower() in wanted])
+
+
+@isolated.isolated
+def _empty(place: Path, names: list[str]) -> None:
     with opened(place, writable=True) as environment:
-        with explained(place), environment.begin() as transaction:
-            tables = [key.decode() for key in transaction.cursor().iternext(values=False)]
-        handles = [require_table(environment, name) for name in tables if name.lower() in wanted]
+        handles = [require_table(environment, name) for name in names]
         with explained(place), environment.begin(write=True) as transaction:
             for handle in handles:
                 transaction.drop(handle, delete=False)
