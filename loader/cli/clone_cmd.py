@@ -11,7 +11,7 @@ from loader.cli.report import show_facts, show_json, tell, tell_json
 from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.operations import clone as operation
-from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, ReceivePlan, ReceiveReport, SendReport
+from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, ReceivePlan, ReceiveReport
 
 _PIPE = Path("-")
 
@@ -43,25 +43,6 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     sends, receives = options.target == _PIPE, options.source == _PIPE
     if sends:
         standard.reserve_output()
-    _require_fitting(options, sends, receives, dry_run)
-    if sends:
-        _tell_sent(operation.send(options, shown.progress), shown.as_json)
-        return
-    report: _Report
-    if dry_run:
-        report = operation.plan_pipe(options) if receives else operation.plan(options)
-    else:
-        report = operation.receive(options, shown.progress) if receives else operation.clone(options, shown.progress)
-    if shown.as_json:
-        show_json(dataclasses.asdict(report))
-    else:
-        show_facts(_lines(report))
-
-
-_Report = ClonePlan | ReceivePlan | ReceiveReport
-
-
-def _require_fitting(options: CloneOptions, sends: bool, receives: bool, dry_run: bool) -> None:
     reasons = {
         "one of SOURCE and TARGET has to be a directory": sends and receives,
         "--reflink always is for a clone from directory to directory": (
@@ -76,24 +57,40 @@ def _require_fitting(options: CloneOptions, sends: bool, receives: bool, dry_run
         if applies:
             raise UsageProblem(reason=reason)
 
+    if sends:
+        sent = operation.send(options, shown.progress)
+        if shown.as_json:  # on stderr, because stdout carries the copy
+            tell_json(dataclasses.asdict(sent))
+        elif log.verbosity() >= 0:
+            skipped = f", {units.size(sent.skipped)} left out" if sent.skipped else ""
+            took = units.duration(sent.seconds)
+            tell(f"sent: {units.size(sent.length)}{skipped} in {took}, transaction {sent.txnid}")
+        return
+    report: ClonePlan | ReceivePlan | ReceiveReport
+    if dry_run:
+        report = operation.plan_pipe(options) if receives else operation.plan(options)
+    else:
+        report = operation.receive(options, shown.progress) if receives else operation.clone(options, shown.progress)
+    if shown.as_json:
+        show_json(dataclasses.asdict(report))
+    else:
+        show_facts(_lines(report))
 
-def _tell_sent(report: SendReport, as_json: bool) -> None:
-    """Prints the report on stderr, because stdout carries the copy."""
-    if as_json:
-        tell_json(dataclasses.asdict(report))
-    elif log.verbosity() >= 0:
-        skipped = f", {units.size(report.skipped)} left out" if report.skipped else ""
-        took = units.duration(report.seconds)
-        tell(f"sent: {units.size(report.length)}{skipped} in {took}, transaction {report.txnid}")
 
-
-def _lines(report: _Report) -> dict[str, object]:
+def _lines(report: ClonePlan | ReceivePlan | ReceiveReport) -> dict[str, object]:
     if isinstance(report, ClonePlan):
-        return _plan_lines(report)
+        return {
+            "source": report.source,
+            "shown / on disk": _sizes(report.source_apparent, report.source_allocated),
+            "target": report.target + (" (its database is replaced)" if report.replaces else ""),
+            "needed / free": _sizes(report.needed, report.free),
+            "data format": report.format,
+            "verify": report.verify,
+        }
     if isinstance(report, ReceivePlan):
         return {
             "target": report.target + (" (its database is replaced)" if report.replaces else ""),
-            "there / free": f"{units.size(report.have)} / {units.size(report.free)}",
+            "there / free": _sizes(report.have, report.free),
             "go on with": f"--skip {report.token}" if report.token else "-",
         }
     lines: dict[str, object] = {
@@ -114,18 +111,5 @@ def _lines(report: _Report) -> dict[str, object]:
     return {**lines, "transaction": report.txnid, "data format": report.format, "verified": report.verified}
 
 
-def _plan_lines(plan: ClonePlan) -> dict[str, object]:
-    return {
-        "source": plan.source,
-        "shown / on disk": _sizes(plan.source_apparent, plan.source_allocated),
-        "target": plan.target + (" (its database is replaced)" if plan.replaces else ""),
-        "needed / free": f"{units.size(plan.needed)} / {units.size(plan.free)}",
-        "data format": plan.format,
-        "verify": plan.verify,
-        "oldest reader behind by": f"{units.number(plan.reader_lag)} transactions",
-        "warning": operation.warning(plan) or "none",
-    }
-
-
-def _sizes(apparent: int, allocated: int) -> str:
-    return f"{units.size(apparent)} / {units.size(allocated)}"
+def _sizes(first: int, second: int) -> str:
+    return f"{units.size(first)} / {units.size(second)}"

@@ -62,17 +62,15 @@ def _first_lines(verb: str, examined: Examined, directory: str, entries: str) ->
 def _report_lines(done: Migrated) -> dict[str, object]:
     loaded, published = done.loaded, done.published
     entries = f"{units.number(loaded.entries)}, equal in both"
-    lines = {
+    return {
         **_first_lines("migrated", done.examined, published.directory, entries),
         "contextCSN": " ".join(loaded.context_csns) or "none stored",
         "size / maxsize": f"{units.size(published.bytes)} / {units.size(published.maxsize)}",
         "took": f"{units.duration(done.seconds)} ({units.number(done.rate)} entries/s)",
+        **({"invalid values": ", ".join(loaded.invalid)} if loaded.invalid else {}),
+        **({"entries made again": loaded.made_again} if loaded.made_again else {}),
+        **{name.replace("_", " "): value for name, value in done.before.items()},
     }
-    if loaded.invalid:
-        lines["invalid values"] = ", ".join(loaded.invalid)
-    if loaded.made_again:
-        lines["entries made again"] = loaded.made_again
-    return {**lines, **{name.replace("_", " "): value for name, value in done.before.items()}}
 
 
 def _plan_lines(plan: MigratePlan) -> dict[str, object]:
@@ -85,8 +83,8 @@ def _plan_lines(plan: MigratePlan) -> dict[str, object]:
             lines["will take"] = f"about {units.duration(foreseen.seconds)}"
         if foreseen.lacking:
             lines["not in the schema"] = ", ".join(foreseen.lacking)
-        for problem in foreseen.problems:
-            lines["refused"] = problem
+        if foreseen.problems:
+            lines["refused"] = foreseen.problems[-1]
     verdict = "accepts the configuration" if plan.accepted else "does not accept the configuration"
     lines["slaptest -u"] = verdict + (":" if plan.slaptest else "")
     return lines

@@ -9,7 +9,7 @@ from loader.cli.options import Shown
 from loader.cli.report import show, show_facts, show_json
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.operations.verify import VerifyOptions, VerifyReport, verify_database
+from loader.operations.verify import VerifyOptions, verify_database
 
 
 @declare("verify")
@@ -33,14 +33,10 @@ def command(options: VerifyOptions, shown: Shown) -> int:
       ditseed verify /srv/copy/data.mdb --verify pages --json
     """
     report = verify_database(options, shown.progress)
+    status = EXIT_OK if report.sound else EXIT_DIFFERENT
     if shown.as_json:
         show_json(dataclasses.asdict(report))
-    else:
-        _show(report)
-    return EXIT_OK if report.sound else EXIT_DIFFERENT
-
-
-def _show(report: VerifyReport) -> None:
+        return status
     count = sum(problem.count for problem in report.problems)
     show_facts(
         {
@@ -58,3 +54,4 @@ def _show(report: VerifyReport) -> None:
         show(*([f"  ... and {units.number(more)} more (--limit)"] if more else []))
     show(*([f"to mend it, with slapd stopped: {report.mending}"] if report.mending else []))
     show(*(f"note: {note}" for note in report.notes))
+    return status

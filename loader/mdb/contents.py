@@ -30,9 +30,7 @@ _FEW = 5000  # entries read at most for a summary of a live database: a quarter 
 @contextmanager
 def reading(place: Path) -> Iterator[Contents]:
     """Yields the current contents of an environment directory, in use or not, or of a data file without a writer.
-
-    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded.
-    """
+    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded."""
     with snapshot.held(place, clears=False) as held, meta.explained(meta.data_file(place), held.path):
         yield Contents(held.path, txn=held.txn)
 
@@ -105,9 +103,8 @@ def newest_csns(place: Path, suffix: str | None = None, whole: bool = True, most
     Reads the entryCSN index backwards, or all entries if there is no such index. The result is never too great. It can
     miss a late change of another server, which syncrepl then sends once more. Without a stored contextCSN to stop at,
     all entries are read (minutes for ten million), or with `whole=False` only those of the last second. `most` limits
-    the number of entries read through the index, to those with the highest IDs of the newest seconds: after a bulk
-    load all entries may share one second, and the last ones loaded are the newest.
-    """
+    the number of entries read through the index, to those with the highest IDs of the newest seconds: after a bulk load
+    all entries may share one second, and the last ones loaded are the newest."""
     with reading(place) as contents:
         return _newest(contents, _stored_csns(contents, suffix, place), whole, most)
 
@@ -129,10 +126,7 @@ class DatabaseSummary:
 
 def summarise(place: Path, suffix: str | None = None, newest: bool = True) -> DatabaseSummary:
     """Summarises an environment directory, live or not, or a data file. To stay quick, `newest` reads at most `_FEW`
-    entries, and only if entryCSN is indexed. Without `newest`, newest_csns is empty.
-
-    Raises what `reading` does.
-    """
+    entries, and only if entryCSN is indexed. Without `newest`, newest_csns is empty. Raises what `reading` does."""
     with reading(place) as contents:
         tables = contents.tables
         stored = _stored_csns(contents, suffix, place)

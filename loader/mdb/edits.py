@@ -113,26 +113,19 @@ def _cap(place: Path, number: int, changes: list[tuple[int, str, str]], longest:
 
 def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes, bytes], longest: int) -> None:
     """Moves an ID from one index key (the first of `keys`) to another. A key with more than `longest` IDs becomes a
-    range, as in back-mdb (idl.c)."""
+    range, as in back-mdb (idl.c), whose first value is 0."""
     before, after = keys
-    if _first(transaction, index, before)[0] != 0:
+    cursor = transaction.cursor(index)
+    if not cursor.set_key(before) or ID.unpack(cursor.value()) != (0,):
         transaction.delete(before, ID.pack(owner), db=index)
-    first, count = _first(transaction, index, after)
-    if first != 0 and count < longest:
+    exists = cursor.set_key(after)
+    if not exists or (ID.unpack(cursor.value()) != (0,) and cursor.count() < longest):
         transaction.put(after, ID.pack(owner), db=index)
         return
-    cursor = transaction.cursor(index)
-    cursor.set_key(after)
     ids = [owner, *filter(None, (ID.unpack(value)[0] for value in cursor.iternext_dup()))]
     transaction.delete(after, db=index)
     for one in (0, min(ids), max(ids)):
         transaction.put(after, ID.pack(one), db=index)
-
-
-def _first(transaction: Transaction, index: Handle, key: bytes) -> tuple[int | None, int]:
-    """Returns the first value of a key (0 for a range, None if the key is absent) and its number of values."""
-    cursor = transaction.cursor(index)
-    return (ID.unpack(cursor.value())[0], cursor.count()) if cursor.set_key(key) else (None, 0)
 
 
 def time_key(text: str) -> bytes:
@@ -176,7 +169,7 @@ def set_map_size(path: Path, size: int) -> None:
     with path.open("r+b") as file:
         for number in (0, 1):
             file.seek(number * facts.page_size)
-            page = meta.of_page(file.read(facts.page_size), str(path))
+            page = meta.parse(file.read(facts.page_size), str(path), alone=True)
             file.seek(number * facts.page_size)
             file.write(page.page(number, page.txnid, max(size, facts.used)))
         file.flush()

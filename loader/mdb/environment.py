@@ -56,8 +56,7 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
     """Opens an environment directory, even under a running slapd, or a private copy (a file), without a lock file.
 
     The file gets mapped, so this works only in a child process. Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, and
-    UsageProblem if the environment is already open in this process.
-    """
+    UsageProblem if the environment is already open in this process."""
     if not isolated.is_inside():
         raise RuntimeError("a mapped file that is cut ends the process")
     facts = meta.read_meta(place)
@@ -108,8 +107,7 @@ def reached(directory: Path, writable: bool) -> Iterator[Path]:
     """Yields a private directory with links to the checked data.mdb and lock.mdb of `directory`, for liblmdb to open.
 
     liblmdb opens both files by name, creates missing ones, and empties a lock.mdb that nobody has locked, so it must
-    not follow unchecked names. It no longer needs the directory after opening. Raises FileUnsafe, NotPermitted.
-    """
+    not follow unchecked names. It no longer needs the directory after opening. Raises FileUnsafe, NotPermitted."""
     with ExitStack() as stack:
         held_open = stack.enter_context(held.opened(directory))
         private = stack.enter_context(temporary.directory("env"))
@@ -137,16 +135,12 @@ def alone(directory: Path) -> Iterator[Path]:
             except (BlockingIOError, PermissionError):
                 raise TargetInUse(path=directory, process="") from None
         yield place
-        _tell_lock(place)
-
-
-def _tell_lock(place: Path) -> None:
-    """Updates the last transaction ID in lock.mdb by opening the environment as its first process; all later processes
-    trust that ID. Our own exclusive lock does not stop us: fcntl locks bind other processes only."""
-    facts = meta.read_meta(place)
-    with explained(place, facts):
+        # The first process that opens the environment writes the last transaction ID into lock.mdb, and all later ones
+        # trust it. Our own exclusive lock does not stop us: fcntl locks bind other processes only.
+        facts = meta.read_meta(place)
         size = max(facts.map_size, facts.used)
-        lmdb.open(str(place), create=False, map_size=size, max_dbs=MANY, readahead=False).close()
+        with explained(place, facts):
+            lmdb.open(str(place), create=False, map_size=size, max_dbs=MANY, readahead=False).close()
 
 
 def _prepare_lock(directory: held.Directory, data: Path) -> None:
@@ -181,20 +175,16 @@ def explained(path: Path, facts: meta.MetaPage | None = None) -> Iterator[None]:
             reason = f"data format {facts.format} (LMDB 1.0, OpenLDAP 2.7) needs the Python package lmdb 3 or later"
         raise NotLmdb(path=path, reason=reason) from error
     except lmdb.Error as error:
-        raise _ours(error, path) from error
-
-
-def _ours(error: Exception, path: Path) -> LoaderError:
-    words = str(error)
-    if "Read-only" in words:
-        return ReadOnly(path=path)
-    if "Permission denied" in words:
-        return NotPermitted(action="open", path=path, owner=files.owner_name(path))
-    if "No space left" in words:
-        return NoSpace(path=path, lack=FULL)
-    if "Input/output error" in words:
-        return SystemFailed(path=path, reason="Input/output error")
-    return MdbDamaged(path=path, reason=f"LMDB says: {words}")
+        words = str(error)
+        if "Read-only" in words:
+            raise ReadOnly(path=path) from error
+        if "Permission denied" in words:
+            raise NotPermitted(action="open", path=path, owner=files.owner_name(path)) from error
+        if "No space left" in words:
+            raise NoSpace(path=path, lack=FULL) from error
+        if "Input/output error" in words:
+            raise SystemFailed(path=path, reason="Input/output error") from error
+        raise MdbDamaged(path=path, reason=f"LMDB says: {words}") from error
 
 
 def table(environment: Environment, name: str) -> Handle | None:

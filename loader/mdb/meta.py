@@ -52,10 +52,8 @@ def is_data_file(path: Path) -> bool:
 
 
 def read_meta(place: Path) -> MetaPage:
-    """Returns the newer meta page of an environment directory or data file.
-
-    Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected, MdbDamaged.
-    """
+    """Returns the newer meta page of an environment directory or data file. Raises NoSuchPath, NotPermitted, NotLmdb,
+    MdbProtected, MdbDamaged."""
     path = data_file(place)
     try:
         with files.reading(path) as file:
@@ -70,18 +68,13 @@ def read_meta(place: Path) -> MetaPage:
     return page
 
 
-def parse(head: bytes, origin: str) -> MetaPage:
-    """Returns the newer meta page from the first HEAD_BYTES of a file. Raises NotLmdb, MdbProtected, MdbDamaged."""
+def parse(head: bytes, origin: str, *, alone: bool = False) -> MetaPage:
+    """Returns the newer meta page from the first HEAD_BYTES of a file, or the one in `head` if it is a page `alone`.
+    Raises NotLmdb, MdbProtected, MdbDamaged."""
     if not head:
         raise NotLmdb(path=origin, reason="empty")
     with explained(Path(origin)):
-        return MetaPage(head)
-
-
-def of_page(page: bytes, origin: str) -> MetaPage:
-    """Parses a single meta page. Raises NotLmdb, MdbProtected, MdbDamaged."""
-    with explained(Path(origin)):
-        return MetaPage(page, alone=True)
+        return MetaPage(head, alone=alone)
 
 
 @contextmanager

@@ -13,12 +13,14 @@ import platform
 import statistics
 import struct
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from loader._native import Contents
+from loader.config import Database
 from loader.errors import MdbDamaged, NotLmdb, NotPermitted
 from loader.mdb import environment, isolated, meta, snapshot
 from loader.mdb.environment import LOCK
@@ -57,25 +59,23 @@ def slots(directory: Path) -> tuple[Slot, ...]:
     except PermissionError:
         raise NotPermitted(action="read", path=path, owner=files.owner_name(path)) from None
     try:
-        return tuple(_used(os.pread(descriptor, _MOST, 0), descriptor, path))
+        head = os.pread(descriptor, _MOST, 0)
+        if len(head) < _HEAD.size:
+            return ()
+        magic, lock_format = _HEAD.unpack_from(head)
+        if magic == 0:  # not written yet
+            return ()
+        if magic != meta.MAGIC or not (lock_format == _FORMAT or _is_of_1_0(lock_format)):
+            raise NotLmdb(path=path, reason=f"lock format {lock_format:#x}, of another LMDB or machine")
+        used = (_SLOT.unpack_from(head, offset) for offset in range(_START, len(head) - _LINE + 1, _LINE))
+        # A living reader locks the byte of lock.mdb at the offset of its PID (mdb_reader_pid).
+        return tuple(
+            Slot(pid, None if txnid == _IDLE else txnid, holders.lock_holder(descriptor, pid) is not None)
+            for txnid, pid in used
+            if pid
+        )
     finally:
         os.close(descriptor)
-
-
-def _used(head: bytes, descriptor: int, path: Path) -> Iterator[Slot]:
-    if len(head) < _HEAD.size:
-        return
-    magic, lock_format = _HEAD.unpack_from(head)
-    if magic == 0:  # not written yet
-        return
-    if magic != meta.MAGIC or not (lock_format == _FORMAT or _is_of_1_0(lock_format)):
-        raise NotLmdb(path=path, reason=f"lock format {lock_format:#x}, of another LMDB or machine")
-    for at in range(_START, len(head) - _LINE + 1, _LINE):
-        txnid, pid = _SLOT.unpack_from(head, at)
-        if pid:
-            # A living reader locks the byte of lock.mdb at the offset of its PID (mdb_reader_pid).
-            is_alive = holders.lock_holder(descriptor, pid) is not None
-            yield Slot(pid, None if txnid == _IDLE else txnid, is_alive)
 
 
 def capacity(directory: Path) -> int:
@@ -94,11 +94,8 @@ def _is_of_1_0(lock_format: int) -> bool:
     )
 
 
-def _padded(size: int) -> int:
-    return -(-size // _LINE) * _LINE
-
-
-_START = _padded(_HEAD.size + _MUTEX + 12) + _padded(_MUTEX)  # offset of the first slot
+# Offset of the first slot: the head and the mutexes are each padded to a cache line.
+_START = -(-(_HEAD.size + _MUTEX + 12) // _LINE) * _LINE + -(-_MUTEX // _LINE) * _LINE
 
 
 def clear(directory: Path) -> int:
@@ -115,13 +112,6 @@ def _check(place: Path) -> None:
         opened.reader_check()
 
 
-def oldest_lag(directory: Path) -> int:
-    """Returns how many transactions the oldest reader is behind. Pages freed since its snapshot cannot be reused."""
-    last = meta.read_meta(directory).txnid
-    snapshots = [one.txnid for one in slots(directory) if one.is_alive and one.txnid is not None]
-    return max((last - txnid for txnid in snapshots), default=0)
-
-
 # --- the free list ---------------------------------------------------------------------------------
 
 _TRIES = 20
@@ -132,8 +122,7 @@ def free_list(directory: Path) -> tuple[MetaPage, dict[int, int]]:
 
     LMDB does not overwrite a snapshot's pages before the third transaction after it, so a reading is consistent if at
     most one transaction ended meanwhile. If the server is too busy for that, a reader slot is taken, which clears the
-    slots of dead readers. Raises NotLmdb, MdbProtected, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath.
-    """
+    slots of dead readers. Raises NotLmdb, MdbProtected, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath."""
     for _ in range(_TRIES):
         facts = meta.read_meta(directory)
         try:
@@ -180,8 +169,7 @@ def measure_growth(source: Path) -> Growth:
 
     A change copies every page on the path from the root, and the replaced pages cannot be reused while a reader may
     need them. So a transaction makes the file grow by as many pages as it frees: for a modification by slapd 8 to 11
-    pages with 100,000 entries, and 20 with 2.3 million.
-    """
+    pages with 100,000 entries, and 20 with 2.3 million."""
     first, started, freed = meta.read_meta(source), time.monotonic(), dict[int, int]()
     while time.monotonic() - started < _LOOK:
         time.sleep(_PAUSE)
@@ -195,3 +183,72 @@ def measure_growth(source: Path) -> Growth:
     pages = statistics.fmean(freed.values()) * MARGIN if freed else PAGES
     rate = transactions * pages * last.page_size
     return Growth(transactions, pages, rate)
+
+
+# --- what is free -----------------------------------------------------------------------------------
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """A process that has a snapshot of the database. `lag`: transactions that have ended since."""
+
+    pid: int
+    process: str
+    lag: int
+    is_alive: bool
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What MDB_MAP_FULL depends on, in bytes.
+
+    `maxsize`: as configured, but at least `used`, because LMDB maps no less. `used`: up to the last page ever used.
+    `reusable`: free pages that the next transactions may use. `held`: free pages that the oldest reader may still need.
+    `disk_free`: on the file system, with the holes of the file. `growth`: bytes per second, now; None if no reader
+    lags, because then pages are used again."""
+
+    maxsize: int
+    used: int
+    reusable: int
+    held: int
+    disk_free: int
+    growth: float | None
+
+    @property
+    def unused(self) -> int:
+        """The unused part of the map, as far as the disk has room for it."""
+        return max(0, min(self.maxsize - self.used, self.disk_free))
+
+    @property
+    def available(self) -> int:
+        return self.unused + self.reusable
+
+
+def look(database: Database) -> tuple[Room, tuple[Reader, ...]]:
+    """Measures a map that slapd may be using. Raises LoaderError, also if a process that writes to the data file does
+    not use the lock.mdb beside it."""
+    directory = database.directory
+    assert directory is not None
+    holders.require_heeded(directory)
+    used_slots = slots(directory)
+    facts, freed = free_list(directory)
+    oldest = min((slot.txnid for slot in used_slots if slot.txnid is not None), default=facts.txnid + 1)
+    reusable = sum(count for txnid, count in freed.items() if txnid < oldest)
+    readers = tuple(
+        Reader(
+            slot.pid,
+            holders.command_name(slot.pid) if slot.is_alive else "",
+            0 if slot.txnid is None else max(0, facts.txnid - slot.txnid),
+            slot.is_alive,
+        )
+        for slot in used_slots
+        if slot.txnid is not None or not slot.is_alive
+    )
+    beyond = files.allocated_bytes(meta.data_file(directory)) - facts.used  # blocks that the file has already
+    room = Room(
+        maxsize=max(database.maxsize, facts.used),
+        used=facts.used,
+        reusable=reusable * facts.page_size,
+        held=(sum(freed.values()) - reusable) * facts.page_size,
+        disk_free=files.free_bytes(directory) + max(0, beyond),
+        growth=measure_growth(directory).rate if any(reader.lag for reader in readers) else None,
+    )
+    return room, readers

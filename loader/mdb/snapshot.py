@@ -51,7 +51,7 @@ class Snapshot:
 
     @cached_property
     def facts(self) -> meta.MetaPage:
-        return meta.of_page(self.page, str(self.path))
+        return meta.parse(self.page, str(self.path), alone=True)
 
     @property
     def head(self) -> bytes:
@@ -287,4 +287,4 @@ def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None
     size = meta.parse(head, str(path)).page_size
     page = head[txnid % 2 * size :][:size]
     fresh = int(environment.info()["last_txnid"]) == txnid
-    return page if fresh and meta.of_page(page, str(path)).txnid == txnid else None
+    return page if fresh and meta.parse(page, str(path), alone=True).txnid == txnid else None

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 from click import IntRange
 
@@ -34,7 +34,6 @@ DEEPER = ("pages", "tree")  # levels deeper than quick
 PAGES_UP_TO = 16 << 30  # bytes in use; for more, level pages is never the default
 NOTED = 8  # times the memory: a larger database gets level quick, since records of its pages take 1/30 of its size
 LIMIT = 10  # problems reported of each kind
-_NATIVE = {"quick": "meta"}
 # Problems that slapd tolerates: a copy of such a database is as good as the original.
 _HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
 
@@ -148,84 +147,72 @@ def audit(
     """Checks an environment directory, even under a running slapd, or a data file without a writer.
 
     `database`: schema and configuration, needed at level indexes. `sample`: at level indexes, check only this many
-    entries and nothing else; 0: all. Damage is reported in the result. Exceptions (NotPermitted, SystemFailed ...)
-    mean that the check could not be done.
-    """
+    entries and nothing else; 0: all. Damage is reported in the result. Exceptions (NotPermitted, SystemFailed ...) mean
+    that the check could not be done."""
     with _reading(place, meter) as (pin, txn, counters), meter.following(counters):
-        found = _native.audit(
+        result = _native.audit(
             pin,
             counters,
-            level=_NATIVE.get(level, level),
+            level="meta" if level == "quick" else level,
             sample=sample,
             txn=txn,
             database=database,
             seen=seen,
             limit=means.limit,
-            memory=means.memory or resources.sorting_memory(),
-            jobs=means.jobs or resources.processors(),
-            scratch=means.scratch or tempfile.gettempdir(),
+            **_limits(means),
         )
-        problems = tuple(Problem(one.kind, one.count, tuple(map(_finding, one.told))) for one in found.problems)
-        notes, drifted, left_out = tuple(found.notes), tuple(found.drifted), tuple(found.left_out)
-        return AuditReport(found.entries, found.txn, problems, notes, drifted, left_out)
+        problems = tuple(
+            Problem(
+                problem.kind,
+                problem.count,
+                tuple(Finding(one.message, one.id, one.dn, one.attribute, one.table, one.page) for one in problem.told),
+            )
+            for problem in result.problems
+        )
+        notes, drifted, left_out = tuple(result.notes), tuple(result.drifted), tuple(result.left_out)
+        return AuditReport(result.entries, result.txn, problems, notes, drifted, left_out)
 
 
-def _finding(found: _native.Finding) -> Finding:
-    return Finding(found.message, found.id, found.dn, found.attribute, found.table, found.page)
+class _Limits(TypedDict):
+    memory: int
+    jobs: int
+    scratch: Path | str
+
+
+def _limits(means: Resources) -> _Limits:
+    memory, jobs = means.memory or resources.sorting_memory(), means.jobs or resources.processors()
+    return {"memory": memory, "jobs": jobs, "scratch": means.scratch or tempfile.gettempdir()}
 
 
 def shared_uuids(place: Path, means: Resources, meter: Meter, limit: int = LIMIT) -> list[tuple[str, str, str]]:
     """Returns the first `limit` entryUUIDs that several entries share, each with the DNs of two of these entries.
-
-    Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull.
-    """
+    Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull."""
     with _reading(place, meter) as (pin, txn, counters):
-        return _native.shared_uuids(
-            pin,
-            counters,
-            txn=txn,
-            limit=limit,
-            memory=means.memory or resources.sorting_memory(),
-            jobs=means.jobs or resources.processors(),
-            scratch=means.scratch or tempfile.gettempdir(),
-        )
+        return _native.shared_uuids(pin, counters, txn=txn, limit=limit, **_limits(means))
 
 
 def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None) -> None:
     """Checks that no two entries share an entryUUID: on a replica, syncrepl would change or delete either of them.
-
-    Raises SharedUuid, and what `shared_uuids` raises.
-    """
+    Raises SharedUuid, and what `shared_uuids` raises."""
     for uuid, first, other in shared_uuids(place, Resources(scratch=scratch), meter, limit=1):
         raise SharedUuid(uuid=uuid, first=first, dn=other)
 
 
 @contextmanager
 def _reading(place: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
-    """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core."""
-    path = meta.data_file(place)
-    with (
-        _held(place) as txn,
-        checked_file(path) as pin,
-        with_counters(meter, str(path)) as counters,
-        meta.explained(path, pin),
-    ):
-        yield pin, txn, counters
+    """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core.
 
-
-@contextmanager
-def _held(place: Path) -> Iterator[int | None]:
-    """Takes a reader slot of an environment that others may write to, and yields the slot's transaction. Yields None if
-    there is no lock.mdb, or if a meta page is damaged, which the core then reports."""
-    try:
+    A slot is taken of an environment that others may write to. There is none without lock.mdb, or if a meta page is
+    damaged, which the core then reports."""
+    path, txn, is_readable = meta.data_file(place), None, False
+    with suppress(MdbDamaged):
         is_readable = place.is_dir() and bool(meta.read_meta(place))
-    except MdbDamaged:
-        is_readable = False
-    if not is_readable:
-        yield None
-    elif (place / LOCK).exists():
-        with snapshot.held(place) as held:
-            yield held.txn
-    else:
-        with snapshot.unlocked(place):
-            yield None
+    with ExitStack() as stack:
+        if is_readable and (place / LOCK).exists():
+            txn = stack.enter_context(snapshot.held(place)).txn
+        elif is_readable:
+            stack.enter_context(snapshot.unlocked(place))
+        pin = stack.enter_context(checked_file(path))
+        counters = stack.enter_context(with_counters(meter, str(path)))
+        stack.enter_context(meta.explained(path, pin))
+        yield pin, txn, counters

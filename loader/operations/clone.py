@@ -11,20 +11,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from loader import standard, units
+from loader import standard
 from loader.common_options import Scratch, VerifyCopy
 from loader.declared import Argument
 from loader.errors import LoaderError, NoSuchPath, NotLmdb, UsageProblem
-from loader.mdb import copy, meta, readers, verify
+from loader.mdb import copy, meta, verify
 from loader.mdb.contents import summarise
-from loader.mdb.copy import Copied, CopyMode
+from loader.mdb.copy import CopyMode
 from loader.mdb.verify import Verified
-from loader.operations.publish import BuildDirectory, build_directory, checked, put, require_target, workshop_of
+from loader.operations.publish import WORKSHOP, BuildDirectory, build_directory, checked, put, require_target
 from loader.progress import Progress
 from loader.run.log import killpoint
 from loader.storage import files, holders
-
-Reflink = Literal["auto", "never", "always"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class CloneOptions:
     verify: VerifyCopy = None
     compact: Annotated[bool, "Leave out free pages, and write the used pages in the order of their keys."] = False
     reflink: Annotated[
-        Reflink,
+        Literal["auto", "never", "always"],
         "Share blocks with SOURCE on xfs and btrfs instead of copying them; `auto` does so unless a process has SOURCE "
         "open.",
     ] = "auto"
@@ -66,7 +64,6 @@ class ClonePlan:
     free: int
     replaces: bool
     verify: str
-    reader_lag: int  # transactions by which the oldest reader of the source is behind
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,6 @@ def plan(options: CloneOptions) -> ClonePlan:
             raise UsageProblem(reason=f"{target} is the source itself")
         require_target(target, options.replace)
     facts, sizes = meta.read_meta(source), copy.Sizes.of(meta.data_file(source))
-    busy = holders.holder(source) is not None
     needed = 0 if options.reflink == "always" else min(facts.used, sizes.allocated)
     return ClonePlan(
         source=str(source),
@@ -123,43 +119,33 @@ def plan(options: CloneOptions) -> ClonePlan:
         free=require_space(target, needed),
         replaces=meta.data_file(target).exists(),
         verify=options.verify or verify.default_level(source),
-        reader_lag=readers.oldest_lag(source) if busy else 0,
-    )
-
-
-OLD_READER = 10_000  # transactions: a process has forgotten such a reader
-
-
-def warning(planned: ClonePlan) -> str | None:
-    if planned.reader_lag <= OLD_READER:
-        return None
-    lag = units.number(planned.reader_lag)
-    return (
-        f"{planned.source}: a reader is {lag} transactions behind, so that freed pages wait (mdb_stat -r shows which)"
     )
 
 
 def clone(options: CloneOptions, progress: Progress) -> CloneReport:
     """If it is stopped, the target holds what it held before, and the same call begins again."""
-    planned = plan(options)
-    if reason := warning(planned):
-        progress.say(f"warning: {reason}")
-    with files.explained(options.target), build_directory(options.target, options.source) as place:
-        return _copy(options, planned, progress, place)
-
-
-def _copy(options: CloneOptions, planned: ClonePlan, progress: Progress, place: BuildDirectory) -> CloneReport:
-    before = meta.read_meta(options.source)
-    with progress.step("copy") as meter:
-        copied = copy.hot_copy(options.source, place.home, meter, how(options))
-        seconds, after = meter.seconds, meta.read_meta(options.source)
-    killpoint("clone.copied")
-    try:
-        verified = _checked(copied, options, planned, progress)
-        received = _put(copied.path, options, place, copied.mode, verified, seconds)
-    except BaseException:
-        copied.path.unlink(missing_ok=True)
-        raise
+    planned, source = plan(options), options.source
+    # Blocks of a database in use are shared only by request: each write to a shared block goes to a new one, which
+    # scatters the live file over the disk bit by bit.
+    shared: Literal["never", "try", "must"] = "must" if options.reflink == "always" else "never"
+    if options.reflink == "auto" and not options.compact and holders.holder(source) is None:
+        shared = "try"
+    noting = options.verify is None and planned.verify == "pages"
+    with files.explained(options.target), build_directory(options.target, source) as place:
+        before = meta.read_meta(source)
+        with progress.step("copy") as meter:
+            copied = copy.hot_copy(source, place.home, meter, CopyMode(options.compact, shared, noting))
+            seconds, after = meter.seconds, meta.read_meta(source)
+        killpoint("clone.copied")
+        try:
+            if noting and copied.sound:  # the core has checked the pages while it copied them
+                verified = replace(checked(copied.path, "quick", progress), level="pages")
+            else:
+                verified = checked(copied.path, planned.verify, progress, copied.seen)
+            received = _put(copied.path, options, place, copied.mode, verified, seconds)
+        except BaseException:
+            copied.path.unlink(missing_ok=True)
+            raise
     return CloneReport(
         **vars(received),
         source=planned.source,
@@ -192,23 +178,6 @@ def _put(
     )
 
 
-def _checked(copied: Copied, options: CloneOptions, planned: ClonePlan, progress: Progress) -> Verified:
-    """Uses what the core recorded while it copied, unless --verify names a level."""
-    if options.verify is None and planned.verify == "pages" and copied.sound:
-        return replace(checked(copied.path, "quick", progress), level="pages")
-    return checked(copied.path, planned.verify, progress, copied.seen)
-
-
-def how(options: CloneOptions) -> CopyMode:
-    """Blocks of a database in use are shared only by request: each write to a shared block goes to a new one, so that
-    the live file is scattered over the disk bit by bit."""
-    noting = options.verify is None and verify.default_level(options.source) == "pages"
-    if options.reflink == "auto":
-        shared = not options.compact and holders.holder(options.source) is None
-        return CopyMode(options.compact, "try" if shared else "never", noting)
-    return CopyMode(options.compact, "must" if options.reflink == "always" else "never", noting)
-
-
 def require_source(directory: Path) -> None:
     """Requires a readable environment directory."""
     if not directory.exists():
@@ -222,10 +191,7 @@ def require_source(directory: Path) -> None:
 
 def require_space(directory: Path, needed: int) -> int:
     """Bytes free for a new data file, what a killed run left there counted as free. Raises NoSpace."""
-    return files.require_space(directory, needed, leftover=workshop_of(directory) / copy.PARTIAL)
-
-
-MODE = 0o600  # of what is received
+    return files.require_space(directory, needed, leftover=directory / WORKSHOP / copy.PARTIAL)
 
 
 @dataclass(frozen=True)
@@ -279,7 +245,7 @@ def plan_pipe(options: CloneOptions) -> ReceivePlan:
     """Nothing is read from stdin."""
     with files.explained(options.target):
         require_target(options.target, options.replace)
-        known = copy.token(workshop_of(options.target))
+        known = copy.token(options.target / WORKSHOP)
         return ReceivePlan(
             target=str(options.target),
             have=int(known.rpartition("-")[2]) if known else 0,
@@ -305,7 +271,7 @@ def receive(options: CloneOptions, progress: Progress) -> ReceiveReport:
         killpoint("clone.received")
         try:
             verified = checked(partial, options.verify, progress)
-            return _put(partial, options, place, MODE, verified, seconds)
+            return _put(partial, options, place, 0o600, verified, seconds)
         except LoaderError:
             copy.forget(place.home)
             raise

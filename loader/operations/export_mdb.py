@@ -58,11 +58,17 @@ def export_database(
         held.opened(options.output) as output,
     ):
         sink = ShardDirectory(output.path, run)
-        known = sink.done_before()
-        if known is None:
+        manifest = sink.done_before()
+        if manifest is None:
             read = run.do("read", lambda meter: _read(options, sink, meter), _Read)
-            run.do("shards", lambda meter: _publish(options, sink, read))
-        return Finished(known or exports.require(sink.output), run.told_before())
+
+            def publish(_: Meter) -> None:
+                sink.take([shard.name for shard in read.shards])
+                partitions = f"{read.ranges} ranges of entry IDs"
+                sink.finish(read.whole, read.shards, str(options.part.directory), partitions, notes=read.notes)
+
+            run.do("shards", publish)
+        return Finished(manifest or exports.require(sink.output), run.told_before())
 
 
 @dataclass(frozen=True)
@@ -99,28 +105,21 @@ class _Read:
 
 def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _Read:
     arranged, started = sink.empty_arranged(), now()
-    found = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
+    export = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
     shards = [
         ShardFile(name, (arranged / name).stat().st_size, checksum, entries, content)
-        for name, checksum, entries, content in found.files
+        for name, checksum, entries, content in export.files
     ]
-    whole = Whole(found.base, started, list(found.context_csns), found.entries, found.checksum)
-    return _Read(whole, found.ranges, _notes(found, "stand in the last shards"), shards)
+    whole = Whole(export.base, started, list(export.context_csns), export.entries, export.checksum)
+    return _Read(whole, export.ranges, _notes(export, "stand in the last shards"), shards)
 
 
-def _notes(found: Exported, late: str) -> list[str]:
+def _notes(export: Exported, late: str) -> list[str]:
     """What the operator should know of the exported entries. `late`: where late entries are."""
     notes = []
-    if found.holes:
-        holes = units.number(found.holes)
+    if export.holes:
         below = "are missing though others are below them: slapadd was given those without their parents"
-        notes.append(f"{holes} entries {below}")
-    if found.late:
-        notes.append(f"{units.number(found.late)} entries {late}, for a newer entry is above them")
+        notes.append(f"{units.number(export.holes)} entries {below}")
+    if export.late:
+        notes.append(f"{units.number(export.late)} entries {late}, for a newer entry is above them")
     return notes
-
-
-def _publish(options: DumpOptions, sink: ShardDirectory, read: _Read) -> None:
-    sink.take([shard.name for shard in read.shards])
-    partitions = f"{read.ranges} ranges of entry IDs"
-    sink.finish(read.whole, read.shards, str(options.part.directory), partitions, notes=read.notes)

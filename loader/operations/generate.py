@@ -14,7 +14,7 @@ from loader.exports import RUN_DIR
 from loader.operations.shards import Finished, ShardDirectory, Whole, now
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
-from loader.run.steps import Run, open_run
+from loader.run.steps import open_run
 from loader.sources import dit
 from loader.sources.dit import Range, Template, TreeSpec
 from loader.storage import files, held
@@ -65,12 +65,12 @@ def to_directory(options: GenerateOptions, output: Path, progress: Progress, res
         if any(output.iterdir()) and not (output / RUN_DIR).exists():
             raise OutputNotEmpty(path=output, made_by="generate")
         with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
-            work = _GenerateSteps(options, ShardDirectory(output, run), run)
-            manifest = work.sink.done_before(last="publish")
+            sink = ShardDirectory(output, run)
+            manifest = sink.done_before(last="publish")
             if manifest is None:
-                started = run.do("start", work.start, str)
-                run.do("shards", work.shards, total=options.range.entries)
-                run.do("publish", lambda meter: work.publish(started))
+                started = run.do("start", lambda meter: _start(output), str)
+                run.do("shards", lambda meter: _make_shards(options, sink, meter), total=options.range.entries)
+                run.do("publish", lambda meter: _publish(options, sink, started))
                 manifest = exports.require(output)
             return Finished(manifest, run.told_before())
 
@@ -82,44 +82,37 @@ class _Shard:
     checksum: str
 
 
-@dataclass(frozen=True)
-class _GenerateSteps:
-    """The steps' bodies. Each can be done again from its beginning."""
+def _start(output: Path) -> str:
+    """Removes only what an earlier run of ours left."""
+    for pattern in ("[0-9]*.ldif*", exports.FILE):
+        for path in output.glob(pattern):
+            path.unlink()
+    return now()
 
-    options: GenerateOptions
-    sink: ShardDirectory
-    run: Run
 
-    def start(self, meter: Meter) -> str:
-        """Only what an earlier run of ours left is cleared away."""
-        for pattern in ("[0-9]*.ldif*", exports.FILE):
-            for path in self.sink.output.glob(pattern):
-                path.unlink()
-        return now()
+def _make_shards(options: GenerateOptions, sink: ShardDirectory, meter: Meter) -> None:
+    """One after another; a finished one is not made again."""
+    catalogue = sink.run.catalogue
+    done = catalogue.partitions("shards", _Shard)
+    meter.add(sum(shard.entries for shard in done.values()))
+    for number, piece in enumerate(options.range.cut(options.shard_entries)):
+        name = f"{number:05}.ldif" + (".zst" if options.compress == "zstd" else "")
+        if name in done:
+            continue
+        partial = sink.run.directory / (name + files.PARTIAL)
+        with files.explained(sink.output):
+            made = dit.shard(options.template, piece, partial, options.jobs, meter)
+            files.publish(partial, sink.output / name)
+        catalogue.finish_partition("shards", name, _Shard(made.entries, made.bytes, made.checksum))
+        killpoint("shards.one")
 
-    def shards(self, meter: Meter) -> None:
-        """One after another; a finished one is not made again."""
-        done = self.run.catalogue.partitions("shards", _Shard)
-        meter.add(sum(shard.entries for shard in done.values()))
-        for number, piece in enumerate(self.options.range.cut(self.options.shard_entries)):
-            name = f"{number:05}.ldif" + (".zst" if self.options.compress == "zstd" else "")
-            if name in done:
-                continue
-            partial = self.run.directory / (name + files.PARTIAL)
-            with files.explained(self.sink.output):
-                made = dit.shard(self.options.template, piece, partial, self.options.jobs, meter)
-                files.publish(partial, self.sink.output / name)
-            shard = _Shard(made.entries, made.bytes, made.checksum)
-            self.run.catalogue.finish_partition("shards", name, shard)
-            killpoint("shards.one")
 
-    def publish(self, started: str) -> None:
-        """Write the manifest."""
-        options, done = self.options, self.run.catalogue.partitions("shards", _Shard)
-        shards = [self.sink.shard(name, one.entries, one.checksum) for name, one in sorted(done.items())]
-        entries = sum(shard.entries for shard in shards)
-        checksum = exports.total(shard.content_checksum for shard in shards)
-        whole = Whole(options.template.suffix, started, (), entries, checksum)
-        piece = f"{options.range.first}:{options.range.end}"
-        source = f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries {piece}"
-        self.sink.finish(whole, shards, source, f"shards of {options.shard_entries} entries")
+def _publish(options: GenerateOptions, sink: ShardDirectory, started: str) -> None:
+    """Writes the manifest."""
+    done = sink.run.catalogue.partitions("shards", _Shard)
+    shards = [sink.shard(name, shard.entries, shard.checksum) for name, shard in sorted(done.items())]
+    entries, checksum = sum(shard.entries for shard in shards), exports.total(one.content_checksum for one in shards)
+    whole = Whole(options.template.suffix, started, (), entries, checksum)
+    piece = f"{options.range.first}:{options.range.end}"
+    source = f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries {piece}"
+    sink.finish(whole, shards, source, f"shards of {options.shard_entries} entries")

@@ -9,6 +9,7 @@ proven. Every other difference is refused by name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,8 +26,7 @@ from loader.operations.verify import given_to_core, target_spec
 from loader.progress import Meter
 from loader.server import tools
 from loader.sinks import changing, mdb
-from loader.sinks.changing import IndexTask
-from loader.sinks.mdb import Schema, Target, TargetSpec
+from loader.sinks.mdb import Schema, Target
 
 SAMPLE = 2048  # entries
 ALL_UP_TO = 512 << 20  # bytes of a file all entries of which are checked: seconds
@@ -69,15 +69,10 @@ class SchemaFacts:
 
     @classmethod
     def of(cls, schema: Schema) -> SchemaFacts:
-        found: dict[str, dict[str, Definition]] = {"attribute": {}, "class": {}}
+        kinds: dict[str, dict[str, Definition]] = {"attribute": {}, "class": {}}
         for kind, name, aliases, builtin, stored, keys in schema.facts():
-            definition = Definition(name, builtin, stored, keys)
-            found[kind] |= {text.lower(): definition for text in aliases}
-        return cls(found["attribute"], found["class"])
-
-    def is_builtin(self, description: str) -> bool:
-        definition = self.attributes.get(_base(description))
-        return definition is not None and definition.builtin
+            kinds[kind] |= dict.fromkeys(map(str.lower, aliases), Definition(name, builtin, stored, keys))
+        return cls(kinds["attribute"], kinds["class"])
 
 
 def _base(description: str) -> str:
@@ -123,7 +118,6 @@ def look(
 ) -> Fit:
     """Checks an environment directory, beside a running slapd if need be, or a data file that nobody writes to. Without
     `whole` never more than a sample is checked."""
-    used_bytes = meta.read_meta(place).used
     target = _target(config, database, place)
     if target is None:
         configured = indexes.configured(database.indexes).values()
@@ -135,34 +129,39 @@ def look(
         checked = replace(target, settings=replace(target.settings, indexes=(), intlen=INTLEN))
     schema, used, before = SchemaFacts.of(target.schema), contents.attributes(place), None
     if origin is not None:
-        try:
+        with suppress(ConfigUnreadable, SettingRefused):
             made = _target(origin.config, origin.database, place)
             before = None if made is None else (made.settings, SchemaFacts.of(made.schema))
-        except (ConfigUnreadable, SettingRefused):
-            pass
+
     compared = _compare(before, target.settings, schema, used)
-    every = compared.asks_for_all or (whole and not compared.is_equal and used_bytes <= ALL_UP_TO)
+    every = compared.asks_for_all or (whole and not compared.is_equal and meta.read_meta(place).used <= ALL_UP_TO)
     limits = Resources(limit=_REPORTED)
-    found = verify.audit(place, "indexes", limits, meter, mdb.database(checked), sample=0 if every else SAMPLE)
-    unproven = () if compared.is_equal else found.left_out
+    audit = verify.audit(place, "indexes", limits, meter, mdb.database(checked), sample=0 if every else SAMPLE)
+
     rebuild = compared.indexes
     if compared.all_indexes or checked is not target:
         rebuild = tuple(name for name, _ in target.settings.indexes)
+    unproven = () if compared.is_equal else audit.left_out
+    # Attribute types that the schema lacks are in ad2i, object classes only in entries.
+    in_entries = [one for problem in audit.problems if problem.kind == _SCHEMA for one in problem.told]
+    classes = [one.message.rpartition(" ")[2] for one in in_entries if one.attribute == "objectClass"]
     return Fit(
-        rebuild=tuple(dict.fromkeys((*rebuild, *found.drifted, *unproven))),
-        unknown=tuple(dict.fromkeys((*target.schema.unknown(used), *_unknown_classes(found)))),
-        otherwise=(*compared.otherwise, *_otherwise(found, schema, of_unknown=before is None)),
-        entries=found.entries if every else min(SAMPLE, found.entries),
-        left_out=found.left_out,
+        rebuild=tuple(dict.fromkeys((*rebuild, *audit.drifted, *unproven))),
+        unknown=tuple(dict.fromkeys((*target.schema.unknown(used), *classes))),
+        otherwise=(*compared.otherwise, *_otherwise(audit, schema, of_unknown=before is None)),
+        entries=audit.entries if every else min(SAMPLE, audit.entries),
+        left_out=audit.left_out,
     )
 
 
 def _target(config: Config, database: Database, place: Path) -> Target | None:
     """The database as the configuration describes it; None if that is not proven."""
     try:
-        return target_spec(config, database, place).target()
+        target = target_spec(config, database, place)
+        _ = target.schema
     except NotProven:
         return None
+    return target
 
 
 @dataclass(frozen=True)
@@ -187,8 +186,18 @@ def _compare(
     pairs = [(former.attributes.get(name), schema.attributes.get(name)) for name in map(_base, used)]
     attributes = [(old, new) for old, new in pairs if old is not None and new is not None and new.differs(old)]
     classes = [new.differs(former.classes[name]) for name, new in schema.classes.items() if name in former.classes]
-    changed, lacks = tuple(_changed(settings, now)), not former.classes.keys() <= schema.classes.keys()
+    lacks = not former.classes.keys() <= schema.classes.keys()
     resorted = set(now.sortvals) - set(settings.sortvals)
+    # Indexes whose keys were made otherwise, or not at all. Superfluous keys do no harm.
+    every = (settings.hash64, settings.intlen, settings.attribute_options) != (
+        (now.hash64, now.intlen, now.attribute_options)
+    ) or now.idlexp < settings.idlexp
+    kinds = {name.lower(): set(kinds) for name, kinds in settings.indexes}
+    changed = tuple(
+        name
+        for name, wanted in now.indexes
+        if every or ("sub" in wanted and settings.substr != now.substr) or set(wanted) - kinds.get(name.lower(), set())
+    )
     return _Comparison(
         is_equal=not (attributes or any(classes) or changed or lacks),
         asks_for_all=lacks or settings.multival != now.multival or bool(resorted),
@@ -203,35 +212,16 @@ def _compare(
     )
 
 
-def _changed(before: Settings, now: Settings) -> Iterator[str]:
-    """Indexes whose keys were made otherwise, or not at all. Superfluous keys do no harm."""
-    every = (before.hash64, before.intlen, before.attribute_options) != (now.hash64, now.intlen, now.attribute_options)
-    every |= now.idlexp < before.idlexp
-    kinds = {name.lower(): set(kinds) for name, kinds in before.indexes}
-    for name, wanted in now.indexes:
-        lengths = "sub" in wanted and before.substr != now.substr
-        if every or lengths or set(wanted) - kinds.get(name.lower(), set()):
-            yield name
-
-
-def _unknown_classes(found: AuditReport) -> Iterator[str]:
-    """Object classes that the schema lacks; attribute types are in ad2i."""
-    for problem in found.problems:
-        if problem.kind == _SCHEMA:
-            messages = (one.message for one in problem.told if one.attribute == "objectClass")
-            yield from (message.rpartition(" ")[2] for message in messages)
-
-
-def _otherwise(found: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> Iterator[str]:
+def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> Iterator[str]:
     """The first problem of each attribute. No configuration changes what is compiled into slapd; slapd and its overlays
     store some of that otherwise. `of_unknown`: the configuration that the file was made with is unknown."""
-    for problem in found.problems:
+    for problem in audit.problems:
         other = problem.kind in _OTHER
         if other or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
-            firsts = {one.attribute: one for one in reversed(problem.told)}
-            for attribute in dict.fromkeys(one.attribute for one in problem.told):
-                if attribute is None or not other or not schema.is_builtin(attribute):
-                    yield str(firsts[attribute])
+            for attribute, first in {one.attribute: one for one in reversed(problem.told)}.items():
+                definition = schema.attributes.get(_base(attribute or ""))
+                if not (other and definition and definition.builtin):
+                    yield str(first)
 
 
 # --- indexes made again ----------------------------------------------------------------------------------------------
@@ -252,30 +242,13 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
         return Rebuilt()
     room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
     try:
-        spec = replace(given_to_core(place.config, place.database, directory), map_size=room)
-        by_core(spec, directory, attributes, scratch, meter)
+        target = replace(given_to_core(place.config, place.database, directory), map_size=room)
+        by_core(target, directory, attributes, scratch, meter)
         return Rebuilt(tuple(attributes))
     except NotProven as error:
-        _by_slapindex(place, directory, attributes, room, scratch, meter)
-        return Rebuilt(tuple(attributes), (by_slapindex_because(error),))
+        why = by_slapindex_because(error)
 
-
-def by_core(spec: TargetSpec, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
-    """Makes all of the indexes or changes nothing; `spec.map_size` is how large the file may become. Raises NotProven
-    before it changes anything, MapFull, NoSpace, MdbDamaged, TargetInUse."""
-    means = changing.Resources(resources.sorting_memory(), resources.processors(), scratch)
-    changing.rebuild(IndexTask(directory, spec, tuple(attributes), means), meter)
-
-
-def by_slapindex_because(error: NotProven) -> str:
-    """A note."""
-    return f"slapindex made the indexes, which takes longer: {error.facts['reason']}"
-
-
-def _by_slapindex(
-    place: TargetDatabase, directory: Path, attributes: Sequence[str], room: int, scratch: Path, meter: Meter
-) -> None:
-    """Empties the tables first, because slapindex only adds. Not synced."""
+    # slapindex only adds, so the tables are emptied first. Not synced.
     edits.empty_indexes(directory, [name.partition(";")[0] for name in attributes])
     settings: dict[str, Sequence[bytes]] = {
         "olcDbDirectory": [str(directory).encode()],
@@ -288,6 +261,19 @@ def _by_slapindex(
     with place.private_configuration(scratch, settings) as copy:
         command = tools.server_tool("slapindex", "-q", "-F", str(copy), "-b", place.database.suffix)
         run_slapindex(command, directory, room, meter)
+    return Rebuilt(tuple(attributes), (why,))
+
+
+def by_core(target: Target, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
+    """Makes all of the indexes or changes nothing; `target.map_size` is how large the file may become. Raises NotProven
+    before it changes anything, MapFull, NoSpace, MdbDamaged, TargetInUse."""
+    limits = mdb.Resources(resources.sorting_memory(), resources.processors(), scratch)
+    changing.rebuild(directory, target, tuple(attributes), limits, meter)
+
+
+def by_slapindex_because(error: NotProven) -> str:
+    """A note."""
+    return f"slapindex made the indexes, which takes longer: {error.facts['reason']}"
 
 
 def run_slapindex(command: Sequence[str], directory: Path, map_size: int, meter: Meter) -> None:

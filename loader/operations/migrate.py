@@ -20,10 +20,10 @@ from typing import Annotated
 import msgspec
 from click import Choice
 
-from loader import backmdb, ldif, plain, resources, units
+from loader import backmdb, ldif, plain, resources
 from loader.common_options import Config, Placing, Sorting, SpaceCheck, Suffix, VerifyNew
 from loader.declared import Argument
-from loader.defaults import DYNAMIC_ATTRIBUTES, LEVELS
+from loader.defaults import LEVELS
 from loader.errors import (
     EmptyInput,
     EntryRefused,
@@ -36,28 +36,24 @@ from loader.errors import (
 )
 from loader.mdb import contents, meta, readers, snapshot
 from loader.mdb.contents import DatabaseSummary
-from loader.operations import compare as comparing
 from loader.operations import sizing
 from loader.operations.build import native, steps
-from loader.operations.build.inputs import FULL, BuildOptions
 from loader.operations.build.native import NativeLoaded, NativeSteps, made_for
+from loader.operations.build.steps import FULL, BuildOptions
 from loader.operations.publish import Checked, Published, TargetDatabase, existing, head_digest
-from loader.operations.room import choose_maxsize, require_room
+from loader.operations.sizing import choose_maxsize, require_room
 from loader.piped import piped
 from loader.progress import Meter, Progress
 from loader.run.log import Report, recorded, report_of
 from loader.run.steps import Run, open_run
 from loader.server import configuration, tools
 from loader.sources import mdb, sampling
-from loader.sources.location import ConfiguredDatabase
 from loader.sources.mdb import Part
 from loader.sources.sampling import SampleSize
 from loader.storage import files, temporary
 
 STEPS = ("look", "config", "load", "check", "compare", "publish")
 RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
-_SHOWN = 10  # entries in a message
-_COMPLETED = (*comparing.SERVER_ATTRIBUTES, *DYNAMIC_ATTRIBUTES)
 _SIZE = SampleSize(10_000, 0.0)
 _LARGEST = 8  # factor: upper bound of the new database's size, even with added indexes
 _SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two
@@ -74,10 +70,6 @@ class MigrateOptions(Placing, Sorting):
     suffix: Suffix = None
     verify: Annotated[VerifyNew, Choice([*LEVELS, FULL])] = "quick"
     check_space: SpaceCheck = True
-
-    @property
-    def part(self) -> Part:
-        return Part(self.source)
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -156,43 +148,35 @@ def planned(
         work = MigrateSteps(options, run, place)
         run.do("config", work.building.config)
         lacking = work.lacking([])
+        problems: list[str] = []
+        seconds = size = maxsize = None
         with progress.step("sample") as meter:
-            foreseen = _foreseen(work, source.entries, meter, strict)
-    return dataclasses.replace(foreseen, lacking=lacking, free=files.free_bytes(place.directory))
+            text, is_all = _first_records(options)
+            try:
+                seconds = round(_seconds_an_entry(work, text, meter) * source.entries, 1)
+                size, maxsize = needed(options, place, Meter("room")), place.database.maxsize
+                changing = work.build_options.target is None
+                maxsize = choose_maxsize(place, size, options.maxsize, changing=changing)
+                require_room(native.limits_of(work.build_options, place), lambda: size)
+            except LoaderError as error:
+                # An entry may have been moved below one that is younger, and so is not among the first.
+                if not isinstance(error, MissingParents) or is_all:
+                    if strict:
+                        raise
+                    problems.append(str(error))
+    return Planned(problems, seconds, size, maxsize, lacking, files.free_bytes(place.directory))
 
 
-def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
-    """Returns the size of the new database in bytes, from a sample of the entries; if that cannot be built, the bytes
-    in use of the old one. id2e of the old one says more than a sample, which may miss a few large entries."""
-    facts, freed = readers.free_list(options.source)
-    try:
-        target = native.target_of(options.building(place), place)
-        found = sizing.forecast(sampling.of_database(options.source, _SIZE, meter), target, meter, timed=0.0)
-    except (NotProven, EmptyInput):
-        return facts.used - sum(freed.values()) * facts.page_size
-    if target.settings.page_size != facts.page_size:
-        return found.bytes
-    sampled = sum(table.bytes for table in found.tables if table.name == "id2e")
-    return found.bytes - sampled + contents.table_bytes(options.source)["id2e"]
+def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
+    """Returns the database's first records, none cut off, and whether these are all of its records."""
 
+    def write(descriptor: int) -> mdb.Exported:
+        return mdb.stream(Part(options.source), descriptor, False, options.jobs or 1, Meter("sample"))
 
-def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> Planned:
-    options, place, building = work.options, work.place, work.build_options
-    text, is_all = _first_records(options)
-    seconds = size = maxsize = None
-    problems = []
-    try:
-        seconds = round(_seconds_an_entry(work, text, meter) * entries, 1)
-        size, maxsize = needed(options, place, Meter("room")), place.database.maxsize
-        maxsize = choose_maxsize(place, size, options.maxsize, changing=building.target is None)
-        require_room(native.limits_of(building, place), lambda: size)
-    except LoaderError as error:
-        # An entry may have been moved below one that is younger, and so is not among the first.
-        if not isinstance(error, MissingParents) or is_all:
-            if strict:
-                raise
-            problems.append(str(error))
-    return Planned(problems, seconds, size, maxsize)
+    with piped(write, "sample") as (descriptor, _), os.fdopen(os.dup(descriptor), "rb") as file:
+        text = file.read(_SAMPLE)
+    is_all = len(text) < _SAMPLE
+    return text if is_all else text[: text.rfind(b"\n\n") + 2], is_all
 
 
 def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
@@ -211,16 +195,19 @@ def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
     return (time.monotonic() - began) / built.entries
 
 
-def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
-    """Returns the database's first records, none cut off, and whether these are all of its records."""
-
-    def write(descriptor: int) -> mdb.Exported:
-        return mdb.stream(options.part, descriptor, False, options.jobs or 1, Meter("sample"))
-
-    with piped(write, "sample") as (descriptor, _), os.fdopen(os.dup(descriptor), "rb") as file:
-        text = file.read(_SAMPLE)
-    is_all = len(text) < _SAMPLE
-    return text if is_all else text[: text.rfind(b"\n\n") + 2], is_all
+def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
+    """Returns the size of the new database in bytes, from a sample of the entries; if that cannot be built, the bytes
+    in use of the old one. id2e of the old one says more than a sample, which may miss a few large entries."""
+    facts, freed = readers.free_list(options.source)
+    try:
+        target = native.target_of(options.building(place), place)
+        forecast = sizing.forecast(sampling.of_database(options.source, _SIZE, meter), target, meter, timed=0.0)
+    except (NotProven, EmptyInput):
+        return facts.used - sum(freed.values()) * facts.page_size
+    if target.settings.page_size != facts.page_size:
+        return forecast.bytes
+    sampled = sum(table.bytes for table in forecast.tables if table.name == "id2e")
+    return forecast.bytes - sampled + contents.table_bytes(options.source)["id2e"]
 
 
 def state_of(source: Path) -> list[int | str]:
@@ -270,36 +257,38 @@ class MigrateSteps:
         try:
             with snapshot.held(self.options.source) as held:
                 loaded = self.building.transfer(meter, held)
-            context_csns = contents.summarise(self.building.made, newest=False).context_csns
-            about |= {"context_csns": list(context_csns), "late": 0}
+            about |= {"context_csns": contents.context_csns(self.building.made), "late": 0}
         except NotProven as error:
             loaded, source = self._made_again(meter)
             # Tree checksums are additive modulo 2**128.
             total = (int(source.checksum, 16) + int(loaded.completed, 16)) % 2**128
             loaded = msgspec.structs.replace(loaded, completed="")
-            about |= {"context_csns": list(source.context_csns), "late": source.late}
-            about |= {"in_source": source.entries, "checksum": f"{total:032x}"}
-            about |= {"made_again": str(error.facts["reason"])}
+            about |= {
+                "context_csns": list(source.context_csns),
+                "late": source.late,
+                "in_source": source.entries,
+                "checksum": f"{total:032x}",
+                "made_again": str(error.facts["reason"]),
+            }
         return msgspec.convert(report_of(loaded, about), MigrateLoaded)
 
     def _made_again(self, meter: Meter) -> tuple[NativeLoaded, mdb.Exported]:
         """Reads and rewrites the entries. Raises SchemaMissing or MadeOtherwise if the new slapd would refuse one."""
-        inner, options = Meter("read"), self.options
+        inner, options, building = Meter("read"), self.options, self.building
 
         def read(descriptor: int) -> mdb.Exported:
             jobs, scratch = options.jobs or resources.processors(), options.scratch or Path(tempfile.gettempdir())
-            return mdb.stream(options.part, descriptor, False, jobs, inner, scratch)
+            return mdb.stream(Part(options.source), descriptor, False, jobs, inner, scratch)
 
         with meter.cancelling(inner.cancel), piped(read, "read") as (descriptor, reading):
             try:
-                loaded = self.building.make(meter, [descriptor], None, account=True)
+                loaded = building.make(meter, [descriptor], None, account=True)
             except EntryRefused as error:
-                classes = list(ldif.scan([self.building.rejects], Meter("schema")).object_classes)
+                classes = list(ldif.scan([building.rejects], Meter("schema")).object_classes)
                 steps.require_none_lacking(self.place.config, self.lacking(classes))
-                rejects = plain.with_operator_paths(str(self.building.rejects))
                 advice = (
                     "Correct that entry in the old server, or the new configuration (schema, multival, dbpagesize); "
-                    f"the entry is in {rejects}."
+                    f"the entry is in {plain.with_operator_paths(str(building.rejects))}."
                 )
                 config = self.place.config.path
                 raise MadeOtherwise(path=options.source, config=config, reason=error, advice=advice) from error
@@ -313,31 +302,20 @@ class MigrateSteps:
 
     def compare(self, meter: Meter, loaded: MigrateLoaded) -> None:
         """Compares the new database with what was read from the old one. Raises MdbDamaged if they differ. Copied
-        records are compared by checksum; rebuilt entries by number and order-independent checksum, which accounts for
-        what slapadd adds or leaves out."""
+        records are compared by checksum; rebuilt entries by number and
+        order-independent checksum, which accounts for what slapadd adds or leaves out."""
+        made, source = self.building.made, self.options.source
         if loaded.records:
             equal = self.building.records_checksum(meter) == loaded.records
         else:
             with ldif.digesting((), meter) as tree:
-                mdb.digest(Part(self.building.made), tree, meter)
+                mdb.digest(Part(made), tree, meter)
             equal = (tree.entries, tree.checksum) == (loaded.in_source, loaded.checksum)
-        if not equal:
-            raise self._differing(loaded)
-
-    def _differing(self, loaded: MigrateLoaded) -> MdbDamaged:
-        """Returns the error, which names differing entries and attributes."""
-        made, source = self.building.made, self.options.source
-        a, b = (ConfiguredDatabase(one) for one in (source, made))
-        for ignore in (_COMPLETED, ()):  # attributes that slapadd adds are reported only if nothing else differs
-            asked = comparing.CompareOptions(a, b, ignore, show_attributes=True, limit=_SHOWN)
-            found = comparing.compare(asked, self.run.progress)
-            if not found.equal:
-                break
-        shown = "; ".join(f"{one.dn} ({', '.join(one.attributes or (one.kind,))})" for one in found.samples)
-        moved = state_of(source) != loaded.source_as_read
-        since = ", which was written to since it was read" if moved else ""
-        differing = units.number(found.only_a + found.only_b + found.changed)
-        return MdbDamaged(path=made, reason=f"it differs from {source}{since} in {differing} entries: {shown}")
+        if equal:
+            return
+        since = ", which was written to since it was read" if state_of(source) != loaded.source_as_read else ""
+        compare = f"`ditseed compare {source} {plain.with_operator_paths(str(made))}` shows the entries"
+        raise MdbDamaged(path=made, reason=f"it differs from {source}{since}: {compare}")
 
 
 def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Migrated:
@@ -346,21 +324,16 @@ def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, flo
     with existing(options.target.absolute(), options.source):
         place = place_of(options, source)
         run_dir, identity = place.directory / RUN_DIR, options.identity()
-        stale = _is_out_of_date(options, place, run_dir)
+        # If the source, the new slapd or its configuration changed since the source was read, the result is useless.
+        with recorded(run_dir) as catalogue:
+            loaded = catalogue.facts_of("load", MigrateLoaded) if catalogue else None
+        stale = loaded is not None and (
+            state_of(options.source) != loaded.source_as_read
+            or made_for(place.config, place.database, options.building(place)) != loaded.made_for
+        )
         anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
         with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:
             return _steps(options, run, place, source)
-
-
-def _is_out_of_date(options: MigrateOptions, place: TargetDatabase, run_dir: Path) -> bool:
-    """Returns whether the source, the new slapd or its configuration changed since the run in `run_dir` read the
-    source. If so, the run's result is useless, published or not."""
-    with recorded(run_dir) as catalogue:
-        loaded = catalogue.facts_of("load", MigrateLoaded) if catalogue else None
-    if loaded is None:
-        return False
-    made = made_for(place.config, place.database, options.building(place))
-    return (state_of(options.source), made) != (loaded.source_as_read, loaded.made_for)
 
 
 def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: DatabaseSummary) -> Migrated:
@@ -378,8 +351,7 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
     run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded.entries)
     published = run.do("publish", lambda meter: work.building.put_into_place(checked), Published)
     seconds = sum(step.seconds for step in run.catalogue.steps())
-    rate = round(loaded.entries / seconds)
-    return Migrated(loaded, looked, published, round(seconds, 3), rate, run.told_before())
+    return Migrated(loaded, looked, published, round(seconds, 3), round(loaded.entries / seconds), run.told_before())
 
 
 @dataclass(frozen=True)

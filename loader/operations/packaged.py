@@ -54,12 +54,10 @@ def suffix_in(directory: Path) -> str | None:
 
 
 # --- empty suffix ----------------------------------------------------------------------------------------------------
-#
-# The root entry of a database whose suffix is the empty DN (`suffix ""`, as Zimbra has it).
-#
-# It bears the contextCSN. No search shows it: the root DSE answers a search with the base "". slapd adds it as a glue
-# entry when it stores its first contextCSN (syncrepl.c, `syncrepl_add_glue`), and so must a seed.
 
+# The root entry of a database whose suffix is the empty DN (`suffix ""`, as Zimbra has it), which bears the contextCSN.
+# No search shows it: the root DSE answers a search with the base "". slapd adds it as a glue entry when it stores its
+# first contextCSN (syncrepl.c, `syncrepl_add_glue`), and so must a seed.
 GLUE = b"dn:\nobjectClass: glue\nstructuralObjectClass: glue\n\n"
 FILE = "root.ldif"
 
@@ -75,13 +73,9 @@ def write(path: Path) -> Path:
     return path
 
 
-def begins_with_root(path: Path) -> bool:
-    """Is the first entry of an LDIF file the one of the empty DN, as slapcat writes it?"""
-    return [name for name, _ in location.entries(path, most=1)] == [""]
-
-
 def completed(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:
-    """`sources` with the root entry before them where they lack it. `first`: the file that is read first."""
-    if begins_with_root(first):
+    """`sources` with the root entry before them where they lack it. `first`: the file that is read first, at whose
+    beginning slapcat writes the entry of the empty DN."""
+    if [name for name, _ in location.entries(first, most=1)] == [""]:
         return tuple(sources)
     return (write(scratch / FILE), *sources)

@@ -3,7 +3,6 @@ needs them, and the same again after a kill. Refuses a directory that is in use 
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +40,9 @@ from loader.storage import files, held, holders
 from loader.storage.files import Owner
 
 REPLACED = f"{DATA}.replaced-"  # and a time: the name under which an old data file is kept
-WORKSHOP = ".ditseed-clone"  # in the database directory: the same file system, so that publishing is a rename
+# Directory in the database directory (the same file system, so that publishing is a rename) in which an interrupted
+# clone leaves its files.
+WORKSHOP = ".ditseed-clone"
 _KEPT = "If nobody needs it any more, add --replace: the new database takes its place once it is finished and checked."
 
 
@@ -125,8 +126,7 @@ class TargetDatabase:
         """Whether the run in `run_dir` is not to be resumed. Then the target is checked before the run is forgotten.
 
         It is not resumed if it has ended and what it published is gone, or if it had other options and has ended or had
-        hardly begun: whoever corrects a mistake in a command just repeats it. Raises ChangedSince.
-        """
+        hardly begun: whoever corrects a mistake in a command just repeats it. Raises ChangedSince."""
         anew = restart or self._is_over(run_dir, verb, options)
         if anew:
             self.require_free()
@@ -171,8 +171,7 @@ def require_as_published(directory: Path, before: Mark, finished: str) -> None:
 def publish_environment(made: Path, place: TargetDatabase, checked: Checked) -> Published:
     """Renames made/data.mdb into place, then brings the configured maxsize up to that of `checked`.
 
-    A second call after a kill knows from `checked` that the rename is done.
-    """
+    A second call after a kill knows from `checked` that the rename is done."""
     with files.explained(place.directory):
         place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not place.holds(checked):
@@ -227,10 +226,8 @@ def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | N
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: bool = False) -> Path | None:
     """Puts a finished data file, of a private directory, into an environment directory: the directory's owner, `mode`,
-    no stale lock.mdb. `keep`: the old file, if it holds entries, gets another name, which is returned.
-
-    Raises TargetInUse, TargetNotEmpty: somebody may have come meanwhile.
-    """
+    no stale lock.mdb. `keep`: the old file, if it holds entries, gets another name, which is returned. Raises
+    TargetInUse, TargetNotEmpty: somebody may have come meanwhile."""
     with held.opened(directory) as target:
         with held.opened(partial.parent) as source:
             descriptor = source.open(partial.name, os.O_RDWR)
@@ -258,10 +255,9 @@ def _keep(target: held.Directory) -> Path | None:
     for name in others:
         if os.path.samestat(old, os.stat(name, dir_fd=target.descriptor, follow_symlinks=False)):
             target.remove(name)
-    name = first = REPLACED + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    numbers = itertools.count(2)
-    while name in others:  # of the same second
-        name = f"{first}-{next(numbers)}"
+    first = REPLACED + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    names = (first, *(f"{first}-{number}" for number in range(2, len(others) + 3)))  # several in the same second
+    name = next(name for name in names if name not in others)
     target.link(DATA, name)
     killpoint("restore.kept")
     return target.name / name
@@ -273,11 +269,6 @@ class BuildDirectory:
 
     target: Path
     home: Path
-
-
-def workshop_of(directory: Path) -> Path:
-    """The directory in which an interrupted run leaves its files."""
-    return directory / WORKSHOP
 
 
 @contextmanager

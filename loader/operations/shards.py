@@ -85,7 +85,6 @@ class ShardDirectory:
         return self.run.directory / ARRANGED
 
     def empty_arranged(self) -> Path:
-        """The same without what an interrupted step left."""
         files.remove_tree(self.arranged)
         self.arranged.mkdir()
         return self.arranged
@@ -95,10 +94,10 @@ class ShardDirectory:
         another size."""
         if not self.run.catalogue.is_done(last):
             return None
-        known = exports.require(self.output)
-        exports.require_there(known, self.output)
+        manifest = exports.require(self.output)
+        exports.require_there(manifest, self.output)
         self.run.progress.passed_over("export")
-        return known
+        return manifest
 
     def take(self, names: Sequence[str]) -> None:
         """Move arranged shards to the output. Meanwhile it has no manifest, and no shards of an earlier export."""
@@ -115,8 +114,7 @@ class ShardDirectory:
     def shard(self, name: str, entries: int, content_checksum: str, checksum: str | None = None) -> ShardFile:
         """A shard that is in the output. Without its checksum, the file is read."""
         path = self.output / name
-        found = checksum or exports.checksum(path)
-        return ShardFile(name, path.stat().st_size, found, entries, content_checksum)
+        return ShardFile(name, path.stat().st_size, checksum or exports.checksum(path), entries, content_checksum)
 
     def finish(
         self,

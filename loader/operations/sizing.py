@@ -1,4 +1,7 @@
-"""Forecasts the size and the build time of a database from builds of a sample of its entries.
+"""Does a database fit into its map and onto its disk? Forecasts its size and build time from builds of a sample.
+
+`require_room` compares a forecast with maxsize and with the file system; `choose_maxsize` returns the maxsize of a new
+database. Both are called before the work begins.
 
 The core builds the sample in a scratch directory. Parents that the sample lacks are replaced by glue entries, as
 in slapd. These parents are also built alone: the difference between the two builds is due to the sample.
@@ -17,16 +20,19 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import dn, resources
-from loader.errors import EmptyInput
+from loader import dn, resources, units
+from loader.defaults import MAXSIZE_FACTOR
+from loader.errors import EmptyInput, MaxsizeTooSmall
 from loader.mdb import contents, copy, meta
-from loader.mdb.contents import IndexCounts, TableSizes
+from loader.mdb.contents import TableSizes
 from loader.mdb.meta import DATA
+from loader.operations.publish import TargetDatabase
+from loader.operations.tune import require_stopped
 from loader.progress import Meter
 from loader.server import configuration
 from loader.sinks import mdb
@@ -36,6 +42,7 @@ from loader.sources.location import LdifFiles
 from loader.sources.sampling import Sample, SampleSize, SizeClass
 from loader.storage import files, held, temporary
 
+GIB = 1 << 30
 LARGEST = 24  # factor: upper bound of database size / LDIF size, with every attribute indexed
 TIMED = 2.0  # seconds of building for the time forecast
 _HEADER, _NODE, _POINTER, _ID, _RECORD = 16, 8, 2, 8, 48  # bytes: mdb.c, page, node, MDB_db
@@ -53,7 +60,63 @@ createTimestamp: 20000101000000Z
 modifyTimestamp: 20000101000000Z
 
 """
-_PREFIX = ".ditseed-write-"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of a new database. `maxsize`: bytes; None if it is chosen once the size is known. `directory`: its file
+    system must hold the database; None leaves the disk out."""
+
+    suffix: str
+    maxsize: int | None
+    directory: Path | None
+
+
+def require_room(limits: Limits, predict: Callable[[], int], at_most: float = math.inf) -> None:
+    """Raises MaxsizeTooSmall or NoSpace if a database of `predict()` bytes does not fit. A prediction takes seconds, so
+    none is made if even `at_most` bytes fit."""
+    maxsize, directory = limits.maxsize, limits.directory
+    free = math.inf if directory is None else files.free_bytes(directory)
+    if at_most <= min(free, math.inf if maxsize is None else maxsize):
+        return
+    needed = predict()
+    if maxsize is not None:
+        require_map(limits.suffix, maxsize, needed)
+    if directory is not None:
+        files.require_space(directory, needed)
+
+
+def require_map(suffix: str, maxsize: int, needed: int) -> None:
+    """Raises MaxsizeTooSmall if `maxsize` bytes cannot hold `needed`."""
+    if needed > maxsize:
+        raise MaxsizeTooSmall(maxsize=units.size(maxsize), suffix=suffix, needed=units.size(needed))
+
+
+def recommended_size(used: int) -> int:
+    """Returns a maxsize with room for copy-on-write, growth and long readers: whole GiB, at least one."""
+    return max(1, -(-round(used * MAXSIZE_FACTOR) // GIB)) * GIB
+
+
+def choose_maxsize(place: TargetDatabase, needed: int, wanted: int | str | None, changing: bool = True) -> int:
+    """Returns the map size of a new database. `wanted`: None keeps the configured one, "auto" computes it. Raises
+    MaxsizeTooSmall, and ServerRunning if a slapd.d must change (`changing`) while a slapd runs on it."""
+    database = place.database
+    chosen = database.maxsize if wanted is None else wanted
+    size = max(database.maxsize, recommended_size(needed)) if isinstance(chosen, str) else chosen
+    require_map(database.suffix, size, needed)
+    if changing and place.config.is_directory and size != database.maxsize:
+        require_stopped(place.config)
+    return size
+
+
+def at_most(ldif: LdifFiles) -> int:
+    """Returns an upper bound in bytes for a database of these files, from their sizes alone."""
+    paths = ldif.paths()
+    factor = _COMPRESSED if any(map(sampling.is_compressed, paths)) else 1
+    return _EMPTY + sum(path.stat().st_size for path in paths) * factor * LARGEST
+
+
+# --- from the tables of a sample to those of the whole ------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -61,24 +124,6 @@ class TableForecast:
     name: str
     bytes: int
     is_index: bool = False
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """`bytes`: size of the finished file. `seconds`: its build time. `how`: the way the sample was taken."""
-
-    entries: int
-    is_counted: bool
-    sampled: int
-    rejected: int
-    how: str
-    bytes: int
-    seconds: float
-    tables: tuple[TableForecast, ...]
-
-    @property
-    def largest_index(self) -> int:
-        return max((table.bytes for table in self.tables if table.is_index), default=0)
 
 
 @dataclass(frozen=True)
@@ -99,110 +144,127 @@ class Growth:
         return self.wanted / self.sampled
 
 
+@dataclass(frozen=True)
+class _IndexPages:
+    """The pages of an index, which the core fills completely. `longest`: as in Growth."""
+
+    page_size: int
+    key_bytes: int
+    longest: int
+
+    def tree(self, ids: float) -> float:
+        """Returns the pages of the separate tree for one key's IDs; 0 if they are in the key's node, which may take
+        half a page at most."""
+        room = self.page_size - _HEADER
+        if ids > self.longest or _NODE + self.key_bytes + _HEADER + ids * _ID <= room // 2 - _POINTER:
+            return 0
+        leaves = math.ceil(ids * _ID / room)
+        return leaves if leaves == 1 else leaves + math.ceil(leaves * 18 / room)
+
+    def trees(self, keys: Mapping[int, int]) -> int:
+        return round(sum(count * self.tree(ids) for ids, count in keys.items()))
+
+    def whole(self, keys: Mapping[float, float] | Mapping[int, int]) -> float:
+        """`keys`: number of IDs -> number of keys that have as many."""
+        room, key_node = self.page_size - _HEADER, _POINTER + _NODE + self.key_bytes
+        total = squares = trees = 0.0
+        for ids, count in keys.items():
+            tree = self.tree(ids)
+            if ids > self.longest:
+                value = float(_HEADER + _RANGE * _ID)
+            elif tree:
+                value = _RECORD
+            else:
+                value = _HEADER + ids * _ID if ids > 1 else _ID
+            node = key_node + value
+            total, squares, trees = total + count * node, squares + count * node * node, trees + count * tree
+        if not total:
+            return trees
+        leaves = total / (room - squares / total / 2)
+        return leaves + leaves * key_node / room + trees
+
+
 def tables(growth: Growth) -> tuple[TableForecast, ...]:
     """Returns the forecasts of id2e, of the remaining tables together, and of each index."""
-    before, after, longest = growth.before, growth.after, growth.longest
+    before, after = growth.before, growth.after
+    page_size = after.page_size
+
+    def key_trees(sizes: TableSizes) -> int:
+        return sum(
+            _IndexPages(page_size, index.key_bytes, growth.longest).trees(index.keys)
+            for index in sizes.indexes.values()
+        )
+
+    def remaining(sizes: TableSizes) -> int:
+        """Pages outside id2e and the indexes, dn2i above all; no table counts those of the trees of keys."""
+        own = sum(sizes.own[name] for name in sizes.indexes)
+        return sizes.pages - sizes.own.get("id2e", 0) - own - key_trees(sizes)
 
     def linear(name: str, parents: int, sample: int) -> TableForecast:
         pages = (0 if growth.is_added else parents) + (sample - parents) * growth.factor
-        return TableForecast(name, round(pages * after.page_size))
+        return TableForecast(name, round(pages * page_size))
 
-    # The rest is dn2i above all. The trees of parents' keys are not counted in the indexes of the sample.
-    remaining = _remaining(after, longest) - (_trees(before, longest) if before else 0)
-    return (
+    forecasts = [
         linear("id2e", before.own.get("id2e", 0) if before else 0, after.own["id2e"]),
-        linear("dn2i and others", _remaining(before, longest) if before else 0, remaining),
-        *(_index(name, counts, growth) for name, counts in after.indexes.items()),
-    )
+        # The trees of parents' keys are not counted in the indexes of the sample.
+        linear(
+            "dn2i and others",
+            remaining(before) if before else 0,
+            remaining(after) - (key_trees(before) if before else 0),
+        ),
+    ]
+    for name, index in after.indexes.items():
+        model = _IndexPages(page_size, index.key_bytes, growth.longest)
+        pages = model.whole(_predicted_keys(index.keys, growth))
+        if not growth.is_added:  # the model's error for the sample itself: parents, half-full last pages
+            error = after.own[name] + model.trees(index.keys) - model.whole(index.keys)
+            pages += min(max(0.0, error), 4.0)
+        forecasts.append(TableForecast(name, round(pages * page_size), is_index=True))
+    return tuple(forecasts)
 
 
-def _remaining(sizes: TableSizes, longest: int) -> int:
-    """Returns the pages outside id2e and the indexes. Pages of keys' own trees, which no table counts, are excluded."""
-    own = sum(sizes.own[name] for name in sizes.indexes)
-    return sizes.pages - sizes.own.get("id2e", 0) - own - _trees(sizes, longest)
-
-
-def _trees(sizes: TableSizes, longest: int) -> int:
-    return sum(_tree_pages(counts, sizes.page_size, longest) for counts in sizes.indexes.values())
-
-
-def _index(name: str, counts: IndexCounts, growth: Growth) -> TableForecast:
-    size, longest, key_bytes = growth.after.page_size, growth.longest, counts.key_bytes
-    fixed = 0.0
-    if not growth.is_added:  # the model's error for the sample itself: parents, half-full last pages
-        now = growth.after.own[name] + _tree_pages(counts, size, longest)
-        fixed = min(max(0.0, now - _pages(counts.keys, key_bytes, size, longest)), 4.0)
-    pages = _pages(_predicted(counts.keys, growth), key_bytes, size, longest) + fixed
-    return TableForecast(name, round(pages * size), is_index=True)
-
-
-def _predicted(keys: Mapping[int, int], growth: Growth) -> dict[float, float]:
+def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, float]:
     """Returns, for the whole, a map from IDs per key to the number of such keys."""
-    many = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
-    seldom = growth.factor * (keys.get(1, 0) + 2 * keys.get(2, 0))  # IDs of keys that occur once or twice in the sample
-    if seldom:
-        mean = max(1.0, seldom / max(1.0, _distinct(keys, growth) - sum(many.values())))
-        number = seldom / mean
-        # A key with one ID has no page of values, so no key has between one ID and two.
-        shared = {mean: number} if mean >= 2 else {1.0: 2 * number - seldom, 2.0: seldom - number}
-        for ids, count in shared.items():
-            many[ids] = many.get(ids, 0.0) + count
-    return many
-
-
-def _distinct(keys: Mapping[int, int], growth: Growth) -> float:
-    """Returns a lower bound of the number of distinct keys in the whole."""
     once, twice, seen = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
+    predicted = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
+    seldom = growth.factor * (once + 2 * twice)  # IDs of keys that occur once or twice in the sample
+    if not seldom:
+        return predicted
+
+    distinct = seen  # a lower bound of the number of distinct keys in the whole
     unseen = once * once / (2 * twice) if twice else once * (once - 1) / 2
-    if not once or not unseen:
-        return seen
-    share = once / (growth.sampled * unseen + once)
-    return seen - unseen * math.expm1((growth.wanted - growth.sampled) * math.log1p(-share))
+    if once and unseen:
+        share = once / (growth.sampled * unseen + once)
+        distinct -= unseen * math.expm1((growth.wanted - growth.sampled) * math.log1p(-share))
+
+    mean = max(1.0, seldom / max(1.0, distinct - sum(predicted.values())))
+    number = seldom / mean
+    # A key with one ID has no page of values, so no key has between one ID and two.
+    shared = {mean: number} if mean >= 2 else {1.0: 2 * number - seldom, 2.0: seldom - number}
+    for ids, count in shared.items():
+        predicted[ids] = predicted.get(ids, 0.0) + count
+    return predicted
 
 
-def _pages(keys: Mapping[float, float] | Mapping[int, int], key_bytes: int, page_size: int, longest: int) -> float:
-    """Returns the pages of an index, which the core fills completely."""
-    room = page_size - _HEADER
-    total = squares = trees = 0.0
-    for ids, count in keys.items():
-        if ids > longest:
-            value = float(_HEADER + _RANGE * _ID)
-        elif _has_tree(ids, key_bytes, page_size):
-            value = _RECORD
-        else:
-            value = _HEADER + ids * _ID if ids > 1 else _ID
-        node = _POINTER + _NODE + key_bytes + value
-        total, squares = total + count * node, squares + count * node * node
-        trees += count * _tree(ids, key_bytes, page_size, longest)
-    if not total:
-        return trees
-    leaves = total / (room - squares / total / 2)
-    return leaves + leaves * (_POINTER + _NODE + key_bytes) / room + trees
+# --- builds of a sample -------------------------------------------------------------------------------
 
 
-def _has_tree(ids: float, key_bytes: int, page_size: int) -> bool:
-    """Returns whether a key's IDs need a tree of their own, because a node may take half a page at most."""
-    return _NODE + key_bytes + _HEADER + ids * _ID > (page_size - _HEADER) // 2 - _POINTER
+@dataclass(frozen=True)
+class Forecast:
+    """`bytes`: size of the finished file. `seconds`: its build time. `how`: the way the sample was taken."""
 
+    entries: int
+    is_counted: bool
+    sampled: int
+    rejected: int
+    how: str
+    bytes: int
+    seconds: float
+    tables: tuple[TableForecast, ...]
 
-def _tree(ids: float, key_bytes: int, page_size: int, longest: int) -> float:
-    """Returns the pages of the separate tree for one key's IDs; 0 if they have none."""
-    if ids > longest or not _has_tree(ids, key_bytes, page_size):
-        return 0
-    leaves = math.ceil(ids * _ID / (page_size - _HEADER))
-    return leaves if leaves == 1 else leaves + math.ceil(leaves * 18 / (page_size - _HEADER))
-
-
-def _tree_pages(counts: IndexCounts, page_size: int, longest: int) -> int:
-    """Returns the pages of the separate trees of all keys in an index of the sample."""
-    return round(sum(count * _tree(ids, counts.key_bytes, page_size, longest) for ids, count in counts.keys.items()))
-
-
-def at_most(ldif: LdifFiles) -> int:
-    """Returns an upper bound in bytes for a database of these files, from their sizes alone."""
-    paths = ldif.paths()
-    factor = _COMPRESSED if any(map(sampling.is_compressed, paths)) else 1
-    return _EMPTY + sum(path.stat().st_size for path in paths) * factor * LARGEST
+    @property
+    def largest_index(self) -> int:
+        return max((table.bytes for table in self.tables if table.is_index), default=0)
 
 
 def of_files(target: Target, ldif: LdifFiles, meter: Meter) -> Forecast:
@@ -214,27 +276,27 @@ def of_files(target: Target, ldif: LdifFiles, meter: Meter) -> Forecast:
 def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED) -> Forecast:
     """Builds the sample again and again for `timed` seconds, because one short build says little about the next one;
     with `timed` 0 once. Raises EmptyInput if no entry of the sample belongs into the database, NotProven, NoSpace."""
-    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        common = _built(sample, sample.common, target, scratch, meter, timed)
-        if common.growth is None:
-            raise EmptyInput(path=f"the sample, {target.settings.suffixes[0]} and below")
-        parts = [common]
-        parts += (_built(larger, larger.total, target, scratch, meter, 0.0) for larger in sample.larger)
     sizes: dict[str, TableForecast] = {}
-    for part in parts:
-        for table in tables(replace(part.growth, is_added=part is not common)) if part.growth else ():
-            known = sizes.get(table.name)
-            sizes[table.name] = replace(table, bytes=table.bytes + (known.bytes if known else 0))
-    return Forecast(
-        entries=sample.total,
-        is_counted=sample.is_counted,
-        sampled=sum(part.growth.sampled for part in parts if part.growth),
-        rejected=sum(part.rejected for part in parts),
-        how=sample.how,
-        bytes=sum(table.bytes for table in sizes.values()),
-        seconds=common.fixed + sum(part.seconds for part in parts),
-        tables=tuple(sizes.values()),
-    )
+    sampled = rejected = 0
+    duration = 0.0
+    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        parts: list[tuple[Sample | SizeClass, int, float]] = [(sample, sample.common, timed)]
+        parts += ((larger, larger.total, 0.0) for larger in sample.larger)
+        for part, total, seconds in parts:
+            built = _built(part, total, target, scratch, meter, seconds)
+            rejected += built.rejected
+            if built.growth is None:
+                if part is sample:
+                    raise EmptyInput(path=f"the sample, {target.settings.suffixes[0]} and below")
+                continue
+            sampled += built.growth.sampled
+            duration += built.seconds + (built.fixed if part is sample else 0.0)
+            for table in tables(replace(built.growth, is_added=part is not sample)):
+                before = sizes.get(table.name)
+                sizes[table.name] = replace(table, bytes=table.bytes + (before.bytes if before else 0))
+    size = sum(table.bytes for table in sizes.values())
+    about = sample.total, sample.is_counted, sampled, rejected, sample.how
+    return Forecast(*about, size, duration, tuple(sizes.values()))
 
 
 @dataclass(frozen=True)
@@ -249,16 +311,24 @@ class _Built:
 
 
 def _built(sample: Sample | SizeClass, total: int, target: Target, scratch: Path, meter: Meter, timed: float) -> _Built:
-    parents, inputs = _inputs(sample, target, scratch)
-    without, whole = scratch / "parents", scratch / "sample"
-    glued, _, fixed = _build(target, parents, without, meter, timed) if parents else (0, 0, 0.0)
+    missing = []
+    for name in sampling.parents(sample.names, target.settings.suffixes[0]):
+        coded = base64.b64encode(name.encode("utf-8", "surrogateescape")).decode()
+        missing.append(f"dn:: {coded}\n{_GLUE.format(uuid=uuid.uuid5(uuid.NAMESPACE_X500, dn.key(name)))}".encode())
+    parents_ldif, sample_ldif = scratch / "parents.ldif", scratch / "sample.ldif"
+    files.write_durably(parents_ldif, b"".join(missing), 0o600)
+    files.write_durably(sample_ldif, sample.text, 0o600)
+
+    parents = scratch / "parents" if missing else None
+    glued, _, fixed = _build(target, [parents_ldif], parents, meter, timed) if parents else (0, 0, 0.0)
+    whole, inputs = scratch / "sample", [*([parents_ldif] if parents else []), sample_ldif]
     entries, rejected, seconds = _build(target, inputs, whole, meter, timed)
     sampled = entries - glued
     if sampled <= 0:
         return _Built(None, rejected)
     growth = Growth(
-        before=contents.table_sizes(without) if parents else None,
-        after=contents.table_sizes(whole, without if parents else None),
+        before=contents.table_sizes(parents) if parents else None,
+        after=contents.table_sizes(whole, parents),
         sampled=sampled,
         wanted=max(sampled, total),
         longest=(1 << target.settings.idlexp) - 1,
@@ -266,31 +336,19 @@ def _built(sample: Sample | SizeClass, total: int, target: Target, scratch: Path
     return _Built(growth, rejected, max(0.0, seconds - fixed) * growth.factor, fixed)
 
 
-def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[list[Path], list[Path]]:
-    """Writes LDIF files. Returns those of the parents that the sample lacks, and those of parents and sample."""
-    parents, text, missing = scratch / "parents.ldif", scratch / "sample.ldif", []
-    for name in sampling.parents(sample.names, target.settings.suffixes[0]):
-        coded = base64.b64encode(name.encode("utf-8", "surrogateescape")).decode()
-        missing.append(f"dn:: {coded}\n{_GLUE.format(uuid=uuid.uuid5(uuid.NAMESPACE_X500, dn.key(name)))}".encode())
-    files.write_durably(parents, b"".join(missing), 0o600)
-    files.write_durably(text, sample.text, 0o600)
-    above = [parents] if missing else []
-    return above, [*above, text]
-
-
 def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, timed: float) -> tuple[int, int, float]:
     """Builds the inputs for `timed` seconds again and again. Returns the numbers of entries and of rejected records,
     and the upper quartile of the durations, because a long build also has slow moments. A first, cold build is not
     timed if others follow."""
-    memory, jobs = resources.sorting_memory(), resources.processors()
-    limits = mdb.Resources(memory, jobs, scratch=directory, rejects=directory / "rejects.ldif")
-    rules = BuildRules(now=_NOW, value_check="skip", check_schema=False, max_rejects=1 << 31)
+    limits = mdb.Resources(resources.sorting_memory(), resources.processors(), directory)
+    rules = BuildRules(_NOW, directory / "rejects.ldif", value_check="skip", check_schema=False, max_rejects=1 << 31)
+    target = replace(target, map_size=_ROOM)  # its schema is compiled in the first build
     began, durations = time.monotonic(), list[float]()
     while not durations or time.monotonic() - began < timed or (timed and len(durations) < 2):
         files.remove_tree(directory)
         directory.mkdir(mode=0o700)
         started = time.monotonic()
-        built = mdb.build(replace(target, map_size=_ROOM), inputs, directory / DATA, rules, limits, meter)
+        built = mdb.build(target, inputs, directory / DATA, rules, limits, meter)
         durations.append(time.monotonic() - started)
     warm = sorted(durations[1:] or durations)
     return built.entries, built.rejected, warm[3 * (len(warm) - 1) // 4]
@@ -300,7 +358,7 @@ def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, ti
 def unnamed_file(directory: Path) -> Iterator[int]:
     """Yields the descriptor of a new file in `directory`, which slapd's account may own. Its name is removed before
     anything is written, so the kernel frees its blocks even if the process is killed. Raises LoaderError, OSError."""
-    with held.scratch(directory, _PREFIX) as scratch:
+    with held.scratch(directory, ".ditseed-write-") as scratch:
         descriptor = scratch.create("written")
         scratch.remove("written")
     try:
@@ -312,7 +370,6 @@ def unnamed_file(directory: Path) -> Iterator[int]:
 def write(data: Path, target: int, most: int, meter: Meter) -> int:
     """Copies the start of `data` to the descriptor `target` with the engine of `clone` and fsync; returns the bytes."""
     facts = meta.read_meta(data)
-    pages = max(min(facts.used, most) // facts.page_size, 2)
-    place, head = Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size)
-    copy.plain(data, place, head, pages * facts.page_size, None, meter)
-    return pages * facts.page_size
+    size = max(min(facts.used, most) // facts.page_size, 2) * facts.page_size
+    copy.plain(data, Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size), size, None, meter)
+    return size

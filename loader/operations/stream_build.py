@@ -19,10 +19,9 @@ from loader import ldif, resources
 from loader.errors import Cancelled, EntryRefused
 from loader.operations import live
 from loader.operations.build import native, steps
-from loader.operations.build.inputs import BuildOptions
 from loader.operations.build.native import NativeLoaded
 from loader.operations.build.native import NativeSteps as Building
-from loader.operations.build.steps import Outcome
+from loader.operations.build.steps import BuildOptions, Outcome
 from loader.operations.export import ExportOptions, ExportSteps, ReadingPlan, Start, notes, plan_of_reading
 from loader.operations.publish import Checked, Published, TargetDatabase
 from loader.operations.shards import clear

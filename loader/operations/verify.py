@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +19,8 @@ from loader.declared import Argument
 from loader.defaults import LADDER
 from loader.errors import IndexesUnknown, MdbDamaged, NoSuchPath, NotProven, SyncreplUnreadable, UsageProblem
 from loader.mdb import contents, meta, verify
-from loader.mdb.verify import AuditReport, Problem, Resources
-from loader.progress import Meter, Progress
+from loader.mdb.verify import Problem, Resources
+from loader.progress import Progress
 from loader.server import configuration
 from loader.sinks import mdb
 from loader.sinks.mdb import Table, definitions_of
@@ -73,113 +72,110 @@ class VerifyReport:
     mending: str | None
 
 
-@dataclass(frozen=True)
-class _Subject:
-    """A file, and the configuration of the database that it is held against."""
-
-    place: Path
-    configured: tuple[Config, Database] | None = None
-
-    def required(self) -> tuple[Config, Database]:
-        if self.configured is None:
-            reason = f"--verify {INDEXES} needs --config: slapd's configuration says which indexes there are"
-            raise UsageProblem(reason=reason)
-        return self.configured
-
-
 def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
     """Damage is in the report. Raises NotLmdb, NoSuchPath, UsageProblem, IndexesUnknown."""
-    subject = _subject(options)
-    place, level = subject.place, _level(options, subject.place)
-    known = known_to_core(*subject.required(), place) if level == INDEXES else None
+    place, configured = _subject(options)
+    level = options.level or _level(place, options.config_path is not None)
+    core_database = None
+    if level == INDEXES:
+        if configured is None:
+            reason = f"--verify {INDEXES} needs --config: slapd's configuration says which indexes there are"
+            raise UsageProblem(reason=reason)
+        core_database = known_to_core(*configured, place)
     begun = time.monotonic()
     with progress.step("verify") as meter:
-        verdict = verify.audit(place, level, options, meter, known)
-        if level in _EACH_ENTRY and verdict.sound:
-            verdict = _with_shared_uuids(verdict, place, options, meter)
+        verdict = verify.audit(place, level, options, meter, core_database)
+        shared = verify.shared_uuids(place, options, meter) if level in _EACH_ENTRY and verdict.sound else []
     seconds = time.monotonic() - begun
-    if subject.configured is not None:
-        verdict = _as_replica(verdict, *subject.configured)
+    # slapadd accepts entries that share an entryUUID, so they are no damage, but syncrepl goes wrong with them.
+    notes = [
+        f"{first} and {other} share the entryUUID {uuid}: replication cannot tell them apart. "
+        "Delete one of them and add it again, which gives it an entryUUID of its own"
+        for uuid, first, other in shared
+    ]
+    problems, mending = verdict.problems, None
+    if configured is not None:
+        problems, unnamed = _as_replica(problems, *configured)
+        notes += unnamed
+        if options.place is None:
+            notes += (
+                f"{one.suffix} is glued to this database, and is to be verified by itself (-b {one.suffix})"
+                for one in glue.subordinates(*configured)
+                if one.backend == "mdb"
+            )
+        if not problems:
+            from loader.operations.build.steps import member_of_notes  # with what a build needs: not for --help
+
+            notes += member_of_notes(*configured, place)
+        if core_database is not None:
+            mending = _mending(problems, *configured)
     return VerifyReport(
         place=str(place),
         level=level,
-        sound=verdict.sound,
+        sound=not problems,
         entries=verdict.entries,
         txnid=verdict.txn,
         seconds=seconds,
-        problems=verdict.problems,
-        notes=(*verdict.notes, *_others(options, subject), *_without_member_of(subject, verdict)),
-        mending=_mending(subject, verdict) if known is not None else None,
+        problems=problems,
+        notes=(*verdict.notes, *notes),
+        mending=mending,
     )
 
 
-def _as_replica(verdict: AuditReport, config: Config, database: Database) -> AuditReport:
-    """slapd's consumer stores entries without what its syncrepl leaves out, be it the attribute of the RDN."""
-    values = config.values(database.entry_dn, "olcSyncrepl")
+def _as_replica(
+    problems: tuple[Problem, ...], config: Config, database: Database
+) -> tuple[tuple[Problem, ...], list[str]]:
+    """Returns the problems that remain, and a note instead of the others: slapd's consumer stores entries without what
+    its syncrepl leaves out, be it the attribute of the RDN."""
     try:
-        found = [syncrepl.parse(value, config.where) for value in values]
+        replications = [
+            syncrepl.parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")
+        ]
     except SyncreplUnreadable:
-        return verdict
-    narrow = any({"attrs", "exattrs"} & {*one.narrowing(database.suffix)} for one in found)
-    unnamed = [one for one in verdict.problems if one.kind == _NAMING]
+        return problems, []
+    narrow = any({"attrs", "exattrs"} & {*one.narrowing(database.suffix)} for one in replications)
+    unnamed = [problem for problem in problems if problem.kind == _NAMING]
     if not unnamed or not narrow:
-        return verdict
+        return problems, []
     note = f"{units.number(unnamed[0].count)} entries lack the value of their RDN, which syncrepl leaves out"
-    rest = tuple(one for one in verdict.problems if one.kind != _NAMING)
-    return replace(verdict, problems=rest, notes=(*verdict.notes, note))
+    return tuple(problem for problem in problems if problem.kind != _NAMING), [note]
 
 
-def _with_shared_uuids(verdict: AuditReport, place: Path, means: Resources, meter: Meter) -> AuditReport:
-    """slapadd takes entries that share an entryUUID, so that they are no damage, but syncrepl goes wrong with them."""
-    shared = (
-        f"{first} and {other} share the entryUUID {uuid}: replication cannot tell them apart. "
-        "Delete one of them and add it again, which gives it an entryUUID of its own"
-        for uuid, first, other in verify.shared_uuids(place, means, meter)
-    )
-    return replace(verdict, notes=(*verdict.notes, *shared))
-
-
-def _others(options: VerifyOptions, subject: _Subject) -> Iterator[str]:
-    """Databases that hold other parts of the same tree."""
-    if subject.configured is None or options.place is not None:
-        return
-    for one in glue.subordinates(*subject.configured):
-        if one.backend == "mdb":
-            yield f"{one.suffix} is glued to this database, and is to be verified by itself (-b {one.suffix})"
-
-
-def _without_member_of(subject: _Subject, verdict: AuditReport) -> list[str]:
-    if subject.configured is None or not verdict.sound:
-        return []
-    from loader.operations.build.steps import member_of_notes  # with what a build needs: not for `verify --help`
-
-    return member_of_notes(*subject.configured, subject.place)
-
-
-def _mending(subject: _Subject, verdict: AuditReport) -> str | None:
-    """slapindex, for the indexes of which problems are told, if nothing else is wrong."""
-    config, database = subject.required()
-    if not verdict.problems or any(one.kind not in _DRIFT for one in verdict.problems):
+def _mending(problems: tuple[Problem, ...], config: Config, database: Database) -> str | None:
+    """The slapindex command for the damaged indexes, if nothing else is wrong."""
+    if not problems or any(problem.kind not in _DRIFT for problem in problems):
         return None
-    told = (finding for problem in verdict.problems for finding in problem.told)
-    attributes = dict.fromkeys(one.attribute or one.table or "" for one in told)
+    attributes = dict.fromkeys(one.attribute or one.table or "" for problem in problems for one in problem.told)
     where = ["-F" if config.is_directory else "-f", str(config.path)]
     alone = ["-g"] if glue.subordinates(config, database) else []
     named = attributes if len(attributes) == 1 else ()  # of several, slapindex may leave some out
     return shlex.join(["slapindex", "-t", *alone, *where, "-b", database.suffix, *named])
 
 
-def _subject(options: VerifyOptions) -> _Subject:
+def _subject(options: VerifyOptions) -> tuple[Path, tuple[Config, Database] | None]:
+    """Returns the file or directory to verify, and the configuration of its database. Raises NoSuchPath, NotPermitted,
+    NotLmdb, MdbProtected; OtherFormat if the slapd of the configuration cannot open the file."""
     config = configuration.read(options.config_path) if options.config_path else None
-    if options.place is not None:
-        place = _there(locate(str(options.place), Kind.DATABASE, Kind.DATA_FILE).path, config)
-        return _Subject(place, (config, _database_of(place, config, options.suffix)) if config else None)
-    if config is None:
+    place, database = options.place, None
+    if place is not None:
+        place = locate(str(place), Kind.DATABASE, Kind.DATA_FILE).path
+    elif config is None:
         raise UsageProblem(reason="say what to verify: a directory, or --config")
-    database = config.database(options.suffix)
-    if database.directory is None:
-        raise NoSuchPath(path=f"{options.config_path}: the directory of its database")
-    return _Subject(_there(database.directory, config), (config, database))
+    else:
+        database = config.database(options.suffix)
+        place = database.directory
+        if place is None:
+            raise NoSuchPath(path=f"{options.config_path}: the directory of its database")
+    files.require_readable(meta.data_file(place))
+    with suppress(MdbDamaged):  # the core tells all that is wrong with it
+        facts = meta.read_meta(place)
+        if config is not None:
+            from loader.operations.publish import require_readable_format
+
+            require_readable_format(place, facts.format)
+    if config is None:
+        return place, None
+    return place, (config, database or _database_of(place, config, options.suffix))
 
 
 def _database_of(place: Path, config: Config, suffix: str | None) -> Database:
@@ -196,38 +192,24 @@ def _database_of(place: Path, config: Config, suffix: str | None) -> Database:
     return config.database_of(suffixes, "the file", suffix)
 
 
-def _there(place: Path, config: Config | None = None) -> Path:
-    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected; OtherFormat where the slapd of the configuration cannot
-    open the file."""
-    files.require_readable(meta.data_file(place))
-    with suppress(MdbDamaged):  # the core tells all that is wrong with it
-        facts = meta.read_meta(place)
-        if config is not None:
-            from loader.operations.publish import require_readable_format
-
-            require_readable_format(place, facts.format)
-    return place
-
-
-def _level(options: VerifyOptions, place: Path) -> str:
-    if options.level is not None:
-        return options.level
+def _level(place: Path, has_config: bool) -> str:
+    """Returns the highest level that takes minutes."""
     used = 0
     with suppress(MdbDamaged):
         used = meta.read_meta(place).used
-    levels = _UP_TO if options.config_path is not None else [*_UP_TO][1:]
+    levels = [*_UP_TO][0 if has_config else 1 :]
     return next((level for level in levels if used <= _UP_TO[level]), LADDER[0])
 
 
 def known_to_core(config: Config, database: Database, place: Path) -> mdb.Database:
     """What the core must know to make the indexes of the file at `place` again. Raises IndexesUnknown."""
     try:
-        return mdb.database(given_to_core(config, database, place).target())
+        return mdb.database(given_to_core(config, database, place))
     except NotProven as error:
         raise IndexesUnknown(reason=error.facts["reason"]) from error
 
 
-def given_to_core(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
+def given_to_core(config: Config, database: Database, place: Path) -> mdb.Target:
     """The database as the configuration describes it. Raises NotProven if the core does not know how its index keys are
     made, ConfigUnreadable, SettingRefused."""
     from loader.operations.build import native
@@ -237,14 +219,14 @@ def given_to_core(config: Config, database: Database, place: Path) -> mdb.Target
     return spec
 
 
-def target_spec(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
+def target_spec(config: Config, database: Database, place: Path) -> mdb.Target:
     """The same, whether or not the core can make its index keys. Raises NotProven for words that no slapd up to 2.7
     knows, ConfigUnreadable, SettingRefused."""
     of_2_7 = False  # of the slapd that opens the file: only that of 2.7 opens format 3
     with suppress(MdbDamaged):
         of_2_7 = meta.read_meta(place).format == 3
     backmdb.require(config, database)
-    return mdb.TargetSpec(
+    return mdb.Target(
         backmdb.settings(config, database, of_2_7=of_2_7),
         tuple(definitions_of(config)),
         schema.effects(config, database),

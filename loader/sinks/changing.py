@@ -20,18 +20,10 @@ from loader.mdb import isolated, meta
 from loader.mdb.environment import alone, reached
 from loader.progress import Meter
 from loader.sinks import mdb
+from loader.sinks.mdb import Resources, Target
 
 _ADVICE = "Start slapd, which may be able to do it, or seed the replica anew (ditseed replica seed --replace)."
 _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
-
-
-@dataclass(frozen=True)
-class Resources:
-    """Limits of the work. `memory`: bytes. `jobs`: threads. `scratch`: an existing directory for temporary files."""
-
-    memory: int
-    jobs: int
-    scratch: Path
 
 
 @dataclass(frozen=True)
@@ -51,10 +43,10 @@ class RefreshTask:
     """The arguments of `refresh`. `now`: the time in generated attributes, in createTimestamp's format."""
 
     directory: Path
-    spec: mdb.TargetSpec
+    target: Target
     sent: SyncResult
     now: str
-    means: Resources
+    limits: Resources
 
 
 @dataclass(frozen=True)
@@ -65,22 +57,9 @@ class Applied:
     unsettled: list[bytes]
 
 
-@dataclass(frozen=True)
-class IndexTask:
-    """A rebuild of the indexes that `spec` has for `attributes`. `spec.map_size` limits the size of the file."""
-
-    directory: Path
-    spec: mdb.TargetSpec
-    attributes: tuple[str, ...]
-    means: Resources
-
-
 def refresh(task: RefreshTask, allowed: Callable[[], None], meter: Meter) -> Applied:
     """Applies a provider's changes in one transaction. `allowed` runs concurrently; the core commits only if `allowed`
-    raises nothing.
-
-    Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat.
-    """
+    raises nothing. Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat."""
     with isolated.started(_refresh, task, meter) as child, ThreadPoolExecutor(1) as pool:
         allowing = pool.submit(_allow, allowed, child)
         try:
@@ -88,15 +67,6 @@ def refresh(task: RefreshTask, allowed: Callable[[], None], meter: Meter) -> App
         finally:
             allowing.result()  # its error is the reason for that of the child
     return Applied(counts, [bytes.fromhex(uuid) for uuid in unsettled])
-
-
-def rebuild(task: IndexTask, meter: Meter) -> None:
-    """Rebuilds indexes in a directory that no slapd has open: appends the new tables to the file, then writes the meta
-    page that makes them valid.
-
-    Raises NotProven, MapFull, NoSpace, MdbDamaged, TargetInUse.
-    """
-    _reindex(task.directory, task, meter)
 
 
 def _allow(allowed: Callable[[], None], child: Child) -> None:
@@ -115,7 +85,7 @@ def _refresh(task: RefreshTask, meter: Meter) -> tuple[dict[str, int], list[str]
     if file_format != 1:  # the core changes files of LMDB 0.9 only
         path = meta.data_file(task.directory)
         raise OtherFormat(path=path, found=file_format, who="ditseed refresh", needed=1)
-    database = mdb.database(task.spec.target())
+    database = mdb.database(task.target)
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "build.unproven":
@@ -123,7 +93,7 @@ def _refresh(task: RefreshTask, meter: Meter) -> tuple[dict[str, int], list[str]
         if error.code == "build.rejected":
             where = "in what the provider sent"
             return EntryRefused(dn=error.dn or "", reason=error.message, where=where, way_out="")
-        return mdb.failure(error, task.directory, task.spec.map_size)
+        return mdb.failure(error, task.directory, task.target.map_size)
 
     with (
         with_counters(meter, str(task.directory), translate) as counters,
@@ -137,28 +107,31 @@ def _refresh(task: RefreshTask, meter: Meter) -> tuple[dict[str, int], list[str]
             **vars(task.sent),
             allowed=0,  # stdin: see _allow
             now=task.now,
-            **vars(task.means),
+            **vars(task.limits),
         )
     return {name: getattr(done, name) for name in _COUNTS}, [uuid.hex() for uuid in done.unsettled]
 
 
 @isolated.isolated
-def _reindex(_: Path, task: IndexTask, meter: Meter) -> None:
-    database = mdb.database(task.spec.target())
+def rebuild(directory: Path, target: Target, attributes: tuple[str, ...], limits: Resources, meter: Meter) -> None:
+    """Rebuilds the indexes that `target` has for `attributes`, in a directory that no slapd has open: appends the new
+    tables to the file, up to `target.map_size`, then writes the meta page that makes them valid. Raises NotProven,
+    MapFull, NoSpace, MdbDamaged, TargetInUse."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "build.too_many":
             return NotProven(reason=error.message)
-        if failure := mdb.failure(error, task.directory, task.spec.map_size):
+        if failure := mdb.failure(error, directory, target.map_size):
             return failure
         if error.errno is None:
             return None
-        path = Path(plain.with_operator_paths(error.path)) if error.path else task.directory
+        path = Path(plain.with_operator_paths(error.path)) if error.path else directory
         return meta.system_error(error.errno, path)
 
+    database = mdb.database(target)
     with (
-        with_counters(meter, str(task.directory), translate) as counters,
+        with_counters(meter, str(directory), translate) as counters,
         meter.following(counters),
-        alone(task.directory) as directory,
+        alone(directory) as opened,
     ):
-        _native.reindex(meta.data_file(directory), database, counters, attributes=task.attributes, **vars(task.means))
+        _native.reindex(meta.data_file(opened), database, counters, attributes=attributes, **vars(limits))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -54,30 +54,23 @@ Orphan = tuple[str, str, str]  # the missing parent's DN, the orphan's DN, the o
 
 @dataclass(frozen=True)
 class Target:
-    """The database to be written: its configuration in slapd, and the optional tables of the installed slapd."""
-
-    settings: Settings
-    schema: Schema
-    tables: tuple[Table, ...]
-    map_size: int  # bytes
-    server_id: int  # in generated entryCSNs
-
-
-@dataclass(frozen=True)
-class TargetSpec:
-    """A Target in a form that can be pickled. `definitions`, `effects`: the arguments of `schema()`."""
+    """The database to be written: its configuration in slapd, and the optional tables of the installed slapd. It can be
+    pickled. `definitions`, `effects`: the arguments of `schema()`."""
 
     settings: Settings
     definitions: tuple[Definition, ...]
     effects: Effects
     tables: tuple[Table, ...]
-    map_size: int
-    server_id: int
+    map_size: int  # bytes
+    server_id: int  # in generated entryCSNs
 
-    def target(self) -> Target:
-        """Returns the Target. Raises NotProven if the core cannot read a schema definition."""
-        known = schema(self.definitions, self.settings.attribute_options, **self.effects)
-        return Target(self.settings, known, self.tables, self.map_size, self.server_id)
+    @cached_property
+    def schema(self) -> Schema:
+        """Raises NotProven if the core cannot read a definition."""
+        return schema(self.definitions, self.settings.attribute_options, **self.effects)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "schema"}
 
 
 @dataclass(frozen=True)
@@ -86,9 +79,11 @@ class BuildRules:
 
     `now`: the time in generated attributes, in createTimestamp's format. `first`: the counter of the first generated
     entryCSN. `account`: count the attributes that are added to entries or omitted from them in `Built.completed`.
+    `rejects_path`: created only if there are rejects.
     """
 
     now: str
+    rejects_path: Path
     first: int = 0
     value_check: ValueCheck = "refuse"
     file_urls: bool = False
@@ -116,12 +111,11 @@ class LiveSource:
 
 @dataclass(frozen=True)
 class Resources:
-    """The limits and paths of the work. `jobs`: threads. `rejects`: file for rejects, created only if there are any."""
+    """Limits of the work. `memory`: bytes. `jobs`: threads. `scratch`: an existing directory for temporary files."""
 
-    memory: int  # bytes
+    memory: int
     jobs: int
     scratch: Path
-    rejects: Path
 
 
 def schema(
@@ -134,17 +128,9 @@ def schema(
         raise NotProven(reason=f"schema: {error}") from error
 
 
-def schema_of(
-    config: Config, database: ConfiguredDatabase, attribute_options: Sequence[str] = (), *, seeding: bool = False
-) -> Schema:
-    """Returns the schema of a database in a configuration. `seeding`: the database is a replica. A replica may contain
-    dynamic objects without slapo-dds, since syncrepl checks no schema.
-
-    Raises NotProven if the core cannot read a definition, ConfigUnreadable.
-    """
-    effects = schemas.effects(config, database)
-    effects["dynamic_objects"] |= seeding
-    return schema(definitions_of(config), attribute_options, **effects)
+def schema_of(config: Config, database: ConfiguredDatabase, attribute_options: Sequence[str] = ()) -> Schema:
+    """Returns the schema of a database. Raises NotProven if the core cannot read a definition, ConfigUnreadable."""
+    return schema(definitions_of(config), attribute_options, **schemas.effects(config, database))
 
 
 def definitions_of(config: Config) -> list[Definition]:
@@ -157,13 +143,13 @@ def build(
     inputs: Sequence[Input],
     out: Path,
     rules: BuildRules,
-    means: Resources,
+    limits: Resources,
     meter: Meter,
-    beside: LiveSource | None = None,
+    live: LiveSource | None = None,
 ) -> Built:
     """Writes the file `out`, mode 0600, from all records of `inputs`; the file is synced when this returns."""
-    read_again = beside and (lambda orphans: [str(path) for path in beside.read_again(orphans)])
-    translate = partial(_translated, target=target, inputs=inputs, out=out, rejects=means.rejects)
+    translate = partial(_build_error, target=target, inputs=inputs, out=out, rejects=rules.rejects_path)
+    read_again = (lambda orphans: [str(path) for path in live.read_again(orphans)]) if live else None
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
         return _native.build(
             inputs,
@@ -171,100 +157,59 @@ def build(
             database(target),
             counters,
             **vars(rules),
-            memory=means.memory,
-            jobs=means.jobs,
-            scratch=means.scratch,
-            rejects_path=means.rejects,
-            head=beside.head if beside else None,
-            read_again=read_again or None,
-            renamed=beside.renamed if beside else None,
+            **vars(limits),
+            head=live.head if live else None,
+            read_again=read_again,
+            renamed=live.renamed if live else None,
         )
 
 
-def transfer(target: Target, source: Snapshot, out: Path, means: Resources, meter: Meter) -> Transferred:
+def transfer(target: Target, source: Snapshot, out: Path, limits: Resources, meter: Meter) -> Transferred:
     """Writes the file `out`, mode 0600, from the unchanged records of an open snapshot; synced when this returns.
-
-    Raises NotProven, with the details, if the target's slapd would store a record differently; MapFull, NoSpace.
-    """
-    translate = partial(_translated, target=target, inputs=[source.path], out=out, rejects=means.rejects)
+    Raises NotProven, with the details, if the target's slapd would store a record differently; MapFull, NoSpace."""
+    translate = partial(_build_error, target=target, inputs=[source.path], out=out)
     with with_counters(meter, str(source.path), translate) as counters, meter.following(counters):
-        return _native.transfer(
-            source.path,
-            out,
-            database(target),
-            counters,
-            txn=source.txn,
-            memory=means.memory,
-            jobs=means.jobs,
-            scratch=means.scratch,
-        )
+        return _native.transfer(source.path, out, database(target), counters, txn=source.txn, **vars(limits))
 
 
 def records_checksum(path: Path, jobs: int, meter: Meter) -> str:
     """Returns a checksum of all records of a data file that `transfer` copies. Raises MdbDamaged."""
-    translate = partial(_damaged, path=path.parent)
+    translate = partial(failure, path=path.parent)
     with with_counters(meter, str(path), translate) as counters, meter.following(counters):
         return _native.records_checksum(path, counters, jobs=jobs)
-
-
-@dataclass(frozen=True)
-class SplitTarget:
-    """A database's part of a divided LDIF. `suffixes`: the database's suffixes. `path`: the output file."""
-
-    suffixes: Sequence[str]
-    path: Path
 
 
 def split(
     inputs: Sequence[Path | int],
     known: Schema,
-    shares: Sequence[SplitTarget],
+    shares: Sequence[tuple[Sequence[str], Path]],
     claimed: tuple[str, Sequence[str]] | None,
     meter: Meter,
     *,
     file_urls: bool = False,
 ) -> list[SplitResult]:
-    """Divides LDIF among databases; the first database also gets the entries that belong to no database.
+    """Divides LDIF among databases (their suffixes, the file of their part); the first one also gets the entries that
+    belong to no database.
 
     `file_urls`: read the files in `include:` lines.
     `claimed`: (DN, contextCSN) of the entry that gets this contextCSN; newer entryCSNs elsewhere are lowered to it.
     """
     root, csns = claimed or (None, None)
     with with_counters(meter) as counters:
-        return _native.split(
-            inputs,
-            known,
-            [(share.suffixes, share.path) for share in shares],
-            counters,
-            file_urls=file_urls,
-            root=root,
-            claimed=csns,
-        )
+        return _native.split(inputs, known, shares, counters, file_urls=file_urls, root=root, claimed=csns)
 
 
-def verify(target: Target, path: Path, full: bool, means: Resources, meter: Meter, new: bool = True) -> int:
+def verify(target: Target, path: Path, full: bool, limits: Resources, meter: Meter, new: bool = True) -> int:
     """Verifies a data file that no process is writing, and returns its entry count. `full`: check all entries, not only
-    a sample. `new`: the core has just written the file.
-
-    Raises MdbDamaged, naming the damage.
-    """
+    a sample. `new`: the core has just written the file. Raises MdbDamaged, naming the damage."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.errno is not None and error.code != "build.damaged":
             return meta.system_error(error.errno, Path(error.path or path))
-        return _damaged(error, path)
+        return failure(error, path)
 
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
-        return _native.verify(
-            path,
-            database(target),
-            counters,
-            full=full,
-            new=new,
-            memory=means.memory,
-            jobs=means.jobs,
-            scratch=means.scratch,
-        )
+        return _native.verify(path, database(target), counters, full=full, new=new, **vars(limits))
 
 
 def database(target: Target) -> Database:
@@ -277,47 +222,41 @@ def database(target: Target) -> Database:
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-def failure(error: _native.NativeError, directory: Path, map_size: int) -> LoaderError | None:
-    """Returns the error for codes that mean the same in all calls that write a database; None for other codes."""
+def failure(error: _native.NativeError, path: Path, map_size: int = 0) -> LoaderError | None:
+    """Returns the error for codes that mean the same in all calls that read or write a database (`path`: its data file
+    or directory); None for other codes."""
     match error.code:
         case "build.unproven" | "schema.definition":
             return NotProven(reason=error)
         case "build.map_full":
-            return MapFull(path=directory, map_size=units.size(map_size))
+            return MapFull(path=path, map_size=units.size(map_size))
         case "build.damaged" | "lmdb.damaged":
-            return MdbDamaged(path=directory, reason=error.message)
+            return MdbDamaged(path=path, reason=error.message)
         case "ldif.no_space" | "lmdb.no_space":
-            return NoSpace(path=error.path or directory, lack=FULL)
+            return NoSpace(path=error.path or path, lack=FULL)
     return None
 
 
-def _damaged(error: _native.NativeError, path: Path) -> LoaderError | None:
-    return MdbDamaged(path=path, reason=error.message) if error.code == "build.damaged" else None
-
-
-def _translated(
-    error: _native.NativeError, target: Target, inputs: Sequence[Input], out: Path, rejects: Path
+def _build_error(
+    error: _native.NativeError, target: Target, inputs: Sequence[Input], out: Path, rejects: Path | None = None
 ) -> LoaderError | None:
-    where = ", ".join(str(one) if isinstance(one, Path) else "-" for one in inputs)
+    sources = ", ".join(str(source) if isinstance(source, Path) else "-" for source in inputs)
     match error.code:
-        case "build.rejected":
-            return _refused(error, rejects)
         case "build.missing_parents":
             return MissingParents(count="some", first=f"{error.dn}, {error.message}")
         case "build.empty":
-            return EmptyInput(path=where)
+            return EmptyInput(path=sources)
         case "build.too_many":
-            return TooManyEntries(path=where, reason=error)
-    return _damaged(error, out) or failure(error, out.parent, target.map_size)
-
-
-def _refused(error: _native.NativeError, rejects: Path) -> LoaderError:
-    if not error.dn:  # the record has no readable DN
-        return LdifSyntax(path=error.path or "-", line=error.line, reason=error.message)
-    place = f"{error.path or 'standard input'}, line {error.line}"
-    way_out = _UNCHECKED if error.message.endswith(_VALUE_CHECK) else ""
-    if unknown := _UNKNOWN.search(error.message):
-        way_out = ", or load the schema that defines it"
-        way_out += "".join(f" (it comes with {how})" for _, how in modules([unknown[1]]))
-    where = f"{place}; also in {rejects}"
-    return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out=way_out)
+            return TooManyEntries(path=sources, reason=error)
+        case "build.damaged":
+            return MdbDamaged(path=out, reason=error.message)
+        case "build.rejected" if not error.dn:  # the record has no readable DN
+            return LdifSyntax(path=error.path or "-", line=error.line, reason=error.message)
+        case "build.rejected":
+            way_out = _UNCHECKED if error.message.endswith(_VALUE_CHECK) else ""
+            if unknown := _UNKNOWN.search(error.message):
+                way_out = ", or load the schema that defines it"
+                way_out += "".join(f" (it comes with {module})" for _, module in modules([unknown[1]]))
+            where = f"{error.path or 'standard input'}, line {error.line}; also in {rejects}"
+            return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out=way_out)
+    return failure(error, out.parent, target.map_size)

@@ -70,8 +70,7 @@ def load(
 
     Entries without entryCSN get an entryCSN with the server's own ID. Plain slapadd would use the ID 0, which no
     contextCSN of that server covers, so consumers would miss deletions of these entries. After success the environment
-    is closed and synced; after an error it is unusable.
-    """
+    is closed and synced; after an error it is unusable."""
 
     def feed(descriptor: int) -> int:
         return ldif.join(paths, descriptor, meter, context_csns, target.suffix, aliases)
@@ -82,8 +81,7 @@ def load(
 def load_slice(target: Target, piece: Slice, meter: Meter) -> tuple[int, bool]:
     """Loads one slice; returns the number of its own entries, and True if its records contained the suffix's entry.
 
-    The error for a refused entry names the entry's file and line in the input.
-    """
+    The error for a refused entry names the entry's file and line in the input."""
 
     def feed(descriptor: int) -> tuple[int, bool]:
         with with_counters(meter) as counters:
@@ -173,9 +171,7 @@ class SlicedLdif:
     ) -> int:
         """Merges the data files of the slices into `out` and syncs it; returns its entry count. `shared`: number of
         shared entries. `context`: the suffix whose entry gets contextCSN, as with slapadd -w. `jobs`: reading threads.
-
-        Raises EntryRefused if two slices contain an entry.
-        """
+        Raises EntryRefused if two slices contain an entry."""
 
         def translate(error: _native.NativeError) -> LoaderError | None:
             if error.code != "build.duplicate":

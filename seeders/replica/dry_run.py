@@ -24,8 +24,7 @@ from loader.mdb.meta import DATA
 from loader.operations import sizing, stream_build
 from loader.operations.build import native, steps
 from loader.operations.export import ExportOptions, ReadingPlan, trial_plan
-from loader.operations.room import require_room
-from loader.operations.sizing import Forecast
+from loader.operations.sizing import Forecast, require_room
 from loader.progress import Meter, Progress
 from loader.run.log import Report, report_of
 from loader.server import configuration, questions

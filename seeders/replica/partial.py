@@ -15,7 +15,7 @@ from loader import csn, exports, ldif, syncrepl
 from loader.config import Config, Database
 from loader.defaults import ENGINES
 from loader.errors import EmptyInput, NoContextCSN, PartialReplica
-from loader.operations.build import BuildOptions, build_steps, inputs
+from loader.operations.build import BuildOptions, build_steps, steps
 from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
 from loader.run.log import Report, killpoint, report_of
@@ -157,7 +157,7 @@ def _claimed(partial: Partial, options: BuildOptions, paths: Sequence[Path], met
     claimed = csn.by_server(scan.context_csns) or (dict(scan.max_csns) if options.write_context else {})
     if not claimed:
         suffix = partial.database.suffix
-        raise NoContextCSN(where=options.inputs[0], suffix=suffix, advice=inputs.NO_CONTEXT, commands=())
+        raise NoContextCSN(where=options.inputs[0], suffix=suffix, advice=steps.NO_CONTEXT, commands=())
     return sorted(claimed.values())
 
 

@@ -32,8 +32,8 @@ from loader.errors import (
 from loader.operations import leases, live, sizing
 from loader.operations.build import native
 from loader.operations.made_with import SchemaFacts
-from loader.operations.room import require_room
 from loader.operations.server_sample import of_server
+from loader.operations.sizing import require_room
 from loader.overlays import COMPUTED
 from loader.progress import Meter
 from loader.run import lease

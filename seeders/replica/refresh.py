@@ -42,6 +42,7 @@ from loader.server.options import Connection, Search
 from loader.server.session import first_value, session
 from loader.sinks import changing
 from loader.sinks.changing import Applied, RefreshTask, SyncResult
+from loader.sinks.mdb import Resources
 from loader.sources import ldap as source
 from loader.storage import files
 
@@ -290,7 +291,7 @@ class RefreshSteps:
             claimed=synced.claimed,
         )
         started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start.started))
-        memory = changing.Resources(resources.sorting_memory(), resources.processors(), scratch)
+        memory = Resources(resources.sorting_memory(), resources.processors(), scratch)
         spec = given_to_core(place.config, place.database, place.directory)
         task = RefreshTask(place.directory, spec, result, started, memory)
         try:

@@ -39,13 +39,13 @@ from loader.mdb import contents, copy, edits, meta, verify
 from loader.mdb.edits import cap_entry_csns
 from loader.mdb.meta import DATA
 from loader.operations import build, export, live, made_with, migrate, packaged, stream_build
-from loader.operations.build import BuildOptions, inputs, native
+from loader.operations.build import BuildOptions, native, steps
 from loader.operations.export import ExportOptions, Start, export_steps, trial_plan
 from loader.operations.made_with import Fit, Origin
 from loader.operations.migrate import MigrateLoaded, MigrateOptions, MigrateSteps
 from loader.operations.publish import Checked, Published, TargetDatabase, publish_environment
-from loader.operations.room import choose_maxsize
 from loader.operations.shards import clear
+from loader.operations.sizing import choose_maxsize
 from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run
@@ -393,7 +393,7 @@ class Ldif(StoppedConsumer):
         """Raises NoContextCSN if the LDIF has none. Scans all the LDIF if its beginning does not settle the matter."""
         if self.partial is None and context_csns_of_ldif(self.options.source) is None:
             with progress.step("scan") as meter:
-                inputs.scan(self.building(*self.options.source), self.place, meter)
+                steps.scan(self.building(*self.options.source), self.place, meter)
 
     def fill(self, run: Run) -> Report:
         sources = self.options.source

@@ -23,7 +23,7 @@ from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.server import configuration
 from loader.sinks import changing as core
-from loader.sinks.changing import IndexTask, Resources
+from loader.sinks.mdb import Resources
 from tests.golden.everything import BY_NAME, CASES
 from tests.support.golden import fresh, require_fitting, slapadd
 
@@ -94,5 +94,5 @@ def test_what_the_core_does_not_know_is_refused_before_anything_is_changed(tmp_p
         means = Resources(64 << 20, 2, tmp_path)
         for name in (UNKNOWN, "no-such-attribute"):
             with pytest.raises(NotProven):
-                core.rebuild(IndexTask(place, given, (name,), means), Meter("index"))
+                core.rebuild(place, given, (name,), means, Meter("index"))
         assert (place / DATA).read_bytes() == before

@@ -23,7 +23,7 @@ from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.server import configuration
 from loader.sinks import changing as core
-from loader.sinks.changing import IndexTask, Resources
+from loader.sinks.mdb import Resources
 from tests.golden.everything import BY_NAME
 from tests.golden.test_indexes import loaded, rebuilt
 from tests.support.command import ditseed
@@ -52,11 +52,13 @@ def require_whole(server: Slapd) -> None:
     ditseed("verify", *words).ok()
 
 
-def task(server: Slapd, scratch: Path, map_size: int | None = None) -> IndexTask:
-    config = configuration.read(server.config_path)
-    given = given_to_core(config, config.database(server.suffix), server.database_dir)
-    given = replace(given, map_size=map_size or given.map_size)
-    return IndexTask(server.database_dir, given, tuple(MADE), Resources(64 << 20, 2, scratch))
+def rebuild(
+    server: Slapd, scratch: Path, map_size: int = 0, directory: Path | None = None, memory: int = 64 << 20
+) -> None:
+    config, place = configuration.read(server.config_path), server.database_dir
+    target = given_to_core(config, config.database(server.suffix), place)
+    target = replace(target, map_size=map_size or target.map_size)
+    core.rebuild(directory or place, target, tuple(MADE), Resources(memory, 2, scratch), Meter("index"))
 
 
 def fill(path: Path, room: int) -> None:
@@ -103,12 +105,12 @@ def test_killed(server: Slapd, tmp_path: Path, point: str, monkeypatch: pytest.M
     old, before = (place / meta.DATA).read_bytes(), meta.read_meta(place)
     monkeypatch.setenv(ENV_KILL_AT, point)
     with pytest.raises(LoaderError):
-        core.rebuild(task(server, tmp_path), Meter("index"))
+        rebuild(server, tmp_path)
     monkeypatch.delenv(ENV_KILL_AT)
     assert (contents.indexes(place)["cn"] > 0) == POINTS[point]
     if not POINTS[point]:
         assert (place / meta.DATA).read_bytes()[: before.used] == old[: before.used]
-        core.rebuild(task(server, tmp_path), Meter("index"))
+        rebuild(server, tmp_path)
     require_whole(server)
 
 
@@ -117,7 +119,7 @@ def test_a_map_too_small_changes_nothing(server: Slapd, tmp_path: Path) -> None:
     before = (place / meta.DATA).read_bytes()
     size = meta.read_meta(place).used + 8192
     with pytest.raises(MapFull):
-        core.rebuild(task(server, tmp_path, size), Meter("index"))
+        rebuild(server, tmp_path, size)
     assert (place / meta.DATA).read_bytes() == before
 
 
@@ -129,7 +131,7 @@ def test_who_has_it_open_is_not_disturbed(server: Slapd, tmp_path: Path) -> None
         assert holder.stdout.readline() == b"open\n"
         before = (place / meta.DATA).read_bytes()
         with pytest.raises(TargetInUse):
-            core.rebuild(task(server, tmp_path), Meter("index"))
+            rebuild(server, tmp_path)
         assert (place / meta.DATA).read_bytes() == before
 
 
@@ -146,17 +148,15 @@ def test_a_full_disk_changes_nothing(server: Slapd, tmp_path: Path) -> None:
         fill(disk / "filler", room=8 << 10)
         before = copy.read_bytes()
         with pytest.raises(NoSpace):
-            core.rebuild(replace(task(server, tmp_path), directory=disk), Meter("index"))
+            rebuild(server, tmp_path, directory=disk)
         assert copy.read_bytes() == before
 
 
 def test_what_does_not_fit_into_memory_is_sorted_in_files(server: Slapd, tmp_path: Path) -> None:
     """The tables are the same, and without a place for the files it cannot be done."""
-    little = replace(task(server, tmp_path), means=Resources(16 << 10, 2, tmp_path))
     rebuilt(server, MADE, tmp_path)
     shutil.copytree(server.database_dir, tmp_path / "ample")
-    core.rebuild(little, Meter("index"))
+    rebuild(server, tmp_path, memory=16 << 10)
     assert not differences(server.database_dir, tmp_path / "ample")
-    nowhere = replace(little, means=replace(little.means, scratch=tmp_path / "nowhere"))
     with pytest.raises(LoaderError, match="nowhere"):
-        core.rebuild(nowhere, Meter("index"))
+        rebuild(server, tmp_path / "nowhere", memory=16 << 10)

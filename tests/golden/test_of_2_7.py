@@ -14,14 +14,13 @@ from fixtures import openldap_27
 from fixtures.golden.of_2_7 import EVERY, LONG, Made
 from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import differences
-from loader import backmdb
+from loader import backmdb, schema
 from loader.errors import MadeOtherwise
 from loader.mdb import meta
 from loader.mdb.verify import verify
 from loader.progress import Meter
 from loader.server import configuration
 from loader.sinks import mdb
-from loader.sinks.mdb import schema_of
 from tests.support.command import ditseed
 from tests.support.golden import fresh, slapadd
 
@@ -48,18 +47,18 @@ def _target(made: Made) -> mdb.Target:
         database = config.database(server.suffix)
         found = backmdb.settings(config, database, of_2_7=True)
         found = dataclasses.replace(found, hash64=True, page_size=made.page_size)
-        known = schema_of(config, database, found.attribute_options)
-    return mdb.Target(found, known, ("id2v", "ixck"), database.maxsize, server_id=0)
+        definitions, effects = tuple(mdb.definitions_of(config)), schema.effects(config, database)
+    return mdb.Target(found, definitions, effects, ("id2v", "ixck"), database.maxsize, server_id=0)
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_equal_to_what_slapadd_of_2_7_made(name: str, tmp_path: Path) -> None:
     made, ours = EVERY[name], tmp_path / "ours"
     ours.mkdir()
-    rules = mdb.BuildRules(now="20260102030405Z")
-    means = mdb.Resources(256 << 20, 2, tmp_path, tmp_path / "rejects")
+    rules = mdb.BuildRules("20260102030405Z", tmp_path / "rejects")
+    limits = mdb.Resources(256 << 20, 2, tmp_path)
     ldif = made.case.write(tmp_path)
-    mdb.build(_target(made), [ldif], ours / meta.DATA, rules, means, Meter("load"))
+    mdb.build(_target(made), [ldif], ours / meta.DATA, rules, limits, Meter("load"))
     facts = meta.read_meta(ours)
     assert (facts.format, facts.page_size) == (3, made.page_size)
     found = differences(made.unpack(tmp_path / "theirs"), ours, made.case.unforeseen)

@@ -19,7 +19,6 @@ from fixtures.slapd import Slapd
 from fixtures.trees import write_people
 from loader.ldif import with_counters
 from loader.operations.build import BuildOptions
-from loader.operations.build.inputs import input_time
 from loader.progress import Meter
 from loader.sinks.slapadd import Slice, SlicedLdif
 from tests.golden.everything import BY_NAME, CASES
@@ -49,7 +48,7 @@ def one_stream(case: Case, ldif: Path, directory: Path) -> Path | None:
         return None
     server_id = int(case.options[case.options.index("-S") + 1]) if "-S" in case.options else 0
     last_mod = "lastmod off" not in case.settings.database_lines
-    now = input_time(BuildOptions(Path(), (ldif,))) if last_mod else None
+    now = BuildOptions(Path(), (ldif,)).input_time() if last_mod else None
     whole = Slice(
         *(source.paths, source.suffixes, source.shared),
         shared=plan.shared,

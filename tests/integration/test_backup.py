@@ -41,7 +41,7 @@ from loader.errors import (
     TargetNotEmpty,
     UsageProblem,
 )
-from loader.mdb import contents, meta, readers
+from loader.mdb import contents, meta
 from loader.operations.backup import manifest, repository, restore
 from loader.operations.backup import run as taking
 from loader.operations.backup.check import Limits, Status, check
@@ -55,6 +55,7 @@ from loader.run.log import exclusive
 from loader.storage import files
 from loader.units import parse_size
 from tests.support.command import ditseed, start
+from tests.support.lag import oldest_lag
 from tests.support.require import require
 from tests.support.stopping import Stopping
 from tests.support.trees import assert_same
@@ -466,7 +467,7 @@ def test_ended_while_it_streams_it_holds_no_pages(people_ldif: Path, tmp_path: P
         stopped = Stopping(process)
         stopped.wait_for_stop()
         _write_a_little(server)
-        assert readers.oldest_lag(server.database_dir) > 0
+        assert oldest_lag(server.database_dir) > 0
         process.send_signal(number)
         stopped.go_on()
         process.communicate()
@@ -474,7 +475,7 @@ def test_ended_while_it_streams_it_holds_no_pages(people_ldif: Path, tmp_path: P
             ditseed(*command).ok()
         else:
             assert process.returncode == 143
-        assert readers.oldest_lag(server.database_dir) == 0
+        assert oldest_lag(server.database_dir) == 0
         assert not repository.unfinished_backups(tmp_path)
 
 

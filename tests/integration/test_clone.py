@@ -27,7 +27,7 @@ from loader.errors import (
     TargetNotEmpty,
     UsageProblem,
 )
-from loader.mdb import contents, copy, meta, readers
+from loader.mdb import contents, copy, meta
 from loader.operations.clone import CloneOptions, CloneReport, clone, plan
 from loader.operations.publish import WORKSHOP
 from loader.progress import Progress
@@ -36,6 +36,7 @@ from loader.storage import files
 from loader.units import parse_size
 from tests.support import nobody
 from tests.support.command import ditseed, start
+from tests.support.lag import oldest_lag
 from tests.support.require import require
 from tests.support.trees import assert_same
 
@@ -87,7 +88,7 @@ def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
             target = tmp_path / verify
             report = run(server.database_dir, target, verify=verify)
             assert _slapcat_entries(server, target) == report.entries
-        assert readers.oldest_lag(server.database_dir) == 0
+        assert oldest_lag(server.database_dir) == 0
         churn.stop()
         final = run(server.database_dir, tmp_path / "final")
         assert final.entries == len(server.search())

@@ -29,7 +29,7 @@ ENTRIES = 12_000  # a dozen blocks of 512 KiB: more than one for each worker
 def target() -> Iterator[mdb.Target]:
     with Slapd() as server:
         config = configuration.read(server.config_path)
-        yield given_to_core(config, config.database(server.suffix), server.database_dir).target()
+        yield given_to_core(config, config.database(server.suffix), server.database_dir)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_what_the_system_refuses_is_no_damage(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     (data if away == data.name else scratch).rename(tmp_path / "elsewhere")
-    means = mdb.Resources(1 << 16, 2, scratch, tmp_path / "rejects.ldif")
+    means = mdb.Resources(1 << 16, 2, scratch)
     with pytest.raises(SystemFailed) as caught:
         mdb.verify(target, data, True, means, Meter("verify"))
     assert caught.value.facts["path"] == tmp_path / away

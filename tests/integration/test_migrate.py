@@ -200,7 +200,8 @@ def test_what_does_not_equal_the_source_is_not_published(old: Slapd, new: Slapd)
         other.slapadd(old.slapcat().replace("\nou: a\n", "\nou: a\ndescription: x\n"))
         shutil.copyfile(other.database_dir / "data.mdb", made)
     said = _refused(ditseed(*command), errors.MdbDamaged)
-    assert f"in 1 entries: ou=a,{SUFFIX} (description)" in said
+    assert f"`ditseed compare {old.database_dir} {made.parent}`" in said
+    assert f"ou=a,{SUFFIX}" in ditseed("compare", old.database_dir, made.parent).out
     assert _nothing_was_made(new)
 
 

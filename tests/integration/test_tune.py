@@ -41,7 +41,7 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.mdb import contents, meta, verify
-from loader.operations.room import recommended_size
+from loader.operations.sizing import recommended_size
 from loader.operations.tune import Outcome, State, apply_maxsize, indexing, maxsize, maxsize_plan, opened, syncing
 from loader.operations.tune.indexing import IndexChange
 from loader.progress import Meter

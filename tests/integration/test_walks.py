@@ -46,8 +46,8 @@ def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
 ROOT = Path(__file__).parents[2]
 # Files of ours in which functions run, at most: whoever reads a verb has to open these. The numbers only go down.
 MOST_FILES = {
-    "backup check": 25, "backup list": 23, "backup restore": 40, "backup run": 39, "build": 46, "clone": 33,
-    "compare": 30, "generate tree": 27, "migrate": 47, "tune maxsize": 49, "verify": 28,
+    "backup check": 25, "backup list": 23, "backup restore": 40, "backup run": 39, "build": 42, "clone": 32,
+    "compare": 30, "generate tree": 27, "migrate": 44, "tune maxsize": 49, "verify": 28,
 }  # fmt: skip
 VERBS = (
     *("backup check", "backup list", "backup restore", "backup run", "build", "clone"),

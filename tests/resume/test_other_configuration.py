@@ -12,8 +12,8 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.config import Config
 from loader.mdb import contents
-from loader.operations.build.inputs import BuildOptions
 from loader.operations.build.native import made_for
+from loader.operations.build.steps import BuildOptions
 from loader.server import configuration
 from tests.support import killing
 from tests.support.command import ditseed

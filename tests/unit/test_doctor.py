@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from loader.config import DEFAULT_MAXSIZE, Config
 from loader.config import Database as Configured
+from loader.mdb.readers import Room
 from loader.operations import doctor
 from loader.operations.doctor import rules
 from loader.operations.doctor.looking import Replication, Request, Server
 from loader.operations.doctor.rules import Certificate
 from loader.operations.monitoring import Status
-from loader.operations.room import Room
 from loader.operations.storage.findings import Finding
 from loader.run.lease import Lease
 from loader.storage.survey import Unseen

@@ -1,12 +1,16 @@
-"""From the tables of a sample to those of the whole: what grows with the entries, and what does not."""
+"""From the tables of a sample to those of the whole: what grows with the entries, and what does not. Whether a database
+fits: a prediction is made only if it decides."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from loader.errors import MaxsizeTooSmall, NoSpace
 from loader.mdb.contents import IndexCounts, TableSizes
 from loader.operations import sizing
-from loader.operations.sizing import Growth, TableForecast
+from loader.operations.sizing import Growth, Limits, TableForecast, require_room
 
 PAGE = 4096
 LONGEST = 65_535
@@ -44,3 +48,20 @@ def test_keys_that_all_have_been_met_do_not_become_more() -> None:
     """Each of 1,000 words in 10 entries: later each in 1,000, a tree of two pages and its root."""
     found = forecast({10: 1000}, 30)["x"]
     assert found.bytes == pytest.approx(1000 * 3 * PAGE, rel=0.1)
+
+
+def unneeded() -> int:
+    raise AssertionError("what fits in any case needs no prediction")
+
+
+def test_what_fits_in_any_case_is_not_predicted(tmp_path: Path) -> None:
+    require_room(Limits("dc=example", 1 << 20, tmp_path), unneeded, at_most=1 << 20)
+    require_room(Limits("dc=example", None, None), unneeded, at_most=1 << 60)
+
+
+def test_a_prediction_is_held_against_the_map_and_the_disk(tmp_path: Path) -> None:
+    require_room(Limits("dc=example", 1 << 20, tmp_path), lambda: 1 << 20, at_most=1 << 60)
+    with pytest.raises(MaxsizeTooSmall, match=r"1\.0 MiB.*2\.0 MiB"):
+        require_room(Limits("dc=example", 1 << 20, tmp_path), lambda: 2 << 20)
+    with pytest.raises(NoSpace, match="needed"):
+        require_room(Limits("dc=example", None, tmp_path), lambda: 1 << 60)

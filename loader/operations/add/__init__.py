@@ -26,10 +26,11 @@ from loader.common_options import MaxRate, MaxRejects, Rejecting, RunDir
 from loader.defaults import state_dir
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, UsageProblem
 from loader.ldif import Rejected, ScanResult
-from loader.operations import room, sizing
+from loader.mdb import readers
+from loader.operations import sizing
 from loader.operations.add import lending
 from loader.operations.build import native
-from loader.operations.build.inputs import Loaded
+from loader.operations.build.steps import LdifInputs
 from loader.progress import Meter, Progress
 from loader.run.log import Counted, Report, killpoint, recorded
 from loader.run.steps import Run, RunStatus, open_run, status_of
@@ -82,7 +83,7 @@ class Batch(click.types.IntParamType):
 
 
 @dataclass(frozen=True)
-class AddOptions(Rejecting, Loaded):
+class AddOptions(Rejecting, LdifInputs):
     """Options for adding LDIF files (or directories of them), or a generated `tree`, to a running server.
 
     `batch`: entries per transaction; 0: chosen automatically, 1: no transactions. `max_rate`: entries/s; 0: no limit.
@@ -367,7 +368,7 @@ class _AddSteps:
             database = max(holding, key=lambda one: len(one.suffix), default=None)
             if database is None:
                 return
-            seen, readers = room.look(database)
+            seen, its_readers = readers.look(database)
             if sizing.at_most(inputs) < seen.available:
                 return
             needed = sizing.of_files(native.sample_target(config, database), inputs, Meter("sample")).bytes
@@ -376,10 +377,10 @@ class _AddSteps:
             return
         suffix = database.suffix
         if needed > seen.available and seen.held:
-            oldest, held = max(readers, key=lambda reader: reader.lag), units.size(seen.held)
+            oldest, held = max(its_readers, key=lambda reader: reader.lag), units.size(seen.held)
             message = "%s: %s (process %d) keeps %s of free pages from being used again"
             log.warning(message, suffix, oldest.process or "a dead reader", oldest.pid, held)
-        room.require_map(suffix, seen.maxsize, seen.maxsize - seen.available + needed)
+        sizing.require_map(suffix, seen.maxsize, seen.maxsize - seen.available + needed)
         if needed * LOOSER > seen.available:
             message = "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map"
             log.warning(message, suffix, units.size(needed), units.size(seen.available))

@@ -11,9 +11,8 @@ from pathlib import Path
 from loader import backmdb
 from loader.errors import UsageProblem
 from loader.operations.build import glued, native, slapadd
-from loader.operations.build.inputs import FULL, BuildOptions
 from loader.operations.build.native import made_for
-from loader.operations.build.steps import Engine
+from loader.operations.build.steps import FULL, BuildOptions, Engine
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
 from loader.run.log import Report
@@ -58,7 +57,7 @@ def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Repor
     options.require_fitting()
     place.require_still_free(run)
     engine = _ENGINES[options.engine]
-    is_glued = bool(glued.subordinates(options, place))
+    is_glued = bool(options.subordinates(place))
     built = glued.build(options, run, place, engine) if is_glued else engine.prepared(options, run, place)()
     seconds = built.seconds + sum(step.seconds for step in run.catalogue.steps() if step.name in STEPS)
     return {**built.report(), "seconds": round(seconds, 3), "rate": round(built.entries / seconds)}
@@ -69,7 +68,7 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
     TargetNotEmpty."""
     options.require_fitting()
     engine = _ENGINES[options.engine]
-    if glued.subordinates(options, place):
+    if options.subordinates(place):
         glued.require(options, place, engine)
     else:
         engine.require(options, place)
@@ -88,7 +87,7 @@ def plan(options: BuildOptions, progress: Progress) -> Report:
         if options.engine == "native":
             native.require_numbers(options.source.entries(), options)
             run.do("config", native.NativeSteps(options, run, place).config)
-        if glued.subordinates(options, place):
+        if options.subordinates(place):
             facts = glued.plan(options, run, place, _ENGINES[options.engine])
         else:
             facts = slapadd.plan(options, run, place)

@@ -14,21 +14,18 @@ from pathlib import Path
 
 import msgspec
 
-from loader import config, csn, exports, units
-from loader.config import Database
+from loader import csn, exports, units
 from loader.errors import EmptyInput, EntriesLost, GlueRefused, NotProven
 from loader.mdb import contents
 from loader.mdb.meta import DATA
-from loader.operations.build import inputs
-from loader.operations.build.inputs import BuildOptions, Scanned
 from loader.operations.build.native import made_for
-from loader.operations.build.steps import BuildSteps, Engine, Loaded, Outcome
+from loader.operations.build.steps import BuildOptions, BuildSteps, Engine, Loaded, Outcome, Scanned
 from loader.operations.publish import Mark, TargetDatabase, holds_entries, require_as_published
 from loader.progress import Meter
 from loader.run.log import Report, killpoint, recorded, report_of
 from loader.run.steps import Run, open_run
 from loader.sinks import mdb
-from loader.sinks.mdb import SplitTarget, schema_of
+from loader.sinks.mdb import schema_of
 from loader.storage import files
 
 SPLIT = "split"  # a step, and the directory of the parts in the run directory
@@ -37,30 +34,14 @@ RUN_DIR = ".ditseed-glued"  # in the directory of each subordinate database
 _VERB = "build of a glued part"
 
 
-def subordinates(options: BuildOptions, place: TargetDatabase) -> list[Database]:
-    """Returns the subordinate mdb databases to build with the superior. Raises GlueRefused if one cannot be built."""
-    if not options.glue or options.target is not None:
-        return []
-    glued = [one for one in config.subordinates(place.config, place.database) if one.backend == "mdb"]
-    for database in glued:
-        suffix = database.suffix
-        if database.directory is None:
-            advice = f"Build that database by itself (-b {suffix}), and {place.database.suffix} with --no-glue."
-            raise GlueRefused(suffix=suffix, reason="it has no directory", advice=advice)
-        if options.seeding and database.consumer:
-            reason = "it has a syncrepl of its own, and so a contextCSN of its own"
-            raise GlueRefused(suffix=suffix, reason=reason, advice=f"Seed it by itself (--suffix {suffix}).")
-    return glued
-
-
 def require(options: BuildOptions, place: TargetDatabase, engine: Engine) -> None:
     """Every check that reads no entry. Raises GlueRefused, NotProven, TargetNotEmpty."""
-    places = _places(options, place)
-    for one in places:
-        engine.require(options, one)
-    _schema(places[0])
-    for one in places[1:]:
-        one.require_free()
+    superior, *below = _places(options, place)
+    for target in (superior, *below):
+        engine.require(options, target)
+    _schema(superior)
+    for target in below:
+        target.require_free()
 
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> Report:
@@ -69,8 +50,8 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine)
     work = BuildSteps(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
     work.require_schema(scan)
-    below = _places(options, place)[1:]
-    databases = [{"suffix": one.database.suffix, "directory": str(one.directory)} for one in below]
+    below = options.subordinates(place)
+    databases = [{"suffix": one.suffix, "directory": str(one.directory)} for one in below]
     return {"entries": scan.entries, "databases": databases}
 
 
@@ -115,47 +96,6 @@ def build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine
     return built
 
 
-def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> _Glued:
-    if not run.catalogue.is_done("split"):
-        require(options, place, engine)
-    places = _places(options, place)
-    work = _GluedBuild(options, run, places, _claimed(options, run, places[0]))
-    split = run.do("split", work.split, _Split)
-    work.require_entries(split)
-    with ExitStack() as stack:
-        parts: list[_Part] = []
-        # The superior comes last: its contextCSN must not be there before the entries that it covers.
-        for number in [*range(1, len(places)), 0]:
-            if split.shares[number].entries:
-                part_run = stack.enter_context(work.open_run(number)) if number else run
-                part_options = work.part_options(number, split, parts)
-                publish = engine.prepared(part_options, part_run, places[number])
-                parts.append(_Part(places[number].database.suffix, part_run, publish))
-        built = [(part.suffix, part.publish()) for part in parts]
-        seconds = sum(step.seconds for part in parts if part.run is not run for step in part.run.catalogue.steps())
-    loads, published = [outcome.loaded for _, outcome in built], [outcome.published for _, outcome in built]
-    total = sum(load.read for load in loads)
-    if total != split.read:  # every record is in one of the databases, or among the rejects
-        raise EntriesLost(read=split.read, written=total, log=place.directory)
-    rejects = [load for load in loads if load.rejects]
-    return _Glued(
-        total,
-        sum(load.entries for load in loads),
-        sum(load.rejected for load in loads),
-        [text for load in loads for text in load.invalid],
-        ", ".join(load.rejects for load in rejects),
-        [line for load in loads for line in load.rejections or ()] if rejects else None,
-        bytes=sum(one.bytes for one in published),
-        directory=str(place.directory),
-        databases=[
-            _PartReport(suffix, load.entries, load.rejected, one.bytes, one.maxsize, one.directory, one.published)
-            for (suffix, _), load, one in zip(built, loads, published, strict=True)
-        ],
-        notes=[text for one in published for text in one.notes],
-        seconds=seconds,
-    )
-
-
 @dataclass(frozen=True)
 class _Share:
     """`newest`: the greatest entryCSN of each server ID."""
@@ -171,10 +111,6 @@ class _Split:
     now: str
     shares: list[_Share]
 
-    @property
-    def read(self) -> int:
-        return sum(share.entries for share in self.shares)
-
 
 @dataclass(frozen=True)
 class _Part:
@@ -185,33 +121,79 @@ class _Part:
     publish: Callable[[], Outcome]
 
 
+def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> _Glued:
+    if not run.catalogue.is_done("split"):
+        require(options, place, engine)
+    work = _GluedBuild(options, run, _places(options, place))
+    claimed = tuple(run.do("claim", work.claim, tuple[str, ...])) if options.seeding else None
+    split = run.do("split", lambda meter: work.split(meter, claimed), _Split)
+    work.require_entries(split)
+    with ExitStack() as stack:
+        parts: list[_Part] = []
+        # The superior comes last: its contextCSN must not be there before the entries that it covers.
+        for number in [*range(1, len(work.places)), 0]:
+            if split.shares[number].entries:
+                target = work.places[number]
+                part_run = stack.enter_context(work.open_run(number)) if number else run
+                part_options = work.part_options(number, split, claimed, parts)
+                parts.append(_Part(target.database.suffix, part_run, engine.prepared(part_options, part_run, target)))
+        outcomes = [part.publish() for part in parts]
+        seconds = sum(step.seconds for part in parts if part.run is not run for step in part.run.catalogue.steps())
+
+    loads, published = [outcome.loaded for outcome in outcomes], [outcome.published for outcome in outcomes]
+    total = sum(load.read for load in loads)
+    if total != sum(share.entries for share in split.shares):  # every record is in a database, or among the rejects
+        raise EntriesLost(read=sum(share.entries for share in split.shares), written=total, log=place.directory)
+    rejects = [load for load in loads if load.rejects]
+    return _Glued(
+        total,
+        sum(load.entries for load in loads),
+        sum(load.rejected for load in loads),
+        [text for load in loads for text in load.invalid],
+        ", ".join(load.rejects for load in rejects),
+        [line for load in loads for line in load.rejections or ()] if rejects else None,
+        bytes=sum(one.bytes for one in published),
+        directory=str(place.directory),
+        databases=[
+            _PartReport(part.suffix, load.entries, load.rejected, one.bytes, one.maxsize, one.directory, one.published)
+            for part, load, one in zip(parts, loads, published, strict=True)
+        ],
+        notes=[text for one in published for text in one.notes],
+        seconds=seconds,
+    )
+
+
 @dataclass(frozen=True)
 class _GluedBuild:
-    """`places`: the superior's, then those of the databases glued to it. `claimed`: the contextCSN of a seeding, which
-    no entry of any part may exceed."""
+    """`places`: the superior's, then those of the databases glued to it."""
 
     options: BuildOptions
     run: Run
     places: Sequence[TargetDatabase]
-    claimed: tuple[str, ...] | None
 
     def _share(self, number: int) -> Path:
         """The part of the LDIF for the database of that number."""
         return self.run.directory / SPLIT / f"{number}.ldif.zst"
 
-    def split(self, meter: Meter) -> _Split:
+    def claim(self, meter: Meter) -> tuple[str, ...]:
+        """Returns the contextCSN of a seeding, which no entry of any part may exceed, from a scan of all the LDIF."""
+        work = BuildSteps(self.options, self.run, self.places[0])
+        scan = work.scan(meter)
+        work.require_schema(scan)
+        return tuple(scan.claimed or ())
+
+    def split(self, meter: Meter, claimed: tuple[str, ...] | None) -> _Split:
         """Writes each record to the packed file of its database; the files stay until all databases are published."""
-        superior, options = self.places[0].database, self.options
+        options, superior = self.options, self.places[0]
         files.remove_tree(self.run.directory / SPLIT)
         (self.run.directory / SPLIT).mkdir(mode=0o700)
-        parts = enumerate(self.places)
-        targets = [SplitTarget(place.database.suffixes, self._share(number)) for number, place in parts]
-        claim = (superior.suffix, self.claimed) if self.claimed is not None else None
+        targets = [(place.database.suffixes, self._share(number)) for number, place in enumerate(self.places)]
+        claim = (superior.database.suffix, claimed) if claimed is not None else None
         with options.source.reading(meter) as read:
-            split = mdb.split(read, _schema(self.places[0]), targets, claim, meter, file_urls=options.file_urls)
+            split = mdb.split(read, _schema(superior), targets, claim, meter, file_urls=options.file_urls)
         exports.require_entries(options.inputs, sum(share.entries for share in split))
         killpoint("split.middle")
-        return _Split(inputs.input_time(options), [_Share(share.entries, dict(share.newest)) for share in split])
+        return _Split(options.input_time(), [_Share(share.entries, dict(share.newest)) for share in split])
 
     def require_entries(self, split: _Split) -> None:
         """Raises EmptyInput if the LDIF has no entries at all, GlueRefused if a database without LDIF entries holds
@@ -235,17 +217,25 @@ class _GluedBuild:
                 raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
             self.run.progress.say(f"{suffix}: no entries; its database stays as it is")
 
-    def part_options(self, number: int, split: _Split, parts: Sequence[_Part]) -> BuildOptions:
+    def part_options(
+        self, number: int, split: _Split, claimed: tuple[str, ...] | None, parts: Sequence[_Part]
+    ) -> BuildOptions:
         """The options for one database, after `parts`. Only the superior's suffix entry bears a contextCSN."""
-        options, superior = self.options, number == 0
+        options, is_superior = self.options, number == 0
         rejects = options.rejects
         if rejects is not None and number:
             rejects = rejects.with_name(f"{rejects.stem}.{number}{rejects.suffix}")
-        rejected = 0
-        for part in parts if options.engine == "native" else ():  # slapadd rejects none
-            load = part.run.catalogue.facts_of("load", Loaded)
-            rejected += load.rejected if load else 0
-        writes_context = options.write_context and superior
+        loads = [part.run.catalogue.facts_of("load", Loaded) for part in parts if options.engine == "native"]
+        rejected = sum(load.rejected for load in loads if load)  # slapadd rejects none
+        writes_context = options.write_context and is_superior
+        reached: list[str] = []
+        if writes_context:
+            # The greatest entryCSNs of the other databases: those of the LDIF, and those generated for entries without
+            # one. If an environment is published already, the superior is built already, and has its contextCSN.
+            reached += (text for share in split.shares for text in share.newest.values())
+            for environment in (part.run.directory / "environment" for part in parts):
+                if environment.exists():
+                    reached += contents.newest_csns(environment, whole=False).values()
         return dataclasses.replace(
             options,
             inputs=(self._share(number),),
@@ -253,13 +243,13 @@ class _GluedBuild:
             suffix=self.places[number].database.suffix,
             now=split.now,
             first=sum(share.entries for share in split.shares[:number]),
-            claimed=self.claimed,
-            seeding=options.seeding and superior,
+            claimed=claimed,
+            seeding=options.seeding and is_superior,
             write_context=writes_context,
             server_id=BuildSteps(options, self.run, self.places[0]).server_id,
             max_rejects=max(0, options.max_rejects - rejected),
             rejects=rejects,
-            reached=_reached(split, parts) if writes_context else (),
+            reached=tuple(sorted(csn.by_server(reached).values())),
         )
 
     def open_run(self, number: int) -> AbstractContextManager[Run]:
@@ -295,32 +285,7 @@ def _places(options: BuildOptions, place: TargetDatabase) -> list[TargetDatabase
         superior,
         *(
             dataclasses.replace(superior, database=database, directory=database.directory, replace=options.replace)
-            for database in subordinates(options, place)
+            for database in options.subordinates(place)
             if database.directory is not None
         ),
     ]
-
-
-def _claimed(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[str, ...] | None:
-    """The contextCSN of a seeding, from a scan of all the LDIF before it is divided."""
-    if not options.seeding:
-        return None
-
-    def claim(meter: Meter) -> tuple[str, ...]:
-        work = BuildSteps(options, run, place)
-        scan = work.scan(meter)
-        work.require_schema(scan)
-        return tuple(scan.claimed or ())
-
-    return run.do("claim", claim, tuple[str, ...])
-
-
-def _reached(split: _Split, parts: Sequence[_Part]) -> tuple[str, ...]:
-    """The greatest entryCSNs of the other databases: those of the LDIF, and those generated for entries without one. If
-    an environment is published already, the superior is built already, too, and has its contextCSN."""
-    csns = [text for share in split.shares for text in share.newest.values()]
-    for part in parts:
-        environment = part.run.directory / "environment"
-        if environment.exists():
-            csns += contents.newest_csns(environment, whole=False).values()
-    return tuple(sorted(csn.by_server(csns).values()))

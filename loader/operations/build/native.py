@@ -21,6 +21,7 @@ from loader.config import Config, Database
 from loader.errors import (
     AllRejected,
     EmptyInput,
+    EntriesLost,
     IncludeRefused,
     LdifEncoding,
     LdifSyntax,
@@ -28,15 +29,13 @@ from loader.errors import (
     NotProven,
     TooManyEntries,
 )
-from loader.mdb import edits, verify
+from loader.mdb import verify
 from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
 from loader.operations import sizing
-from loader.operations.build import inputs
-from loader.operations.build.inputs import FULL, BuildOptions, Scanned
-from loader.operations.build.steps import BuildSteps, Loaded, Outcome
+from loader.operations.build.steps import FULL, BuildOptions, BuildSteps, Loaded, Outcome, Scanned
 from loader.operations.publish import Checked, Published, TargetDatabase
-from loader.operations.room import Limits, require_room
+from loader.operations.sizing import Limits, require_room
 from loader.progress import Meter
 from loader.run.log import killpoint
 from loader.run.steps import Run
@@ -44,7 +43,7 @@ from loader.schema import definitions, effects
 from loader.server import tools
 from loader.server.tools import Release
 from loader.sinks import mdb
-from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Target, Transferred, schema_of
+from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Target, Transferred, definitions_of
 from loader.storage import files, temporary
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
@@ -63,7 +62,8 @@ def proven_settings(
 ) -> Settings:
     """The settings of the database, as `backmdb.settings` returns them. Raises NotProven, SettingRefused."""
     backmdb.require(config, database, superior or database)
-    settings = backmdb.settings(config, database, superior, is_2_7())
+    of_2_7 = (tools.release() or OLDEST) >= (2, 7, 0)
+    settings = backmdb.settings(config, database, superior, of_2_7)
     require_keys(settings)
     for flag in database.env_flags:
         if flag.lower() not in _ENV_FLAGS:
@@ -108,11 +108,6 @@ def tables() -> tuple[Table, ...]:
         name, oldest = (".".join(map(str, one)) for one in (release, OLDEST))
         raise NotProven(reason=f"OpenLDAP {name}; it is from {oldest} up to 2.7")
     return tuple(name for name, since in _SINCE.items() if release >= since)
-
-
-def is_2_7() -> bool:
-    """Whether the installed slapd is of OpenLDAP 2.7 or later."""
-    return (tools.release() or OLDEST) >= (2, 7, 0)
 
 
 def made_for(config: Config, database: Database, options: BuildOptions) -> str:
@@ -163,18 +158,19 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
 
 
 def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
-    """The database that the configuration describes now. Raises NotProven."""
-    maxsize = limits_of(options, place).maxsize
-    settings = proven_settings(place.config, place.database, options, place.superior)
-    schema = schema_of(place.config, place.named, settings.attribute_options, seeding=options.seeding)
-    require_rules(schema.foreign(), schema.unproven(settings.attributes))
-    return Target(
-        settings=settings,
-        schema=schema,
-        tables=tables(),
-        map_size=LARGEST if maxsize is None else maxsize,
-        server_id=(place.config.server_id or 0) if options.server_id is None else options.server_id,
+    """The database that the configuration describes now. Raises NotProven. A replica may contain dynamic objects
+    without slapo-dds, since syncrepl checks no schema."""
+    config, maxsize = place.config, limits_of(options, place).maxsize
+    settings, its_effects = (
+        proven_settings(config, place.database, options, place.superior),
+        effects(config, place.named),
     )
+    its_effects["dynamic_objects"] |= options.seeding
+    server_id = (config.server_id or 0) if options.server_id is None else options.server_id
+    map_size = LARGEST if maxsize is None else maxsize
+    target = Target(settings, tuple(definitions_of(config)), its_effects, tables(), map_size, server_id)
+    require_rules(target.schema.foreign(), target.schema.unproven(settings.attributes))
+    return target
 
 
 def sample_target(config: Config, database: Database) -> Target:
@@ -242,12 +238,12 @@ class NativeSteps(BuildSteps):
         """Builds the database of the inputs. `claimed`, `live` and `account` as in `loader.sinks.mdb`. Raises
         AllRejected, because a database without entries must not replace another one."""
         options = self.options
-        if options.seeding or options.claimed is not None:  # a consumer gets what its provider has, invalid or not
-            value_check: mdb.ValueCheck = "count"
-        else:
-            value_check = "refuse" if options.check_values else "skip"
+        value_check: mdb.ValueCheck = (
+            "count" if options.copies_provider else "refuse" if options.check_values else "skip"
+        )
         rules = BuildRules(
-            now=inputs.input_time(options),
+            now=options.input_time(),
+            rejects_path=self.rejects,
             first=options.first,
             value_check=value_check,
             check_schema=options.check_schema,
@@ -258,8 +254,8 @@ class NativeSteps(BuildSteps):
             write_context=self.writes_context,
             claimed=claimed,
         )
-        with self._making() as (partial, means):
-            built = mdb.build(self.target, read, partial, rules, means, meter, beside=live)
+        with self._making() as (partial, limits):
+            built = mdb.build(self.target, read, partial, rules, limits, meter, live)
         if built.rejected and not built.entries:
             first = built.rejections[0]
             raise AllRejected(
@@ -270,6 +266,8 @@ class NativeSteps(BuildSteps):
                 rejects=self.rejects,
             )
         if built.stale:
+            from loader.mdb import edits  # only a build from a live server needs it
+
             edits.remove_entries(self.made, built.stale)
         return NativeLoaded(
             built.read,
@@ -290,8 +288,8 @@ class NativeSteps(BuildSteps):
     def transfer(self, meter: Meter, source: Snapshot) -> NativeLoaded:
         """Builds the database of the records of another one, unchanged. Raises NotProven if the new slapd would store
         them otherwise."""
-        with self._making() as (partial, means):
-            copied = mdb.transfer(self.target, source, partial, means, meter)
+        with self._making() as (partial, limits):
+            copied = mdb.transfer(self.target, source, partial, limits, meter)
         entries, checksum = copied.entries, copied.checksum
         return NativeLoaded(entries, entries, 0, _invalid(copied), left_out=0, tables=copied.tables, records=checksum)
 
@@ -308,43 +306,40 @@ class NativeSteps(BuildSteps):
         with files.explained(self.rejects):
             self.rejects.unlink(missing_ok=True)
         partial = self.made / (DATA + files.PARTIAL)
-        with self._means() as means:
-            yield partial, means
+        with self._limits() as limits:
+            yield partial, limits
         killpoint("load.middle")
         files.publish(partial, self.made / DATA)
 
     @contextmanager
-    def _means(self) -> Iterator[Resources]:
+    def _limits(self) -> Iterator[Resources]:
         """Yields memory, threads and a directory for spilled data: in --tmp under a random name, else in the run
         directory. The next run removes the directory that a killed run left."""
-        options = self.options
-        memory, jobs = options.memory or resources.sorting_memory(), options.jobs or resources.processors()
+        options, scratch = self.options, self.run.directory / "sort"
         with ExitStack() as stack:
-            if options.scratch:
-                with files.explained(options.scratch):
+            with files.explained(options.scratch or scratch):
+                if options.scratch:
                     scratch = stack.enter_context(temporary.directory("sort", options.scratch))
-            else:
-                scratch = self.run.directory / "sort"
-                files.remove_tree(scratch)
-                with files.explained(scratch):
+                else:
+                    files.remove_tree(scratch)
                     scratch.mkdir(mode=0o700)
-                stack.callback(files.remove_tree, scratch)
-            yield Resources(memory, jobs, scratch, self.rejects)
+                    stack.callback(files.remove_tree, scratch)
+            memory, jobs = options.memory or resources.sorting_memory(), options.jobs or resources.processors()
+            yield Resources(memory, jobs, scratch)
 
     def check(self, meter: Meter, loaded: NativeLoaded) -> Checked:
         """Checks that every entry read is in the database or among the rejects, and that the database is sound. At
         the level `none`, the core's own count is trusted."""
-        notes, level = self.complete(meter), self.options.verify
-        maxsize, written = self.fit_map(), loaded.entries
+        (notes, maxsize), level, written = self.complete(meter), self.options.verify, loaded.entries
         if level in verify.DEEPER:
             verify.verify(self.made, level, meter)
         if level != "none":
-            with self._means() as means:
+            with self._limits() as limits:
                 unchanged = not loaded.stale
-                written = mdb.verify(self.target, self.made / DATA, level == FULL, means, meter, unchanged)
-        expected = loaded.read - loaded.rejected - loaded.left_out
-        self.require_entries(loaded.read, expected, loaded.entries, written)
-        return Checked(self.identity(), loaded.entries, maxsize, notes)
+                written = mdb.verify(self.target, self.made / DATA, level == FULL, limits, meter, unchanged)
+        if not loaded.read - loaded.rejected - loaded.left_out == loaded.entries == written:
+            raise EntriesLost(read=loaded.read, written=written, log=self.run.directory)
+        return Checked(files.identity(self.made / DATA), loaded.entries, maxsize, notes)
 
 
 def _invalid(built: Built | Transferred) -> list[str]:

@@ -18,14 +18,13 @@ from pathlib import Path
 import msgspec
 
 from loader import backmdb, ldif, resources, standard, units
-from loader.errors import EmptyInput, LdifUnreadable, NotProven
+from loader.errors import EmptyInput, EntriesLost, LdifUnreadable, NotProven
 from loader.mdb import contents, verify
 from loader.mdb.meta import DATA
-from loader.operations.build import inputs, native
-from loader.operations.build.inputs import MOST_SHARDS, BuildOptions, Scanned
-from loader.operations.build.steps import BuildSteps, Loaded, Outcome
+from loader.operations.build import native
+from loader.operations.build.steps import MOST_SHARDS, BuildOptions, BuildSteps, Loaded, Outcome, Scanned
 from loader.operations.publish import Checked, Published, TargetDatabase
-from loader.operations.room import choose_maxsize
+from loader.operations.sizing import choose_maxsize
 from loader.progress import Meter
 from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run
@@ -80,11 +79,8 @@ class _LoadedSlice:
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
     """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
     options = _spooled(options, run)
-    sizing = _Sizing(options, run, place)
-    scan = run.do("scan", sizing.scan, Scanned)
+    scan, aliases, size = _sized(options, run, place)
     entries = scan.entries
-    aliases = run.do("schema", lambda meter: sizing.schema(scan), dict[str, str])
-    size = run.do("size", lambda meter: sizing.size(meter, scan), _Size)
     work = _Loading(options, run, place, scan, size, aliases)
     plan = run.do("slice", work.slice, _Slices) if size.shards > 1 else _Slices()
     if plan.cuts:
@@ -111,22 +107,39 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
     """Runs the steps before the load."""
+    scan, _, size = _sized(options, run, place)
+    return report_of({"entries": scan.entries}, size if size.estimate else {})
+
+
+def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scanned, dict[str, str], _Size]:
+    """Returns also the synonyms among the attribute names in the LDIF."""
     work = _Sizing(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
-    run.do("schema", lambda meter: work.schema(scan), dict[str, str])
-    size = run.do("size", lambda meter: work.size(meter, scan), _Size)
-    return report_of({"entries": scan.entries}, size if size.estimate else {})
+    aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
+    return scan, aliases, run.do("size", lambda meter: work.size(meter, scan), _Size)
 
 
 def _spooled(options: BuildOptions, run: Run) -> BuildOptions:
     """The options with files in the place of streams: packed, mode 0600, in the run directory. They stay until the
-    load has ended, so that a refused record can be looked up."""
+    load has ended, so that a refused record can be looked up. Messages name lines of these files, in which comments are
+    left out and long lines are whole."""
     if not options.files.streamed:
         return options
     spool = run.directory / SPOOL
     paths = [spool / f"{at}.ldif.zst" if is_stream(path) else path for at, path in enumerate(options.inputs, 1)]
 
-    def keep(meter: Meter) -> None:
+    def keep(stream: Path, path: Path, meter: Meter) -> None:
+        if str(stream) == STDIN:
+            name = "standard input"
+            shard = ldif.shard(standard.input("the LDIF"), path, (), meter, name)
+        else:
+            name = str(stream)
+            with files.explained(stream), stream.open("rb", buffering=0) as file:
+                shard = ldif.shard(file.fileno(), path, (), meter, name)
+        if not shard.entries:
+            raise EmptyInput(path=name)
+
+    def keep_all(meter: Meter) -> None:
         files.remove_tree(spool)
         spool.mkdir(mode=0o700)
         free = units.size(files.free_bytes(spool))
@@ -134,26 +147,14 @@ def _spooled(options: BuildOptions, run: Run) -> BuildOptions:
         try:
             for stream, path in zip(options.inputs, paths, strict=True):
                 if path != stream:
-                    _keep(stream, path, meter)
+                    keep(stream, path, meter)
         except BaseException:
             files.remove_tree(spool)
             raise
         killpoint("spool.middle")
 
-    run.do(SPOOL, keep)
+    run.do(SPOOL, keep_all)
     return dataclasses.replace(options, inputs=tuple(paths))
-
-
-def _keep(stream: Path, path: Path, meter: Meter) -> None:
-    """Messages name lines of `path`, in which comments are left out and long lines are whole."""
-    name = "standard input" if str(stream) == STDIN else str(stream)
-    if str(stream) == STDIN:
-        shard = ldif.shard(standard.input("the LDIF"), path, (), meter, name)
-    else:
-        with files.explained(stream), stream.open("rb", buffering=0) as file:
-            shard = ldif.shard(file.fileno(), path, (), meter, name)
-    if not shard.entries:
-        raise EmptyInput(path=name)
 
 
 @dataclass(frozen=True)
@@ -178,25 +179,22 @@ class _Sizing(BuildSteps):
         maxsize = choose_maxsize(place, needed, options.maxsize, changing=options.target is None)
         if options.maxsize == "auto" and not needed:
             maxsize = max(maxsize, min(files.free_bytes(place.directory), _LARGEST))
-        count = self._shards(scan, needed or scan.bytes)
+
+        can_slice = options.shards != 1 and not options.tree and options.engine == "slapadd"
+        if not scan.first_dn:
+            can_slice = False  # the entry of the empty DN has no node by which slices could be merged
+        if self.writes_context and backmdb.settings(place.config, place.database).subentry:
+            can_slice = False  # contextCSN goes into an entry of its own: one slapadd must see all entries
+        count = options.shards or 1
+        if can_slice and not options.shards:
+            for_memory = -(-(needed or scan.bytes) * resources.processors() * _SHARE // resources.memory())
+            for_speed = min(_MANY, scan.entries // _FEW)
+            count = max(1, min(max(for_memory, for_speed), scan.entries // _LEAST, MOST_SHARDS))
+        count = count if can_slice else 1
+
         if options.check_space:  # the slices and the merged database exist at the same time
             files.require_space(place.directory, needed if count == 1 else 2 * needed)
         return _Size(needed, maxsize, count)
-
-    def _shards(self, scan: Scanned, needed: int) -> int:
-        """The number of slices to cut; 1: none. `needed`: bytes of the database."""
-        options = self.options
-        if options.shards == 1 or options.tree or options.engine != "slapadd":
-            return 1
-        if not scan.first_dn:
-            return 1  # the entry of the empty DN has no node by which slices could be merged
-        if self.writes_context and backmdb.settings(self.place.config, self.place.database).subentry:
-            return 1  # sync_use_subentry puts contextCSN into an entry of its own: one slapadd must see all entries
-        if options.shards:
-            return options.shards
-        for_memory = -(-needed * resources.processors() * _SHARE // resources.memory())
-        for_speed = min(_MANY, scan.entries // _FEW)
-        return max(1, min(max(for_memory, for_speed), scan.entries // _LEAST, MOST_SHARDS))
 
 
 @dataclass(frozen=True)
@@ -281,13 +279,13 @@ class _Loading(BuildSteps):
 
     def _done(self) -> dict[str, _LoadedSlice]:
         """Slices that are loaded, and whose environment is still the one that was recorded."""
-
-        def exists(name: str, part: _LoadedSlice) -> bool:
-            data = self.slices / name / DATA
-            return data.exists() and files.identity(data) == part.identity
-
         recorded = self.run.catalogue.partitions("slices", _LoadedSlice)
-        return {name: part for name, part in recorded.items() if exists(name, part)}
+        data = {name: self.slices / name / DATA for name in recorded}
+        return {
+            name: part
+            for name, part in recorded.items()
+            if data[name].exists() and files.identity(data[name]) == part.identity
+        }
 
     def _load_slice(self, number: int, plan: _Slices, meter: Meter) -> None:
         source, claimed, name = self.source, self.scanned.claimed, _name(number)
@@ -299,7 +297,7 @@ class _Loading(BuildSteps):
             shared=plan.shared,
             cut=plan.cuts[number],
             own=ends[number] - plan.cuts[number][3],
-            now=inputs.input_time(self.options) if self.settings.last_mod else None,
+            now=self.options.input_time() if self.settings.last_mod else None,
             server_id=self.server_id,
             root=None if claimed is None else self.place.database.suffix,
             context_csns=claimed,
@@ -335,10 +333,11 @@ class _Loading(BuildSteps):
 
     def check(self, meter: Meter, loaded: int) -> Checked:
         """Every entry that was read is in the database, and the database is sound."""
-        notes, maxsize, written = self.complete(meter), self.fit_map(), contents.entry_count(self.made)
-        self.require_entries(self.scanned.entries, self.scanned.entries, loaded, written)
+        (notes, maxsize), written, read = self.complete(meter), contents.entry_count(self.made), self.scanned.entries
+        if not read == loaded == written:
+            raise EntriesLost(read=read, written=written, log=self.run.directory)
         verify.verify(self.made, self.options.verify, meter)
-        return Checked(self.identity(), written, maxsize, notes)
+        return Checked(files.identity(self.made / DATA), written, maxsize, notes)
 
 
 def _name(number: int) -> str:

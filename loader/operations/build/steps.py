@@ -1,38 +1,225 @@
-"""What the engines of a build share: which names the schema lacks, and the end of a build.
-
-slapadd is asked for unknown names, with one probe record for each. An engine is a module: native.py or slapadd.py.
-"""
+"""What the engines of a build (native.py, slapadd.py) share: the options, the scan of the LDIF that is read, the names
+that the schema lacks, and the end of a build."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
+from click import Choice, IntRange
 
-from loader import child, csn, dn
+from loader import child, csn, dn, exports, ldif
+from loader import config as configs
+from loader.common_options import Config as ConfigOption
+from loader.common_options import Engine as EngineOption
+from loader.common_options import Placing, Rejecting, Sorting, SpaceCheck, Suffix, Target, VerifyNew, WriteContextCsn
 from loader.config import Config, Database
-from loader.errors import EntriesLost, NoSuchSuffix, SchemaMissing
+from loader.defaults import ENGINES, ENV_EPOCH, LADDER, LEVELS
+from loader.errors import EmptyInput, GlueRefused, NoContextCSN, NoSuchSuffix, SchemaMissing, UsageProblem
 from loader.ldif import Rejected
-from loader.mdb import contents, edits, meta, verify
+from loader.mdb import contents, meta, verify
 from loader.mdb.meta import DATA
-from loader.operations.build import inputs
-from loader.operations.build.inputs import BuildOptions, Scanned
 from loader.operations.publish import Checked, Published, TargetDatabase, publish_environment
-from loader.operations.room import choose_maxsize
+from loader.operations.sizing import choose_maxsize
 from loader.progress import Meter
 from loader.run.log import Report, report_of
 from loader.run.steps import Run
 from loader.server import tools
+from loader.sources import Source, dit, names
+from loader.sources.dit import Synthetic
+from loader.sources.location import LdifFiles
 from loader.storage import files
 
-FirstUse = Mapping[str, tuple[str, int]]  # name -> file and line of its first use
+MOST_SHARDS = 256
+FULL = LADDER[-1]  # a level of --verify: every entry is read again, every index made again
+NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
+_NATIVE = {
+    "memory": "--memory",
+    "jobs": "--jobs",
+    "scratch": "--tmp",
+    "max_rejects": "--max-rejects",
+    "rejects": "--rejects",
+    "file_urls": "--allow-file-urls",
+}
 _SHOWN = 10  # names in a message
 _UNKNOWN = re.compile(r"str2ad\(([^)]+)\): attribute type undefined|unrecognized objectClass '([^']+)'", re.IGNORECASE)
+
+
+class LdifInputs:
+    """Options of a verb that loads LDIF files, or a generated tree in their place."""
+
+    inputs: tuple[Path, ...]
+    tree: Synthetic | None
+
+    @property
+    def files(self) -> LdifFiles:
+        return LdifFiles(self.inputs)
+
+    @property
+    def source(self) -> Source:
+        return self.tree or self.files
+
+
+@dataclass(frozen=True)
+class BuildOptions(Placing, Sorting, Rejecting, LdifInputs):
+    """What to load (LDIF files, directories of them, or a `tree`), and into the database of which configuration.
+
+    `maxsize`: None keeps the configured one; "auto" and a number change a slapd.d, unless `target` replaces the
+    configured directory. `seeding`: the database is for a consumer, so it must have a contextCSN (of the LDIF, or with
+    `write_context` of its entries), and nothing in it may be newer."""
+
+    config_path: ConfigOption
+    inputs: tuple[Path, ...] = ()
+    suffix: Suffix = None
+    target: Target = None
+    glue: Annotated[bool, "-g --no-glue", "Do not build the databases glued to it (subordinate), as slapadd -g."] = True
+    engine: EngineOption = ENGINES[0]
+    verify: Annotated[VerifyNew, Choice([*LEVELS, FULL])] = "quick"
+    write_context: Annotated[WriteContextCsn, "Write contextCSN from the entries' entryCSN, as slapadd -w."] = False
+    server_id: Annotated[
+        int | None, "-S --server-id", IntRange(0, 4095), "Server ID for generated entryCSNs (default: olcServerID)."
+    ] = None
+    shards: Annotated[
+        int | None,
+        IntRange(1, MOST_SHARDS),
+        "With --engine slapadd: number of slapadds to run in parallel (default: by size, processors and memory).",
+    ] = None
+    check_values: Annotated[
+        bool, "--no-value-check", "Accept values that violate their syntax, as slapadd does by default."
+    ] = True
+    file_urls: Annotated[
+        bool,
+        "--allow-file-urls",
+        "Allow `attribute:< file:///path` and `include: file:///path` to read files of this host.",
+    ] = False
+    check_space: SpaceCheck = True
+    seeding: bool = False
+    check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
+    complete_naming: bool = True  # adds missing RDN values to entries, as slapadd does
+    tree: Synthetic | None = None  # replaces `inputs`
+    # Set for a part of a glued tree only:
+    now: str | None = None  # the time of generated attributes; None: `input_time` derives it
+    claimed: tuple[str, ...] | None = None  # the contextCSN of a seeding; None: it is in the input
+    first: int = 0  # the number of the first generated entryCSN
+    reached: tuple[str, ...] = ()  # CSNs of the other parts, which the contextCSN of -w covers, too
+
+    def below(self, suffix: str) -> BuildOptions:
+        """Returns the options with the generated tree moved below `suffix`."""
+        return dataclasses.replace(self, tree=self.tree.below(suffix)) if self.tree else self
+
+    def identity(self) -> dict[str, object]:
+        """Returns the options and input fingerprints that must not change between a run and its resumption."""
+        return {
+            "inputs": self.files.fingerprints(),
+            "tree": self.tree.identity() if self.tree else None,
+            "config": str(self.config_path.absolute()),
+            "suffix": self.suffix,
+            "target": str(self.target.absolute()) if self.target else None,
+            "maxsize": self.maxsize,
+            "write_context": self.write_context,
+            "engine": self.engine,
+            "shards": self.shards,
+            "server_id": self.server_id,
+            "max_rejects": self.max_rejects,
+            "checks": [self.check_values, self.file_urls],
+            "glue": self.glue,
+            **({} if self.check_schema else {"check_schema": False}),
+            **({} if self.complete_naming else {"complete_naming": False}),
+        }
+
+    @property
+    def copies_provider(self) -> bool:
+        """Whether the database is for a consumer, or part of one. It gets what its provider has, invalid or not."""
+        return self.seeding or self.claimed is not None
+
+    def subordinates(self, place: TargetDatabase) -> list[Database]:
+        """Returns the glued mdb databases to build with that of `place`. Raises GlueRefused if one cannot be built."""
+        if not self.glue or self.target is not None:
+            return []
+        glued = [one for one in configs.subordinates(place.config, place.database) if one.backend == "mdb"]
+        for database in glued:
+            suffix = database.suffix
+            if database.directory is None:
+                advice = f"Build that database by itself (-b {suffix}), and {place.database.suffix} with --no-glue."
+                raise GlueRefused(suffix=suffix, reason="it has no directory", advice=advice)
+            if self.seeding and database.consumer:
+                reason = "it has a syncrepl of its own, and so a contextCSN of its own"
+                raise GlueRefused(suffix=suffix, reason=reason, advice=f"Seed it by itself (--suffix {suffix}).")
+        return glued
+
+    def input_time(self) -> str:
+        """The time of generated attributes, as in createTimestamp: that of the newest input file, so that the same
+        input makes the same database. A stream has the present time, a tree a fixed one. SOURCE_DATE_EPOCH
+        (reproducible-builds.org) overrides all of these."""
+        if self.now is not None:
+            return self.now
+        seconds = os.environ.get(ENV_EPOCH)
+        if seconds and seconds.isdigit():
+            moment = float(seconds)
+        elif self.tree is not None:
+            return dit.MOMENT
+        else:
+            paths, moment = self.files.paths(), time.time()
+            if paths and all(path.is_file() for path in paths):
+                moment = min(moment, max(path.stat().st_mtime for path in paths))
+        return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
+
+    def require_fitting(self, dry: bool = False) -> None:
+        """Raises UsageProblem for options that do not go together."""
+        unknown: list[str] = []
+        if self.engine == "slapadd":
+            default = BuildOptions(Path())
+            unknown = [option for name, option in _NATIVE.items() if getattr(self, name) != getattr(default, name)]
+            unknown += [f"--verify {FULL}"] if self.verify == FULL else []
+        if unknown:
+            raise UsageProblem(reason=f"--engine slapadd does not know {', '.join(unknown)}")
+        if self.shards and self.engine != "slapadd":
+            raise UsageProblem(reason="--shards works with --engine slapadd only")
+        if self.shards and self.tree:
+            reason = "--shards cuts files, and --from makes a stream: leave it out"
+            raise UsageProblem(reason=f"{reason}, or `ditseed generate TEMPLATE -o DIR` first")
+        if self.files.streamed and (self.seeding or dry):
+            once = "--dry-run and seeding read the input more than once: put the stream into a file first"
+            raise UsageProblem(reason=f"{self.inputs[0]} is not a file: {once}")
+        self.files.require_fitting(self.rejects)
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """Names with the file and line of their first use. `claimed`: the contextCSN that no entry may exceed; None loads
+    entries as they are."""
+
+    entries: int
+    bytes: int
+    attributes: dict[str, tuple[str, int]]
+    object_classes: dict[str, tuple[str, int]]
+    first_dn: str
+    claimed: list[str] | None
+
+
+def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
+    """Reads all input once: checks that every file is complete, counts the entries and collects the names."""
+    with options.source.reading(meter) as read:
+        result = ldif.scan(names(read), meter)
+    exports.require_entries(options.inputs, result.entries)
+    if not result.entries:
+        raise EmptyInput(path=", ".join(map(str, options.inputs)))
+    claimed: list[str] | None = None
+    if options.seeding:
+        csns = csn.by_server(result.context_csns) or (dict(result.max_csns) if options.write_context else {})
+        claimed = sorted(csns.values()) if options.claimed is None else list(options.claimed)
+        if not claimed:
+            where, suffix = options.inputs[0], place.database.suffix
+            raise NoContextCSN(where=where, suffix=suffix, advice=NO_CONTEXT, commands=())
+    uses = result.attributes, result.object_classes
+    return Scanned(result.entries, result.bytes, *uses, result.first_dn or "", claimed)
 
 
 class Loaded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,7 +286,7 @@ class BuildSteps:
         return self.options.write_context and not self.options.seeding
 
     def scan(self, meter: Meter) -> Scanned:
-        return inputs.scan(self.options, self.place, meter)
+        return scan(self.options, self.place, meter)
 
     def require_schema(self, scan: Scanned) -> None:
         """Raises NoSuchSuffix, SchemaMissing."""
@@ -109,36 +296,28 @@ class BuildSteps:
             raise NoSuchSuffix(config=self.place.config.path, suffix=f"of {first}", known=", ".join(suffixes))
         require_known(self.place, scan.attributes, scan.object_classes, self.run.directory)
 
-    def complete(self, meter: Meter) -> list[str]:
-        """Raises SharedUuid if a consumer's database has an entryUUID twice. With -w, writes the contextCSN of a glued
-        tree. Returns notes for the operator."""
-        options, suffix = self.options, self.place.database.suffix
-        if options.seeding or options.claimed is not None:
+    def complete(self, meter: Meter) -> tuple[list[str], int]:
+        """Finishes the environment: with -w, writes the contextCSN of a glued tree, and makes maxsize the map size of
+        the file. Returns notes for the operator, and the maxsize. Raises SharedUuid if a consumer's database has an
+        entryUUID twice, MaxsizeTooSmall, ServerRunning."""
+        options, place, suffix = self.options, self.place, self.place.database.suffix
+        if options.copies_provider:
             verify.require_unique_uuids(self.made, meter, self.run.directory)
         if options.reached and not options.seeding:
             # The superior's contextCSN covers what the other databases hold (slapcommon.c).
             stored = contents.context_csns(self.made, suffix)
             wanted = sorted(csn.by_server([*stored, *options.reached]).values())
             if sorted(stored) != wanted:
+                from loader.mdb import edits  # only a glued tree needs it here
+
                 edits.stamp(self.made, suffix, wanted)
-        return member_of_notes(self.place.config, self.place.database, self.made)
-
-    def fit_map(self) -> int:
-        """Returns the maxsize that the new database gets, and makes it the map size of the file. Raises
-        MaxsizeTooSmall, ServerRunning."""
-        facts, changing = meta.read_meta(self.made), self.options.target is None
-        maxsize = choose_maxsize(self.place, facts.used, self.options.maxsize, changing)
+        facts = meta.read_meta(self.made)
+        maxsize = choose_maxsize(place, facts.used, options.maxsize, changing=options.target is None)
         if maxsize != facts.map_size:
+            from loader.mdb import edits  # most builds have the right one from the beginning
+
             edits.set_map_size(self.made / DATA, maxsize)
-        return maxsize
-
-    def require_entries(self, read: int, expected: int, reported: int, written: int) -> None:
-        """Raises EntriesLost."""
-        if not expected == reported == written:
-            raise EntriesLost(read=read, written=written, log=self.run.directory)
-
-    def identity(self) -> list[int]:
-        return files.identity(self.made / DATA)
+        return member_of_notes(place.config, place.database, self.made), maxsize
 
     def put_into_place(self, checked: Checked) -> Published:
         """Publishes the environment. A `target` beside the configured directory leaves the configuration alone."""
@@ -148,6 +327,9 @@ class BuildSteps:
         published = publish_environment(self.made, place, checked)
         files.remove_tree(self.made)
         return published
+
+
+FirstUse = Mapping[str, tuple[str, int]]  # name -> file and line of its first use
 
 
 def require_known(place: TargetDatabase, attributes: FirstUse, object_classes: FirstUse, scratch: Path) -> None:

@@ -23,9 +23,9 @@ from loader.config import Config
 from loader.config import Database as Configured
 from loader.errors import AccountClosed, BadCredentials, LoaderError, MdbDamaged, NotLmdb, UsageProblem, of_system
 from loader.mdb import contents, meta, readers
-from loader.operations import leases, made_with, room
+from loader.mdb.readers import Reader, Room
+from loader.operations import leases, made_with
 from loader.operations.made_with import Fit
-from loader.operations.room import Reader, Room
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.run import lease
@@ -259,7 +259,7 @@ class Database:
 
     @cached_property
     def seen(self) -> tuple[Room, tuple[Reader, ...]] | None:
-        return None if self.data is None else self.look("pages and readers", lambda: room.look(self.configured))
+        return None if self.data is None else self.look("pages and readers", lambda: readers.look(self.configured))
 
     @cached_property
     def room(self) -> Room | None:

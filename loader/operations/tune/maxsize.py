@@ -11,10 +11,9 @@ from loader import backmdb, units
 from loader.config import Database
 from loader.errors import LoaderError, UsageProblem
 from loader.mdb import contents, meta, readers
-from loader.operations import room, sizing
+from loader.operations import sizing
 from loader.operations.build import native
-from loader.operations.room import GIB
-from loader.operations.sizing import Forecast
+from loader.operations.sizing import GIB, Forecast
 from loader.operations.tune import Outcome, Target, carry_out, maxsize_plan
 from loader.progress import Meter, Progress
 from loader.server import configuration
@@ -91,7 +90,7 @@ def change_maxsize(target: Target, suffix: str | None, size: int | str | None, a
     database = target.config.database(suffix)
     usage = standing(database, target)
     if isinstance(size, int):
-        room.require_map(database.suffix, size, usage.used or 1)
+        sizing.require_map(database.suffix, size, usage.used or 1)
     elif usage.recommended is None:
         untold = f"{usage.directory} is not on this host, and slapd's monitor does not tell us what is used"
         reason = "; ".join(usage.notes) or untold

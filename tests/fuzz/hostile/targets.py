@@ -20,7 +20,7 @@ from loader.operations.backup import manifest as backup_manifest
 from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.restore import plan as restore_plan
 from loader.operations.build import native
-from loader.operations.build.inputs import BuildOptions
+from loader.operations.build.steps import BuildOptions
 from loader.progress import Meter
 from loader.run.log import FILE, Catalogue
 from loader.run.steps import status_of

@@ -10,9 +10,10 @@ import lmdb
 import pytest
 
 from loader.errors import MapFull, NoSuchPath, NotLmdb, NotPermitted, UsageProblem
-from loader.mdb import contents, environment, meta, readers
+from loader.mdb import contents, environment, meta
 from loader.storage import holders
 from tests.support import mapped, nobody
+from tests.support.lag import oldest_lag
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
 NOBODY = 65534
@@ -108,7 +109,7 @@ def _fill(place: Path) -> None:
 
 
 def test_the_lag_of_a_reader(place: Path) -> None:
-    assert readers.oldest_lag(place) == 0
+    assert oldest_lag(place) == 0
     reader = _hold_a_reader(place)
     try:
         for number in range(10, 15):
@@ -116,7 +117,7 @@ def test_the_lag_of_a_reader(place: Path) -> None:
                 entries = environment.require_table(made, "id2e")
                 with made.begin(write=True) as transaction:
                     transaction.put(environment.ID.pack(number), b"more", db=entries)
-        assert readers.oldest_lag(place) == 5
+        assert oldest_lag(place) == 5
         assert meta.read_meta(place).txnid >= 5
     finally:
         os.kill(reader, 9)

@@ -15,9 +15,10 @@ import lmdb
 import pytest
 
 from loader.errors import LoaderError, MdbDamaged, MdbProtected
-from loader.mdb import copy, meta, readers, snapshot
+from loader.mdb import copy, meta, snapshot
 from loader.mdb.verify import verify
 from loader.progress import Meter
+from tests.support.lag import oldest_lag
 from tests.unit.mdb.test_copy import make as database
 
 PAGE_SIZES = (4096, 16384, 65536)
@@ -128,6 +129,7 @@ _FIVE_COMMITS = """
 import random, sys
 from pathlib import Path
 from tests.unit.mdb.test_format3 import fill, opened
+from tests.support.lag import oldest_lag
 with opened(Path(sys.argv[1])) as made:
     for number in range(5):
         fill(made, random.Random(number), 4096)
@@ -142,11 +144,11 @@ def test_a_held_snapshot_keeps_its_pages(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     with snapshot.image(place) as held:
         subprocess.run([sys.executable, "-c", _FIVE_COMMITS, str(place)], check=True)
-        assert readers.oldest_lag(place) == meta.read_meta(place).txnid - moment == 5
+        assert oldest_lag(place) == meta.read_meta(place).txnid - moment == 5
         made = tmp_path / "copy" / "data.mdb"
         copy.compact(held.path, made, held.page, Meter("copy"))
     assert rows(tmp_path / "copy") == before != rows(place)
-    assert readers.oldest_lag(place) == 0
+    assert oldest_lag(place) == 0
 
 
 @pytest.mark.long
@@ -159,7 +161,7 @@ def test_either_meta_page_of_a_copy_is_enough(tmp_path: Path, compact: bool) -> 
     data, facts = made.path.read_bytes(), made.facts
     other = (facts.txnid + 1) % 2  # the older one, which now stands in both places
     page = data[other * 4096 :][:4096]
-    old = meta.of_page(page, "")
+    old = meta.parse(page, "", alone=True)
     both = [old.page(number, old.txnid, old.map_size) for number in range(2)]
     made.path.rename(target / "data.mdb").write_bytes(b"".join(both) + data[2 * 4096 :])
     assert rows(target) == rows(place)
