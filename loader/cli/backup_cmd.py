@@ -4,6 +4,7 @@ read the data of a backup."""
 from __future__ import annotations
 
 import dataclasses
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,8 @@ from loader.operations.backup.check import Check, Limits
 from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.repository import Policy, RepoOption, WhichBackup
-from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host, run
+from loader.operations.backup.run import BackupOptions, run
+from loader.server import configuration
 
 
 class _Commands(Lazy):
@@ -89,7 +91,7 @@ class _Conditions:
     role: Annotated[
         str | None,
         "--only-role",
-        Choice(ROLES),
+        Choice(["provider", "consumer"]),
         "Do nothing unless the database has this role: a consumer has syncrepl, a provider has syncprov.",
     ] = None
     recipients: Annotated[
@@ -107,9 +109,16 @@ class _Conditions:
 
     def reason_for_none(self, options: BackupOptions) -> str:
         """Returns why no backup is taken on this host; empty if one is to be taken."""
-        if self.hosts and not is_this_host(self.hosts):
+        own_names = {socket.gethostname(), socket.getfqdn()}
+        own_names |= {name.partition(".")[0] for name in own_names}
+        if self.hosts and own_names.isdisjoint(self.hosts):
             return f"this host is not {' or '.join(self.hosts)}"
-        if self.role and not has_role(options, self.role):
+        if self.role and options.config_path is None:
+            raise UsageProblem(reason="--only-role looks at the configuration: give --config")
+        if self.role and options.config_path:
+            for database in options.databases(configuration.read(options.config_path)):
+                if database.consumer if self.role == "consumer" else "syncprov" in database.overlays:
+                    return ""
             return f"the database is no {self.role}"
         return ""
 

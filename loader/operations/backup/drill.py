@@ -105,23 +105,20 @@ class VerifyOptions:
 def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
     """Verifies the backups; returns their records, which are also stored in the repository. With "all", unreadable
     manifests yield records too. Raises NoSuchBackup, NoSpace; ManifestBroken if a named backup's is unreadable."""
-    compared: Compared = {}
-    repo = repository.of(options.repo)
+    repo, compared, unreadable = repository.of(options.repo), Compared(), list[Verification]()
     with files.explained(repo.path):
         if EVERY in options.names:
             listing = repository.listing(repo, options.suffix)
-            backups, broken = listing.every, listing.broken
+            backups: Sequence[Backup] = listing.every
+            for error in listing.broken:
+                name = repository.name_of(error)
+                unreadable.append(Verification(backup=name, level=MANIFEST, problem=str(error)))
         else:
-            backups = tuple(repository.find(repo, name, options.suffix) for name in options.names)
-            broken = ()
+            backups = [repository.find(repo, name, options.suffix) for name in options.names]
         if options.level is not None:
             for backup in backups:
                 pack.unlocked(repo.path / backup.id, backup, options.identities)
-        verified = [_verified(options, repo, backup, compared, progress) for backup in backups]
-    unreadable = (
-        Verification(backup=repository.name_of(error), level=MANIFEST, problem=str(error)) for error in broken
-    )
-    return [*verified, *unreadable]
+        return [*(_verified(options, repo, backup, compared, progress) for backup in backups), *unreadable]
 
 
 def _verified(
@@ -138,7 +135,14 @@ def _verified(
         with progress.step(f"verify {backup.id}") as meter:
             read = pack.verify(repo.path, backup, is_chosen, compared, meter)
         if options.level is not None:
-            _check_database(options, Contents.of(repo.path, backup, options.identities), progress)
+            contents = Contents.of(repo.path, backup, options.identities)
+            with _scratch("verify", options.scratch or Path(tempfile.gettempdir()), backup) as directory:
+                partial = directory / copy.PARTIAL
+                contents.put(partial, progress, f"unpack {backup.id}")
+                entries = checked(partial, options.level, progress).entries
+            if entries not in (None, backup.entries):
+                reason = f"holds {entries} entries, the manifest says {backup.entries}"
+                raise BackupDamaged(path=contents.file, reason=reason)
     except (BackupDamaged, MdbDamaged, NoSuchPath) as error:
         problem = str(error)
     record = Verification(
@@ -150,17 +154,6 @@ def _verified(
         seconds=round(time.monotonic() - started, 3),
     )
     return repository.keep(repo, record)
-
-
-def _check_database(options: VerifyOptions, contents: Contents, progress: Progress) -> None:
-    scratch, backup = options.scratch or Path(tempfile.gettempdir()), contents.backup
-    with _scratch("verify", scratch, backup) as directory:
-        partial = directory / copy.PARTIAL
-        contents.put(partial, progress, f"unpack {backup.id}")
-        verified = checked(partial, options.level, progress)
-    if verified.entries not in (None, backup.entries):
-        reason = f"holds {verified.entries} entries, the manifest says {backup.entries}"
-        raise BackupDamaged(path=contents.file, reason=reason)
 
 
 # --- drill ----------------------------------------------------------------------------------------
@@ -190,23 +183,23 @@ def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
     Raises LoaderError if a drill could not be tried."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
-        backups = repository.chosen(repo, options.which, options.suffix)
-        return [repository.keep(repo, _drilled(options, repo, backup, progress)) for backup in backups]
+        records = list[Drill]()
+        for backup in repository.chosen(repo, options.which, options.suffix):
+            contents = Contents.of(repo.path, backup, options.identities, options.config_path)
+            problem = repository.problem(repo, backup, False, repository.is_id(options.which))
+            if problem is None:
+                try:
+                    repo.bring(backup)
+                    record = _drilled(options, contents, progress)
+                except BackupDamaged as error:
+                    problem = error
+            if problem is not None:
+                record = Drill(backup=backup.id, problem=str(problem))
+            records.append(repository.keep(repo, record))
+        return records
 
 
-def _drilled(options: DrillOptions, repo: Repository, backup: Backup, progress: Progress) -> Drill:
-    contents = Contents.of(repo.path, backup, options.identities, options.config_path)
-    problem = repository.problem(repo, backup, False, repository.is_id(options.which))
-    if problem is None:
-        try:
-            repo.bring(backup)
-            return _tried(options, contents, progress)
-        except BackupDamaged as error:
-            problem = error
-    return Drill(backup=backup.id, problem=str(problem))
-
-
-def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Drill:
+def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> Drill:
     config, backup = contents.config(), contents.backup
     database = config.database(backup.suffix)
     # Never returns root.
@@ -237,7 +230,8 @@ def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Dri
             return Drill(backup=backup.id, problem=str(error))
     # slapd reports no contextCSN if the database has no suffix entry, as in a new database.
     csns = result.context_csns or tuple(csns)
-    lost = _lost(backup.context_csns, csns)
+    newest, wanted = csn.by_server(csns), csn.by_server(backup.context_csns)
+    lost = next((value for server, value in wanted.items() if newest.get(server, "") < value), "")
     problems = [result.problem, f"contextCSN {lost} of the manifest is not there" if lost else ""]
     return dataclasses.replace(
         result,
@@ -251,14 +245,31 @@ def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Dri
 def _searched(
     session: Session, backup: Backup, database: Database, lookups: int, is_indexed: bool, meter: Meter
 ) -> Drill:
-    count, sample, chance = 0, list[str](), random.Random()
-    for count, name in enumerate(_names(session, database), 1):  # reservoir sampling: all names are equally likely
+    """Counts all entries, then looks some of them up by DN and, if indexed, by entryUUID."""
+
+    def names() -> Iterator[str]:
+        for suffix in database.suffixes:
+            with suppress(NoSuchBase):
+                yield from session.dns(Search(suffix, page=_PAGE))
+                if session.offers_subentries(suffix):
+                    yield from session.dns(Search(suffix, page=_PAGE, subentries=True))
+
+    count, sample, problems, chance = 0, list[str](), list[str](), random.Random()
+    for count, name in enumerate(names(), 1):  # reservoir sampling: all names are equally likely
         if len(sample) < lookups:
             sample.append(name)
         elif (slot := chance.randrange(count)) < lookups:
             sample[slot] = name
         meter.add(1)
-    problems = list(_failed_lookups(session, backup.suffix, sample, is_indexed))
+    for name in sample:
+        try:
+            value = next(iter(session.read(name, [_UUID]).get(_UUID.lower(), [])), b"").decode()
+            if is_indexed and value:
+                matches = session.find(backup.suffix, f"({_UUID}={value})")
+                if [match for match, _ in matches] != [name]:
+                    problems.append(f"the index of entryUUID does not lead to {name}")
+        except LoaderError as error:
+            problems.append(f"{name} cannot be read: {error}")
     if count != backup.entries:
         shown, wanted = units.number(count), units.number(backup.entries)
         problems.append(f"slapd shows {shown} entries, the manifest says {wanted}")
@@ -270,35 +281,6 @@ def _searched(
         lookups=len(sample),
         context_csns=tuple(session.shown_csns(backup.suffix)) if count else (),
     )
-
-
-def _names(session: Session, database: Database) -> Iterator[str]:
-    for suffix in database.suffixes:
-        with suppress(NoSuchBase):
-            yield from session.dns(Search(suffix, page=_PAGE))
-            if session.offers_subentries(suffix):
-                yield from session.dns(Search(suffix, page=_PAGE, subentries=True))
-
-
-def _failed_lookups(session: Session, suffix: str, names: list[str], is_indexed: bool) -> Iterator[str]:
-    """Looks entries up by DN and, if indexed, by entryUUID; yields a message for each failure."""
-    for name in names:
-        try:
-            entry = session.read(name, [_UUID])
-            value = next(iter(entry.get(_UUID.lower(), [])), b"").decode()
-            if is_indexed and value:
-                matches = session.find(suffix, f"({_UUID}={value})")
-                if [match for match, _ in matches] != [name]:
-                    yield f"the index of entryUUID does not lead to {name}"
-        except LoaderError as error:
-            yield f"{name} cannot be read: {error}"
-
-
-def _lost(wanted: tuple[str, ...], shown: tuple[str, ...]) -> str:
-    """Returns a CSN in `wanted` that is newer than the CSN of the same server ID in `shown`; empty if there is none."""
-    newest = csn.by_server(shown)
-    older = (value for server, value in csn.by_server(wanted).items() if newest.get(server, "") < value)
-    return next(older, "")
 
 
 @contextmanager

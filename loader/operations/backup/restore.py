@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -196,10 +196,13 @@ def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
         chosen = _chosen(options, repo)
         for backup, _ in chosen:
             _require_restorable(repo, backup, read=True)
-        free = _require_space(chosen)
     return tuple(
         RestorePlan(
-            backup, str(target.directory), backup.room, free[target.directory], (target.directory / meta.DATA).exists()
+            backup,
+            str(target.directory),
+            backup.room,
+            require_space(target.directory, 0),
+            (target.directory / meta.DATA).exists(),
         )
         for backup, target in chosen
     )
@@ -211,7 +214,6 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
-        _require_space(chosen)
     with ExitStack() as stack:
         unpacked = list[tuple[RestoreTarget, BuildDirectory, RestoreReport]]()
         for backup, target in chosen:
@@ -231,7 +233,8 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
 
 
 def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Backup, RestoreTarget]]:
-    """Returns the backup, or the backups of one moment, with their targets. Checks all before reading data of any."""
+    """Returns the backup, or the backups of one moment, with their targets. Checks all before reading data of any.
+    Raises NoSpace; directories on one file system count together."""
     if options.every:
         backups = repository.find_set(repo, options.which)
         chosen = [(backup, _target(replace(options, suffix=backup.suffix))) for backup in backups]
@@ -245,12 +248,16 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Backup, Res
                 reason=f"the backups of one moment that {backup.id} leads are of {names}: say which one with -b"
             )
         chosen = [(backup, target)]
+    needed: dict[int, int] = {}
     for backup, target in chosen:
         if options.every or not repository.is_id(options.which):
             _require_restorable(repo, backup, read=False, alone=False)
         pack.unlocked(repo.path / backup.id, backup, options.identities)
         _require_fitting(repo.path, backup, target)
         require_target(target.directory, options.replace)
+        device = files.existing(target.directory).stat().st_dev
+        needed[device] = needed.get(device, 0) + backup.room
+        require_space(target.directory, needed[device])
     return chosen
 
 
@@ -291,16 +298,6 @@ def _require_fitting(repo: Path, backup: Backup, target: RestoreTarget) -> None:
         )
 
 
-def _require_space(chosen: Sequence[tuple[Backup, RestoreTarget]]) -> dict[Path, int]:
-    """Returns the free bytes by directory. Raises NoSpace; directories on one file system count together."""
-    needed: dict[int, int] = {}
-    devices = {target.directory: files.existing(target.directory).stat().st_dev for _, target in chosen}
-    for backup, target in chosen:
-        device = devices[target.directory]
-        needed[device] = needed.get(device, 0) + backup.room
-    return {directory: require_space(directory, needed[device]) for directory, device in devices.items()}
-
-
 @contextmanager
 def _unpacked(
     options: RestoreOptions, contents: Contents, target: RestoreTarget, progress: Progress
@@ -324,19 +321,17 @@ def _unpacked(
                     units.number(verified.entries or 0),
                 )
             sizes = copy.Sizes.of(partial)
-            yield (
-                build,
-                RestoreReport(
-                    backup=backup,
-                    target=str(target.directory),
-                    entries=verified.entries,
-                    bytes=sizes.apparent,
-                    allocated=sizes.allocated,
-                    verified=verified.level,
-                    seconds=seconds,
-                    indexed=indexed.attributes,
-                ),
+            report = RestoreReport(
+                backup,
+                str(target.directory),
+                verified.entries,
+                sizes.apparent,
+                sizes.allocated,
+                verified.level,
+                seconds,
+                indexed.attributes,
             )
+            yield build, report
         except BaseException:
             partial.unlink(missing_ok=True)
             files.remove_tree(partial.parent / _ENVIRONMENT)
@@ -345,9 +340,23 @@ def _unpacked(
 
 def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: Progress) -> Rebuilt:
     """Rebuilds the indexes that differ under the target's configuration. Raises SchemaMissing, MadeOtherwise."""
-    if target.config is None or target.database is None or contents.backup.is_ldif:
+    backup = contents.backup
+    if target.config is None or target.database is None or backup.is_ldif:
         return Rebuilt()
-    origin = _origin(contents, target.config)
+
+    # The backup's configuration, with the schema compiled into the installed slapd.
+    origin = None
+    if backup.with_config:
+        try:
+            own = [entry for entry in contents.config_entries() if entry[0].lower() != schema.ROOT]
+            path = contents.directory / backup.config_file
+            original = config.parse(path, [*own, *configuration.read_compiled_schema(target.config)])
+            origin = Origin(original, original.database(backup.suffix))
+        except BackupDamaged as error:
+            log.warning("the configuration of the backup is not compared: %s", error)
+        except (LoaderError, OSError) as error:
+            log.info("the configuration of %s is not compared: %s", backup.id, error)
+
     with progress.step("look") as meter:
         looked = made_with.look(partial, target.config, target.database, meter, origin)
     looked.require(contents.file, target.config, _ANEW)
@@ -363,20 +372,3 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
         files.publish(environment / meta.DATA, partial)
         files.remove_tree(environment)
     return rebuilt
-
-
-def _origin(contents: Contents, now: Config) -> Origin | None:
-    """Returns the backup's configuration with the schema compiled into the installed slapd; None if unreadable."""
-    backup = contents.backup
-    if not backup.with_config:
-        return None
-    try:
-        own = [entry for entry in contents.config_entries() if entry[0].lower() != schema.ROOT]
-        path = contents.directory / backup.config_file
-        original = config.parse(path, [*own, *configuration.read_compiled_schema(now)])
-        return Origin(original, original.database(backup.suffix))
-    except BackupDamaged as error:
-        log.warning("the configuration of the backup is not compared: %s", error)
-    except (LoaderError, OSError) as error:
-        log.info("the configuration of %s is not compared: %s", backup.id, error)
-    return None
