@@ -183,10 +183,8 @@ def run_command(
         elif reports:
             for member in repository.members(repo, backup):
                 facts = _facts(member, Proofs())
-                show_facts({name: facts[name] for name in _REPORT})
-
-
-_REPORT = ("backup", "suffix", "entries", "data / stored", "took", "newest change")
+                names = ("backup", "suffix", "entries", "data / stored", "took", "newest change")
+                show_facts({name: facts[name] for name in names})
 
 
 def require_one(*options: tuple[str, object]) -> None:
@@ -213,11 +211,6 @@ def _newest(backup: Backup) -> str:
 
 
 # --- list, show -------------------------------------------------------------------------------------
-
-_COLUMNS = (
-    *("id", "age", "entries", "kind", "set", "data", "stored", "took", "newest change"),
-    *("verified", "drilled", "restorable"),
-)
 
 
 @declare("list")
@@ -247,7 +240,8 @@ def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
         ]
         show_json({"backups": backups})
     else:
-        show_table(_COLUMNS, [row(*backup) for backup in listed])
+        columns = ("id", "age", "entries", "kind", "set", "data", "stored", "took", "newest change", "verified")
+        show_table((*columns, "drilled", "restorable"), [row(*backup) for backup in listed])
 
 
 def row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[object, ...]:

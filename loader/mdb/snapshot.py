@@ -183,24 +183,20 @@ def images(
     after `patience` seconds, and what `image` raises."""
     with ExitStack() as stack:
         slots = {place: stack.enter_context(slot(place)) for place in places}
-        snapshots = _take_together(slots, logs, patience)
+        logs_first = dict.fromkeys([*(log.log for log in logs), *slots])
+        end = time.monotonic() + patience
+        while True:
+            snapshots = {place: slots[place].take("image") for place in logs_first}
+            behind = next((log for log in logs if not _agrees(log, snapshots)), None)
+            if behind is None:
+                break
+            if time.monotonic() > end:
+                raise NoCommonMoment(path=behind.log, suffix=behind.suffix, seconds=round(patience))
         for log in logs:
             if not _has_csn_index(snapshots[log.database]):
                 text = "%s has no index of entryCSN, so it is not known whether its accesslog has the same last write"
                 _log.warning(text, log.suffix)
         yield [snapshots[place] for place in places]
-
-
-def _take_together(slots: dict[Path, Slot], logs: Sequence[AccessLog], patience: float) -> dict[Path, Snapshot]:
-    logs_first = dict.fromkeys([*(log.log for log in logs), *slots])
-    end = time.monotonic() + patience
-    while True:
-        snapshots = {place: slots[place].take("image") for place in logs_first}
-        behind = next((log for log in logs if not _agrees(log, snapshots)), None)
-        if behind is None:
-            return snapshots
-        if time.monotonic() > end:
-            raise NoCommonMoment(path=behind.log, suffix=behind.suffix, seconds=round(patience))
 
 
 def _has_csn_index(snapshot: Snapshot) -> bool:
@@ -269,22 +265,17 @@ def _hold(directory: Path) -> None:
 
 
 def _begun(environment: Environment, path: Path) -> tuple[Transaction, bytes]:
-    """Returns a read transaction and its meta page. Raises MdbBusy after `_TRIES` attempts."""
+    """Returns a read transaction and its meta page. Raises MdbBusy after `_TRIES` attempts: the second commit after a
+    transaction may overwrite its meta page, but cannot have begun as long as the transaction is the last one."""
     for _ in range(_TRIES):
         transaction = environment.begin()
-        page = _meta_page(environment, path, int(transaction.id()))
-        if page is not None:
+        txnid = int(transaction.id())
+        with files.reading(path) as file:
+            head = os.pread(file.fileno(), meta.HEAD_BYTES, 0)
+        size = meta.parse(head, str(path)).page_size
+        page = head[txnid % 2 * size :][:size]
+        is_last = int(environment.info()["last_txnid"]) == txnid
+        if is_last and meta.of_page(page, str(path)).txnid == txnid:
             return transaction, page
         transaction.abort()
     raise MdbBusy(path=path, tries=_TRIES)
-
-
-def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None:
-    """Returns the meta page of transaction `txnid`, or None if the second commit after it may have overwritten it. That
-    commit cannot have begun as long as `txnid` is the last transaction."""
-    with files.reading(path) as file:
-        head = os.pread(file.fileno(), meta.HEAD_BYTES, 0)
-    size = meta.parse(head, str(path)).page_size
-    page = head[txnid % 2 * size :][:size]
-    fresh = int(environment.info()["last_txnid"]) == txnid
-    return page if fresh and meta.of_page(page, str(path)).txnid == txnid else None

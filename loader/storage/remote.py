@@ -224,12 +224,9 @@ def _explained(place: Location) -> Iterator[None]:
             raise
         if isinstance(error, OSError) and error.errno in FULL_ERRNOS:
             raise RemoteFull(place=place, lack=FULL) from error
-        reason = str(error) or type(error).__name__
-        raise RemoteFailed(place=place, reason=reason, advice=_advice(error, place)) from error
-
-
-def _advice(error: Exception, place: Location) -> str:
-    name = type(error).__name__
-    if place.scheme == "s3" and (isinstance(error, PermissionError) or "Credential" in name):
-        return _S3_HINT
-    return _SSH_HINT if name in _SSH_REFUSED or "known_hosts" in str(error) else _HINT
+        name, advice = type(error).__name__, _HINT
+        if place.scheme == "s3" and (isinstance(error, PermissionError) or "Credential" in name):
+            advice = _S3_HINT
+        elif name in _SSH_REFUSED or "known_hosts" in str(error):
+            advice = _SSH_HINT
+        raise RemoteFailed(place=place, reason=str(error) or name, advice=advice) from error

@@ -133,7 +133,7 @@ class Contents:
 class RestoreOptions:
     """Exactly one of `config_path` and `target` (a directory) names where the database goes. `verify`: a level of
     loader.mdb.verify; None picks one by size. `every`: restore all backups of one moment, each into its database's
-    directory. `identities`: key files. `discard`: do not keep the replaced data file."""
+    directory. `identities`: key files."""
 
     repo: RepoOption
     which: Which = LATEST
@@ -148,7 +148,6 @@ class RestoreOptions:
     verify: VerifyCopy = None
     every: EveryDatabase = False
     identities: IdentityFiles = ()
-    discard: Annotated[bool, "With --replace: remove the existing database instead of keeping its data file."] = False
 
 
 @dataclass(frozen=True)
@@ -227,7 +226,7 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
         reports = list[RestoreReport]()
         for target, build, report in unpacked:
             partial = build.home / copy.PARTIAL
-            old = put(partial, build.target, target.mode, options.replace, keep=not options.discard)
+            old = put(partial, build.target, target.mode, options.replace, keep=True)
             reports.append(replace(report, kept=str(target.directory / old.name) if old else None))
         return tuple(reports)
 
