@@ -308,7 +308,7 @@ def _proof(proof: Verification | Drill | None) -> str:
     if proof is None:
         return "never"
     if isinstance(proof, Verification):
-        details = f"{part_read(proof)}, level {proof.level}"
+        details = part_read(proof)
     else:
         details = f"restored in {units.duration(proof.restore_seconds)}"
     return f"{units.duration(repository.age_of(proof))} ago, {details}: {proof.problem or 'good'}"

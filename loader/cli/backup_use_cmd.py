@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 from loader import log, standard, units
@@ -13,7 +12,7 @@ from loader.cli.options import DryRun, ProgressMode, Shown, is_given, progress_o
 from loader.cli.report import show_facts, show_json, show_table, tell
 from loader.declared import Argument
 from loader.declared import command as declare
-from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
+from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.backup import repository, restore
 from loader.operations.backup.drill import DrillOptions, ExtractOptions, VerifyOptions, drill, extract, verify
 from loader.operations.backup.repository import WhichBackup
@@ -76,7 +75,10 @@ def restore_command(
 
 @declare("verify")
 def verify_command(
-    names: Annotated[tuple[str, ...], Argument("[ID|latest]...")], options: VerifyOptions, shown: Shown
+    names: Annotated[tuple[str, ...], Argument("[ID|latest]...")],
+    options: VerifyOptions,
+    scratch: Meanwhile,
+    shown: Shown,
 ) -> int:
     """Compare stored backups with their checksums; all of them, unless some are named.
 
@@ -85,19 +87,16 @@ def verify_command(
 
     \b
       ditseed backup verify -R /srv/backup --sample 5%
-      ditseed backup verify latest -R /srv/backup --verify pages --tmp /srv/scratch
     """
-    if options.scratch is not None and options.level is None and isinstance(options.repo, Path):
-        raise UsageProblem(reason="--tmp is for --verify, and for a repository on another host")
     progress = shown.progress
-    with repository.at(options.repo, progress, options.scratch) as repo:
+    with repository.at(options.repo, progress, scratch) as repo:
         options = dataclasses.replace(options, repo=repo, names=names or options.names)
         proofs = verify(options, progress)
     if shown.as_json:
         show_json({"verified": [dataclasses.asdict(proof) for proof in proofs]})
     else:
-        rows = [(proof.backup, part_read(proof), proof.level, proof.problem or "good") for proof in proofs]
-        show_table(("id", "read", "level", "result"), rows)
+        rows = [(proof.backup, part_read(proof), proof.problem or "good") for proof in proofs]
+        show_table(("id", "read", "result"), rows)
     return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
 
 

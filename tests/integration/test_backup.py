@@ -245,18 +245,15 @@ def test_owner_and_mode_are_the_servers(source: Slapd, repo: Path) -> None:
         server.close()
 
 
-def test_what_is_replaced_is_kept_unless_it_is_discarded(other: Slapd, repo: Path) -> None:
+def test_what_is_replaced_is_kept(other: Slapd, repo: Path) -> None:
     where = ("backup", "restore", "latest", "-R", repo, "--config", other.config_path, "--replace")
     other.slapadd("")  # a database without an entry: nothing to keep
     assert ditseed(*where, "--json").ok().facts["kept"] is None
-    ditseed(*where, "--discard").ok()
-    assert not list(other.database_dir.glob(f"{REPLACED}*"))
     kept = [ditseed(*where, "--json").ok().facts["kept"] for _ in range(2)]
     assert sorted(kept) == sorted(map(str, other.database_dir.glob(f"{REPLACED}*")))
     told = ditseed("doctor", "--config", other.config_path, "--json").facts["findings"]
     (found,) = (one for one in told if one["rule"] == "kept")
     assert (found["severity"], found["mend"]) == ("note", [f"rm -- {one}" for one in sorted(kept)])
-    assert ditseed(*where[:-1], "--discard").status == UsageProblem.exit_status
 
 
 @pytest.mark.long

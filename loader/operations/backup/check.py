@@ -24,8 +24,7 @@ _BEFORE = 7  # number of earlier backups whose entries are compared with those o
 
 @dataclass(frozen=True)
 class Limits:
-    """`max_age`, `verify_age`, `drill_age`: highest ages of the latest backup, verification and drill, in seconds; None
-    or 0: no limit for the latter two. `shrink`: share of entries that the latest may lack compared with older ones."""
+    """Ages in seconds; 0 or None for `verify_age` and `drill_age`: no limit."""
 
     max_age: Annotated[
         float, "--max-age TIME", Duration(), {"default": "26h"}, "CRITICAL if the latest backup is older: 26h, 90m."

@@ -1,10 +1,9 @@
 """Verifies, drills and extracts backups.
 
-`verify` compares the stored files with their checksums and, on request, checks the database. A drill restores a backup
-into a scratch directory and searches it with a slapd of its own, to measure how long a restore takes and to check that
-the restored database is the one that was backed up. The drill does not touch this host's slapd: its own slapd listens
-on a socket that only its account can reach, and has one database and no syncrepl. An extract writes entries of a backup
-as LDIF for ldapadd: a subtree, or the matches of a filter.
+A drill restores a backup into a scratch directory and searches it with a slapd of its own, to measure how long a
+restore takes and to check that the restored database is the one that was backed up. The drill does not touch this
+host's slapd: its own slapd listens on a socket that only its account can reach, and has one database and no syncrepl.
+An extract writes entries of a backup as LDIF for ldapadd: a subtree, or the matches of a filter.
 """
 
 from __future__ import annotations
@@ -22,14 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from click import Choice
-
 from loader import csn, ldif, overlays, resources, schema, standard, units
 from loader.child import Child
 from loader.common_options import OptionalConfig, Scratch, Suffix
 from loader.config import Database
 from loader.declared import Share
-from loader.defaults import LEVELS
 from loader.errors import (
     BackupDamaged,
     ConnectionLost,
@@ -42,15 +38,15 @@ from loader.errors import (
     ToolFailed,
     UsageProblem,
 )
-from loader.mdb import copy, meta
+from loader.mdb import meta
 from loader.mdb.contents import indexes, summarise
 from loader.operations.add import PROTECTED
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import Backup, Drill, Verification
 from loader.operations.backup.pack import Compared
-from loader.operations.backup.repository import LATEST, IdentityFiles, RepoOption, Repository, Which
+from loader.operations.backup.repository import LATEST, IdentityFiles, RepoOption, Which
 from loader.operations.backup.restore import Contents
-from loader.operations.publish import checked, require_readable_format
+from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
 from loader.server import configuration, private, tools
@@ -61,7 +57,6 @@ from loader.sources.mdb import Part
 from loader.storage import files, held, temporary
 
 log = logging.getLogger(__name__)
-STORED, MANIFEST = "stored", "manifest"  # levels of a verification, in addition to those of `ditseed verify`
 EVERY = "all"
 _SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "olcReadOnly": [b"TRUE"]}
 _UUID = "entryUUID"
@@ -78,9 +73,7 @@ _OF_OVERLAYS = (
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """`names`: backup IDs, "latest" or "all". `sample`: share of the chunks to read, chosen at random. `level`: a level
-    of loader.mdb.verify; None: do not unpack the database. `scratch`: directory for unpacking. `identities`: key files.
-    """
+    """`names`: backup IDs, "latest" or "all"."""
 
     repo: RepoOption
     names: Sequence[str] = (EVERY,)
@@ -88,72 +81,40 @@ class VerifyOptions:
     sample: Annotated[
         float, "--sample SHARE", Share(), {"default": "100%"}, "Share of the data to read, chosen at random each time."
     ] = 1.0
-    level: Annotated[
-        str | None,
-        "--verify",
-        Choice([level for level in LEVELS if level != "none"]),
-        "Unpack the database too and check it, as `ditseed verify` (default: it is not unpacked).",
-    ] = None
-    scratch: Annotated[
-        Scratch,
-        "Directory in which the database is unpacked for --verify, and that holds the files of a repository on another "
-        "host meanwhile (default: $TMPDIR or /tmp).",
-    ] = None
-    identities: IdentityFiles = ()
 
 
 def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
-    """Verifies the backups; returns their records, which are also stored in the repository. With "all", unreadable
-    manifests yield records too. Raises NoSuchBackup, NoSpace; ManifestBroken if a named backup's is unreadable."""
-    repo, compared, unreadable = repository.of(options.repo), Compared(), list[Verification]()
-    with files.explained(repo.path):
-        if EVERY in options.names:
-            listing = repository.listing(repo, options.suffix)
-            backups: Sequence[Backup] = listing.every
-            for error in listing.broken:
-                name = repository.name_of(error)
-                unreadable.append(Verification(backup=name, level=MANIFEST, problem=str(error)))
-        else:
-            backups = [repository.find(repo, name, options.suffix) for name in options.names]
-        if options.level is not None:
-            for backup in backups:
-                pack.unlocked(repo.path / backup.id, backup, options.identities)
-        return [*(_verified(options, repo, backup, compared, progress) for backup in backups), *unreadable]
-
-
-def _verified(
-    options: VerifyOptions, repo: Repository, backup: Backup, compared: Compared, progress: Progress
-) -> Verification:
-    started, problem, read, chance = time.monotonic(), "", 0, random.Random()
+    """Compares the stored files with their checksums; returns the records, which are also stored in the repository.
+    With "all", unreadable manifests yield records too. Raises NoSuchBackup; ManifestBroken if a named backup's manifest
+    is unreadable."""
+    repo, compared, chance = repository.of(options.repo), Compared(), random.Random()
 
     def is_chosen(number: int) -> bool:
         return number == 0 or chance.random() < options.sample
 
-    try:
-        repo.bring(backup)
-        repo.require_whole(backup, read=False)
-        with progress.step(f"verify {backup.id}") as meter:
-            read = pack.verify(repo.path, backup, is_chosen, compared, meter)
-        if options.level is not None:
-            contents = Contents.of(repo.path, backup, options.identities)
-            with _scratch("verify", options.scratch or Path(tempfile.gettempdir()), backup) as directory:
-                partial = directory / copy.PARTIAL
-                contents.put(partial, progress, f"unpack {backup.id}")
-                entries = checked(partial, options.level, progress).entries
-            if entries not in (None, backup.entries):
-                reason = f"holds {entries} entries, the manifest says {backup.entries}"
-                raise BackupDamaged(path=contents.file, reason=reason)
-    except (BackupDamaged, MdbDamaged, NoSuchPath) as error:
-        problem = str(error)
-    record = Verification(
-        backup=backup.id,
-        problem=problem,
-        level=options.level or STORED,
-        read=read,
-        stored=backup.needed_bytes,
-        seconds=round(time.monotonic() - started, 3),
-    )
-    return repository.keep(repo, record)
+    def verified(backup: Backup) -> Verification:
+        started, problem, read = time.monotonic(), "", 0
+        try:
+            repo.bring(backup)
+            repo.require_whole(backup, read=False)
+            with progress.step(f"verify {backup.id}") as meter:
+                read = pack.verify(repo.path, backup, is_chosen, compared, meter)
+        except (BackupDamaged, NoSuchPath) as error:
+            problem = str(error)
+        seconds = round(time.monotonic() - started, 3)
+        record = Verification(backup=backup.id, problem=problem, read=read, stored=backup.needed_bytes, seconds=seconds)
+        return repository.keep(repo, record)
+
+    with files.explained(repo.path):
+        if EVERY not in options.names:
+            return [
+                verified(backup) for backup in [repository.find(repo, name, options.suffix) for name in options.names]
+            ]
+        listing = repository.listing(repo, options.suffix)
+        records = [verified(backup) for backup in listing.every]
+        return records + [
+            Verification(backup=repository.name_of(error), problem=str(error)) for error in listing.broken
+        ]
 
 
 # --- drill ----------------------------------------------------------------------------------------
@@ -161,19 +122,11 @@ def _verified(
 
 @dataclass(frozen=True)
 class DrillOptions:
-    """`config_path`: configuration to use instead of the backup's own. `scratch`: directory for the restore. `user`:
-    account for slapd; None: the owner of the database on this host, else nobody. `identities`: key files."""
-
     repo: RepoOption
     which: Which = LATEST
     suffix: Suffix = None
     config_path: OptionalConfig = None
     scratch: Annotated[Scratch, "Directory in which the backup is restored for the drill (default: /tmp)."] = None
-    user: Annotated[
-        str | None,
-        "--run-as NAME",
-        "Account that slapd runs as (default: that of the database on this host, or nobody).",
-    ] = None
     lookups: int = 200
     identities: IdentityFiles = ()
 
@@ -203,7 +156,7 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
     config, backup = contents.config(), contents.backup
     database = config.database(backup.suffix)
     # Never returns root.
-    owner = tools.of_directories_or(options.user, [database.directory] if database.directory else [])
+    owner = tools.of_directories_or(None, [database.directory] if database.directory else [])
     if not backup.is_ldif:
         require_readable_format(contents.file, backup.lmdb_format)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
@@ -219,7 +172,7 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
                 tools.change_owner(owner, directory)
                 if owner is not None and not tools.may_read(owner, [config_dir]):
                     reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
-                    raise UsageProblem(reason=f"{reason}: give another, or --run-as")
+                    raise UsageProblem(reason=f"{reason}: give another")
                 started = time.monotonic()
                 with private.running(config_dir, owner, configuration.tools_tmpdir()) as session:
                     start_seconds = time.monotonic() - started
@@ -297,9 +250,6 @@ def _scratch(kind: str, top: Path, backup: Backup) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """Exactly one of `dn` (base of a subtree) and `where` (an LDAP filter) selects the entries. `config_path`:
-    configuration to use instead of the backup's own. `identities`: key files."""
-
     repo: RepoOption
     which: Which = LATEST
     suffix: Suffix = None

@@ -200,9 +200,8 @@ class Proof:
 @dataclass(frozen=True, kw_only=True)
 class Verification(Proof):
     """The result of a verification. `read`: bytes compared with their checksums. `stored`: bytes of all files, shared
-    packs included. `level`: as for `ditseed verify`; "stored" if the database stayed packed."""
+    packs included."""
 
-    level: str
     read: Count = 0
     stored: Count = 0
     seconds: Seconds = 0.0

@@ -131,9 +131,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """Exactly one of `config_path` and `target` (a directory) names where the database goes. `verify`: a level of
-    loader.mdb.verify; None picks one by size. `every`: restore all backups of one moment, each into its database's
-    directory. `identities`: key files."""
+    """Exactly one of `config_path` and `target` names where the database goes. `verify`: None picks a level by size."""
 
     repo: RepoOption
     which: Which = LATEST
@@ -195,16 +193,11 @@ def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
         chosen = _chosen(options, repo)
         for backup, _ in chosen:
             _require_restorable(repo, backup, read=True)
-    return tuple(
-        RestorePlan(
-            backup,
-            str(target.directory),
-            backup.room,
-            require_space(target.directory, 0),
-            (target.directory / meta.DATA).exists(),
-        )
-        for backup, target in chosen
-    )
+    plans = list[RestorePlan]()
+    for backup, target in chosen:
+        free, replaces = require_space(target.directory, 0), (target.directory / meta.DATA).exists()
+        plans.append(RestorePlan(backup, str(target.directory), backup.room, free, replaces))
+    return tuple(plans)
 
 
 def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport, ...]:
@@ -289,12 +282,8 @@ def _require_fitting(repo: Path, backup: Backup, target: RestoreTarget) -> None:
     if not backup.is_ldif:
         require_readable_format(stored, backup.lmdb_format)
     if database.maxsize < backup.data_bytes:
-        log.warning(
-            "maxsize of %s is %s, but the backup has %s in use: raise it, or writes will fail (ditseed tune maxsize)",
-            database.suffix,
-            units.size(database.maxsize),
-            units.size(backup.data_bytes),
-        )
+        text = "maxsize of %s is %s, but the backup has %s in use: raise it, or writes will fail (ditseed tune maxsize)"
+        log.warning(text, database.suffix, units.size(database.maxsize), units.size(backup.data_bytes))
 
 
 @contextmanager
@@ -313,12 +302,8 @@ def _unpacked(
                 progress.say(note)
             verified = checked(partial, options.verify, progress)
             if verified.entries not in (None, backup.entries):  # only a warning, because all checksums matched
-                log.warning(
-                    "the manifest of %s says %s entries, the database holds %s",
-                    backup.id,
-                    units.number(backup.entries),
-                    units.number(verified.entries or 0),
-                )
+                text = "the manifest of %s says %s entries, the database holds %s"
+                log.warning(text, backup.id, units.number(backup.entries), units.number(verified.entries or 0))
             sizes = copy.Sizes.of(partial)
             report = RestoreReport(
                 backup,
