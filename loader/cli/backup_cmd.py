@@ -33,16 +33,8 @@ from loader.server import configuration
 class _Commands(Lazy):
     # The module of restore, verify, drill and extract takes as long to import as everything that `run` needs.
     places = {  # noqa: RUF012
-        "check": f"{__name__}:check_command",
-        "drill": "loader.cli.backup_use_cmd:drill_command",
-        "extract": "loader.cli.backup_use_cmd:extract_command",
-        "init": f"{__name__}:init_command",
-        "list": f"{__name__}:list_command",
-        "prune": f"{__name__}:prune_command",
-        "restore": "loader.cli.backup_use_cmd:restore_command",
-        "run": f"{__name__}:run_command",
-        "show": f"{__name__}:show_command",
-        "verify": "loader.cli.backup_use_cmd:verify_command",
+        **{name: f"{__name__}:{name}_command" for name in ("check", "init", "list", "prune", "run", "show")},
+        **{name: f"loader.cli.backup_use_cmd:{name}_command" for name in ("drill", "extract", "restore", "verify")},
     }
 
 

@@ -121,15 +121,10 @@ class Store:
         if stored != wanted:
             raise RemoteFailed(place=self.place, reason=f"{name} has {stored} bytes there, not {wanted}", advice=_HINT)
 
-    def create(self, name: str, content: bytes) -> None:
-        """Writes a new small file. Raises FileExistsError, unless it is a server of S3 without If-None-Match."""
+    def write(self, name: str, content: bytes, new: bool = False) -> None:
+        """Writes a small file. `new`: raises FileExistsError, unless it is a server of S3 without If-None-Match."""
         with self._writing(name):
-            self.system.pipe_file(self._path(name), content, mode="create")
-
-    def write(self, name: str, content: bytes) -> None:
-        """Writes a small file; replaces an existing one."""
-        with self._writing(name):
-            self.system.pipe_file(self._path(name), content)
+            self.system.pipe_file(self._path(name), content, mode="create" if new else "overwrite")
 
     def require_space(self, needed: int) -> None:
         """Raises RemoteFull if too little is free. Servers of S3, and some others, do not report that."""

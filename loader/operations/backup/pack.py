@@ -287,16 +287,6 @@ def _require_sums_of(backup: Backup, path: Path) -> None:
     require_sums(path, next(stored for stored in backup.files if stored.name == path.name))
 
 
-def unlocked(directory: Path, backup: Backup, paths: tuple[Path, ...]) -> Identities | None:
-    """Reads the identities from key files; None for a backup that is not encrypted. Raises BackupEncrypted if `paths`
-    is empty; UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
-    if not backup.is_encrypted:
-        return None
-    if not paths:
-        raise BackupEncrypted(path=directory, reason="no identity is given")
-    return age.identities(paths)
-
-
 # --- the map of pages -----------------------------------------------------------------------------
 
 _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]

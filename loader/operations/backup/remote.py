@@ -271,7 +271,7 @@ class Lock:
     def take(self) -> None:
         """Acquires the lock. Raises RemoteLocked if another process has it, RemoteFull."""
         try:
-            self.store.create(LOCK, self.own.encoded())
+            self.store.write(LOCK, self.own.encoded(), new=True)
         except FileExistsError:
             holder = _read(self.store)
             if holder is None:

@@ -14,11 +14,11 @@ from typing import Annotated
 
 import msgspec
 
-from loader import config, dn, schema, units
+from loader import age, config, dn, schema, units
 from loader.age import Identities
 from loader.common_options import OptionalConfig, Suffix, Target, VerifyCopy
 from loader.config import DEFAULT_MODE, Config, Database, Entry
-from loader.errors import BackupDamaged, LoaderError, UsageProblem
+from loader.errors import BackupDamaged, BackupEncrypted, LoaderError, UsageProblem
 from loader.mdb import copy, meta
 from loader.operations import made_with
 from loader.operations.backup import pack, repository
@@ -61,8 +61,13 @@ class Contents:
 
     @classmethod
     def of(cls, repo: Path, backup: Backup, paths: tuple[Path, ...], config_path: Path | None = None) -> Contents:
-        """Reads key files (`paths`). Raises BackupEncrypted, UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
-        return cls(repo, backup, pack.unlocked(repo / backup.id, backup, paths), config_path)
+        """Reads key files (`paths`) if the backup is encrypted. Raises BackupEncrypted if there are none; UsageProblem,
+        NoSuchPath, NotPermitted, PackageMissing."""
+        if not backup.is_encrypted:
+            return cls(repo, backup, None, config_path)
+        if not paths:
+            raise BackupEncrypted(path=repo / backup.id, reason="no identity is given")
+        return cls(repo, backup, age.identities(paths), config_path)
 
     @property
     def directory(self) -> Path:
@@ -191,12 +196,12 @@ def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
-        for backup, _ in chosen:
-            _require_restorable(repo, backup, read=True)
+        for contents, _ in chosen:
+            _require_restorable(repo, contents.backup, read=True)
     plans = list[RestorePlan]()
-    for backup, target in chosen:
+    for contents, target in chosen:
         free, replaces = require_space(target.directory, 0), (target.directory / meta.DATA).exists()
-        plans.append(RestorePlan(backup, str(target.directory), backup.room, free, replaces))
+        plans.append(RestorePlan(contents.backup, str(target.directory), contents.backup.room, free, replaces))
     return tuple(plans)
 
 
@@ -208,28 +213,26 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
         chosen = _chosen(options, repo)
     with ExitStack() as stack:
         unpacked = list[tuple[RestoreTarget, BuildDirectory, RestoreReport]]()
-        for backup, target in chosen:
+        for contents, target in chosen:
             with files.explained(repo.path):
-                repo.bring(backup)
-                _require_restorable(repo, backup, read=True)
-            contents = Contents.of(repo.path, backup, options.identities, options.config_path)
+                repo.bring(contents.backup)
+                _require_restorable(repo, contents.backup, read=True)
             unpacked.append((target, *stack.enter_context(_unpacked(options, contents, target, progress))))
         for _, build, _ in unpacked:
             require_target(build.target, options.replace)
         reports = list[RestoreReport]()
         for target, build, report in unpacked:
-            partial = build.home / copy.PARTIAL
-            old = put(partial, build.target, target.mode, options.replace, keep=True)
+            old = put(build.home / copy.PARTIAL, build.target, target.mode, options.replace, keep=True)
             reports.append(replace(report, kept=str(target.directory / old.name) if old else None))
         return tuple(reports)
 
 
-def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Backup, RestoreTarget]]:
+def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, RestoreTarget]]:
     """Returns the backup, or the backups of one moment, with their targets. Checks all before reading data of any.
     Raises NoSpace; directories on one file system count together."""
     if options.every:
         backups = repository.find_set(repo, options.which)
-        chosen = [(backup, _target(replace(options, suffix=backup.suffix))) for backup in backups]
+        pairs = [(backup, _target(replace(options, suffix=backup.suffix))) for backup in backups]
     else:
         target = _target(options)
         suffix = target.database.suffix if target.database else options.suffix
@@ -239,17 +242,18 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Backup, Res
             raise UsageProblem(
                 reason=f"the backups of one moment that {backup.id} leads are of {names}: say which one with -b"
             )
-        chosen = [(backup, target)]
-    needed: dict[int, int] = {}
-    for backup, target in chosen:
+        pairs = [(backup, target)]
+    chosen, needed = list[tuple[Contents, RestoreTarget]](), dict[int, int]()
+    for backup, target in pairs:
         if options.every or not repository.is_id(options.which):
             _require_restorable(repo, backup, read=False, alone=False)
-        pack.unlocked(repo.path / backup.id, backup, options.identities)
-        _require_fitting(repo.path, backup, target)
+        contents = Contents.of(repo.path, backup, options.identities, options.config_path)
+        _require_fitting(contents.file, backup, target)
         require_target(target.directory, options.replace)
         device = files.existing(target.directory).stat().st_dev
         needed[device] = needed.get(device, 0) + backup.room
         require_space(target.directory, needed[device])
+        chosen.append((contents, target))
     return chosen
 
 
@@ -270,9 +274,9 @@ def _require_restorable(repo: Repository, backup: Backup, read: bool, alone: boo
         raise problem
 
 
-def _require_fitting(repo: Path, backup: Backup, target: RestoreTarget) -> None:
+def _require_fitting(stored: Path, backup: Backup, target: RestoreTarget) -> None:
     """Requires the right suffix and an LMDB that can read the backup; warns of a maxsize that leaves no room."""
-    stored, database = repo / backup.id / backup.file, target.database
+    database = target.database
     if not backup.is_ldif and backup.machine.partition(" (")[0] != machine().partition(" (")[0]:
         raise BackupDamaged(path=stored, reason=f"was made on a {backup.machine} host, this one is {machine()}")
     if database is None:
