@@ -363,7 +363,7 @@ def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: Dry
         show_json({**dataclasses.asdict(pruned), "dry_run": dry_run})
         return
     removed = "would be removed" if dry_run else "removed"
-    rows = [(kept.id, "kept", ", ".join(kept.reasons)) for kept in pruned.kept]
+    rows = [(name, "kept", ", ".join(reasons)) for name, reasons in pruned.kept.items()]
     rows += [(name, removed, "no option keeps it") for name in pruned.removed]
     rows += [(name, "kept", "its manifest cannot be read") for name in pruned.unread]
     show_table(("id", "kept or removed", "why"), sorted(rows))

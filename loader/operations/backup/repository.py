@@ -616,20 +616,13 @@ KEEP_ALL = Policy()
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A backup that stays. `reasons`: such as "last", "daily 2026-11-21", "the latest that was proven good"."""
-
-    id: str
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Pruned:
-    """The result of a pruning or its dry run. `removed`: IDs of the backups removed, the leader of a set before its
-    other members. `freed`: bytes that they took. `unread`: IDs of backups whose manifests cannot be read; these are
-    never removed."""
+    """The result of a pruning or its dry run. `kept`: the reasons for each backup that stays, by ID, such as "last",
+    "daily 2026-11-21", "the latest that was proven good". `removed`: IDs of the backups removed, the leader of a set
+    before its other members. `freed`: bytes that they took. `unread`: IDs of backups whose manifests cannot be read;
+    these are never removed."""
 
-    kept: tuple[Kept, ...]
+    kept: dict[str, tuple[str, ...]]
     removed: tuple[str, ...]
     freed: int
     unread: tuple[str, ...]
@@ -666,7 +659,7 @@ def plan_pruning(repo: Where, policy: Policy, suffix: str | None = None) -> Prun
     backups = [backup for group in sets(every.backups) if not ids.isdisjoint(group[0].set_ids) for backup in group]
     removed = [backup for backup in backups if not reasons[backup.id]]
     return Pruned(
-        tuple(Kept(name, tuple(reasons[name])) for name in sorted(backup.id for backup in backups) if reasons[name]),
+        {name: tuple(reasons[name]) for name in sorted(backup.id for backup in backups) if reasons[name]},
         tuple(backup.id for backup in removed),
         sum(backup.stored_bytes for backup in removed if not backup.incremental),
         tuple(map(name_of, wanted.broken)),

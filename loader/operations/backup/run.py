@@ -28,7 +28,7 @@ from loader.config import Config, Database
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
 from loader.mdb import contents, meta, snapshot
 from loader.mdb.copy import paged
-from loader.mdb.snapshot import AccessLog, Snapshot
+from loader.mdb.snapshot import AccessLog
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, MANIFEST, Backup, StoredFile
 from loader.operations.backup.pack import PACKING, Packing, PreviousBackup, StoredPages
@@ -216,8 +216,8 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
 def _copy(
     options: BackupOptions, repo: Repository, members: Sequence[_Member], logs: Sequence[AccessLog], meter: Meter
 ) -> None:
-    """Copies the databases. All snapshots are opened before the first is copied; meanwhile another thread reads the
-    leader's previous backup."""
+    """Packs the databases into the unpublished directories. All snapshots are opened before the first is copied;
+    meanwhile another thread reads the leader's previous backup. Raises NoSpace, MdbDamaged."""
     if options.packing.ldif:
         _copy_entries(members[0], options.packing, meter)
         return
@@ -226,8 +226,17 @@ def _copy(
         with snapshot.images([member.directory for member in members], logs) as images:
             for member, image in zip(members, images, strict=True):
                 previous = waiting.pop().result() if waiting else _previous(options, repo, member)
-                _copy_pages(member, image, previous, options, meter)
+                before = meter.seconds
+                with held.private(member.partial) as directory, paged(image, pack.PIECE, meter) as stream:
+                    pages = pack.store(stream, directory.path, previous, options.packing, meter)
                 del previous  # frees about 60 bytes of memory per page
+                if options.incremental:
+                    member.pages = pages
+                member.files = [pages.map, *[pages.own] * (not options.incremental)]
+                if stream.entries is not None:
+                    member.facts["entries"] = stream.entries
+                stored_bytes = pages.map.bytes + pages.own.bytes
+                member.facts |= _facts(stream.facts, meter.seconds - before, stream.size, stored_bytes)
 
 
 def _previous(options: BackupOptions, repo: Repository, member: _Member) -> PreviousBackup:
@@ -238,22 +247,6 @@ def _previous(options: BackupOptions, repo: Repository, member: _Member) -> Prev
             repo.bring(last)
             return pack.previous(repo.path, last)
     return PreviousBackup()
-
-
-def _copy_pages(
-    member: _Member, image: Snapshot, previous: PreviousBackup, options: BackupOptions, meter: Meter
-) -> None:
-    """Packs the pages of a snapshot into the unpublished directory. Raises NoSpace, MdbDamaged."""
-    before = meter.seconds
-    with held.private(member.partial) as directory, paged(image, pack.PIECE, meter) as stream:
-        pages = pack.store(stream, directory.path, previous, options.packing, meter)
-    if options.incremental:
-        member.pages = pages
-    member.files = [pages.map, *[pages.own] * (not options.incremental)]
-    if stream.entries is not None:
-        member.facts["entries"] = stream.entries
-    stored_bytes = pages.map.bytes + pages.own.bytes
-    member.facts |= _facts(stream.facts, meter.seconds - before, stream.size, stored_bytes)
 
 
 def _copy_entries(member: _Member, packing: Packing, meter: Meter) -> None:
