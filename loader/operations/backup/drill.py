@@ -14,7 +14,6 @@ import os
 import random
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -61,6 +60,7 @@ EVERY = "all"
 _SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "olcReadOnly": [b"TRUE"]}
 _UUID = "entryUUID"
 _PAGE = 1000  # entries per page of a search for all DNs
+_LOOKUPS = 200  # entries that a drill looks up
 # Attributes of slapo-ppolicy and slapo-lastbind with NO-USER-MODIFICATION.
 _OF_OVERLAYS = (
     *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
@@ -93,7 +93,7 @@ def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
         return number == 0 or chance.random() < options.sample
 
     def verified(backup: Backup) -> Verification:
-        started, problem, read = time.monotonic(), "", 0
+        problem, read = "", 0
         try:
             repo.bring(backup)
             repo.require_whole(backup, read=False)
@@ -101,20 +101,17 @@ def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
                 read = pack.verify(repo.path, backup, is_chosen, compared, meter)
         except (BackupDamaged, NoSuchPath) as error:
             problem = str(error)
-        seconds = round(time.monotonic() - started, 3)
-        record = Verification(backup=backup.id, problem=problem, read=read, stored=backup.needed_bytes, seconds=seconds)
+        record = Verification(backup=backup.id, problem=problem, read=read, stored=backup.needed_bytes)
         return repository.keep(repo, record)
 
     with files.explained(repo.path):
-        if EVERY not in options.names:
-            return [
-                verified(backup) for backup in [repository.find(repo, name, options.suffix) for name in options.names]
-            ]
-        listing = repository.listing(repo, options.suffix)
-        records = [verified(backup) for backup in listing.every]
-        return records + [
-            Verification(backup=repository.name_of(error), problem=str(error)) for error in listing.broken
-        ]
+        if EVERY in options.names:
+            listing = repository.listing(repo, options.suffix)
+            backups, broken = listing.every, listing.broken
+        else:
+            backups, broken = tuple(repository.find(repo, name, options.suffix) for name in options.names), ()
+        unreadable = (Verification(backup=repository.name_of(error), problem=str(error)) for error in broken)
+        return [*map(verified, backups), *unreadable]
 
 
 # --- drill ----------------------------------------------------------------------------------------
@@ -127,7 +124,6 @@ class DrillOptions:
     suffix: Suffix = None
     config_path: OptionalConfig = None
     scratch: Annotated[Scratch, "Directory in which the backup is restored for the drill (default: /tmp)."] = None
-    lookups: int = 200
     identities: IdentityFiles = ()
 
 
@@ -173,12 +169,10 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
                 if owner is not None and not tools.may_read(owner, [config_dir]):
                     reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
                     raise UsageProblem(reason=f"{reason}: give another")
-                started = time.monotonic()
                 with private.running(config_dir, owner, configuration.tools_tmpdir()) as session:
-                    start_seconds = time.monotonic() - started
                     killpoint("drill.started")
                     with progress.step("search", backup.entries) as meter:
-                        result = _searched(session, backup, database, options.lookups, is_indexed, meter)
+                        result = _searched(session, backup, database, is_indexed, meter)
         except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
             return Drill(backup=backup.id, problem=str(error))
     # slapd reports no contextCSN if the database has no suffix entry, as in a new database.
@@ -187,17 +181,11 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
     lost = next((value for server, value in wanted.items() if newest.get(server, "") < value), "")
     problems = [result.problem, f"contextCSN {lost} of the manifest is not there" if lost else ""]
     return dataclasses.replace(
-        result,
-        restore_seconds=round(seconds, 3),
-        start_seconds=round(start_seconds, 3),
-        context_csns=csns,
-        problem="; ".join(filter(None, problems)),
+        result, restore_seconds=round(seconds, 3), context_csns=csns, problem="; ".join(filter(None, problems))
     )
 
 
-def _searched(
-    session: Session, backup: Backup, database: Database, lookups: int, is_indexed: bool, meter: Meter
-) -> Drill:
+def _searched(session: Session, backup: Backup, database: Database, is_indexed: bool, meter: Meter) -> Drill:
     """Counts all entries, then looks some of them up by DN and, if indexed, by entryUUID."""
 
     def names() -> Iterator[str]:
@@ -209,9 +197,9 @@ def _searched(
 
     count, sample, problems, chance = 0, list[str](), list[str](), random.Random()
     for count, name in enumerate(names(), 1):  # reservoir sampling: all names are equally likely
-        if len(sample) < lookups:
+        if len(sample) < _LOOKUPS:
             sample.append(name)
-        elif (slot := chance.randrange(count)) < lookups:
+        elif (slot := chance.randrange(count)) < _LOOKUPS:
             sample[slot] = name
         meter.add(1)
     for name in sample:
@@ -229,7 +217,6 @@ def _searched(
     return Drill(
         backup=backup.id,
         problem="; ".join(problems[:3]),
-        search_seconds=round(meter.seconds, 3),
         entries=count,
         lookups=len(sample),
         context_csns=tuple(session.shown_csns(backup.suffix)) if count else (),

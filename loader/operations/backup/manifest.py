@@ -204,7 +204,6 @@ class Verification(Proof):
 
     read: Count = 0
     stored: Count = 0
-    seconds: Seconds = 0.0
 
     @property
     def is_whole(self) -> bool:
@@ -217,8 +216,6 @@ class Drill(Proof):
     number of entries that were looked up by DN and by entryUUID."""
 
     restore_seconds: Seconds = 0.0
-    start_seconds: Seconds = 0.0
-    search_seconds: Seconds = 0.0
     entries: Count = 0
     lookups: Count = 0
     context_csns: tuple[Csn, ...] = ()
