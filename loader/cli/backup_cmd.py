@@ -30,11 +30,14 @@ from loader.operations.backup.run import BackupOptions, run
 from loader.server import configuration
 
 
+# The module of these takes as long to import as everything that `run` needs.
+_USES = ("drill", "extract", "restore", "verify")
+
+
 class _Commands(Lazy):
-    # The module of restore, verify, drill and extract takes as long to import as everything that `run` needs.
     places = {  # noqa: RUF012
-        **{name: f"{__name__}:{name}_command" for name in ("check", "init", "list", "prune", "run", "show")},
-        **{name: f"loader.cli.backup_use_cmd:{name}_command" for name in ("drill", "extract", "restore", "verify")},
+        name: f"{'loader.cli.backup_use_cmd' if name in _USES else __name__}:{name}_command"
+        for name in ("check", "drill", "extract", "init", "list", "prune", "restore", "run", "show", "verify")
     }
 
 
