@@ -29,7 +29,6 @@ from loader.operations.backup.repository import Policy, RepoOption, WhichBackup
 from loader.operations.backup.run import BackupOptions, run
 from loader.server import configuration
 
-
 # The module of these takes as long to import as everything that `run` needs.
 _USES = ("drill", "extract", "restore", "verify")
 

@@ -18,12 +18,11 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 from loader import csn, dn
 from loader._native import Contents
@@ -32,9 +31,6 @@ from loader.mdb import isolated, meta
 from loader.mdb.environment import UNHEEDED, Environment, Transaction, explained, opened
 from loader.storage import files, holders
 from loader.storage.held import checked_file
-
-if TYPE_CHECKING:
-    from loader.child import Child
 
 _log = logging.getLogger(__name__)
 _PERHAPS_UNHEEDED = (MdbBusy, MdbDamaged)  # what a reader meets if a writer ignores lock.mdb
@@ -80,8 +76,8 @@ def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
     """
     txn = meta.read_meta(place).txnid
     if place.is_dir():
-        with slot(place) as reader:
-            yield reader.take("slot" if clears else "look")
+        with _slot(place) as take:
+            yield take("slot" if clears else "look")
     else:
         with checked_file(place) as path:
             yield Snapshot(path, txn)
@@ -90,50 +86,40 @@ def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
 @contextmanager
 def image(place: Path) -> Iterator[Snapshot]:
     """Like `held`, but for an environment directory only, and the snapshot can be copied. Also raises MdbBusy."""
-    with slot(place) as reader:
-        yield reader.take("image")
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A child process with a reader slot of the environment directory `place`. `path`: the data file, through an open
-    descriptor."""
-
-    place: Path
-    path: Path
-    child: Child
-
-    def take(self, what: Literal["slot", "image", "look"]) -> Snapshot:
-        """Replaces the previous snapshot by the current one. `what`: "image" also reads its meta page; "look" does not
-        release the slots of dead processes."""
-        assert self.child.process.stdin is not None
-        assert self.child.process.stdout is not None
-        with suppress(BrokenPipeError):  # `finish` reports the better reason
-            self.child.process.stdin.write(what.encode() + b"\n")
-            self.child.process.stdin.flush()
-        line = self.child.process.stdout.readline()
-        if not line:
-            isolated.finish(self.child, meta.data_file(self.place))
-        answer = json.loads(line)
-        return Snapshot(self.path, answer["txn"], bytes.fromhex(answer["page"]))
+    with _slot(place) as take:
+        yield take("image")
 
 
 @contextmanager
-def slot(place: Path) -> Iterator[Slot]:
-    """Yields a child process with a reader slot. Raises LockUnheeded if a writer does not use lock.mdb."""
+def _slot(place: Path) -> Iterator[Callable[[str], Snapshot]]:
+    """Starts a child process with a reader slot of the environment directory `place`. Yields a function that replaces
+    the previous snapshot by the current one: "image" also reads its meta page; "look" does not release the slots of
+    dead processes, "slot" does. Raises LockUnheeded if a writer does not use lock.mdb."""
     if place.is_dir():
         holders.require_heeded(place)
+    data = meta.data_file(place)
     with isolated.started(_hold, place) as child:
-        stdin = child.process.stdin
+        stdin, stdout = child.process.stdin, child.process.stdout
         assert stdin is not None
+        assert stdout is not None
+
+        def take(what: str) -> Snapshot:
+            with suppress(BrokenPipeError):  # `finish` reports the better reason
+                stdin.write(what.encode() + b"\n")
+                stdin.flush()
+            line = stdout.readline()
+            if not line:
+                isolated.finish(child, data)
+            answer = json.loads(line)
+            return Snapshot(path, answer["txn"], bytes.fromhex(answer["page"]))
 
         def release() -> None:
             stdin.close()
-            isolated.finish(child, meta.data_file(place))
+            isolated.finish(child, data)
 
         try:
-            with isolated.afterwards(release, _PERHAPS_UNHEEDED), checked_file(meta.data_file(place)) as path:
-                yield Slot(place, path, child)
+            with isolated.afterwards(release, _PERHAPS_UNHEEDED), checked_file(data) as path:
+                yield take
         finally:  # a slot that is not released blocks the reuse of pages
             with suppress(BrokenPipeError):
                 stdin.close()
@@ -182,11 +168,11 @@ def images(
     """Yields the snapshots of environment directories, in use or not, in the order of `places`. Raises NoCommonMoment
     after `patience` seconds, and what `image` raises."""
     with ExitStack() as stack:
-        slots = {place: stack.enter_context(slot(place)) for place in places}
-        logs_first = dict.fromkeys([*(log.log for log in logs), *slots])
+        takes = {place: stack.enter_context(_slot(place)) for place in places}
+        logs_first = dict.fromkeys([*(log.log for log in logs), *takes])
         end = time.monotonic() + patience
         while True:
-            snapshots = {place: slots[place].take("image") for place in logs_first}
+            snapshots = {place: takes[place]("image") for place in logs_first}
             behind = next((log for log in logs if not _agrees(log, snapshots)), None)
             if behind is None:
                 break
