@@ -116,15 +116,6 @@ class _Conditions:
             return f"the database is no {self.role}"
         return ""
 
-    def require_fitting(self, options: BackupOptions) -> None:
-        """Raises UsageProblem if options exclude each other."""
-        for name, is_set in (("--all-databases", options.every), ("--incremental", options.incremental)):
-            if self.kind == manifest.LDIF and is_set:
-                raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
-        if options.incremental and (self.recipients or self.recipients_files):
-            reason = "an incremental backup reads the pages of those before it, which needs an identity on this host"
-            raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full one")
-
 
 @declare("run")
 def run_command(
@@ -164,7 +155,12 @@ def run_command(
         if reports:
             show_facts({"backup": f"none: {reason}"})
         return
-    conditions.require_fitting(options)
+    for name, is_set in (("--all-databases", options.every), ("--incremental", options.incremental)):
+        if conditions.kind == manifest.LDIF and is_set:
+            raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
+    if options.incremental and (conditions.recipients or conditions.recipients_files):
+        reason = "an incremental backup reads the pages of those before it, which needs an identity on this host"
+        raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full one")
     keys = age.recipients(conditions.recipients, conditions.recipients_files)
     packing = dataclasses.replace(packing, recipients=keys, ldif=conditions.kind == manifest.LDIF)
     if conditions.init:
