@@ -55,7 +55,7 @@ OPTIONS = {
             "database-size fs stripes redundant stripe-size vg lv mount volume-size unequal",
             # backups: retention, space, selection
             "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free "
-            "all-databases kind incremental throttle only-on only-role sample dn filter as-of "
+            "all-databases kind incremental throttle only-on only-role run-as sample dn filter as-of "
             "recipient recipients-file identity init",
             # watching storage, and monitoring it
             "interval samples window half-life layer probe state check warning:w critical:c fix",

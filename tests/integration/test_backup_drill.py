@@ -101,6 +101,12 @@ def test_without_a_configuration(server: Slapd, tmp_path: Path) -> None:
 def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a host that has not got the database."""
     require(None if os.geteuid() == 0 else "only root can run slapd as another")
+    with pytest.raises(UsageProblem, match="is root"):
+        drill.drill(DrillOptions(repo, "latest", user="root"), QUIET)
+    with pytest.raises(UsageProblem, match="no account"):
+        drill.drill(DrillOptions(repo, "latest", user="no-such-account"), QUIET)
+    with pytest.raises(UsageProblem, match="--tmp"):
+        drill.drill(DrillOptions(repo, "latest", scratch=repo, user="nobody"), QUIET)
     ran: list[Owner | None] = []
     running = private.running
 
@@ -112,8 +118,6 @@ def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.Monk
     away = server.database_dir.rename(server.database_dir.with_name("away"))
     try:
         assert drill.drill(DrillOptions(repo, "latest"), QUIET)[0].is_good
-        with pytest.raises(UsageProblem, match="--tmp"):
-            drill.drill(DrillOptions(repo, "latest", scratch=repo), QUIET)
     finally:
         away.rename(server.database_dir)
     # Who owns the directory above may put another one there.

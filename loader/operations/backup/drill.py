@@ -124,6 +124,11 @@ class DrillOptions:
     suffix: Suffix = None
     config_path: OptionalConfig = None
     scratch: Annotated[Scratch, "Directory in which the backup is restored for the drill (default: /tmp)."] = None
+    user: Annotated[
+        str | None,
+        "--run-as NAME",
+        "Account that slapd runs as (default: that of the database on this host, or nobody).",
+    ] = None
     identities: IdentityFiles = ()
 
 
@@ -152,7 +157,7 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
     config, backup = contents.config(), contents.backup
     database = config.database(backup.suffix)
     # Never returns root.
-    owner = tools.of_directories_or(None, [database.directory] if database.directory else [])
+    owner = tools.of_directories_or(options.user, [database.directory] if database.directory else [])
     if not backup.is_ldif:
         require_readable_format(contents.file, backup.lmdb_format)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
@@ -168,7 +173,7 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
                 tools.change_owner(owner, directory)
                 if owner is not None and not tools.may_read(owner, [config_dir]):
                     reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
-                    raise UsageProblem(reason=f"{reason}: give another")
+                    raise UsageProblem(reason=f"{reason}: give another, or --run-as")
                 with private.running(config_dir, owner, configuration.tools_tmpdir()) as session:
                     killpoint("drill.started")
                     with progress.step("search", backup.entries) as meter:
