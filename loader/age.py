@@ -122,29 +122,28 @@ def recipients(words: Sequence[str], paths: Sequence[Path]) -> Recipients | None
 def identities(paths: Sequence[Path]) -> Identities:
     """Returns the secret keys in age identity files and SSH private key files. Raises UsageProblem, NoSuchPath,
     NotPermitted, PackageMissing."""
-    return Identities(tuple(key for path in paths for key in _identities(path)))
-
-
-def _identities(path: Path) -> Iterator[Any]:
-    content, pyrage = _content(path, secret=True), _pyrage()
-    reason = f"{path} holds no identity"
-    try:
+    keys = list[Any]()
+    for path in paths:
+        content, pyrage, source = _content(path, secret=True), _pyrage(), str(path)
         if content.startswith(_ENCRYPTED):
             decrypt = "decrypt it into a file that only you can read: (umask 077; age -d FILE > OTHER)"
             raise UsageProblem(reason=f"{path} is an identity under a passphrase; {decrypt}")
-        if content.startswith(_SSH):
-            known = "an Ed25519 or RSA key without a passphrase (ssh-keygen -p takes one off a copy)"
-            reason = f"{path} cannot be used as an identity: give {known}"
-            yield pyrage.ssh.Identity.from_buffer(content)
-            return
-        lines = list(_lines(content, path))
-        for text, source in lines:
-            reason = f"{source} is not an identity: AGE-SECRET-KEY-1..."
-            yield pyrage.x25519.Identity.from_str(text)
-    except pyrage.IdentityError:
-        raise UsageProblem(reason=reason) from None
-    if not lines:
-        raise UsageProblem(reason=reason)
+        try:
+            if content.startswith(_SSH):
+                known = "an Ed25519 or RSA key without a passphrase (ssh-keygen -p takes one off a copy)"
+                reason = f"cannot be used as an identity: give {known}"
+                keys.append(pyrage.ssh.Identity.from_buffer(content))
+                continue
+            lines = list(_lines(content, path))
+            reason = "is not an identity: AGE-SECRET-KEY-1..."
+            for text, line in lines:
+                source = line
+                keys.append(pyrage.x25519.Identity.from_str(text))
+        except pyrage.IdentityError:
+            raise UsageProblem(reason=f"{source} {reason}") from None
+        if not lines:
+            raise UsageProblem(reason=f"{path} holds no identity")
+    return Identities(tuple(keys))
 
 
 def _lines(content: bytes, path: Path) -> Iterator[tuple[str, str]]:

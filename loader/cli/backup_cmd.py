@@ -4,6 +4,7 @@ read the data of a backup."""
 from __future__ import annotations
 
 import dataclasses
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,22 +26,17 @@ from loader.operations.backup.check import Check, Limits
 from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.repository import Policy, RepoOption, WhichBackup
-from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host, run
+from loader.operations.backup.run import BackupOptions, run
+from loader.server import configuration
+
+# The module of these takes as long to import as everything that `run` needs.
+_USES = ("drill", "extract", "restore", "verify")
 
 
 class _Commands(Lazy):
-    # The module of restore, verify, drill and extract takes as long to import as everything that `run` needs.
     places = {  # noqa: RUF012
-        "check": f"{__name__}:check_command",
-        "drill": "loader.cli.backup_use_cmd:drill_command",
-        "extract": "loader.cli.backup_use_cmd:extract_command",
-        "init": f"{__name__}:init_command",
-        "list": f"{__name__}:list_command",
-        "prune": f"{__name__}:prune_command",
-        "restore": "loader.cli.backup_use_cmd:restore_command",
-        "run": f"{__name__}:run_command",
-        "show": f"{__name__}:show_command",
-        "verify": "loader.cli.backup_use_cmd:verify_command",
+        name: f"{'loader.cli.backup_use_cmd' if name in _USES else __name__}:{name}_command"
+        for name in ("check", "drill", "extract", "init", "list", "prune", "restore", "run", "show", "verify")
     }
 
 
@@ -89,7 +85,7 @@ class _Conditions:
     role: Annotated[
         str | None,
         "--only-role",
-        Choice(ROLES),
+        Choice(["provider", "consumer"]),
         "Do nothing unless the database has this role: a consumer has syncrepl, a provider has syncprov.",
     ] = None
     recipients: Annotated[
@@ -107,20 +103,18 @@ class _Conditions:
 
     def reason_for_none(self, options: BackupOptions) -> str:
         """Returns why no backup is taken on this host; empty if one is to be taken."""
-        if self.hosts and not is_this_host(self.hosts):
+        own_names = {socket.gethostname(), socket.getfqdn()}
+        own_names |= {name.partition(".")[0] for name in own_names}
+        if self.hosts and own_names.isdisjoint(self.hosts):
             return f"this host is not {' or '.join(self.hosts)}"
-        if self.role and not has_role(options, self.role):
+        if self.role and options.config_path is None:
+            raise UsageProblem(reason="--only-role looks at the configuration: give --config")
+        if self.role and options.config_path:
+            for database in options.databases(configuration.read(options.config_path)):
+                if database.consumer if self.role == "consumer" else "syncprov" in database.overlays:
+                    return ""
             return f"the database is no {self.role}"
         return ""
-
-    def require_fitting(self, options: BackupOptions) -> None:
-        """Raises UsageProblem if options exclude each other."""
-        for name, is_set in (("--all-databases", options.every), ("--incremental", options.incremental)):
-            if self.kind == manifest.LDIF and is_set:
-                raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
-        if options.incremental and (self.recipients or self.recipients_files):
-            reason = "an incremental backup reads the pages of those before it, which needs an identity on this host"
-            raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full one")
 
 
 @declare("run")
@@ -161,7 +155,12 @@ def run_command(
         if reports:
             show_facts({"backup": f"none: {reason}"})
         return
-    conditions.require_fitting(options)
+    for name, is_set in (("--all-databases", options.every), ("--incremental", options.incremental)):
+        if conditions.kind == manifest.LDIF and is_set:
+            raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
+    if options.incremental and (conditions.recipients or conditions.recipients_files):
+        reason = "an incremental backup reads the pages of those before it, which needs an identity on this host"
+        raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full one")
     keys = age.recipients(conditions.recipients, conditions.recipients_files)
     packing = dataclasses.replace(packing, recipients=keys, ldif=conditions.kind == manifest.LDIF)
     if conditions.init:
@@ -174,10 +173,8 @@ def run_command(
         elif reports:
             for member in repository.members(repo, backup):
                 facts = _facts(member, Proofs())
-                show_facts({name: facts[name] for name in _REPORT})
-
-
-_REPORT = ("backup", "suffix", "entries", "data / stored", "took", "newest change")
+                names = ("backup", "suffix", "entries", "data / stored", "took", "newest change")
+                show_facts({name: facts[name] for name in names})
 
 
 def require_one(*options: tuple[str, object]) -> None:
@@ -204,11 +201,6 @@ def _newest(backup: Backup) -> str:
 
 
 # --- list, show -------------------------------------------------------------------------------------
-
-_COLUMNS = (
-    *("id", "age", "entries", "kind", "set", "data", "stored", "took", "newest change"),
-    *("verified", "drilled", "restorable"),
-)
 
 
 @declare("list")
@@ -238,7 +230,8 @@ def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
         ]
         show_json({"backups": backups})
     else:
-        show_table(_COLUMNS, [row(*backup) for backup in listed])
+        columns = ("id", "age", "entries", "kind", "set", "data", "stored", "took", "newest change", "verified")
+        show_table((*columns, "drilled", "restorable"), [row(*backup) for backup in listed])
 
 
 def row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[object, ...]:
@@ -305,7 +298,7 @@ def _proof(proof: Verification | Drill | None) -> str:
     if proof is None:
         return "never"
     if isinstance(proof, Verification):
-        details = f"{part_read(proof)}, level {proof.level}"
+        details = part_read(proof)
     else:
         details = f"restored in {units.duration(proof.restore_seconds)}"
     return f"{units.duration(repository.age_of(proof))} ago, {details}: {proof.problem or 'good'}"
@@ -368,7 +361,7 @@ def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: Dry
         show_json({**dataclasses.asdict(pruned), "dry_run": dry_run})
         return
     removed = "would be removed" if dry_run else "removed"
-    rows = [(kept.id, "kept", ", ".join(kept.reasons)) for kept in pruned.kept]
+    rows = [(name, "kept", ", ".join(reasons)) for name, reasons in pruned.kept.items()]
     rows += [(name, removed, "no option keeps it") for name in pruned.removed]
     rows += [(name, "kept", "its manifest cannot be read") for name in pruned.unread]
     show_table(("id", "kept or removed", "why"), sorted(rows))

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 from loader import log, standard, units
 from loader.cli.backup_cmd import Meanwhile, part_read, require_alone, require_one
-from loader.cli.options import DryRun, ProgressMode, Shown, is_given, progress_of, refuse_given
+from loader.cli.options import DryRun, ProgressMode, Shown, is_given, progress_of
 from loader.cli.report import show_facts, show_json, show_table, tell
 from loader.declared import Argument
 from loader.declared import command as declare
-from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
+from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.backup import repository, restore
 from loader.operations.backup.drill import DrillOptions, ExtractOptions, VerifyOptions, drill, extract, verify
-from loader.operations.backup.manifest import Drill
 from loader.operations.backup.repository import WhichBackup
 from loader.operations.backup.restore import RestoreOptions, RestorePlan, RestoreReport
 
@@ -44,8 +42,6 @@ def restore_command(
     if not is_given("config_path") and options.target is not None:
         options = dataclasses.replace(options, config_path=None)  # --target overrides --config of a profile
     require_one(("--config", options.config_path), ("--target", options.target))
-    if not options.replace:
-        refuse_given(("discard",), "--replace")
     require_alone(options.every, ("-b", options.suffix), ("--target", options.target))
     progress = shown.progress
     with repository.at(options.repo, progress, scratch) as repo:
@@ -58,29 +54,31 @@ def restore_command(
         show_json({"databases": facts} if options.every else facts[0])
         return
     for report in reports:
-        show_facts(_restored(report))
-
-
-def _restored(report: RestorePlan | RestoreReport) -> dict[str, object]:
-    facts: dict[str, object] = {"backup": report.backup.id, "suffix": report.backup.suffix, "target": report.target}
-    if isinstance(report, RestorePlan):
-        return facts | {
-            "needed / free": f"{units.size(report.needed)} / {units.size(report.free)}",
-            "in place now": "a database (replaced)" if report.replaces else "nothing",
-        }
-    return facts | {
-        "entries": "-" if report.entries is None else units.number(report.entries),
-        "shown / on disk": f"{units.size(report.bytes)} / {units.size(report.allocated)}",
-        "took": units.duration(report.seconds),
-        "verified": report.verified,
-        "indexed": ", ".join(report.indexed) or "none",
-        **({"old database": f"{report.kept} (remove it when nobody needs it)"} if report.kept else {}),
-    }
+        facts_of = {"backup": report.backup.id, "suffix": report.backup.suffix, "target": report.target}
+        if isinstance(report, RestorePlan):
+            facts_of |= {
+                "needed / free": f"{units.size(report.needed)} / {units.size(report.free)}",
+                "in place now": "a database (replaced)" if report.replaces else "nothing",
+            }
+        else:
+            facts_of |= {
+                "entries": "-" if report.entries is None else units.number(report.entries),
+                "shown / on disk": f"{units.size(report.bytes)} / {units.size(report.allocated)}",
+                "took": units.duration(report.seconds),
+                "verified": report.verified,
+                "indexed": ", ".join(report.indexed) or "none",
+            }
+            if report.kept:
+                facts_of["old database"] = f"{report.kept} (remove it when nobody needs it)"
+        show_facts(facts_of)
 
 
 @declare("verify")
 def verify_command(
-    names: Annotated[tuple[str, ...], Argument("[ID|latest]...")], options: VerifyOptions, shown: Shown
+    names: Annotated[tuple[str, ...], Argument("[ID|latest]...")],
+    options: VerifyOptions,
+    scratch: Meanwhile,
+    shown: Shown,
 ) -> int:
     """Compare stored backups with their checksums; all of them, unless some are named.
 
@@ -89,19 +87,16 @@ def verify_command(
 
     \b
       ditseed backup verify -R /srv/backup --sample 5%
-      ditseed backup verify latest -R /srv/backup --verify pages --tmp /srv/scratch
     """
-    if options.scratch is not None and options.level is None and isinstance(options.repo, Path):
-        raise UsageProblem(reason="--tmp is for --verify, and for a repository on another host")
     progress = shown.progress
-    with repository.at(options.repo, progress, options.scratch) as repo:
+    with repository.at(options.repo, progress, scratch) as repo:
         options = dataclasses.replace(options, repo=repo, names=names or options.names)
         proofs = verify(options, progress)
     if shown.as_json:
         show_json({"verified": [dataclasses.asdict(proof) for proof in proofs]})
     else:
-        rows = [(proof.backup, part_read(proof), proof.level, proof.problem or "good") for proof in proofs]
-        show_table(("id", "read", "level", "result"), rows)
+        rows = [(proof.backup, part_read(proof), proof.problem or "good") for proof in proofs]
+        show_table(("id", "read", "result"), rows)
     return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
 
 
@@ -128,20 +123,17 @@ def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> i
         show_json({"drills": facts} if len(facts) > 1 else facts[0])
     else:
         for proof in proofs:
-            show_facts(_drilled(proof))
+            show_facts(
+                {
+                    "backup": proof.backup,
+                    "restored in": units.duration(proof.restore_seconds),
+                    "entries": units.number(proof.entries),
+                    "looked up": units.number(proof.lookups),
+                    "contextCSN": " ".join(proof.context_csns) or "none stored",
+                    "result": proof.problem or "good",
+                }
+            )
     return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
-
-
-def _drilled(proof: Drill) -> dict[str, object]:
-    return {
-        "backup": proof.backup,
-        "restored in": units.duration(proof.restore_seconds),
-        "slapd started in": units.duration(proof.start_seconds),
-        "entries": f"{units.number(proof.entries)}, counted in {units.duration(proof.search_seconds)}",
-        "looked up": units.number(proof.lookups),
-        "contextCSN": " ".join(proof.context_csns) or "none stored",
-        "result": proof.problem or "good",
-    }
 
 
 @declare("extract")

@@ -64,7 +64,7 @@ OPTIONS = {
             # migration to another volume
             "service fstab watch rollback",
             # the run itself
-            "plan replace discard dry-run restart forget run-dir timeout progress json report metrics profile "
+            "plan replace dry-run restart forget run-dir timeout progress json report metrics profile "
             "quiet:q verbose:v log-file",
         )
         for word in words.split()
@@ -75,7 +75,7 @@ TYPED = {
     name
     for words in (
         "plan init from target output keep-export range skip strategy prepare-provider set add for stats-log filters",
-        "costs give-back check fix layer probe as-of remove apply replace discard dry-run restart forget service",
+        "costs give-back check fix layer probe as-of remove apply replace dry-run restart forget service",
         "rollback json report quiet verbose",
     )
     for name in words.split()

@@ -112,21 +112,16 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode(
     return Copied(partial, facts, size, Sizes.of(partial), mode, shared, seen, how.compact)
 
 
-_CANNOT_SHARE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
-_SHARE = 0x40049409  # FICLONE, linux/fs.h
-
-
 def _share(held: Snapshot, partial: Path) -> bool:
     """Makes the copy a reflink of the source. Returns False if the file system cannot share blocks between them."""
     with held.path.open("rb") as source, partial.open("r+b", buffering=0) as copy:
         try:
-            fcntl.ioctl(copy, _SHARE, source.fileno())
+            fcntl.ioctl(copy, 0x40049409, source.fileno())  # FICLONE, linux/fs.h
         except OSError as error:
-            if error.errno in _CANNOT_SHARE:
+            if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS):
                 return False
             raise
-        size = os.fstat(copy.fileno()).st_size
-        os.ftruncate(copy.fileno(), min(size, held.facts.used))
+        os.ftruncate(copy.fileno(), min(os.fstat(copy.fileno()).st_size, held.facts.used))
         copy.write(held.head)
         os.fsync(copy.fileno())
     return True
@@ -248,7 +243,7 @@ def plain(source: Path, target: Path, head: bytes, length: int, seen: Seen | Non
 
 def noting(source: Path, page: bytes) -> Seen:
     """Returns an empty record of the pages of the snapshot under `page`, which `plain` fills for a later check."""
-    with _explained(source, source):
+    with meta.explained(source):
         return Seen(source, page)
 
 
@@ -261,16 +256,11 @@ def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
 
 @contextmanager
 def _counted(meter: Meter, source: Path, target: Path | None = None) -> Iterator[Counters]:
-    with with_counters(meter) as counters, _explained(source, target or source):
-        yield counters
-
-
-@contextmanager
-def _explained(source: Path, target: Path) -> Iterator[None]:
     """Translates the core's errors in the body into LoaderErrors, except cancellation, which with_counters handles."""
-    with meta.explained(source):
+    target = target or source
+    with with_counters(meter) as counters, meta.explained(source):
         try:
-            yield
+            yield counters
         except _native.NativeError as error:
             if error.code == "lmdb.no_space":
                 raise NoSpace(path=target, lack=FULL) from error

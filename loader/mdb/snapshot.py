@@ -18,12 +18,11 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 from loader import csn, dn
 from loader._native import Contents
@@ -32,9 +31,6 @@ from loader.mdb import isolated, meta
 from loader.mdb.environment import UNHEEDED, Environment, Transaction, explained, opened
 from loader.storage import files, holders
 from loader.storage.held import checked_file
-
-if TYPE_CHECKING:
-    from loader.child import Child
 
 _log = logging.getLogger(__name__)
 _PERHAPS_UNHEEDED = (MdbBusy, MdbDamaged)  # what a reader meets if a writer ignores lock.mdb
@@ -80,8 +76,8 @@ def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
     """
     txn = meta.read_meta(place).txnid
     if place.is_dir():
-        with slot(place) as reader:
-            yield reader.take("slot" if clears else "look")
+        with _slot(place) as take:
+            yield take("slot" if clears else "look")
     else:
         with checked_file(place) as path:
             yield Snapshot(path, txn)
@@ -90,50 +86,40 @@ def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
 @contextmanager
 def image(place: Path) -> Iterator[Snapshot]:
     """Like `held`, but for an environment directory only, and the snapshot can be copied. Also raises MdbBusy."""
-    with slot(place) as reader:
-        yield reader.take("image")
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A child process with a reader slot of the environment directory `place`. `path`: the data file, through an open
-    descriptor."""
-
-    place: Path
-    path: Path
-    child: Child
-
-    def take(self, what: Literal["slot", "image", "look"]) -> Snapshot:
-        """Replaces the previous snapshot by the current one. `what`: "image" also reads its meta page; "look" does not
-        release the slots of dead processes."""
-        assert self.child.process.stdin is not None
-        assert self.child.process.stdout is not None
-        with suppress(BrokenPipeError):  # `finish` reports the better reason
-            self.child.process.stdin.write(what.encode() + b"\n")
-            self.child.process.stdin.flush()
-        line = self.child.process.stdout.readline()
-        if not line:
-            isolated.finish(self.child, meta.data_file(self.place))
-        answer = json.loads(line)
-        return Snapshot(self.path, answer["txn"], bytes.fromhex(answer["page"]))
+    with _slot(place) as take:
+        yield take("image")
 
 
 @contextmanager
-def slot(place: Path) -> Iterator[Slot]:
-    """Yields a child process with a reader slot. Raises LockUnheeded if a writer does not use lock.mdb."""
+def _slot(place: Path) -> Iterator[Callable[[str], Snapshot]]:
+    """Starts a child process with a reader slot of the environment directory `place`. Yields a function that replaces
+    the previous snapshot by the current one: "image" also reads its meta page; "look" does not release the slots of
+    dead processes, "slot" does. Raises LockUnheeded if a writer does not use lock.mdb."""
     if place.is_dir():
         holders.require_heeded(place)
+    data = meta.data_file(place)
     with isolated.started(_hold, place) as child:
-        stdin = child.process.stdin
+        stdin, stdout = child.process.stdin, child.process.stdout
         assert stdin is not None
+        assert stdout is not None
+
+        def take(what: str) -> Snapshot:
+            with suppress(BrokenPipeError):  # `finish` reports the better reason
+                stdin.write(what.encode() + b"\n")
+                stdin.flush()
+            line = stdout.readline()
+            if not line:
+                isolated.finish(child, data)
+            answer = json.loads(line)
+            return Snapshot(path, answer["txn"], bytes.fromhex(answer["page"]))
 
         def release() -> None:
             stdin.close()
-            isolated.finish(child, meta.data_file(place))
+            isolated.finish(child, data)
 
         try:
-            with isolated.afterwards(release, _PERHAPS_UNHEEDED), checked_file(meta.data_file(place)) as path:
-                yield Slot(place, path, child)
+            with isolated.afterwards(release, _PERHAPS_UNHEEDED), checked_file(data) as path:
+                yield take
         finally:  # a slot that is not released blocks the reuse of pages
             with suppress(BrokenPipeError):
                 stdin.close()
@@ -182,25 +168,21 @@ def images(
     """Yields the snapshots of environment directories, in use or not, in the order of `places`. Raises NoCommonMoment
     after `patience` seconds, and what `image` raises."""
     with ExitStack() as stack:
-        slots = {place: stack.enter_context(slot(place)) for place in places}
-        snapshots = _take_together(slots, logs, patience)
+        takes = {place: stack.enter_context(_slot(place)) for place in places}
+        logs_first = dict.fromkeys([*(log.log for log in logs), *takes])
+        end = time.monotonic() + patience
+        while True:
+            snapshots = {place: takes[place]("image") for place in logs_first}
+            behind = next((log for log in logs if not _agrees(log, snapshots)), None)
+            if behind is None:
+                break
+            if time.monotonic() > end:
+                raise NoCommonMoment(path=behind.log, suffix=behind.suffix, seconds=round(patience))
         for log in logs:
             if not _has_csn_index(snapshots[log.database]):
                 text = "%s has no index of entryCSN, so it is not known whether its accesslog has the same last write"
                 _log.warning(text, log.suffix)
         yield [snapshots[place] for place in places]
-
-
-def _take_together(slots: dict[Path, Slot], logs: Sequence[AccessLog], patience: float) -> dict[Path, Snapshot]:
-    logs_first = dict.fromkeys([*(log.log for log in logs), *slots])
-    end = time.monotonic() + patience
-    while True:
-        snapshots = {place: slots[place].take("image") for place in logs_first}
-        behind = next((log for log in logs if not _agrees(log, snapshots)), None)
-        if behind is None:
-            return snapshots
-        if time.monotonic() > end:
-            raise NoCommonMoment(path=behind.log, suffix=behind.suffix, seconds=round(patience))
 
 
 def _has_csn_index(snapshot: Snapshot) -> bool:
@@ -269,22 +251,17 @@ def _hold(directory: Path) -> None:
 
 
 def _begun(environment: Environment, path: Path) -> tuple[Transaction, bytes]:
-    """Returns a read transaction and its meta page. Raises MdbBusy after `_TRIES` attempts."""
+    """Returns a read transaction and its meta page. Raises MdbBusy after `_TRIES` attempts: the second commit after a
+    transaction may overwrite its meta page, but cannot have begun as long as the transaction is the last one."""
     for _ in range(_TRIES):
         transaction = environment.begin()
-        page = _meta_page(environment, path, int(transaction.id()))
-        if page is not None:
+        txnid = int(transaction.id())
+        with files.reading(path) as file:
+            head = os.pread(file.fileno(), meta.HEAD_BYTES, 0)
+        size = meta.parse(head, str(path)).page_size
+        page = head[txnid % 2 * size :][:size]
+        is_last = int(environment.info()["last_txnid"]) == txnid
+        if is_last and meta.parse(page, str(path), alone=True).txnid == txnid:
             return transaction, page
         transaction.abort()
     raise MdbBusy(path=path, tries=_TRIES)
-
-
-def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None:
-    """Returns the meta page of transaction `txnid`, or None if the second commit after it may have overwritten it. That
-    commit cannot have begun as long as `txnid` is the last transaction."""
-    with files.reading(path) as file:
-        head = os.pread(file.fileno(), meta.HEAD_BYTES, 0)
-    size = meta.parse(head, str(path)).page_size
-    page = head[txnid % 2 * size :][:size]
-    fresh = int(environment.info()["last_txnid"]) == txnid
-    return page if fresh and meta.parse(page, str(path), alone=True).txnid == txnid else None

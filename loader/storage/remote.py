@@ -121,15 +121,10 @@ class Store:
         if stored != wanted:
             raise RemoteFailed(place=self.place, reason=f"{name} has {stored} bytes there, not {wanted}", advice=_HINT)
 
-    def create(self, name: str, content: bytes) -> None:
-        """Writes a new small file. Raises FileExistsError, unless it is a server of S3 without If-None-Match."""
+    def write(self, name: str, content: bytes, new: bool = False) -> None:
+        """Writes a small file. `new`: raises FileExistsError, unless it is a server of S3 without If-None-Match."""
         with self._writing(name):
-            self.system.pipe_file(self._path(name), content, mode="create")
-
-    def write(self, name: str, content: bytes) -> None:
-        """Writes a small file; replaces an existing one."""
-        with self._writing(name):
-            self.system.pipe_file(self._path(name), content)
+            self.system.pipe_file(self._path(name), content, mode="create" if new else "overwrite")
 
     def require_space(self, needed: int) -> None:
         """Raises RemoteFull if too little is free. Servers of S3, and some others, do not report that."""
@@ -224,12 +219,9 @@ def _explained(place: Location) -> Iterator[None]:
             raise
         if isinstance(error, OSError) and error.errno in FULL_ERRNOS:
             raise RemoteFull(place=place, lack=FULL) from error
-        reason = str(error) or type(error).__name__
-        raise RemoteFailed(place=place, reason=reason, advice=_advice(error, place)) from error
-
-
-def _advice(error: Exception, place: Location) -> str:
-    name = type(error).__name__
-    if place.scheme == "s3" and (isinstance(error, PermissionError) or "Credential" in name):
-        return _S3_HINT
-    return _SSH_HINT if name in _SSH_REFUSED or "known_hosts" in str(error) else _HINT
+        name, advice = type(error).__name__, _HINT
+        if place.scheme == "s3" and (isinstance(error, PermissionError) or "Credential" in name):
+            advice = _S3_HINT
+        elif name in _SSH_REFUSED or "known_hosts" in str(error):
+            advice = _SSH_HINT
+        raise RemoteFailed(place=place, reason=str(error) or name, advice=advice) from error

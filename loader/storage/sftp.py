@@ -49,14 +49,11 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: object) -> None:
         """Writes a file. `mode` "create" raises FileExistsError if the file exists."""
-        if mode == "create":
-            self._create(path, value)
+        if mode != "create":
+            with self._partial(path) as partial, self.ftp.open(partial, "wb") as file:
+                file.chmod(0o600)
+                file.write(value)
             return
-        with self._partial(path) as partial, self.ftp.open(partial, "wb") as file:
-            file.chmod(0o600)
-            file.write(value)
-
-    def _create(self, path: str, content: bytes) -> None:
         try:
             file = self.ftp.open(path, "wx")
         except OSError:
@@ -64,7 +61,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
                 raise FileExistsError(path) from None
             raise
         with self._removed_if_it_fails(path), file:
-            file.write(content)
+            file.write(value)
 
     def put_file(self, lpath: str, rpath: str, **options: object) -> None:
         """Uploads a file, whose name appears only once it is complete."""
@@ -82,26 +79,20 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
 
     @contextmanager
     def _removed_if_it_fails(self, path: str) -> Iterator[None]:
-        """Removes the file on an error: a partial file would keep a full server full, and a partial lock would lock."""
+        """Removes the file on an error: a partial file would keep a full server full, and a partial lock would lock.
+        SFTP has no error for a full server, but an extension of sshd reports free space."""
         try:
             yield
         except OSError as error:
-            full = self._is_full(path, error)
+            free = None
+            if error.errno is None:
+                with suppress(OSError):
+                    free = self.free_bytes(path.rpartition("/")[0])
             with suppress(OSError):
                 self.ftp.remove(path)
-            if full:
+            if free is not None and free < _FULL:
                 raise OSError(errno.ENOSPC, str(error)) from error
             raise
-
-    def _is_full(self, path: str, error: OSError) -> bool:
-        """Returns whether the server is full. SFTP has no error for that, but an extension of sshd reports free
-        space."""
-        if error.errno is not None:
-            return False
-        with suppress(OSError):
-            free = self.free_bytes(path.rpartition("/")[0])
-            return free is not None and free < _FULL
-        return False
 
     def free_bytes(self, path: str) -> int | None:
         """Returns the free bytes of a file system; None if the server lacks the extension statvfs@openssh.com."""

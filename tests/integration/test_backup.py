@@ -193,30 +193,6 @@ def test_a_sparse_source_does_not_inflate(source: Slapd, repo: Path) -> None:
     assert stored.stat().st_size < made.stored_bytes < made.data_bytes / 2
 
 
-def test_free_pages_are_left_out(source: Slapd, tmp_path: Path) -> None:
-    """A database whose map was written in part only: what was never written is neither stored nor restored."""
-    target = tmp_path / "holes"
-    options = RestoreOptions(tmp_path / "repo", "latest", target=target, verify="pages")
-    place = tmp_path / "source"
-    place.mkdir()
-    with (source.database_dir / "data.mdb").open("rb") as data:
-        (place / "data.mdb").write_bytes(data.read(meta.read_meta(source.database_dir).used))
-    _pretend_more_pages(place / "data.mdb", 100_000)
-    made = taking.run(BackupOptions(tmp_path / "repo", source=place), Progress("none"))
-    (report,) = restore.restore(options, Progress("none"))
-    assert made.data_bytes == report.bytes < parse_size("20M")
-
-
-def _pretend_more_pages(data: Path, more: int) -> None:
-    """Free pages at the end, as a large delete leaves them, all holes."""
-    used = meta.read_meta(data.parent).used
-    with data.open("r+b") as file:
-        file.truncate(used + more * 4096)
-        for page in (0, 4096):
-            file.seek(page + 16 + 24 + 96)
-            file.write((used // 4096 + more - 1).to_bytes(8, "little"))
-
-
 def test_nothing_there_is_for_other_eyes(repo: Path) -> None:
     for path in (repo, *repo.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
@@ -246,18 +222,15 @@ def test_owner_and_mode_are_the_servers(source: Slapd, repo: Path) -> None:
         server.close()
 
 
-def test_what_is_replaced_is_kept_unless_it_is_discarded(other: Slapd, repo: Path) -> None:
+def test_what_is_replaced_is_kept(other: Slapd, repo: Path) -> None:
     where = ("backup", "restore", "latest", "-R", repo, "--config", other.config_path, "--replace")
     other.slapadd("")  # a database without an entry: nothing to keep
     assert ditseed(*where, "--json").ok().facts["kept"] is None
-    ditseed(*where, "--discard").ok()
-    assert not list(other.database_dir.glob(f"{REPLACED}*"))
     kept = [ditseed(*where, "--json").ok().facts["kept"] for _ in range(2)]
     assert sorted(kept) == sorted(map(str, other.database_dir.glob(f"{REPLACED}*")))
     told = ditseed("doctor", "--config", other.config_path, "--json").facts["findings"]
     (found,) = (one for one in told if one["rule"] == "kept")
     assert (found["severity"], found["mend"]) == ("note", [f"rm -- {one}" for one in sorted(kept)])
-    assert ditseed(*where[:-1], "--discard").status == UsageProblem.exit_status
 
 
 @pytest.mark.long
@@ -277,12 +250,6 @@ def test_a_database_in_use(other: Slapd, repo: Path) -> None:
         with pytest.raises(TargetInUse):
             put_back(repo, other, replace=True)
         assert len(other.search()) == 1
-
-
-def test_into_a_directory(source: Slapd, repo: Path, tmp_path: Path) -> None:
-    options = RestoreOptions(repo, "latest", target=tmp_path / "look")
-    restore.restore(options, Progress("none"))
-    assert contents.entry_count(tmp_path / "look") == 1029
 
 
 def test_what_it_refuses(other: Slapd, repo: Path, tmp_path: Path) -> None:
@@ -498,14 +465,6 @@ def test_check(source: Slapd, damaged: Path, tmp_path: Path) -> None:
     assert old.status == Status.CRITICAL
     assert "old" in old.reason
     assert re.fullmatch(r"BACKUP CRITICAL - [^|]+ \| age=\d+s;;3600;0 count=1;1: .*", old.line())
-
-
-def test_check_sees_a_stored_file_that_is_short_or_gone(damaged: Path) -> None:
-    (stored,) = damaged.glob("*/pages.pack")
-    os.truncate(stored, 100)
-    assert check(damaged, Limits(3600)).status == Status.CRITICAL
-    stored.unlink()
-    assert check(damaged, Limits(3600)).status == Status.CRITICAL
 
 
 # --- what a manifest may say that is not so ------------------------------------------------------

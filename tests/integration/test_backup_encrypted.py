@@ -121,14 +121,13 @@ def test_what_needs_no_identity(repo: Path, keys: tuple[Key, Key, Key]) -> None:
 
 
 @pytest.mark.long
-def test_extract_drill_and_verify(repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, scratch: Path) -> None:
+def test_extract_and_drill(repo: Path, keys: tuple[Key, Key, Key], scratch: Path) -> None:
     key = ("--identity", keys[1].path, "-R", repo)
     asked = ("--dn", "ou=people,dc=example,dc=com")
     assert ditseed("backup", "extract", "latest", *key, *asked).ok().out.startswith("dn: ou=people")
     found = ditseed("backup", "extract", "latest", *key, "--filter", "(ou=people)").ok().out
     assert found.count("dn: ") == 1
     assert "good" in ditseed("backup", "drill", "latest", *key, "--tmp", scratch).ok().out
-    ditseed("backup", "verify", "--verify", "pages", "--tmp", tmp_path, *key).ok()
 
 
 def test_for_a_file_of_recipients(source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
@@ -191,7 +190,6 @@ def test_without_the_right_identity_nothing_changes(
         ("restore", ("latest", "--config", other.config_path, "--replace")),
         ("extract", ("latest", "--dn", other.suffix)),
         ("drill", ("latest",)),
-        ("verify", ("--verify", "quick")),
     ):
         done = ditseed("backup", verb, *words, "-R", repo, *given)
         assert done.status == BackupEncrypted.exit_status, verb

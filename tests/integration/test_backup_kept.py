@@ -170,7 +170,7 @@ class World:
             self.found_bad(one)
 
     def found_bad(self, one: Backup) -> None:
-        record = Verification(backup=one.id, made=self.now.isoformat(), level="stored", problem="is bad")
+        record = Verification(backup=one.id, made=self.now.isoformat(), problem="is bad")
         repository.keep(self.repo, record)
 
     def clock(self) -> None:

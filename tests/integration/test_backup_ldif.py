@@ -80,7 +80,6 @@ def test_each_verb(source: Slapd, repo: Path, scratch: Path, tmp_path: Path) -> 
     assert "kind" in shown
     assert "ldif" in shown
     ditseed("backup", "verify", "-R", repo).ok()
-    ditseed("backup", "verify", "-R", repo, "--verify", "pages", "--tmp", scratch).ok()
     drilled = ditseed("backup", "drill", "latest", "-R", repo, "--tmp", scratch).ok()
     assert "good" in drilled.out
     dn = f"ou=people,{source.suffix}"

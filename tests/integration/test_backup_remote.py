@@ -369,7 +369,7 @@ def test_a_server_that_fills_up(ssh: SshServer, tmp_path: Path, monkeypatch: pyt
             with pytest.raises(RemoteFull):
                 store.write("old", b"after")
             with pytest.raises(RemoteFull):
-                store.create("new", b"small")
+                store.write("new", b"small", new=True)
         assert [one.name for one in (disk / "repo").iterdir()] == ["old"]
         assert (disk / "repo/old").read_bytes() == b"before"
 

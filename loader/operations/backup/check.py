@@ -24,8 +24,7 @@ _BEFORE = 7  # number of earlier backups whose entries are compared with those o
 
 @dataclass(frozen=True)
 class Limits:
-    """`max_age`, `verify_age`, `drill_age`: highest ages of the latest backup, verification and drill, in seconds; None
-    or 0: no limit for the latter two. `shrink`: share of entries that the latest may lack compared with older ones."""
+    """Ages in seconds; 0 or None for `verify_age` and `drill_age`: no limit."""
 
     max_age: Annotated[
         float, "--max-age TIME", Duration(), {"default": "26h"}, "CRITICAL if the latest backup is older: 26h, 90m."
@@ -137,7 +136,10 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
     )
     status = max((status for status, reason in findings if reason), default=Status.OK)
     reason = "; ".join(str(reason) for worst, reason in findings if reason and worst is status)
-    return Check(status, reason or _praise(latest, age), count, age, newest, limits, verified, drilled, tuple(latest))
+    if not reason:
+        databases = f" of {len(latest)} databases" if len(latest) > 1 else ""
+        reason = f"{newest.id}, {old} old, {units.number(sum(backup.entries for backup in latest))} entries{databases}"
+    return Check(status, reason, count, age, newest, limits, verified, drilled, tuple(latest))
 
 
 def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
@@ -155,12 +157,6 @@ def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
 
 def _youngest(records: Iterable[Proof | None]) -> float | None:
     return min((repository.age_of(record) for record in records if record is not None and record.is_good), default=None)
-
-
-def _praise(latest: Sequence[Backup], age: float) -> str:
-    entries = units.number(sum(backup.entries for backup in latest))
-    databases = f" of {len(latest)} databases" if len(latest) > 1 else ""
-    return f"{latest[0].id}, {units.duration(age)} old, {entries} entries{databases}"
 
 
 def _shrunk(backups: Sequence[Backup], latest: Backup, limits: Limits) -> str:
@@ -199,15 +195,6 @@ _GAUGES = {
 }
 
 
-def _values(result: Check, now: float) -> list[float]:
-    """Returns the values in the order of _GAUGES; the last four only if there is a latest backup."""
-    ages = (result.age, result.verify_age, result.drill_age)
-    values = [result.status, result.count, *(0.0 if age is None else now - age for age in ages)]
-    if (latest := result.latest) is not None:
-        values += [latest.stored_bytes, latest.data_bytes, latest.entries, latest.seconds]
-    return list(map(float, values))
-
-
 def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
     """Writes a metrics file atomically. `checks`: by suffix; the key "" is for all suffixes."""
     from prometheus_client.core import GaugeMetricFamily  # imported here because the import is slow
@@ -218,7 +205,11 @@ def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
     name = f"{_METRIC}_written_timestamp_seconds"
     families = [GaugeMetricFamily(name, "When this file was written, as Unix time.", value=now)]
     families += [GaugeMetricFamily(f"{_METRIC}_{name}", text, labels=["suffix"]) for name, text in _GAUGES.items()]
-    for suffix, result in checks.items():
-        for family, value in zip(families[1:], _values(result, now), strict=False):
-            family.add_metric([suffix], value)
+    for suffix, result in checks.items():  # values in the order of _GAUGES; the last four only if there is a backup
+        ages = (result.age, result.verify_age, result.drill_age)
+        values: list[float] = [result.status, result.count, *(0.0 if age is None else now - age for age in ages)]
+        if (latest := result.latest) is not None:
+            values += [latest.stored_bytes, latest.data_bytes, latest.entries, latest.seconds]
+        for family, value in zip(families[1:], values, strict=False):
+            family.add_metric([suffix], float(value))
     monitoring.write(families, path)

@@ -1,10 +1,9 @@
 """Verifies, drills and extracts backups.
 
-`verify` compares the stored files with their checksums and, on request, checks the database. A drill restores a backup
-into a scratch directory and searches it with a slapd of its own, to measure how long a restore takes and to check that
-the restored database is the one that was backed up. The drill does not touch this host's slapd: its own slapd listens
-on a socket that only its account can reach, and has one database and no syncrepl. An extract writes entries of a backup
-as LDIF for ldapadd: a subtree, or the matches of a filter.
+A drill restores a backup into a scratch directory and searches it with a slapd of its own, to measure how long a
+restore takes and to check that the restored database is the one that was backed up. The drill does not touch this
+host's slapd: its own slapd listens on a socket that only its account can reach, and has one database and no syncrepl.
+An extract writes entries of a backup as LDIF for ldapadd: a subtree, or the matches of a filter.
 """
 
 from __future__ import annotations
@@ -15,21 +14,17 @@ import os
 import random
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from click import Choice
-
 from loader import csn, ldif, overlays, resources, schema, standard, units
 from loader.child import Child
 from loader.common_options import OptionalConfig, Scratch, Suffix
 from loader.config import Database
 from loader.declared import Share
-from loader.defaults import LEVELS
 from loader.errors import (
     BackupDamaged,
     ConnectionLost,
@@ -42,15 +37,15 @@ from loader.errors import (
     ToolFailed,
     UsageProblem,
 )
-from loader.mdb import copy, meta
+from loader.mdb import meta
 from loader.mdb.contents import indexes, summarise
 from loader.operations.add import PROTECTED
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import Backup, Drill, Verification
 from loader.operations.backup.pack import Compared
-from loader.operations.backup.repository import LATEST, IdentityFiles, RepoOption, Repository, Which
+from loader.operations.backup.repository import LATEST, IdentityFiles, RepoOption, Which
 from loader.operations.backup.restore import Contents
-from loader.operations.publish import checked, require_readable_format
+from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
 from loader.server import configuration, private, tools
@@ -61,11 +56,11 @@ from loader.sources.mdb import Part
 from loader.storage import files, held, temporary
 
 log = logging.getLogger(__name__)
-STORED, MANIFEST = "stored", "manifest"  # levels of a verification, in addition to those of `ditseed verify`
 EVERY = "all"
 _SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "olcReadOnly": [b"TRUE"]}
 _UUID = "entryUUID"
 _PAGE = 1000  # entries per page of a search for all DNs
+_LOOKUPS = 200  # entries that a drill looks up
 # Attributes of slapo-ppolicy and slapo-lastbind with NO-USER-MODIFICATION.
 _OF_OVERLAYS = (
     *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
@@ -78,9 +73,7 @@ _OF_OVERLAYS = (
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """`names`: backup IDs, "latest" or "all". `sample`: share of the chunks to read, chosen at random. `level`: a level
-    of loader.mdb.verify; None: do not unpack the database. `scratch`: directory for unpacking. `identities`: key files.
-    """
+    """`names`: backup IDs, "latest" or "all"."""
 
     repo: RepoOption
     names: Sequence[str] = (EVERY,)
@@ -88,79 +81,37 @@ class VerifyOptions:
     sample: Annotated[
         float, "--sample SHARE", Share(), {"default": "100%"}, "Share of the data to read, chosen at random each time."
     ] = 1.0
-    level: Annotated[
-        str | None,
-        "--verify",
-        Choice([level for level in LEVELS if level != "none"]),
-        "Unpack the database too and check it, as `ditseed verify` (default: it is not unpacked).",
-    ] = None
-    scratch: Annotated[
-        Scratch,
-        "Directory in which the database is unpacked for --verify, and that holds the files of a repository on another "
-        "host meanwhile (default: $TMPDIR or /tmp).",
-    ] = None
-    identities: IdentityFiles = ()
 
 
 def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
-    """Verifies the backups; returns their records, which are also stored in the repository. With "all", unreadable
-    manifests yield records too. Raises NoSuchBackup, NoSpace; ManifestBroken if a named backup's is unreadable."""
-    compared: Compared = {}
-    repo = repository.of(options.repo)
+    """Compares the stored files with their checksums; returns the records, which are also stored in the repository.
+    With "all", unreadable manifests yield records too. Raises NoSuchBackup; ManifestBroken if a named backup's manifest
+    is unreadable."""
+    repo, compared, chance = repository.of(options.repo), Compared(), random.Random()
+
+    def is_chosen(number: int) -> bool:
+        return number == 0 or chance.random() < options.sample
+
+    def verified(backup: Backup) -> Verification:
+        problem, read = "", 0
+        try:
+            repo.bring(backup)
+            repo.require_whole(backup, read=False)
+            with progress.step(f"verify {backup.id}") as meter:
+                read = pack.verify(repo.path, backup, is_chosen, compared, meter)
+        except (BackupDamaged, NoSuchPath) as error:
+            problem = str(error)
+        record = Verification(backup=backup.id, problem=problem, read=read, stored=backup.needed_bytes)
+        return repository.keep(repo, record)
+
     with files.explained(repo.path):
         if EVERY in options.names:
             listing = repository.listing(repo, options.suffix)
             backups, broken = listing.every, listing.broken
         else:
-            backups = tuple(repository.find(repo, name, options.suffix) for name in options.names)
-            broken = ()
-        if options.level is not None:
-            for backup in backups:
-                pack.unlocked(repo.path / backup.id, backup, options.identities)
-        verified = [_verified(options, repo, backup, compared, progress) for backup in backups]
-    unreadable = (
-        Verification(backup=repository.name_of(error), level=MANIFEST, problem=str(error)) for error in broken
-    )
-    return [*verified, *unreadable]
-
-
-def _verified(
-    options: VerifyOptions, repo: Repository, backup: Backup, compared: Compared, progress: Progress
-) -> Verification:
-    started, problem, read, chance = time.monotonic(), "", 0, random.Random()
-
-    def is_chosen(number: int) -> bool:
-        return number == 0 or chance.random() < options.sample
-
-    try:
-        repo.bring(backup)
-        repo.require_whole(backup, read=False)
-        with progress.step(f"verify {backup.id}") as meter:
-            read = pack.verify(repo.path, backup, is_chosen, compared, meter)
-        if options.level is not None:
-            _check_database(options, Contents.of(repo.path, backup, options.identities), progress)
-    except (BackupDamaged, MdbDamaged, NoSuchPath) as error:
-        problem = str(error)
-    record = Verification(
-        backup=backup.id,
-        problem=problem,
-        level=options.level or STORED,
-        read=read,
-        stored=backup.needed_bytes,
-        seconds=round(time.monotonic() - started, 3),
-    )
-    return repository.keep(repo, record)
-
-
-def _check_database(options: VerifyOptions, contents: Contents, progress: Progress) -> None:
-    scratch, backup = options.scratch or Path(tempfile.gettempdir()), contents.backup
-    with _scratch("verify", scratch, backup) as directory:
-        partial = directory / copy.PARTIAL
-        contents.put(partial, progress, f"unpack {backup.id}")
-        verified = checked(partial, options.level, progress)
-    if verified.entries not in (None, backup.entries):
-        reason = f"holds {verified.entries} entries, the manifest says {backup.entries}"
-        raise BackupDamaged(path=contents.file, reason=reason)
+            backups, broken = tuple(repository.find(repo, name, options.suffix) for name in options.names), ()
+        unreadable = (Verification(backup=repository.name_of(error), problem=str(error)) for error in broken)
+        return [*map(verified, backups), *unreadable]
 
 
 # --- drill ----------------------------------------------------------------------------------------
@@ -168,9 +119,6 @@ def _check_database(options: VerifyOptions, contents: Contents, progress: Progre
 
 @dataclass(frozen=True)
 class DrillOptions:
-    """`config_path`: configuration to use instead of the backup's own. `scratch`: directory for the restore. `user`:
-    account for slapd; None: the owner of the database on this host, else nobody. `identities`: key files."""
-
     repo: RepoOption
     which: Which = LATEST
     suffix: Suffix = None
@@ -181,7 +129,6 @@ class DrillOptions:
         "--run-as NAME",
         "Account that slapd runs as (default: that of the database on this host, or nobody).",
     ] = None
-    lookups: int = 200
     identities: IdentityFiles = ()
 
 
@@ -190,23 +137,23 @@ def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
     Raises LoaderError if a drill could not be tried."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
-        backups = repository.chosen(repo, options.which, options.suffix)
-        return [repository.keep(repo, _drilled(options, repo, backup, progress)) for backup in backups]
+        records = list[Drill]()
+        for backup in repository.chosen(repo, options.which, options.suffix):
+            contents = Contents.of(repo.path, backup, options.identities, options.config_path)
+            problem = repository.problem(repo, backup, False, repository.is_id(options.which))
+            if problem is None:
+                try:
+                    repo.bring(backup)
+                    record = _drilled(options, contents, progress)
+                except BackupDamaged as error:
+                    problem = error
+            if problem is not None:
+                record = Drill(backup=backup.id, problem=str(problem))
+            records.append(repository.keep(repo, record))
+        return records
 
 
-def _drilled(options: DrillOptions, repo: Repository, backup: Backup, progress: Progress) -> Drill:
-    contents = Contents.of(repo.path, backup, options.identities, options.config_path)
-    problem = repository.problem(repo, backup, False, repository.is_id(options.which))
-    if problem is None:
-        try:
-            repo.bring(backup)
-            return _tried(options, contents, progress)
-        except BackupDamaged as error:
-            problem = error
-    return Drill(backup=backup.id, problem=str(problem))
-
-
-def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Drill:
+def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> Drill:
     config, backup = contents.config(), contents.backup
     database = config.database(backup.suffix)
     # Never returns root.
@@ -227,78 +174,58 @@ def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Dri
                 if owner is not None and not tools.may_read(owner, [config_dir]):
                     reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
                     raise UsageProblem(reason=f"{reason}: give another, or --run-as")
-                started = time.monotonic()
                 with private.running(config_dir, owner, configuration.tools_tmpdir()) as session:
-                    start_seconds = time.monotonic() - started
                     killpoint("drill.started")
                     with progress.step("search", backup.entries) as meter:
-                        result = _searched(session, backup, database, options.lookups, is_indexed, meter)
+                        result = _searched(session, backup, database, is_indexed, meter)
         except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
             return Drill(backup=backup.id, problem=str(error))
     # slapd reports no contextCSN if the database has no suffix entry, as in a new database.
     csns = result.context_csns or tuple(csns)
-    lost = _lost(backup.context_csns, csns)
+    newest, wanted = csn.by_server(csns), csn.by_server(backup.context_csns)
+    lost = next((value for server, value in wanted.items() if newest.get(server, "") < value), "")
     problems = [result.problem, f"contextCSN {lost} of the manifest is not there" if lost else ""]
     return dataclasses.replace(
-        result,
-        restore_seconds=round(seconds, 3),
-        start_seconds=round(start_seconds, 3),
-        context_csns=csns,
-        problem="; ".join(filter(None, problems)),
+        result, restore_seconds=round(seconds, 3), context_csns=csns, problem="; ".join(filter(None, problems))
     )
 
 
-def _searched(
-    session: Session, backup: Backup, database: Database, lookups: int, is_indexed: bool, meter: Meter
-) -> Drill:
-    count, sample, chance = 0, list[str](), random.Random()
-    for count, name in enumerate(_names(session, database), 1):  # reservoir sampling: all names are equally likely
-        if len(sample) < lookups:
+def _searched(session: Session, backup: Backup, database: Database, is_indexed: bool, meter: Meter) -> Drill:
+    """Counts all entries, then looks some of them up by DN and, if indexed, by entryUUID."""
+
+    def names() -> Iterator[str]:
+        for suffix in database.suffixes:
+            with suppress(NoSuchBase):
+                yield from session.dns(Search(suffix, page=_PAGE))
+                if session.offers_subentries(suffix):
+                    yield from session.dns(Search(suffix, page=_PAGE, subentries=True))
+
+    count, sample, problems, chance = 0, list[str](), list[str](), random.Random()
+    for count, name in enumerate(names(), 1):  # reservoir sampling: all names are equally likely
+        if len(sample) < _LOOKUPS:
             sample.append(name)
-        elif (slot := chance.randrange(count)) < lookups:
+        elif (slot := chance.randrange(count)) < _LOOKUPS:
             sample[slot] = name
         meter.add(1)
-    problems = list(_failed_lookups(session, backup.suffix, sample, is_indexed))
+    for name in sample:
+        try:
+            value = next(iter(session.read(name, [_UUID]).get(_UUID.lower(), [])), b"").decode()
+            if is_indexed and value:
+                matches = session.find(backup.suffix, f"({_UUID}={value})")
+                if [match for match, _ in matches] != [name]:
+                    problems.append(f"the index of entryUUID does not lead to {name}")
+        except LoaderError as error:
+            problems.append(f"{name} cannot be read: {error}")
     if count != backup.entries:
         shown, wanted = units.number(count), units.number(backup.entries)
         problems.append(f"slapd shows {shown} entries, the manifest says {wanted}")
     return Drill(
         backup=backup.id,
         problem="; ".join(problems[:3]),
-        search_seconds=round(meter.seconds, 3),
         entries=count,
         lookups=len(sample),
         context_csns=tuple(session.shown_csns(backup.suffix)) if count else (),
     )
-
-
-def _names(session: Session, database: Database) -> Iterator[str]:
-    for suffix in database.suffixes:
-        with suppress(NoSuchBase):
-            yield from session.dns(Search(suffix, page=_PAGE))
-            if session.offers_subentries(suffix):
-                yield from session.dns(Search(suffix, page=_PAGE, subentries=True))
-
-
-def _failed_lookups(session: Session, suffix: str, names: list[str], is_indexed: bool) -> Iterator[str]:
-    """Looks entries up by DN and, if indexed, by entryUUID; yields a message for each failure."""
-    for name in names:
-        try:
-            entry = session.read(name, [_UUID])
-            value = next(iter(entry.get(_UUID.lower(), [])), b"").decode()
-            if is_indexed and value:
-                matches = session.find(suffix, f"({_UUID}={value})")
-                if [match for match, _ in matches] != [name]:
-                    yield f"the index of entryUUID does not lead to {name}"
-        except LoaderError as error:
-            yield f"{name} cannot be read: {error}"
-
-
-def _lost(wanted: tuple[str, ...], shown: tuple[str, ...]) -> str:
-    """Returns a CSN in `wanted` that is newer than the CSN of the same server ID in `shown`; empty if there is none."""
-    newest = csn.by_server(shown)
-    older = (value for server, value in csn.by_server(wanted).items() if newest.get(server, "") < value)
-    return next(older, "")
 
 
 @contextmanager
@@ -315,9 +242,6 @@ def _scratch(kind: str, top: Path, backup: Backup) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """Exactly one of `dn` (base of a subtree) and `where` (an LDAP filter) selects the entries. `config_path`:
-    configuration to use instead of the backup's own. `identities`: key files."""
-
     repo: RepoOption
     which: Which = LATEST
     suffix: Suffix = None

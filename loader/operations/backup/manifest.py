@@ -142,7 +142,11 @@ def read(directory: Path) -> Backup:
     path = directory / MANIFEST
     try:
         backup: Backup = read_sealed(path, Backup)
-        _require_consistent(backup, directory.name)
+        if backup.id != directory.name:
+            raise Unfit("is not the manifest of this directory")
+        if backup.id not in backup.set_ids:
+            raise Unfit("names a set to which its backup does not belong")
+        _require_consistent(backup)
     except FileNotFoundError:
         raise ManifestBroken(path=path, reason="is missing") from None
     except Unfit as error:
@@ -150,11 +154,7 @@ def read(directory: Path) -> Backup:
     return backup
 
 
-def _require_consistent(backup: Backup, name: str) -> None:
-    if backup.id != name:
-        raise Unfit("is not the manifest of this directory")
-    if backup.id not in backup.set_ids:
-        raise Unfit("names a set to which its backup does not belong")
+def _require_consistent(backup: Backup) -> None:
     if backup.incremental and (backup.is_encrypted or backup.is_ldif):
         raise Unfit("not a manifest: an incremental backup is neither encrypted nor LDIF")
     data = (ENTRIES,) if backup.is_ldif else (MAP,) if backup.incremental else (MAP, PACK)
@@ -200,12 +200,10 @@ class Proof:
 @dataclass(frozen=True, kw_only=True)
 class Verification(Proof):
     """The result of a verification. `read`: bytes compared with their checksums. `stored`: bytes of all files, shared
-    packs included. `level`: as for `ditseed verify`; "stored" if the database stayed packed."""
+    packs included."""
 
-    level: str
     read: Count = 0
     stored: Count = 0
-    seconds: Seconds = 0.0
 
     @property
     def is_whole(self) -> bool:
@@ -218,8 +216,6 @@ class Drill(Proof):
     number of entries that were looked up by DN and by entryUUID."""
 
     restore_seconds: Seconds = 0.0
-    start_seconds: Seconds = 0.0
-    search_seconds: Seconds = 0.0
     entries: Count = 0
     lookups: Count = 0
     context_csns: tuple[Csn, ...] = ()

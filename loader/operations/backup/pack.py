@@ -47,7 +47,6 @@ from loader.typed import Count, Digest32, Digest64, Unfit
 
 log = logging.getLogger(__name__)
 PIECE = 8 << 20  # bytes of data that a thread packs at once
-LEVEL = 2  # zstd level: the output is 3 % larger than at level 3, in two thirds of the time
 _MAGIC = b"ditseed pack 1\n\0"
 _END = struct.Struct("<Q")
 _LARGEST_INDEX = 1 << 30  # bytes; a larger index is rejected (a pack of 25 TB has an index of this size)
@@ -57,7 +56,6 @@ _FIRST_PAGE = 2  # pages 0 and 1 are the meta pages
 _AGAIN = 50  # at most one in 50 shared pages is stored again by a backup
 _SAMPLES, _SAMPLE = (16, 256 << 10)  # number and bytes of the samples of a data file that predict its compression
 _READ = 1 << 20  # bytes per read
-_NICE = 10  # niceness of the packing threads, so that slapd has precedence
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
@@ -66,12 +64,13 @@ Data = TypeVar("Data", bound=Sized)
 
 @dataclass(frozen=True)
 class Packing:
-    """`level`: zstd level. `throttle`: bytes of data read per second (0: no limit). `keep_free`: bytes to leave free on
-    the disk. `recipients`: keys that can decrypt the backup; None: it is not encrypted."""
+    """`level`: zstd level; the output at level 2 is 3 % larger than at level 3, in two thirds of the time. `throttle`:
+    bytes of data read per second (0: no limit). `keep_free`: bytes to leave free on the disk. `recipients`: keys that
+    can decrypt the backup; None: it is not encrypted."""
 
     level: Annotated[
         int, "--compress-level", IntRange(1, 19), "Level of zstd; a higher level makes a smaller file and takes longer."
-    ] = LEVEL
+    ] = 2
     throttle: Annotated[
         int,
         "--throttle SIZE",
@@ -98,9 +97,14 @@ PACKING = Packing()
 
 def in_order(work: Callable[[Task], Done], tasks: Iterable[Task]) -> Iterator[Done]:
     """Like `map`, with one thread per processor. At most two tasks per thread are submitted ahead."""
+
+    def yield_to_slapd() -> None:
+        with suppress(OSError):  # on Linux, the priority of this thread only
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
     threads = resources.processors()
     waiting: deque[Future[Done]] = deque()
-    with ThreadPoolExecutor(threads, "pack", initializer=_be_nice) as pool:
+    with ThreadPoolExecutor(threads, "pack", initializer=yield_to_slapd) as pool:
         try:
             for task in tasks:
                 waiting.append(pool.submit(work, task))
@@ -113,11 +117,6 @@ def in_order(work: Callable[[Task], Done], tasks: Iterable[Task]) -> Iterator[Do
                 future.cancel()
 
 
-def _be_nice() -> None:
-    with suppress(OSError):  # on Linux, the priority of this thread only
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-
-
 def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
     """Yields the pieces at `rate` bytes per second at most; 0: without a limit."""
     started, size = time.monotonic(), 0
@@ -128,20 +127,16 @@ def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
             time.sleep(max(0.0, started + size / rate - time.monotonic()))
 
 
-def predicted(directory: Path, level: int, exact: bool) -> int:
-    """Returns the expected bytes of a backup of a database, from a sample. Without `exact`, free pages count too, which
-    saves reading the free list."""
-    page, free_pages = meta.read_meta(directory), 0
-    if exact:
-        page, freed = readers.free_list(directory)
-        free_pages = sum(freed.values())
+def predicted(directory: Path, level: int) -> int:
+    """Returns the expected bytes of a backup of a database, from a sample; free pages are not stored."""
+    page, free_pages = readers.free_list(directory)
     compressor, data, stored = zstandard.ZstdCompressor(level=level), 1, 1
     with files.reading(meta.data_file(directory)) as file:
         for number in range(_SAMPLES):
             piece = os.pread(file.fileno(), _SAMPLE, page.used * number // _SAMPLES)
             data += len(piece)
             stored += len(compressor.compress(piece))
-    return max(0, page.used - free_pages * page.page_size) * stored // data
+    return max(0, page.used - sum(free_pages.values()) * page.page_size) * stored // data
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -221,10 +216,8 @@ def opened(path: Path) -> Iterator[int]:
         raise BackupDamaged(path=path, reason="it is missing") from None
     except FileUnsafe as error:
         raise BackupDamaged(path=path, reason="is not a regular file") from error
-    try:
+    with held.closing_descriptor(descriptor):
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 # (file name, chunk number) -> bytes of a chunk that matched its checksum
@@ -251,15 +244,10 @@ def verify(repo: Path, backup: Backup, is_chosen: Callable[[int], bool], compare
 
 def content(directory: Path, backup: Backup, name: str, identities: Identities | None) -> bytes:
     """Returns a small file's decrypted content once its checksum matched. Raises BackupDamaged, BackupEncrypted."""
-    stored = _stored(backup, backup.stored_name(name))
-    require_sums(directory / stored.name, stored)
-    parts = list[bytes]()
-    _read(directory / stored.name, backup, identities, parts.append)
+    path, parts = directory / backup.stored_name(name), list[bytes]()
+    _require_sums_of(backup, path)
+    _read(path, backup, identities, parts.append)
     return b"".join(parts)
-
-
-def _stored(backup: Backup, name: str) -> StoredFile:
-    return next(stored for stored in backup.files if stored.name == name)
 
 
 @contextmanager
@@ -288,21 +276,15 @@ def _read(path: Path, backup: Backup, identities: Identities | None, put: Callab
         try:
             identities.decrypt_stream(file, put)
         except age.NotARecipient:
-            require_sums(path, _stored(backup, path.name))
+            _require_sums_of(backup, path)
             reason = "none of the given identities is one of its recipients"
             raise BackupEncrypted(path=path, reason=reason) from None
         except age.Broken:
             raise BackupDamaged(path=path, reason="it cannot be decrypted") from None
 
 
-def unlocked(directory: Path, backup: Backup, paths: tuple[Path, ...]) -> Identities | None:
-    """Reads the identities from key files; None for a backup that is not encrypted. Raises BackupEncrypted if `paths`
-    is empty; UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
-    if not backup.is_encrypted:
-        return None
-    if not paths:
-        raise BackupEncrypted(path=directory, reason="no identity is given")
-    return age.identities(paths)
+def _require_sums_of(backup: Backup, path: Path) -> None:
+    require_sums(path, next(stored for stored in backup.files if stored.name == path.name))
 
 
 # --- the map of pages -----------------------------------------------------------------------------
@@ -349,10 +331,6 @@ class PageMap:
     head: bytes
     pieces: tuple[PagePiece, ...]
 
-    @property
-    def pages(self) -> int:
-        return sum(piece.pages for piece in self.pieces)
-
     def segments(self) -> list[tuple[bytes, int, int]]:
         """Returns for each piece its runs, the number of pages of the own pack that earlier pieces use, its pages."""
         before = itertools.accumulate((piece.fresh for piece in self.pieces), initial=0)
@@ -371,27 +349,22 @@ def read_map(directory: Path, backup: Backup, identities: Identities | None = No
         if zstandard.get_frame_parameters(stored).content_size > most:
             raise Unfit("holds more than the map of any backup of its size")
         page_map = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(stored), type=PageMap)
-        _require_consistent(page_map, backup)
+        size, pieces, uses = page_map.page_size, page_map.pieces, page_map.packs
+        if size != backup.page_size or len(page_map.head) != 2 * size:
+            raise Unfit("its pages have another size than the manifest says")
+        if (_FIRST_PAGE + sum(piece.pages for piece in pieces)) * size != backup.data_bytes:
+            raise Unfit("its pieces and the data of the manifest have different sizes")
+        if any(piece.pages * size > _LARGEST_PIECE for piece in pieces):
+            raise Unfit("one of its pieces is larger than any that ditseed writes")
+        if any(not 0 < use.used <= use.pages for use in uses):
+            raise Unfit("it uses no page of a pack, or more than the pack has")
+        if backup.incremental and {use.name for use in uses} != {stored.name for stored in backup.packs}:
+            raise Unfit("its packs are not those of the manifest")
+        if not backup.incremental and len(uses) > 1:
+            raise Unfit("a full backup has one pack")
     except (Unfit, zstandard.ZstdError, msgspec.MsgspecError, MemoryError) as error:
         raise BackupDamaged(path=directory / backup.stored_name(MAP), reason=error) from error
     return page_map
-
-
-def _require_consistent(page_map: PageMap, backup: Backup) -> None:
-    size = page_map.page_size
-    if size != backup.page_size or len(page_map.head) != 2 * size:
-        raise Unfit("its pages have another size than the manifest says")
-    if (_FIRST_PAGE + page_map.pages) * size != backup.data_bytes:
-        raise Unfit("its pieces and the data of the manifest have different sizes")
-    if any(piece.pages * size > _LARGEST_PIECE for piece in page_map.pieces):
-        raise Unfit("one of its pieces is larger than any that ditseed writes")
-    if any(not 0 < use.used <= use.pages for use in page_map.packs):
-        raise Unfit("it uses no page of a pack, or more than the pack has")
-    packs = {stored.name for stored in backup.packs}
-    if backup.incremental and {use.name for use in page_map.packs} != packs:
-        raise Unfit("its packs are not those of the manifest")
-    if not backup.incremental and len(page_map.packs) > 1:
-        raise Unfit("a full backup has one pack")
 
 
 # --- storing and restoring pages ------------------------------------------------------------------
@@ -423,27 +396,22 @@ def previous(repo: Path, backup: Backup) -> PreviousBackup:
 
 @dataclass(frozen=True)
 class StoredPages:
-    """`own`: the new pack, named as in the backup's own directory. `use`: its entry in the map; None if the pack is
-    empty. `shared`: packs of earlier backups."""
+    """`own`: the new pack, named as in the backup's own directory. `packs`: the packs of an incremental backup, the new
+    one last. `shared_name`: the name of the new pack there; None if the pack is empty."""
 
     map: StoredFile
     own: StoredFile
-    use: PackUse | None
-    shared: tuple[StoredFile, ...]
-
-    @property
-    def packs(self) -> tuple[StoredFile, ...]:
-        """All packs of an incremental backup, the new one last."""
-        return self.shared if self.use is None else (*self.shared, replace(self.own, name=self.use.name))
+    packs: tuple[StoredFile, ...]
+    shared_name: str | None
 
     def publish(self, repo: Path, directory: Path) -> None:
         """Moves the new pack into the directory of shared packs, or removes it if empty. The next run removes the pack
         if the backup is never published."""
-        if self.use is None:
+        if self.shared_name is None:
             (directory / PACK).unlink()
             return
         with held.private(repo / PAGES) as shared:
-            shared.take(directory / PACK, self.use.name)
+            shared.take(directory / PACK, self.shared_name)
 
 
 def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: Packing, meter: Meter) -> StoredPages:
@@ -480,14 +448,17 @@ def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: 
         yield bytes(index) + _END.pack(len(index))
 
     own = write(directory / packing.stored_name(PACK), packed(), packing)
-    fresh, used = sum(piece.fresh for piece in pieces), dict(before.known.used())
-    use = PackUse(before.own, hashlib.sha256(index).hexdigest(), fresh, fresh) if fresh else None
-    uses = [replace(old, used=used[old.number]) for old in before.uses if used.get(old.number, 0)]
-    names = {old.name for old in uses}
-    packs = (*uses, use) if use else tuple(uses)
-    page_map = PageMap(facts.page_size, transaction, before.own, packs, stream.head, tuple(pieces))
+    used = dict(before.known.used())
+    uses = [replace(use, used=used[use.number]) for use in before.uses if used.get(use.number, 0)]
+    packs = [stored for stored in before.packs if stored.name in {use.name for use in uses}]
+    shared_name = None
+    if fresh := sum(piece.fresh for piece in pieces):
+        uses.append(PackUse(before.own, hashlib.sha256(index).hexdigest(), fresh, fresh))
+        shared_name = uses[-1].name
+        packs.append(replace(own, name=shared_name))
+    page_map = PageMap(facts.page_size, transaction, before.own, tuple(uses), stream.head, tuple(pieces))
     stored_map = write(directory / packing.stored_name(MAP), [page_map.text()], packing)
-    return StoredPages(stored_map, own, use, tuple(stored for stored in before.packs if stored.name in names))
+    return StoredPages(stored_map, own, tuple(packs), shared_name)
 
 
 def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: Identities | None) -> None:
@@ -512,26 +483,22 @@ def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: I
 
 
 def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = None) -> PagePacks:
-    """Opens the packs of a map. `own`: the decrypted pack of a full backup. Raises BackupDamaged."""
+    """Opens the packs of a map. `own`: the decrypted pack of a full backup. Raises BackupDamaged, also if the SHA-256
+    of an index is not that of the map."""
     with ExitStack() as stack:
         packs = []
         for use in page_map.packs:
-            name = repo / backup.id / backup.file if own else repo / PAGES / use.name
-            descriptor = stack.enter_context(opened(own or name))
-            packs.append((use.number, held.through(descriptor), name, _index(descriptor, name, use)))
+            path = repo / backup.id / backup.file if own else repo / PAGES / use.name
+            descriptor = stack.enter_context(opened(own or path))
+            size = os.fstat(descriptor).st_size - _END.size
+            if size < 0:
+                raise BackupDamaged(path=path, reason="is too short for a pack")
+            (length,) = _END.unpack(os.pread(descriptor, _END.size, size))
+            if not len(_MAGIC) <= length <= min(size, _LARGEST_INDEX):
+                raise BackupDamaged(path=path, reason="its index is not where it should be")
+            index = os.pread(descriptor, length, size - length)
+            if hashlib.sha256(index).hexdigest() != use.sha256 or not index.startswith(_MAGIC):
+                raise BackupDamaged(path=path, reason="the sha256 of its index is not that of the map")
+            packs.append((use.number, held.through(descriptor), path, index[len(_MAGIC) :]))
         with explained_packs(repo / backup.id):
             return PagePacks(packs, page_map.page_size, page_map.transaction)
-
-
-def _index(descriptor: int, path: Path, use: PackUse) -> bytes:
-    """Returns the index of a pack without its magic. Raises BackupDamaged if its SHA-256 is not that of the map."""
-    size = os.fstat(descriptor).st_size
-    if size < _END.size:
-        raise BackupDamaged(path=path, reason="is too short for a pack")
-    (length,) = _END.unpack(os.pread(descriptor, _END.size, size - _END.size))
-    if not len(_MAGIC) <= length <= min(size - _END.size, _LARGEST_INDEX):
-        raise BackupDamaged(path=path, reason="its index is not where it should be")
-    index = os.pread(descriptor, length, size - _END.size - length)
-    if hashlib.sha256(index).hexdigest() != use.sha256 or not index.startswith(_MAGIC):
-        raise BackupDamaged(path=path, reason="the sha256 of its index is not that of the map")
-    return index[len(_MAGIC) :]

@@ -44,7 +44,7 @@ from loader.errors import (
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import DRILLED, MANIFEST, PACK_NAME, PAGES, VERIFIED, Backup, now
 from loader.operations.backup.repository import Repository
-from loader.progress import Meter, Progress
+from loader.progress import Progress
 from loader.run.lease import boot_id
 from loader.run.log import killpoint
 from loader.storage import files, remote, temporary
@@ -80,11 +80,10 @@ class Remote(Repository):
             self.sizes |= {f"{directory}/{name}": size for name, size in listed.items() if size >= 0}
             if MANIFEST in listed and directory != PAGES:
                 (path / directory).mkdir(mode=0o700)
-                for name in (MANIFEST, VERIFIED, DRILLED):
-                    if name in listed:
-                        content = store.read(f"{directory}/{name}", typed.LARGEST)
-                        with files.creating(path / directory / name) as file:
-                            file.write(content)
+                for name in {MANIFEST, VERIFIED, DRILLED}.intersection(listed):
+                    content = store.read(f"{directory}/{name}", typed.LARGEST)
+                    with files.creating(path / directory / name) as file:
+                        file.write(content)
 
     def size(self, name: str) -> int:
         if name not in self.sizes:
@@ -105,24 +104,22 @@ class Remote(Repository):
             (self.path / name).unlink()
             self.fetched.remove(name)
         missing = [name for name in wanted if name not in self.fetched]
-        if missing:
-            files.require_space(self.path, sum(map(self.size, missing)))
-            with self.progress.step("fetch") as meter:
-                for name in missing:
-                    self._fetch(name, meter)
-
-    def _fetch(self, name: str, meter: Meter) -> None:
-        path = self.path / name
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        try:
-            with files.creating(path) as file:
-                for chunk in self.store.chunks(name, self.size(name)):
-                    file.write(chunk)
-                    meter.add(size=len(chunk))
-                    killpoint("fetch.middle")
-        except FileNotFoundError as error:
-            raise BackupDamaged(path=path, reason="was removed meanwhile") from error
-        self.fetched.add(name)
+        if not missing:
+            return
+        files.require_space(self.path, sum(map(self.size, missing)))
+        with self.progress.step("fetch") as meter:
+            for name in missing:
+                path = self.path / name
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                try:
+                    with files.creating(path) as file:
+                        for chunk in self.store.chunks(name, self.size(name)):
+                            file.write(chunk)
+                            meter.add(size=len(chunk))
+                            killpoint("fetch.middle")
+                except FileNotFoundError as error:
+                    raise BackupDamaged(path=path, reason="was removed meanwhile") from error
+                self.fetched.add(name)
 
     def keep(self, name: str) -> None:
         self.store.put(self.path / name, name)
@@ -144,19 +141,15 @@ class Remote(Repository):
         names = dict.fromkeys(name for backup in backups for name, _ in backup.stored())
         packs = [name for name in names if name.startswith(f"{PAGES}/") and name not in self.sizes]
         others = [name for name in names if not name.startswith(f"{PAGES}/")]
+        manifests = [f"{backup.id}/{MANIFEST}" for backup in reversed(backups)]
         with self.progress.step("send") as meter:
-            for name in (*packs, *others):
-                self._send(name, meter)
-                killpoint("send.middle")
-            self.require_lock()
-            for backup in reversed(backups):
-                self._send(f"{backup.id}/{MANIFEST}", meter)
-                killpoint("send.manifest")
-
-    def _send(self, name: str, meter: Meter) -> None:
-        self.keep(name)
-        self.fetched.add(name)
-        meter.add(size=self.sizes[name])
+            for name in (*packs, *others, *manifests):
+                if name == manifests[0]:
+                    self.require_lock()
+                self.keep(name)
+                self.fetched.add(name)
+                meter.add(size=self.sizes[name])
+                killpoint("send.manifest" if name in manifests else "send.middle")
 
     def require_lock(self) -> None:
         if self.lock is not None:
@@ -195,18 +188,23 @@ class Remote(Repository):
 def opened(
     repo: Location, progress: Progress, scratch: Path | None, changes: bool, makes_room: bool
 ) -> Iterator[Remote]:
-    """Opens a repository on a server; the parameters are those of `repository.at`."""
+    """Opens a repository on a server; the parameters are those of `repository.at`. Messages show the server's URL
+    instead of the local directory."""
     top = scratch or Path(tempfile.gettempdir())
-    with ExitStack() as stack:
-        store = stack.enter_context(remote.opened(repo))
-        directory = stack.enter_context(temporary.directory("backup", top))
-        stack.enter_context(_named(directory, repo, top))
-        lock = None
-        if changes:
-            if not _is_marked(store):
-                raise repository.no_repository(repo)
-            lock = stack.enter_context(exclusive(store, makes_room))
-        yield Remote(directory, store, progress, lock)
+    with remote.opened(repo) as store, temporary.directory("backup", top) as directory, ExitStack() as stack:
+        plain.register(directory, repo.url)
+        stack.callback(plain.forget, directory)
+        try:
+            lock = None
+            if changes:
+                if not _is_marked(store):
+                    raise repository.no_repository(repo)
+                lock = stack.enter_context(exclusive(store, makes_room))
+            yield Remote(directory, store, progress, lock)
+        except NoSpace as error:
+            if str(error.facts["path"]).startswith(repo.url):
+                raise NoSpace(path=top, lack=error.facts["lack"]) from error
+            raise
 
 
 def init(repo: Location) -> bool:
@@ -223,20 +221,6 @@ def _is_marked(store: Store) -> bool:
         return repository.MARKER in store.names()
     except FileNotFoundError:
         return False
-
-
-@contextmanager
-def _named(directory: Path, repo: Location, top: Path) -> Iterator[None]:
-    """Makes messages show the server's URL instead of `directory`; a NoSpace error then names the local `top`."""
-    plain.register(directory, repo.url)
-    try:
-        yield
-    except NoSpace as error:
-        if str(error.facts["path"]).startswith(repo.url):
-            raise NoSpace(path=top, lack=error.facts["lack"]) from error
-        raise
-    finally:
-        plain.forget(directory)
 
 
 # --- the lock -------------------------------------------------------------------------------------
@@ -265,7 +249,6 @@ class Holder:
         return msgspec.json.encode(replace(self, renewed=now()))
 
     def holds_lock(self, store: Store) -> bool:
-        """Returns whether the lock on the server belongs to this holder."""
         holder = _read(store)
         return holder is not None and replace(self, renewed=holder.renewed) == holder
 
@@ -277,39 +260,49 @@ _UNKNOWN = Holder(
 
 
 class Lock:
-    """This process's lock on a repository. All methods raise RemoteFailed if the server fails."""
+    """This process's lock on a repository. `is_held`: None if the server was too full for it; False if the server
+    refuses to overwrite files: then no other run can remove the files of this one either, and no lock is needed. All
+    methods raise RemoteFailed if the server fails."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.own = store, myself()
-        self._is_held = False
-        self._is_possible = True
+        self.is_held: bool | None = None
 
     def take(self) -> None:
         """Acquires the lock. Raises RemoteLocked if another process has it, RemoteFull."""
         try:
-            self.store.create(LOCK, self.own.encoded())
+            self.store.write(LOCK, self.own.encoded(), new=True)
         except FileExistsError:
             holder = _read(self.store)
             if holder is None:
                 time.sleep(_SETTLE)  # another process may be writing it
                 holder = _read(self.store)
-            if holder is not None and not holder.is_gone:
-                raise self._locked(holder) from None
-            # If the server refuses to overwrite files, no other run can remove the files of this one either.
-            self._is_possible = self._overwrite(self.own.encoded())
-            if self._is_possible:
+            is_free = holder is None or holder.is_gone
+            if is_free:
+                if not self._overwrite(self.own.encoded()):
+                    self.is_held = False
+                    return
                 time.sleep(_SETTLE)
-                if not self.own.holds_lock(self.store):
-                    raise self._locked(_read(self.store) or _UNKNOWN) from None
-        self._is_held = self._is_possible
+                is_free, holder = self.own.holds_lock(self.store), _read(self.store)
+            if not is_free:
+                holder = holder or _UNKNOWN
+                raise RemoteLocked(
+                    place=self.store.place,
+                    name=LOCK,
+                    host=holder.host,
+                    pid=holder.pid or "unknown",
+                    made=holder.made,
+                    lapse=units.duration(LAPSE),
+                ) from None
+        self.is_held = True
 
     def require(self) -> None:
         """Checks that the lock is still this process's; called before anything is published or removed. If the server
         was too full for a lock, tries again to acquire it. Raises RemoteLocked, RemoteFailed."""
-        if self._is_held and not self.own.holds_lock(self.store):
+        if self.is_held and not self.own.holds_lock(self.store):
             reason = f"{LOCK} is another's, or was removed, while this run was at work"
             raise RemoteFailed(place=self.store.place, reason=reason, advice=_LOST)
-        if self._is_possible and not self._is_held:
+        if self.is_held is None:
             try:
                 self.take()
             except RemoteFull:
@@ -317,13 +310,13 @@ class Lock:
 
     def renew(self, store: Store) -> None:
         """Renews the lock. `store`: a connection of its own, since this runs in another thread."""
-        if self._is_held and self.own.holds_lock(store):
+        if self.is_held and self.own.holds_lock(store):
             store.write(LOCK, self.own.encoded())
 
     def release(self) -> None:
         """Removes or empties the lock. A failure is only logged, not to hide an error of the run: the lock lapses."""
         try:
-            if self._is_held and self.own.holds_lock(self.store):
+            if self.is_held and self.own.holds_lock(self.store):
                 try:
                     self.store.remove(LOCK)
                 except RemovalRefused:
@@ -341,16 +334,6 @@ class Lock:
             log.info("%s/%s cannot be written over: %s", self.store.place, LOCK, error)
             return False
         return True
-
-    def _locked(self, holder: Holder) -> RemoteLocked:
-        return RemoteLocked(
-            place=self.store.place,
-            name=LOCK,
-            host=holder.host,
-            pid=holder.pid or "unknown",
-            made=holder.made,
-            lapse=units.duration(LAPSE),
-        )
 
 
 @contextmanager

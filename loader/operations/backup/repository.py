@@ -243,19 +243,19 @@ def at(
 ) -> Iterator[Repository]:
     """Opens the repository `repo`. For a repository on another host: `scratch` is the local directory for its files;
     `changes` locks it against other runs; `makes_room` opens it even if the server is too full for a lock. Raises
-    NoRepository if `changes` and there is no repository; NoSuchPath, PackageMissing, RemoteFailed, RemoteLocked."""
-    if not isinstance(repo, Location):
-        repo = of(repo)
-        if changes:
-            with explained(repo.path):
-                if not os.path.lexists(repo.path / MARKER):
-                    raise no_repository(repo.path)
-        yield repo
-        return
-    from loader.operations.backup import remote  # most repositories are directories
+    NoRepository if `changes` and there is no repository; NoSuchPath, PackageMissing, RemoteFailed."""
+    if isinstance(repo, Location):
+        from loader.operations.backup import remote  # most repositories are directories
 
-    with remote.opened(repo, progress, scratch, changes, makes_room) as repository:
-        yield repository
+        with remote.opened(repo, progress, scratch, changes, makes_room) as repository:
+            yield repository
+        return
+    repo = of(repo)
+    if changes:
+        with explained(repo.path):
+            if not os.path.lexists(repo.path / MARKER):
+                raise no_repository(repo.path)
+    yield repo
 
 
 def init(repo: Where) -> bool:
@@ -283,12 +283,9 @@ def no_repository(repo: object) -> NoRepository:
 
 def new_id(repo: Path, when: datetime.datetime, suffix: str, used: Collection[str] = ()) -> str:
     """Returns an unused backup ID: time and suffix, and a number if that ID is already in use."""
-    first = name = f"{_stamp(when)}-{_slug(suffix)}"
-    number = 2
-    while (repo / name).exists() or name in used:
-        name = f"{first}-{number}"
-        number += 1
-    return name
+    first = f"{_stamp(when)}-{_slug(suffix)}"
+    names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
+    return next(name for name in names if name not in used and not (repo / name).exists())
 
 
 def _stamp(moment: datetime.datetime) -> str:
@@ -328,16 +325,8 @@ def listing(repo: Where, suffix: str | None = None) -> Listing:
     """Lists the backups except unfinished ones (NAME.partial). Raises NoSuchPath."""
     path = of(repo).path
     with explained(path):
-        backups, broken = list[Backup](), list[ManifestBroken]()
-        for directory in _directories(path):
-            try:
-                backup = manifest.read(directory)
-            except ManifestBroken as error:
-                broken.append(error)
-            else:
-                if not _is_unfinished(path, backup):
-                    backups.append(backup)
-        return _in_order(backups, tuple(sorted(broken, key=name_of))).of(suffix)
+        backups, _, broken = _read_all(path)
+        return _in_order(backups, tuple(broken)).of(suffix)
 
 
 def _in_order(backups: Iterable[Backup], broken: tuple[ManifestBroken, ...]) -> Listing:
@@ -346,6 +335,32 @@ def _in_order(backups: Iterable[Backup], broken: tuple[ManifestBroken, ...]) -> 
     while past and every[past - 1].when > limit:
         past -= 1
     return Listing(tuple(every[:past]), broken, tuple(every[past:]))
+
+
+def _read_all(repo: Path) -> tuple[list[Backup], list[Path], list[ManifestBroken]]:
+    """Reads the directories named like a backup; others do not belong to ditseed. Returns the complete backups, the
+    directories of sets without their leader, and the errors."""
+    backups, unfinished, broken = list[Backup](), list[Path](), list[ManifestBroken]()
+    for directory in sorted(repo.iterdir()):
+        if not re.match(r"\d{8}T\d{6}Z-", directory.name) or directory.suffix == PARTIAL or not directory.is_dir():
+            continue
+        try:
+            backup = manifest.read(directory)
+        except ManifestBroken as error:
+            broken.append(error)
+            continue
+        # When a set is published, its leader is renamed last; when a set is removed, first.
+        leader = repo / backup.set_ids[0]
+        if not leader.exists() and leader.with_name(leader.name + PARTIAL).exists():
+            unfinished.append(directory)
+        else:
+            backups.append(backup)
+    return backups, unfinished, broken
+
+
+def unfinished_backups(repo: Path) -> list[Path]:
+    """Returns the directories that interrupted runs left; the leader of a set comes after its other members."""
+    return [*_read_all(repo)[1], *sorted(repo.glob(f"[0-9]*Z-*{PARTIAL}"))]
 
 
 def follows(repo: Where, when: datetime.datetime) -> str:
@@ -362,32 +377,6 @@ def follows(repo: Where, when: datetime.datetime) -> str:
             last.made,
         )
     return (last.order + datetime.timedelta(seconds=1)).isoformat()
-
-
-def _directories(repo: Path) -> Iterator[Path]:
-    """Yields the directories named like a backup. Other directories do not belong to ditseed."""
-    for path in repo.iterdir():
-        if re.match(r"\d{8}T\d{6}Z-", path.name) and path.is_dir() and path.suffix != PARTIAL:
-            yield path
-
-
-def _is_unfinished(repo: Path, backup: Backup) -> bool:
-    """Returns whether the leader of the backup's set is unfinished. When a set is published, its leader is renamed
-    last; when a set is removed, first."""
-    leader = repo / backup.set_ids[0]
-    return not leader.exists() and leader.with_name(leader.name + PARTIAL).exists()
-
-
-def unfinished_backups(repo: Path) -> list[Path]:
-    """Returns the directories that interrupted runs left; the leader of a set comes after its other members."""
-    others = list[Path]()
-    for directory in _directories(repo):
-        try:
-            if _is_unfinished(repo, manifest.read(directory)):
-                others.append(directory)
-        except ManifestBroken:
-            continue
-    return [*sorted(others), *sorted(repo.glob(f"[0-9]*Z-*{PARTIAL}"))]
 
 
 def collect(repo: Repository) -> int:
@@ -432,13 +421,6 @@ def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup
     backups = listing(repo)  # once: another account may replace what is there meanwhile
     latest = _latest(of(repo), backups, which, suffix)
     return next(group for group in sets(backups.backups) if latest in group)
-
-
-def require_known_order(repo: Path, backups: Listing) -> None:
-    """Raises BackupFromFuture if a backup is dated later than now: which backup is the latest is then unknown."""
-    if backups.future:
-        last = backups.future[-1]
-        raise BackupFromFuture(path=repo, name=last.id, made=last.made)
 
 
 def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
@@ -492,6 +474,13 @@ def problem(repo: Where, backup: Backup, read: bool = True, alone: bool = False)
     return None
 
 
+def require_known_order(repo: Path, backups: Listing) -> None:
+    """Raises BackupFromFuture if a backup is dated later than now: which backup is the latest is then unknown."""
+    if backups.future:
+        last = backups.future[-1]
+        raise BackupFromFuture(path=repo, name=last.id, made=last.made)
+
+
 def _latest(repo: Repository, backups: Listing, which: Which, suffix: str | None) -> Backup:
     when = ""
     if isinstance(which, datetime.datetime):  # a backup with an unreadable manifest is dated by its directory's name
@@ -501,9 +490,15 @@ def _latest(repo: Repository, backups: Listing, which: Which, suffix: str | None
             tuple(error for error in backups.broken if name_of(error)[:_STAMP] <= stamp),
         )
     require_known_order(repo.path, backups)
-    broken = broken_latest(backups, suffix)
-    if broken is not None:
-        raise _latest_broken(repo, backups, broken, when)
+
+    if broken := broken_latest(backups, suffix):
+        advice = "Take a new backup: there is no older one."
+        if last := next((backup for backup in reversed(backups.backups) if problem(repo, backup, False) is None), None):
+            command = f"ditseed backup restore {last.id} -R {shlex.quote(plain.told(str(repo.path)))}"
+            advice = f"Run `{command}` with the other options as they were: it restores the older state of {last.made}."
+        reason = broken.facts["reason"]
+        raise LatestBroken(path=repo.path, when=when, name=name_of(broken), reason=reason, advice=advice)
+
     if not backups.backups:
         raise NoSuchBackup(path=repo.path, name=("at all" if suffix is None else f"of {suffix}") + when)
     latest = backups.backups[-1]
@@ -520,15 +515,6 @@ def broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None
         if of_suffix and name[:_STAMP] >= last:
             return error
     return None
-
-
-def _latest_broken(repo: Repository, backups: Listing, broken: ManifestBroken, when: str) -> LatestBroken:
-    advice = "Take a new backup: there is no older one."
-    last = next((backup for backup in reversed(backups.backups) if problem(repo, backup, False) is None), None)
-    if last is not None:
-        command = f"ditseed backup restore {last.id} -R {shlex.quote(plain.told(str(repo.path)))}"
-        advice = f"Run `{command}` with the other options as they were: it restores the older state of {last.made}."
-    return LatestBroken(path=repo.path, when=when, name=name_of(broken), reason=broken.facts["reason"], advice=advice)
 
 
 def name_of(error: ManifestBroken) -> str:
@@ -630,19 +616,13 @@ KEEP_ALL = Policy()
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A backup that stays. `reasons`: such as "last", "daily 2026-11-21", "the latest that was proven good"."""
-
-    id: str
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Pruned:
-    """The result of a pruning or its dry run. `removed`: IDs of the backups removed. `freed`: bytes that they took.
-    `unread`: IDs of backups whose manifests cannot be read; these are never removed."""
+    """The result of a pruning or its dry run. `kept`: the reasons for each backup that stays, by ID, such as "last",
+    "daily 2026-11-21", "the latest that was proven good". `removed`: IDs of the backups removed, the leader of a set
+    before its other members. `freed`: bytes that they took. `unread`: IDs of backups whose manifests cannot be read;
+    these are never removed."""
 
-    kept: tuple[Kept, ...]
+    kept: dict[str, tuple[str, ...]]
     removed: tuple[str, ...]
     freed: int
     unread: tuple[str, ...]
@@ -671,18 +651,15 @@ def prune_locked(repo: Repository, policy: Policy, suffix: str | None) -> Pruned
 
 
 def plan_pruning(repo: Where, policy: Policy, suffix: str | None = None) -> Pruned:
-    """Returns what pruning would keep and remove; the leader of a removed set comes before its other members."""
-    repo = of(repo)
-    every = listing(repo)
+    repo, every = of(repo), listing(repo)
     wanted = every.of(suffix)
     require_known_order(repo.path, wanted)
     reasons = _reasons(repo, every, policy)
-    wanted_ids = {backup.id for backup in wanted.backups}
-    groups = [group for group in sets(every.backups) if any(backup.id in wanted_ids for backup in group)]
-    backups = [backup for group in groups for backup in group]
+    ids = {backup.id for backup in wanted.backups}
+    backups = [backup for group in sets(every.backups) if not ids.isdisjoint(group[0].set_ids) for backup in group]
     removed = [backup for backup in backups if not reasons[backup.id]]
     return Pruned(
-        tuple(Kept(name, tuple(reasons[name])) for name in sorted(backup.id for backup in backups) if reasons[name]),
+        {name: tuple(reasons[name]) for name in sorted(backup.id for backup in backups) if reasons[name]},
         tuple(backup.id for backup in removed),
         sum(backup.stored_bytes for backup in removed if not backup.incremental),
         tuple(map(name_of, wanted.broken)),
@@ -706,31 +683,33 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
 
     filled = {dn.key(backup.suffix) for backup in every.backups if backup.entries}
     sound = {
-        backup.id: backup
+        backup.id
         for backup in every.backups
         if not proven[backup.id].is_bad and (backup.entries or dn.key(backup.suffix) not in filled)
     }
-    good = {
-        backup.id
-        for group in groups
-        if all(backup.id in sound for backup in group) and is_restorable(group[0])
-        for backup in group
-    }
-    for backups in _by_suffix(every.backups):
-        newest_first = [backup for backup in reversed(backups) if backup.id in good]
-        if not newest_first:
-            for backup in backups:
+    good = set[str]()
+    for group in groups:
+        ids = {backup.id for backup in group}
+        if ids <= sound and is_restorable(group[0]):
+            good |= ids
+
+    by_suffix: dict[object, list[Backup]] = {}
+    for backup in reversed(every.backups):
+        by_suffix.setdefault(dn.key(backup.suffix), []).append(backup)
+    for newest_first in by_suffix.values():
+        if last := next((backup for backup in newest_first if backup.id in good), None):
+            reasons[newest_first[0].id].append("the latest")
+            reasons[last.id].append("the latest that can be restored")
+        else:
+            for backup in newest_first:
                 reasons[backup.id].append("none of its suffix is known to be restorable")
-            continue
-        reasons[backups[-1].id].append("the latest")
-        reasons[newest_first[0].id].append("the latest that can be restored")
-        if last := next((backup for backup in newest_first if proven[backup.id].is_proven), None):
+        if last := next((backup for backup in newest_first if backup.id in good and proven[backup.id].is_proven), None):
             reasons[last.id].append("the latest that was proven good")
-        for backup, reason in policy.kept(newest_first):
+        for backup, reason in policy.kept([backup for backup in newest_first if backup.id in good]):
             reasons[backup.id].append(reason)
-    for backups in _by_suffix(sound.values()):  # a sound backup is not in `good` if its set is damaged elsewhere
-        newer = itertools.takewhile(lambda backup: backup.id not in good, reversed(backups))
-        if last := next((backup for backup in newer if is_restorable(backup, alone=True)), None):
+        # A sound backup is not in `good` if its set is damaged elsewhere.
+        newer = itertools.takewhile(lambda backup: backup.id not in good, newest_first)
+        if last := next((backup for backup in newer if backup.id in sound and is_restorable(backup, alone=True)), None):
             reasons[last.id].append("the latest that can be restored by itself")
     _keep_sets(reasons, groups, good, {name_of(error) for error in every.broken})
     return reasons
@@ -754,10 +733,3 @@ def _keep_sets(
         for backup in group:
             if stay and not reasons[backup.id]:
                 reasons[backup.id].append(f"of the same moment as {min(stay)}")
-
-
-def _by_suffix(backups: Iterable[Backup]) -> list[list[Backup]]:
-    groups: dict[object, list[Backup]] = {}
-    for backup in backups:
-        groups.setdefault(dn.key(backup.suffix), []).append(backup)
-    return list(groups.values())

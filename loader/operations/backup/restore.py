@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing import Annotated
 
 import msgspec
 
-from loader import config, dn, schema, units
+from loader import age, config, dn, schema, units
 from loader.age import Identities
 from loader.common_options import OptionalConfig, Suffix, Target, VerifyCopy
 from loader.config import DEFAULT_MODE, Config, Database, Entry
-from loader.errors import BackupDamaged, LoaderError, UsageProblem
+from loader.errors import BackupDamaged, BackupEncrypted, LoaderError, UsageProblem
 from loader.mdb import copy, meta
 from loader.operations import made_with
 from loader.operations.backup import pack, repository
@@ -61,8 +61,13 @@ class Contents:
 
     @classmethod
     def of(cls, repo: Path, backup: Backup, paths: tuple[Path, ...], config_path: Path | None = None) -> Contents:
-        """Reads key files (`paths`). Raises BackupEncrypted, UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
-        return cls(repo, backup, pack.unlocked(repo / backup.id, backup, paths), config_path)
+        """Reads key files (`paths`) if the backup is encrypted. Raises BackupEncrypted if there are none; UsageProblem,
+        NoSuchPath, NotPermitted, PackageMissing."""
+        if not backup.is_encrypted:
+            return cls(repo, backup, None, config_path)
+        if not paths:
+            raise BackupEncrypted(path=repo / backup.id, reason="no identity is given")
+        return cls(repo, backup, age.identities(paths), config_path)
 
     @property
     def directory(self) -> Path:
@@ -131,9 +136,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """Exactly one of `config_path` and `target` (a directory) names where the database goes. `verify`: a level of
-    loader.mdb.verify; None picks one by size. `every`: restore all backups of one moment, each into its database's
-    directory. `identities`: key files. `discard`: do not keep the replaced data file."""
+    """Exactly one of `config_path` and `target` names where the database goes. `verify`: None picks a level by size."""
 
     repo: RepoOption
     which: Which = LATEST
@@ -148,7 +151,6 @@ class RestoreOptions:
     verify: VerifyCopy = None
     every: EveryDatabase = False
     identities: IdentityFiles = ()
-    discard: Annotated[bool, "With --replace: remove the existing database instead of keeping its data file."] = False
 
 
 @dataclass(frozen=True)
@@ -194,15 +196,13 @@ def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
-        for backup, _ in chosen:
-            _require_restorable(repo, backup, read=True)
-        free = _require_space(chosen)
-    return tuple(
-        RestorePlan(
-            backup, str(target.directory), backup.room, free[target.directory], (target.directory / meta.DATA).exists()
-        )
-        for backup, target in chosen
-    )
+        for contents, _ in chosen:
+            _require_restorable(repo, contents.backup, read=True)
+    plans = list[RestorePlan]()
+    for contents, target in chosen:
+        free, replaces = require_space(target.directory, 0), (target.directory / meta.DATA).exists()
+        plans.append(RestorePlan(contents.backup, str(target.directory), contents.backup.room, free, replaces))
+    return tuple(plans)
 
 
 def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport, ...]:
@@ -211,30 +211,28 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
-        _require_space(chosen)
     with ExitStack() as stack:
         unpacked = list[tuple[RestoreTarget, BuildDirectory, RestoreReport]]()
-        for backup, target in chosen:
+        for contents, target in chosen:
             with files.explained(repo.path):
-                repo.bring(backup)
-                _require_restorable(repo, backup, read=True)
-            contents = Contents.of(repo.path, backup, options.identities, options.config_path)
+                repo.bring(contents.backup)
+                _require_restorable(repo, contents.backup, read=True)
             unpacked.append((target, *stack.enter_context(_unpacked(options, contents, target, progress))))
         for _, build, _ in unpacked:
             require_target(build.target, options.replace)
         reports = list[RestoreReport]()
         for target, build, report in unpacked:
-            partial = build.home / copy.PARTIAL
-            old = put(partial, build.target, target.mode, options.replace, keep=not options.discard)
+            old = put(build.home / copy.PARTIAL, build.target, target.mode, options.replace, keep=True)
             reports.append(replace(report, kept=str(target.directory / old.name) if old else None))
         return tuple(reports)
 
 
-def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Backup, RestoreTarget]]:
-    """Returns the backup, or the backups of one moment, with their targets. Checks all before reading data of any."""
+def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, RestoreTarget]]:
+    """Returns the backup, or the backups of one moment, with their targets. Checks all before reading data of any.
+    Raises NoSpace; directories on one file system count together."""
     if options.every:
         backups = repository.find_set(repo, options.which)
-        chosen = [(backup, _target(replace(options, suffix=backup.suffix))) for backup in backups]
+        pairs = [(backup, _target(replace(options, suffix=backup.suffix))) for backup in backups]
     else:
         target = _target(options)
         suffix = target.database.suffix if target.database else options.suffix
@@ -244,13 +242,18 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Backup, Res
             raise UsageProblem(
                 reason=f"the backups of one moment that {backup.id} leads are of {names}: say which one with -b"
             )
-        chosen = [(backup, target)]
-    for backup, target in chosen:
+        pairs = [(backup, target)]
+    chosen, needed = list[tuple[Contents, RestoreTarget]](), dict[int, int]()
+    for backup, target in pairs:
         if options.every or not repository.is_id(options.which):
             _require_restorable(repo, backup, read=False, alone=False)
-        pack.unlocked(repo.path / backup.id, backup, options.identities)
-        _require_fitting(repo.path, backup, target)
+        contents = Contents.of(repo.path, backup, options.identities, options.config_path)
+        _require_fitting(contents.file, backup, target)
         require_target(target.directory, options.replace)
+        device = files.existing(target.directory).stat().st_dev
+        needed[device] = needed.get(device, 0) + backup.room
+        require_space(target.directory, needed[device])
+        chosen.append((contents, target))
     return chosen
 
 
@@ -271,9 +274,9 @@ def _require_restorable(repo: Repository, backup: Backup, read: bool, alone: boo
         raise problem
 
 
-def _require_fitting(repo: Path, backup: Backup, target: RestoreTarget) -> None:
+def _require_fitting(stored: Path, backup: Backup, target: RestoreTarget) -> None:
     """Requires the right suffix and an LMDB that can read the backup; warns of a maxsize that leaves no room."""
-    stored, database = repo / backup.id / backup.file, target.database
+    database = target.database
     if not backup.is_ldif and backup.machine.partition(" (")[0] != machine().partition(" (")[0]:
         raise BackupDamaged(path=stored, reason=f"was made on a {backup.machine} host, this one is {machine()}")
     if database is None:
@@ -283,22 +286,8 @@ def _require_fitting(repo: Path, backup: Backup, target: RestoreTarget) -> None:
     if not backup.is_ldif:
         require_readable_format(stored, backup.lmdb_format)
     if database.maxsize < backup.data_bytes:
-        log.warning(
-            "maxsize of %s is %s, but the backup has %s in use: raise it, or writes will fail (ditseed tune maxsize)",
-            database.suffix,
-            units.size(database.maxsize),
-            units.size(backup.data_bytes),
-        )
-
-
-def _require_space(chosen: Sequence[tuple[Backup, RestoreTarget]]) -> dict[Path, int]:
-    """Returns the free bytes by directory. Raises NoSpace; directories on one file system count together."""
-    needed: dict[int, int] = {}
-    devices = {target.directory: files.existing(target.directory).stat().st_dev for _, target in chosen}
-    for backup, target in chosen:
-        device = devices[target.directory]
-        needed[device] = needed.get(device, 0) + backup.room
-    return {directory: require_space(directory, needed[device]) for directory, device in devices.items()}
+        text = "maxsize of %s is %s, but the backup has %s in use: raise it, or writes will fail (ditseed tune maxsize)"
+        log.warning(text, database.suffix, units.size(database.maxsize), units.size(backup.data_bytes))
 
 
 @contextmanager
@@ -317,26 +306,20 @@ def _unpacked(
                 progress.say(note)
             verified = checked(partial, options.verify, progress)
             if verified.entries not in (None, backup.entries):  # only a warning, because all checksums matched
-                log.warning(
-                    "the manifest of %s says %s entries, the database holds %s",
-                    backup.id,
-                    units.number(backup.entries),
-                    units.number(verified.entries or 0),
-                )
+                text = "the manifest of %s says %s entries, the database holds %s"
+                log.warning(text, backup.id, units.number(backup.entries), units.number(verified.entries or 0))
             sizes = copy.Sizes.of(partial)
-            yield (
-                build,
-                RestoreReport(
-                    backup=backup,
-                    target=str(target.directory),
-                    entries=verified.entries,
-                    bytes=sizes.apparent,
-                    allocated=sizes.allocated,
-                    verified=verified.level,
-                    seconds=seconds,
-                    indexed=indexed.attributes,
-                ),
+            report = RestoreReport(
+                backup,
+                str(target.directory),
+                verified.entries,
+                sizes.apparent,
+                sizes.allocated,
+                verified.level,
+                seconds,
+                indexed.attributes,
             )
+            yield build, report
         except BaseException:
             partial.unlink(missing_ok=True)
             files.remove_tree(partial.parent / _ENVIRONMENT)
@@ -345,9 +328,23 @@ def _unpacked(
 
 def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: Progress) -> Rebuilt:
     """Rebuilds the indexes that differ under the target's configuration. Raises SchemaMissing, MadeOtherwise."""
-    if target.config is None or target.database is None or contents.backup.is_ldif:
+    backup = contents.backup
+    if target.config is None or target.database is None or backup.is_ldif:
         return Rebuilt()
-    origin = _origin(contents, target.config)
+
+    # The backup's configuration, with the schema compiled into the installed slapd.
+    origin = None
+    if backup.with_config:
+        try:
+            own = [entry for entry in contents.config_entries() if entry[0].lower() != schema.ROOT]
+            path = contents.directory / backup.config_file
+            original = config.parse(path, [*own, *configuration.read_compiled_schema(target.config)])
+            origin = Origin(original, original.database(backup.suffix))
+        except BackupDamaged as error:
+            log.warning("the configuration of the backup is not compared: %s", error)
+        except (LoaderError, OSError) as error:
+            log.info("the configuration of %s is not compared: %s", backup.id, error)
+
     with progress.step("look") as meter:
         looked = made_with.look(partial, target.config, target.database, meter, origin)
     looked.require(contents.file, target.config, _ANEW)
@@ -363,20 +360,3 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
         files.publish(environment / meta.DATA, partial)
         files.remove_tree(environment)
     return rebuilt
-
-
-def _origin(contents: Contents, now: Config) -> Origin | None:
-    """Returns the backup's configuration with the schema compiled into the installed slapd; None if unreadable."""
-    backup = contents.backup
-    if not backup.with_config:
-        return None
-    try:
-        own = [entry for entry in contents.config_entries() if entry[0].lower() != schema.ROOT]
-        path = contents.directory / backup.config_file
-        original = config.parse(path, [*own, *configuration.read_compiled_schema(now)])
-        return Origin(original, original.database(backup.suffix))
-    except BackupDamaged as error:
-        log.warning("the configuration of the backup is not compared: %s", error)
-    except (LoaderError, OSError) as error:
-        log.info("the configuration of %s is not compared: %s", backup.id, error)
-    return None

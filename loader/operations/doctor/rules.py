@@ -23,7 +23,6 @@ from loader import child, csn, units
 from loader.config import DEFAULT_MAXSIZE
 from loader.errors import ToolFailed, UsageProblem
 from loader.mdb import meta, verify
-from loader.mdb.readers import Room
 from loader.operations.backup import check as backup_check
 from loader.operations.doctor.looking import Database, Server
 from loader.operations.monitoring import Status
