@@ -68,34 +68,15 @@ _SILENT = "it said nothing"
 _FIFO = "it was about to wait for a FIFO in the place of a file, and was ended"
 
 
-def _waits_for_fifo(pid: int) -> bool:
-    """Whether a process is blocked opening a FIFO without a peer (fs/pipe.c). No tool that we run needs to."""
-    try:
-        waits = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/wchan")]
-    except OSError:
-        return False
-    return "wait_for_partner" in waits
-
-
 def _tool(argv: Sequence[str]) -> str:
     """Returns the tool's name for messages; `setpriv OPTIONS --` is skipped because the operator never typed it."""
     words = argv[argv.index("--") + 1 :] if _SETPRIV in argv and "--" in argv else argv
     return os.path.basename(words[0])
 
 
-def _with_parent(argv: Sequence[str]) -> list[str]:
-    """Returns `argv` with a setpriv(1) in front that sets the parent death signal: after a `kill -9` of ditseed, no
-    slapadd may go on writing. The signal is sent when the thread that started the child ends, so that thread must also
-    wait for the child. Raises ToolMissing.
-    """
-    if shutil.which(argv[0]) is None:
-        raise ToolMissing(tool=argv[0])
-    _log.info("running %s", plain.with_operator_paths(shlex.join(argv)))
-    return [_SETPRIV, "--pdeathsig", "KILL", "--", *argv]
-
-
 class Child:
-    """One running tool, a context manager. Leaving the body kills the tool's process group."""
+    """One running tool, a context manager. Leaving the body kills the tool's process group. The tool also dies with the
+    thread that started it, so that thread must wait for it. Raises ToolMissing."""
 
     def __init__(
         self,
@@ -109,9 +90,13 @@ class Child:
         self.argv = list(argv)
         self._words: deque[str] = deque(maxlen=200)
         self._group_ended = False
+        if shutil.which(argv[0]) is None:
+            raise ToolMissing(tool=argv[0])
+        _log.info("running %s", plain.with_operator_paths(shlex.join(argv)))
         with deferred() as undoing:  # Popen interrupted by a signal would lose the forked child
             self.process = subprocess.Popen(
-                _with_parent(self.argv),
+                # setpriv(1) sets the parent death signal: after a `kill -9` of ditseed, no slapadd may go on writing.
+                [_SETPRIV, "--pdeathsig", "KILL", "--", *self.argv],
                 stdin=stdin,
                 stdout=stdout,
                 stderr=subprocess.PIPE,
@@ -159,7 +144,11 @@ class Child:
             pause = min(2 * pause, _LONGEST)
             if time.monotonic() - watched > _LOOK:
                 watched = time.monotonic()
-                if _waits_for_fifo(self.process.pid):
+                waits: list[str] = []
+                with suppress(OSError):
+                    waits = [path.read_text() for path in Path(f"/proc/{self.process.pid}/task").glob("*/wchan")]
+                # A thread opens a FIFO without a peer (fs/pipe.c). No tool that we run needs to.
+                if "wait_for_partner" in waits:
                     self._words.append(_FIFO)
                     self._kill_group()
         status = self.process.wait()

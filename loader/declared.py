@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from inspect import Parameter, signature
+from inspect import Parameter, get_annotations, signature
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import click
 
@@ -45,7 +47,7 @@ def command(name: str) -> Callable[[Callable[..., int | None]], click.Command]:
     """
 
     def declare(function: Callable[..., int | None]) -> click.Command:
-        hints = get_type_hints(function, include_extras=True)
+        hints = _hints(function)
         defaults = {key: parameter.default for key, parameter in signature(function).parameters.items()}
         groups = {key: _declared(hints[key]) for key in defaults if is_dataclass(hints[key])}
 
@@ -68,24 +70,35 @@ def command(name: str) -> Callable[[Callable[..., int | None]], click.Command]:
                 parameters += [_parameter(field.name, hint, field.default) for field, hint in groups[key]]
             else:
                 parameters.append(_parameter(key, hints[key], default))
-        return click.Command(name, callback=run, params=_visible_first(parameters), help=function.__doc__)
+        # A hidden option goes if a visible option of the verb has its name.
+        visible = {word for option in parameters if not getattr(option, "hidden", False) for word in option.opts}
+        parameters = [
+            option for option in parameters if not (getattr(option, "hidden", False) and visible & {*option.opts})
+        ]
+        return click.Command(name, callback=run, params=parameters, help=function.__doc__)
 
     return declare
 
 
-def _visible_first(parameters: list[click.Parameter]) -> list[click.Parameter]:
-    """Drops hidden options that share a name with a visible option of the verb."""
-    hidden = [option for option in parameters if getattr(option, "hidden", False)]
-    visible = {word for option in parameters if option not in hidden for word in option.opts}
-    return [option for option in parameters if option not in hidden or not visible.intersection(option.opts)]
+def _hints(declaring: type[Any] | Callable[..., object]) -> dict[str, Any]:
+    """Returns the types of fields or parameters by name, but none that is imported for type checkers only: no option
+    has such a type, and importing the work of a verb takes longer than printing its help."""
+    hints: dict[str, Any] = {}
+    for owner in reversed(declaring.__mro__) if isinstance(declaring, type) else [declaring]:
+        for name, kind in get_annotations(owner).items():
+            with suppress(NameError):
+                hints[name] = eval(kind, vars(sys.modules[owner.__module__])) if isinstance(kind, str) else kind
+    return hints
 
 
 def _declared(group: type[Any]) -> list[tuple[Field[Any], object]]:
     """Returns the fields that are options, with their types: first those of the class, then those of its bases."""
-    hints = get_type_hints(group, include_extras=True)
+    hints = _hints(group)
     names = dict.fromkeys(name for kind in group.__mro__ for name in vars(kind).get("__annotations__", ()))
     by_name = {field.name: field for field in fields(group)}
-    return [(by_name[name], hints[name]) for name in names if name in by_name and get_origin(hints[name]) is Annotated]
+    return [
+        (by_name[name], hints[name]) for name in names if name in by_name and get_origin(hints.get(name)) is Annotated
+    ]
 
 
 def _parameter(name: str, hint: object, default: object) -> click.Parameter:
@@ -93,7 +106,12 @@ def _parameter(name: str, hint: object, default: object) -> click.Parameter:
     kind, is_several = _plain(declared)
     is_optional = is_several or kind is bool or NoneType in get_args(declared)
     names, more = _stated(metadata)
-    more = {"type": _type_of(kind), "required": default in (MISSING, Parameter.empty) and not is_optional, **more}
+    click_type: click.ParamType[Any] | None = click.types.convert_type(kind) if kind in (int, float, str) else None
+    if kind is Path:
+        click_type = click.Path(path_type=Path, readable=False)
+    elif get_origin(kind) is Literal:
+        click_type = click.Choice(get_args(kind))
+    more = {"type": click_type, "required": default in (MISSING, Parameter.empty) and not is_optional, **more}
     if any(isinstance(item, Argument) for item in metadata):
         return click.Argument([name], nargs=-1 if is_several else 1, **more)
     if kind is bool or more.get("count"):
@@ -131,14 +149,6 @@ def _plain(kind: object) -> tuple[object, bool]:
     if get_origin(kind) is tuple and get_args(kind)[1:] == (...,):
         return get_args(kind)[0], True
     return kind, False
-
-
-def _type_of(kind: object) -> click.ParamType[Any] | None:
-    if kind is Path:
-        return click.Path(path_type=Path, readable=False)
-    if get_origin(kind) is Literal:
-        return click.Choice(get_args(kind))
-    return click.types.convert_type(kind) if kind in (int, float, str) else None
 
 
 def _negated(context: click.Context, option: click.Parameter, value: bool) -> bool:

@@ -56,19 +56,17 @@ _WHOLE = {*("path", "config", "target", "log", "where", "place"), *("advice", "u
 
 def _told(facts: Mapping[str, object]) -> dict[str, object]:
     """Returns the facts escaped and shortened for a message; `facts` itself stays unchanged."""
-    return {name: _plain(name, value) for name, value in facts.items()}
-
-
-def _plain(name: str, value: object) -> object:
-    if isinstance(value, int | float):
-        return value
-    if isinstance(value, tuple):  # lines that the operator pastes
-        return "".join(f"\n{plain.shortened(line, plain.WHOLE)}" for line in value)
-    if name in _VALUES:
-        return plain.shortened(str(value))
-    if name in _WHOLE:
-        return plain.shortened(str(value), plain.WHOLE)
-    return plain.sentence(str(value))
+    shown: dict[str, object] = {}
+    for name, value in facts.items():
+        if isinstance(value, int | float):
+            shown[name] = value
+        elif isinstance(value, tuple):  # lines that the operator pastes
+            shown[name] = "".join(f"\n{plain.shortened(line, plain.WHOLE)}" for line in value)
+        elif name in _VALUES | _WHOLE:
+            shown[name] = plain.shortened(str(value), *([plain.WHOLE] if name in _WHOLE else []))
+        else:
+            shown[name] = plain.sentence(str(value))
+    return shown
 
 
 _RESUMABLE = "ditseed_goes_on"
@@ -124,8 +122,6 @@ FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class NoSpace(LoaderError, code="storage.no_space", status=6):
-    """`lack`: the space needed and the space available, or FULL."""
-
     message = "{path}: {lack}"
     hint = "Free space on that file system, or put the files elsewhere; nothing was changed."
 
@@ -136,8 +132,6 @@ class ReadOnly(LoaderError, code="storage.read_only", status=15):
 
 
 class OutputNotEmpty(LoaderError, code="storage.not_empty", status=16):
-    """`made_by`: the verb whose earlier output in `path` could be continued or replaced."""
-
     message = "{path} is not empty, and what it holds was not written by `ditseed {made_by}`"
     hint = "Give -o a new or an empty directory; nothing was changed."
 
@@ -163,15 +157,11 @@ class Locked(LoaderError, code="run.locked", status=9):
 
 
 class PackageMissing(LoaderError, code="package.missing", status=107):
-    """`extra`: the extra of ditseed that includes the package. `packages`: all packages of that extra."""
-
     message = "{place} needs the Python package {package}, which is not installed"
     hint = "Install it where ditseed is: `pip install 'ditseed[{extra}]'`, or what that extra consists of: {packages}."
 
 
 class RemoteFailed(LoaderError, code="remote.failed", status=108):
-    """`advice`: what the operator can do, as sentences."""
-
     message = "{place}: {reason}"
     hint = "{advice}"
 
@@ -238,8 +228,6 @@ class CatalogueDamaged(LoaderError, code="run.damaged", status=14):
 
 
 class ChangedSince(LoaderError, code="run.changed_since", status=87):
-    """The output of a finished run was changed by another process."""
-
     message = (
         "this command made {path} on {finished}, and another process has written to it since "
         "({then} entries then, {now} now); nothing was changed"
@@ -248,8 +236,6 @@ class ChangedSince(LoaderError, code="run.changed_since", status=87):
 
 
 class DirectoryUnsafe(LoaderError, code="storage.directory_unsafe", status=18):
-    """`reason`: who else could create files or links in the directory."""
-
     message = "{path} {reason}"
     hint = (
         "ditseed keeps its own files only in directories in which no other account can create files. If you ran "
@@ -260,8 +246,6 @@ class DirectoryUnsafe(LoaderError, code="storage.directory_unsafe", status=18):
 
 
 class FileUnsafe(LoaderError, code="storage.file_unsafe", status=19):
-    """`kind`: the kind of file found instead of a regular file."""
-
     message = "{path} is {kind}, where a regular file belongs"
     hint = "ditseed wrote nothing to it. Find out who created it, remove it, and run the same command again."
 
@@ -272,8 +256,6 @@ class StripesImpossible(LoaderError, code="storage.stripes", status=121):
 
 
 class DisksUnequal(LoaderError, code="storage.disks_unequal", status=122):
-    """`lost`: for each larger disk, the space by which it exceeds the smallest one."""
-
     message = "the disks are of unequal size, so striping leaves unused: {lost}"
     hint = "Give disks of one size, or add --unequal to do without that space; nothing was changed."
 
@@ -288,8 +270,6 @@ class VolumeTooSmall(LoaderError, code="storage.volume_too_small", status=124):
 
 
 class MigrationRefused(LoaderError, code="storage.migration", status=125):
-    """`reason`: the obstacle. `advice`: what to do about it."""
-
     message = "{path}: {reason}"
     hint = "{advice}"
 
@@ -339,8 +319,6 @@ class ConfigValue(LoaderError, code="config.value", status=80):
 
 
 class SettingRefused(LoaderError, code="config.setting_refused", status=119):
-    """`reason`: the effect of the setting, or that it is unknown."""
-
     message = "{config}: {entry} has {attribute}, {reason}"
     hint = "{advice} Nothing was changed."
 
@@ -407,8 +385,6 @@ class SyncreplsDiffer(LoaderError, code="config.syncrepls_differ", status=85):
 
 
 class PartialReplica(LoaderError, code="replica.partial", status=86):
-    """`options`: the syncrepl options that make the replica partial. `advice`: a sentence."""
-
     message = "{config}: the consumer's syncrepl (rid {rid}) has {options}: {reason}"
     hint = "{advice}"
 
@@ -428,8 +404,6 @@ class BadCredentials(LoaderError, code="server.bad_credentials", status=31):
 
 
 class AccountClosed(LoaderError, code="server.account_closed", status=103):
-    """`reason`: as reported by the server's password policy. `commands`: lines that unlock the account."""
-
     message = "{uri}: the account {who} cannot be used: {reason}"
     hint = "{advice}{commands}"
 
@@ -478,8 +452,6 @@ class ServerRefused(LoaderError, code="server.refused", status=34):
 
 
 class NoWriteAccess(LoaderError, code="server.no_write_access", status=76):
-    """`rule`: a value of olcAccess that would allow the write."""
-
     message = "{uri}: {who} may not add entries below {where}: {reason}"
     hint = "Bind as that database's root DN (-D, -y), or let the account write, by its first rule: olcAccess: {rule}"
 
@@ -519,8 +491,6 @@ class NoContextCSN(LoaderError, code="server.no_context_csn", status=37):
 
 
 class NotInSync(LoaderError, code="server.not_in_sync", status=38):
-    """`state`: what the consumer is doing. `advice`: what the operator can do."""
-
     message = "{consumer} has not caught up with {provider} within {waited}: {state}"
     hint = "{advice}"
 
@@ -650,8 +620,6 @@ class NotLmdb(LoaderError, code="mdb.not_lmdb", status=50):
 
 
 class MadeOtherwise(LoaderError, code="mdb.made_otherwise", status=113):
-    """A database file that does not fit the configuration, and cannot be corrected in place."""
-
     message = "{path}: made with another configuration than {config}: {reason}"
     hint = "{advice} Nothing was changed."
 
@@ -672,8 +640,6 @@ class TargetInUse(LoaderError, code="mdb.in_use", status=53):
 
 
 class LockUnheeded(LoaderError, code="mdb.lock_unheeded", status=110):
-    """`reason`: the process that writes to the database without using the reader slots in its lock.mdb."""
-
     message = "{path}: {reason}, so nothing keeps slapd from reusing pages while they are read"
     hint = "Restart slapd (systemctl restart slapd), which lost its lock.mdb while it ran; then run the command again."
 
@@ -709,8 +675,6 @@ class ReadersFull(LoaderError, code="mdb.readers_full", status=57):
 
 
 class NoRepository(LoaderError, code="backup.no_repository", status=120):
-    """`command`: the command that creates the repository."""
-
     message = "{path}: there is no backup repository"
     hint = "Mount the file system that holds it, or correct -R. For a new repository, create it first: `{command}`."
 
@@ -763,8 +727,6 @@ class BackupFromFuture(LoaderError, code="backup.from_future", status=90):
 
 
 class LatestBroken(LoaderError, code="backup.latest_broken", status=111):
-    """`when`: the requested cutoff as text, or empty. `reason`: the error of the manifest. `advice`: what to do."""
-
     message = "{path}: the latest backup{when}, {name}, cannot be used: its manifest {reason}"
     hint = "{advice}"
 
@@ -783,8 +745,6 @@ class NoCommonMoment(LoaderError, code="backup.no_common_moment", status=118):
 
 
 class BackupEncrypted(LoaderError, code="backup.encrypted", status=114):
-    """`reason`: why the backup cannot be decrypted."""
-
     message = "{path}: the backup is encrypted, and {reason}"
     hint = "Give --identity FILE with the secret key of a recipient, which `ditseed backup show` lists."
 
@@ -798,8 +758,6 @@ class BackupDamaged(LoaderError, code="backup.damaged", status=63):
 
 
 class HiddenFromAccount(LoaderError, code="seed.hidden", status=88):
-    """`what`: the hidden data, worded as in the notes of an export. `rule`: a value of olcAccess that reveals it."""
-
     message = "{uri}: {what}"
     hint = (
         "On the provider, let the account read everything, by the first rule of the database (slapd.access(5)): "
@@ -859,15 +817,11 @@ class RefreshRefused(LoaderError, code="refresh.refused", status=91):
 
 
 class RefreshUseless(LoaderError, code="refresh.useless", status=92):
-    """`sent`: entries received before the refresh was abandoned. `held`: entries in the database."""
-
     message = "{uri} is sending more than half of all entries again ({sent} of {held})"
     hint = "Seed the replica again (ditseed replica seed --replace), which is faster. Nothing was changed."
 
 
 class ProviderNotPrepared(LoaderError, code="seed.provider_not_prepared", status=95):
-    """`answer`: what the provider would still send. `why`: the reason."""
-
     message = "{uri}: {suffix} was prepared, but a consumer would still be sent {answer}: {why}"
     hint = (
         "Give the provider what docs/catch-up.md says it needs. To seed as it is, run the same command without "

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from loader import log, plain, units
 
@@ -321,16 +321,6 @@ class Recorder:
 # --- what a person or a program sees ---------------------------------------------------------------
 
 
-def _drawn(sample: Sample) -> Any:
-    """Returns the lines of a sample for rich, above a bar if the total is known."""
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.text import Text
-
-    text = Text("\n".join(sample.lines()))
-    return Group(text, ProgressBar(sample.total, min(sample.entries, sample.total))) if sample.total else text
-
-
 class Progress:
     """Displays the steps of a run. `mode`: "terminal", "plain", "json" or "none"; "auto" depends on the stream.
     `recorder`: records the steps, in every mode."""
@@ -378,14 +368,20 @@ class Progress:
             if ended.wait(self._every):
                 return  # a short step displays nothing
             # Imported here, because importing rich takes longer than a small build.
-            from rich.console import Console
+            from rich.console import Console, Group
             from rich.live import Live
+            from rich.progress_bar import ProgressBar
+            from rich.text import Text
 
             with Live(console=Console(file=self._stream), transient=True, auto_refresh=False) as live:
-                live.update(_drawn(sampler.look()), refresh=True)
-                while not ended.wait(self._every):
-                    live.update(_drawn(sampler.look()), refresh=True)
-            return
+                while True:
+                    sample = sampler.look()
+                    text = Text("\n".join(sample.lines()))
+                    total = sample.total
+                    bar = [ProgressBar(total, min(sample.entries, total))] if total else []
+                    live.update(Group(text, *bar), refresh=True)
+                    if ended.wait(self._every):
+                        return
         while not ended.wait(self._every):
             sample = sampler.look()
             self._print(*([sample.record()] if self._mode == "json" else sample.lines()))

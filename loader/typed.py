@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -58,23 +58,15 @@ def parse(text: bytes, kind: type[T], version: int) -> T:
     """Like `read`, but parses the content `text` of a file."""
     try:
         fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        _require_version(fields, version)
-        _require_known(fields, kind)
+        if "format" not in fields:
+            raise Unfit("not a manifest: it names no format")
+        written = msgspec.json.decode(fields["format"], type=int)
+        if written != version:
+            raise Unfit(f"format {written}, this ditseed reads {version}")
+        # An unknown field may change the meaning of the others.
+        strange = sorted(fields.keys() - {field.name for field in dataclasses.fields(kind)})  # type: ignore[arg-type]
+        if strange:
+            raise Unfit(f"not a manifest: this ditseed knows no field {strange[0]!r}")
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise Unfit(f"not a manifest: {error}") from error
-
-
-def _require_version(fields: dict[str, msgspec.Raw], version: int) -> None:
-    if "format" not in fields:
-        raise Unfit("not a manifest: it names no format")
-    found = msgspec.json.decode(fields["format"], type=int)
-    if found != version:
-        raise Unfit(f"format {found}, this ditseed reads {version}")
-
-
-def _require_known(fields: dict[str, msgspec.Raw], kind: Any) -> None:
-    """Raises Unfit for an unknown field, because it may change the meaning of the others."""
-    strange = sorted(fields.keys() - {field.name for field in dataclasses.fields(kind)})
-    if strange:
-        raise Unfit(f"not a manifest: this ditseed knows no field {strange[0]!r}")

@@ -54,19 +54,19 @@ def sections(text: str) -> list[tuple[str, str]]:
 
 
 def test_generated_pages_are_up_to_date() -> None:
-    assert manual.stale() == [], "run bin/make-docs"
+    assert not manual.stale(), "run bin/make-docs"
 
 
 def test_a_stale_page_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manual, "DOCS", tmp_path)
     manual.write()
-    assert manual.stale() == []
+    assert not manual.stale()
     (tmp_path / "errors.md").write_text("old")
     (tmp_path / "man" / "ditseed-gone.1").write_text("of a verb that is gone")
     (tmp_path / "completion" / "_ditseed").unlink()
-    assert manual.stale() == ["completion/_ditseed", "errors.md", "man/ditseed-gone.1"]
+    assert list(manual.stale()) == ["completion/_ditseed", "errors.md", "man/ditseed-gone.1"]
     manual.write()
-    assert manual.stale() == []
+    assert not manual.stale()
 
 
 def test_check_fails_without_writing(tmp_path: Path) -> None:

@@ -5,9 +5,7 @@ A verb's module turns the options into one options object, calls one operation, 
 
 from __future__ import annotations
 
-import ast
 import os
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -67,6 +65,9 @@ def verbs() -> dict[str, str]:
 
 def _summary(place: str, limit: int) -> str:
     """Returns the first sentence of a verb's help, parsed from its source: importing all verbs takes half a second."""
+    import ast
+    from importlib.util import find_spec
+
     module, _, function = place.partition(":")
     spec = find_spec(module)
     if spec is None or spec.origin is None:

@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -78,7 +79,7 @@ def run(command: click.Command, name: str) -> int:
     try:
         status = _run(command, name)
     except KeyboardInterrupt as stop:  # a signal during the error report
-        status = _status_of(str(stop))
+        status = 128 + getattr(signal, str(stop), signal.SIGINT)
     finally:
         # An uncaught KeyboardInterrupt would end the interpreter by SIGINT.
         _handle_signals(lambda number, _: os._exit(128 + number))
@@ -151,26 +152,20 @@ def _require_written(command: click.Command, status: int) -> None:
     failure = standard.failure()
     if failure is None:
         return
-    if status == EXIT_OK and (standard.is_for_data() or _only_prints(command)):
+    leaf = command
+    for word in _options():
+        if isinstance(leaf, click.Group):
+            leaf = leaf.get_command(click.Context(leaf), word) or leaf
+    if status == EXIT_OK and (standard.is_for_data() or _asks_for_help() or leaf.name in _SHOWING):
         if failure.errno in FULL_ERRNOS:
             raise NoSpace(path=_STDOUT, lack=FULL)
         raise SystemFailed(path=_STDOUT, reason=failure.strerror)
     _log.warning("the report could not be written: %s: %s", _STDOUT, failure.strerror)
 
 
-def _only_prints(command: click.Command) -> bool:
-    """Returns whether the command line is for help or for a verb that only prints."""
-    leaf = command
-    for word in _options():
-        if isinstance(leaf, click.Group):
-            leaf = leaf.get_command(click.Context(leaf), word) or leaf
-    return _asks_for_help() or leaf.name in _SHOWING
-
-
 def _options() -> list[str]:
     """Returns the words of the command line before "--", among which options may be."""
-    words = sys.argv[1:]
-    return words[: words.index("--")] if "--" in words else words
+    return list(takewhile(lambda word: word != "--", sys.argv[1:]))
 
 
 def _asks_for_help() -> bool:
@@ -230,10 +225,12 @@ def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
     stop = next((cause for cause in chain(error) if isinstance(cause, KeyboardInterrupt | click.Abort)), None)
     known: LoaderError
     if stop is not None:
-        name = str(stop) or "SIGINT"
-        known, status = Cancelled(signal={"SIGINT": "Ctrl-C"}.get(name, name)), _status_of(name)
+        name = str(stop) or "SIGINT"  # as of Python's own KeyboardInterrupt
+        known = Cancelled(signal="Ctrl-C" if name == "SIGINT" else name)
+        status = 128 + getattr(signal, name, signal.SIGINT)
     elif isinstance(error, BrokenPipeError) and _reader_has_ended():
-        return _silenced()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # later flushes must not fail (`| head`)
+        return Ending(128 + signal.SIGPIPE)
     elif isinstance(error, click.exceptions.NoArgsIsHelpError):  # no verb was given
         error.show()
         return Ending(UsageProblem.exit_status)
@@ -259,28 +256,20 @@ def _refusal(error: click.ClickException) -> str:
     """Returns click's message in ditseed's style. A word after -w may be a password, and is not repeated."""
     words = error.format_message().removesuffix(".")
     if isinstance(error, click.UsageError) and (unknown := _NO_VERB.match(words)):
-        return _no_such_verb(unknown[1], error.ctx)
+        import difflib  # imported here because only errors need it
+
+        context = error.ctx
+        group = context.command if context else None
+        known = group.list_commands(context) if context and isinstance(group, click.Group) else []
+        close = difflib.get_close_matches(unknown[1], [*known, *([] if context and context.parent else ["help"])], 1)
+        path = context.command_path if context else "ditseed"
+        advice = f"did you mean `{path} {close[0]}`?" if close else f"there are {', '.join(known)}"
+        return f"no such verb: {unknown[1]} ({advice})"
     if isinstance(error, click.BadParameter) and error.ctx and error.param:
         words += profile.origin(error.ctx, error.param)
     if "unexpected extra argument" in words and "-w" in sys.argv:
         return f"-w takes no value here. {NO_SECRETS}"
     return words[:1].lower() + words[1:] if words[1:2].islower() else words
-
-
-def _no_such_verb(name: str, context: click.Context | None) -> str:
-    import difflib  # imported here because only errors need it
-
-    group = context.command if context else None
-    known = group.list_commands(context) if context and isinstance(group, click.Group) else []
-    close = difflib.get_close_matches(name, known if context and context.parent else [*known, "help"], 1)
-    path = context.command_path if context else "ditseed"
-    what = f"did you mean `{path} {close[0]}`?" if close else f"there are {', '.join(known)}"
-    return f"no such verb: {name} ({what})"
-
-
-def _status_of(signal_name: str) -> int:
-    """Returns 128 + the signal number, as shells do; for Python's own KeyboardInterrupt (no name), that of SIGINT."""
-    return 128 + getattr(signal, signal_name or "SIGINT", signal.SIGINT)
 
 
 def _reader_has_ended() -> bool:
@@ -289,12 +278,6 @@ def _reader_has_ended() -> bool:
     poll.register(1, select.POLLOUT)
     poll.register(2, select.POLLOUT)
     return any(event & _GONE for _, event in poll.poll(0))
-
-
-def _silenced() -> Ending:
-    """Returns the ending for a closed stdout (`| head`), and redirects stdout so that later flushes do not fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return Ending(128 + signal.SIGPIPE)
 
 
 def _known(error: Exception) -> LoaderError | None:
@@ -335,19 +318,13 @@ def _internal(error: Exception) -> Internal:
     ]
     text = printable(redact("".join(lines)))
     directory = defaults.state_dir() / "faults"
+    prefix = f"ditseed-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = _write(text, directory)
+        descriptor, path = tempfile.mkstemp(".txt", prefix, directory)  # mode 0600, because the text may name entries
     except OSError:
-        path = _write(text, Path(tempfile.gettempdir()))
-    first = str(error).partition("\n")[0]
-    return Internal(what=f"{type(error).__name__}: {first}", path=path)
-
-
-def _write(text: str, directory: Path) -> str:
-    """Writes a new file with mode 0600 (mkstemp), because the text may name entries; returns its path."""
-    stamp = time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime())
-    descriptor, path = tempfile.mkstemp(prefix=f"ditseed-{stamp}", suffix=".txt", dir=directory)
+        descriptor, path = tempfile.mkstemp(".txt", prefix)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
-    return path
+    first = str(error).partition("\n")[0]
+    return Internal(what=f"{type(error).__name__}: {first}", path=path)

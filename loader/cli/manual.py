@@ -112,7 +112,13 @@ def _man_page(context: click.Context) -> str:
     page.short_help = _escaped(command.get_short_help_str(200))
     page.synopsis = " ".join(command.collect_usage_pieces(context))
     text = inspect.cleandoc(command.help or "") + (f"\n\n{command.epilog}" if command.epilog else "")
-    page.description = "\n".join(_troff(text))
+    lines: list[str] = []
+    for paragraph in text.split("\n\n"):
+        first, *rest = paragraph.split("\n")
+        # A paragraph that begins with \b, which click does not rewrap, is not filled.
+        filled = [".nf", *map(_escaped, rest), ".fi"] if first.strip() == "\b" else map(_escaped, [first, *rest])
+        lines += [".PP", *filled]
+    page.description = "\n".join(lines[1:])
     records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
     page.options = [(record[0], _escaped(record[1])) for record in records if record is not None]
     page.commands = [
@@ -121,47 +127,34 @@ def _man_page(context: click.Context) -> str:
     return str(page)
 
 
-def _troff(text: str) -> Iterator[str]:
-    """Yields troff lines. Paragraphs that begin with \\b, which click does not rewrap, are not filled."""
-    for number, paragraph in enumerate(text.split("\n\n")):
-        if number:
-            yield ".PP"
-        lines = paragraph.split("\n")
-        verbatim = lines[0].strip() == "\b"
-        yield from [".nf"] * verbatim
-        yield from (_escaped(line) for line in lines[verbatim:])
-        yield from [".fi"] * verbatim
-
-
 def _escaped(line: str) -> str:
     """Escapes a line for troff, so that it is no control line and its hyphens can be copied as options."""
     guard = "\\&" if line.startswith((".", "'")) else ""
     return guard + line.replace("\\", "\\e").replace("-", "\\-")
 
 
-def stale() -> list[str]:
-    """Returns the names of documents that differ from the generated ones or that are no longer generated."""
+def stale() -> dict[str, str | None]:
+    """Returns the documents that differ from the generated ones, by name: their text, or None if they must go."""
     wanted = documents()
     present = {str(path.relative_to(DOCS)): path.read_text() for pattern in GENERATED for path in DOCS.glob(pattern)}
-    return sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
+    names = sorted(wanted.keys() | present.keys())
+    return {name: wanted.get(name) for name in names if wanted.get(name) != present.get(name)}
 
 
-def write() -> list[str]:
-    """Writes or removes stale documents; returns their names."""
-    wanted, names = documents(), stale()
-    for name in names:
-        path = DOCS / name
-        if name in wanted:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(wanted[name])
+def write() -> None:
+    """Writes or removes stale documents, and prints their names."""
+    for name, text in stale().items():
+        if text is None:
+            (DOCS / name).unlink()
         else:
-            path.unlink()
-    return names
+            (DOCS / name).parent.mkdir(exist_ok=True)
+            (DOCS / name).write_text(text)
+        print(name)
 
 
 def main() -> None:
     if "--check" not in sys.argv[1:]:
-        print("\n".join(write()))
+        write()
     elif names := stale():
         sys.exit("stale, run bin/make-docs: " + ", ".join(names))
 

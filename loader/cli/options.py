@@ -91,14 +91,26 @@ class RecordedRun(Run):
     ] = None
 
     def begin(self) -> None:
-        """Starts recording. The metrics are written at the end even if the report's path is rejected here."""
+        """Starts recording. The metrics are written at the end even if the report's path is rejected here.
+
+        Raises NoSuchPath, NotPermitted, ReadOnly, UsageProblem, PackageMissing.
+        """
         if self.dry_run:
             refuse_given(("report_path", "metrics_path"), "a run, not for --dry-run")
         elif self.report_path or self.metrics_path:
             context = click.get_current_context()
             recording = context.meta[_RECORDING] = _Recording(context.command_path.partition(" ")[2])
             ending.at_end(recording.write)
-            recording.open(self.metrics_path, self.report_path)
+            if self.metrics_path is not None:
+                recording.metrics = _require_file(self.metrics_path, "--metrics")
+            if self.report_path is not None:
+                from loader.operations.reports import page
+
+                page.require()
+                path = _require_file(self.report_path, "--report")
+                if path == recording.metrics:
+                    raise UsageProblem(reason="--report and --metrics name the same file")
+                recording.report = path
 
 
 @dataclass
@@ -111,19 +123,6 @@ class _Recording:
     recorder: Recorder = field(default_factory=Recorder)
     facts: Mapping[str, object] = field(default_factory=dict)
     planned: Mapping[str, float] = field(default_factory=dict)
-
-    def open(self, metrics: Path | None, report: Path | None) -> None:
-        """Checks and sets the paths. Raises NoSuchPath, NotPermitted, ReadOnly, UsageProblem, PackageMissing."""
-        if metrics is not None:
-            self.metrics = _require_file(metrics, "--metrics")
-        if report is not None:
-            from loader.operations.reports import page
-
-            page.require()
-            path = _require_file(report, "--report")
-            if path == self.metrics:
-                raise UsageProblem(reason="--report and --metrics name the same file")
-            self.report = path
 
     def write(self, end: Ending) -> None:
         """Writes the files; the metrics come first, because less can go wrong with them."""

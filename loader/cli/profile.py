@@ -101,31 +101,6 @@ def variable(name: str) -> str:
     return f"DITSEED_{name.upper().replace('-', '_')}"
 
 
-def _profile_option(envvar: str | None) -> click.Option:
-    """Returns the option --profile. Only --profile before the verb has a variable, so that one after the verb wins."""
-    return click.Option(
-        ["--profile"],
-        metavar="NAME",
-        is_eager=True,
-        expose_value=False,
-        envvar=envvar,
-        callback=_apply,
-        help=f"Profile of {defaults.CONFIG_FILE} to take options from, besides [{COMMON}].",
-    )
-
-
-def offer(command: click.Command) -> None:
-    """Sets the variables of a verb's options, and the line of its help text about them."""
-    for parameter in command.params:
-        name = name_of(parameter)
-        if name is not None and name not in TYPED and name != "profile":
-            parameter.envvar = variable(name)
-    command.epilog = (
-        "Options that are not given here are taken from variables (DITSEED_OPTION, such as DITSEED_JOBS for --jobs) "
-        f"and from {defaults.CONFIG_FILE}: docs/profiles.md."
-    )
-
-
 def origin(context: click.Context, parameter: click.Parameter) -> str:
     """Returns the source of an option's value for a message; empty for an option given on the command line."""
     source = context.get_parameter_source(parameter.name or "")
@@ -178,32 +153,35 @@ def settings(context: click.Context, name: str | None) -> dict[str, object]:
     for table in dict.fromkeys((COMMON, name or COMMON)):
         entries = _entries(document.get(table, {}), f"{path}, [{table}]", verbs, context)
         nearer = {key: _fitted(own[key], value, where) for where, key, value in entries if key in own}
-        values = _without_other_account(values, nearer) | nearer
+        # An account of its own in the nearer table replaces that of the other as a whole.
+        replaced = {
+            f"{prefix}{key}"
+            for prefix in ("", "consumer-")
+            if {f"{prefix}bind-dn", f"{prefix}mechanism"} & nearer.keys()
+            for key in _ACCOUNT
+        }
+        values = {key: value for key, value in values.items() if key not in replaced} | nearer
     if values:
         _log.info("options from %s: %s", path, ", ".join(values))
     return {own[key].name or key: value for key, value in values.items()}
 
 
-def _without_other_account(values: dict[str, object], nearer: Mapping[str, object]) -> dict[str, object]:
-    """Returns `values` without the options of an account if `nearer` has an account of its own."""
-    dropped = {
-        f"{prefix}{key}"
-        for prefix in ("", "consumer-")
-        if {f"{prefix}bind-dn", f"{prefix}mechanism"} & nearer.keys()
-        for key in _ACCOUNT
-    }
-    return {key: value for key, value in values.items() if key not in dropped}
-
-
 def _read(path: Path) -> Mapping[str, dict[str, object]]:
-    """Reads config.toml; empty if it does not exist or its directory is not accessible (sudo -u, with root's HOME)."""
+    """Reads config.toml; empty if it does not exist or its directory is not accessible (sudo -u, with root's HOME).
+    Raises FileUnsafe, UsageProblem."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     with files.explained(path), files.reading(path) as file:
         if os.geteuid() == 0:
-            _require_ours(path, os.fstat(file.fileno()))
+            # Others may read it, because it holds no secrets; who can write to it could make root replace files.
+            with held.opened(path.parent) as directory:
+                held.require_private(directory.status, path.parent)
+            status = os.fstat(file.fileno())
+            if status.st_uid != 0 or status.st_mode & _OTHERS_WRITE:
+                reason = f"another account can write to {path}, so root does not read it: chown root, and chmod go-w"
+                raise UsageProblem(reason=reason)
         content = file.read()
     if sys.version_info >= (3, 11):
         import tomllib
@@ -216,55 +194,36 @@ def _read(path: Path) -> Mapping[str, dict[str, object]]:
     return document
 
 
-def _require_ours(path: Path, status: os.stat_result) -> None:
-    """Raises FileUnsafe or UsageProblem if others can write to the file: they could make root replace files. Others may
-    read it, because it holds no secrets."""
-    with held.opened(path.parent) as directory:
-        held.require_private(directory.status, path.parent)
-    if status.st_uid != 0 or status.st_mode & _OTHERS_WRITE:
-        raise UsageProblem(
-            reason=f"another account can write to {path}, so root does not read it: chown root, and chmod go-w"
-        )
-
-
 def _entries(
     table: Mapping[str, object], where: str, verbs: list[str], context: click.Context, depth: int = 0
 ) -> Iterator[tuple[str, str, object]]:
-    """Yields position, key and value of each option: first those for all verbs, then those for the running verb."""
-    own = [name for name in map(name_of, context.command.params) if name] if depth and not verbs else []
-    for key, value in table.items():
-        if not isinstance(value, dict):
-            _require_option(key, where, own or OPTIONS)
-            yield f"{where}: {key}", key, value
-    for key, value in table.items():
-        if isinstance(value, dict):
-            _require_verb(key, where, verbs, context, depth)
-            if key == verbs[0]:
-                yield from _entries(value, f"{where.removesuffix(']')}.{key}]", verbs[1:], context, depth + 1)
-
-
-def _require_option(key: str, where: str, known: Iterable[str]) -> None:
-    if key in TYPED or key == "profile":
-        raise UsageProblem(reason=f"{where}: {key} is taken from the command line only")
-    if key in known:
-        return
-    if key not in OPTIONS and any(word in key.lower() for word in _SECRETS):
-        raise UsageProblem(
-            reason=f"{where}: {key} looks like a password, which a profile never holds; put the password into a file "
-            "and name that: password-file"
-        )
-    by_letter = [name for name in known if key in OPTIONS.get(name, ()) and key]
-    near = f"; write {by_letter[0]}" if by_letter else _near(key, known)
-    raise UsageProblem(reason=f"{where}: there is no option {key}{near}")
-
-
-def _require_verb(key: str, where: str, verbs: list[str], context: click.Context, depth: int) -> None:
+    """Yields position, key and value of each option: first those for all verbs, then those for the running verb.
+    Raises UsageProblem for an unknown option or verb."""
     from loader import cli
 
+    options = [name for name in map(name_of, context.command.params) if name] if depth and not verbs else OPTIONS
     group = context.parent.command if context.parent is not None else None
     below = group.list_commands(context) if isinstance(group, click.Group) and depth else []
-    if not verbs or not (key in below or (not depth and cli.place_of(key))):
-        raise UsageProblem(reason=f"{where}: there is no verb {key}{_near(key, below or cli.OWN)}")
+    for key, value in table.items():
+        if isinstance(value, dict):
+            if not verbs or not (key in below or (not depth and cli.place_of(key))):
+                raise UsageProblem(reason=f"{where}: there is no verb {key}{_near(key, below or cli.OWN)}")
+        elif key in TYPED or key == "profile":
+            raise UsageProblem(reason=f"{where}: {key} is taken from the command line only")
+        elif key in options:
+            yield f"{where}: {key}", key, value
+        elif key not in OPTIONS and any(word in key.lower() for word in _SECRETS):
+            reason = (
+                "a password, which a profile never holds; put the password into a file and name that: password-file"
+            )
+            raise UsageProblem(reason=f"{where}: {key} looks like {reason}")
+        else:
+            by_letter = [name for name in options if key in OPTIONS.get(name, ()) and key]
+            near = f"; write {by_letter[0]}" if by_letter else _near(key, options)
+            raise UsageProblem(reason=f"{where}: there is no option {key}{near}")
+    for key, value in table.items():
+        if isinstance(value, dict) and key == verbs[0]:
+            yield from _entries(value, f"{where.removesuffix(']')}.{key}]", verbs[1:], context, depth + 1)
 
 
 def _fitted(parameter: click.Parameter, value: object, where: str) -> object:
@@ -273,15 +232,11 @@ def _fitted(parameter: click.Parameter, value: object, where: str) -> object:
         if not isinstance(value, bool):
             raise UsageProblem(reason=f"{where} takes true or false")
         return value
-    if parameter.multiple:
-        return [_text(item, where, "text") for item in (value if isinstance(value, list) else [value])]
-    return _text(value, where, "text or a number")
-
-
-def _text(value: object, where: str, kind: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UsageProblem(reason=f"{where} takes {kind}")
-    return str(value)
+    values = value if parameter.multiple and isinstance(value, list) else [value]
+    for item in values:
+        if isinstance(item, bool) or not isinstance(item, str | int | float):
+            raise UsageProblem(reason=f"{where} takes {'text' if parameter.multiple else 'text or a number'}")
+    return [*map(str, values)] if parameter.multiple else str(value)
 
 
 def _near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
@@ -314,27 +269,36 @@ class Lazy(click.Group):
 
 
 def give(command: click.Command) -> click.Command:
-    """Adds the options of every verb to a command, or to each command of a group."""
+    """Adds the options of every verb and the variables of its own to a command, or to each command of a group."""
     if isinstance(command, click.Group):
         for below in command.commands.values():
             give(below)
         return command
     names = {word for option in command.params for word in option.opts}
     command.params += [option for option in options() if not names.intersection(option.opts)]
-    offer(command)
+    for parameter in command.params:
+        name = name_of(parameter)
+        if name is not None and name not in TYPED and name != "profile":
+            parameter.envvar = variable(name)
+    command.epilog = (
+        "Options that are not given here are taken from variables (DITSEED_OPTION, such as DITSEED_JOBS for --jobs) "
+        f"and from {defaults.CONFIG_FILE}: docs/profiles.md."
+    )
     return command
 
 
 def options(profile_variable: str | None = None) -> list[click.Option]:
-    """Returns the options of every verb. --log-file is last: -q and -v set its level, and a profile may name it."""
+    """Returns the options of every verb. --log-file is last: -q and -v set its level, and a profile may name it.
+    `profile_variable`: that of --profile; only --profile before the verb has one, so that one after the verb wins."""
     option = partial(click.Option, is_eager=True, expose_value=False)
     path = click.Path(path_type=Path, readable=False)
     quiet, verbose = "Print nothing to stderr but errors.", "Report servers, files, tools and steps on stderr"
+    chosen = f"Profile of {defaults.CONFIG_FILE} to take options from, besides [{COMMON}]."
     log_file = "Append to FILE what -v reports, with the time of each line (UTC)."
     return [
         option(["-q", "--quiet"], is_flag=True, callback=_set_verbosity, help=quiet),
         option(["-v", "--verbose"], count=True, callback=_set_verbosity, help=f"{verbose}; -vv: everything."),
-        _profile_option(profile_variable),
+        option(["--profile"], metavar="NAME", envvar=profile_variable, callback=_apply, help=chosen),
         option(["--log-file"], type=path, metavar="FILE", callback=_open_log, help=log_file),
     ]
 

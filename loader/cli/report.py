@@ -25,17 +25,13 @@ _log = logging.getLogger(__name__)
 
 def show_error(error: LoaderError) -> None:
     """Prints `ditseed: MESSAGE [CODE]`, and the hint below."""
-    _tell_marked("ditseed:", log.RED, f"{log.redact(str(error))} [{error.code}]")
+    text, hint = plain.printable(f"{log.redact(str(error))} [{error.code}]"), error.advice()
+    print(log.coloured("ditseed:", log.RED), text, file=sys.stderr)
     _log.error("%s [%s]", error, error.code, extra=log.SHOWN)
-    hint = error.advice()
     if hint:
         first, *more = log.redact(hint).split("\n")
-        _tell_marked("hint:", log.BOLD, first)
+        print(log.coloured("hint:", log.BOLD), plain.printable(first), file=sys.stderr)
         tell(*more)
-
-
-def _tell_marked(mark: str, colour: str, text: str) -> None:
-    print(log.coloured(mark, colour), plain.printable(text), file=sys.stderr)
 
 
 def show(*lines: str) -> None:

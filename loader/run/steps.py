@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import overload
 
@@ -124,24 +123,24 @@ class Run:
         Killed at `NAME.start`, in the work, or at `NAME.unrecorded`, the step is done again, so the work must be
         repeatable. Killed at `NAME.recorded`, it is not.
         """
+        shown = f"{name} ({self.label})" if self.label else name
         if self.catalogue.is_done(name):
-            self.progress.passed_over(self._shown(name))
+            self.progress.passed_over(shown)
         else:
-            self._do(name, work, total)
-        return None if kind is None else self.catalogue.facts_of(name, kind)
+            self.worked = True
+            killpoint(f"{name}.start")
+            with self.progress.step(shown, total) as meter:
 
-    def _do(self, name: str, work: Callable[[Meter], object], total: int | None) -> None:
-        self.worked = True
-        killpoint(f"{name}.start")
-        allowed = self.timeouts.get(name, self.timeouts.get("*"))
-        with self.progress.step(self._shown(name), total) as meter:
-            note = partial(self._note_step, name, meter)
-            note()
-            with watching(meter, allowed, note):
-                facts = work(meter)
-        killpoint(f"{name}.unrecorded")
-        self.catalogue.finish(name, facts, meter.entries, meter.seconds)
-        killpoint(f"{name}.recorded")
+                def note() -> None:
+                    self.note(Live(name, meter.entries, meter.total, meter.seconds))
+
+                note()
+                with watching(meter, self.timeouts.get(name, self.timeouts.get("*")), note):
+                    facts = work(meter)
+            killpoint(f"{name}.unrecorded")
+            self.catalogue.finish(name, facts, meter.entries, meter.seconds)
+            killpoint(f"{name}.recorded")
+        return None if kind is None else self.catalogue.facts_of(name, kind)
 
     def note(self, live: Live) -> None:
         """Writes now.json. Never fails: a run does not end because this cannot be written. It is written in place, in
@@ -156,26 +155,10 @@ class Run:
             os.pwrite(descriptor, content, 0)
             os.ftruncate(descriptor, len(content))
 
-    def _note_step(self, name: str, meter: Meter) -> None:
-        self.note(Live(name, meter.entries, meter.total, meter.seconds))
-
     def told_before(self) -> Report:
         """Returns `done_before`, the time of the last step, for the report of a verb if this call ran no step."""
         ended = None if self.worked else self.catalogue.ended()
         return {} if ended is None else {"done_before": units.moment(ended)}
-
-    def _warn_if_done_before(self) -> None:
-        """Warns if no step ran now, because an old report would look like a current one."""
-        before = {} if self.label else self.told_before()
-        if before:
-            log.warning(
-                "nothing was done now: all this was done on %s (--restart does it again; %s remembers it)",
-                before["done_before"],
-                self.directory,
-            )
-
-    def _shown(self, name: str) -> str:
-        return f"{name} ({self.label})" if self.label else name
 
 
 @contextmanager
@@ -211,52 +194,48 @@ def open_run(
             run = Run(catalogue, progress, timeouts or {}, label)
             run.note(Live())
             yield run
-            run._warn_if_done_before()
+            if not label and (before := run.told_before()):  # an old report would look like a current one
+                log.warning(
+                    "nothing was done now: all this was done on %s (--restart does it again; %s remembers it)",
+                    *(before["done_before"], run_dir.path),
+                )
             run.note(Live(done=True))
         except BaseException as error:
             if resumable:
                 keeps_run_directory(error)
                 if isinstance(error, NoSpace) or getattr(error, "errno", None) in FULL_ERRNOS:
                     with suppress(OSError):  # files that vanish meanwhile must not hide the error
-                        _warn_of_kept_files(run_dir)
+                        size = sum(path.lstat().st_blocks * 512 for path in run_dir.path.rglob("*"))
+                        log.warning(
+                            "%s of that disk are this run's own, in %s: the same command goes on with them; to free "
+                            "them, remove that directory",
+                            *(units.size(size), run_dir.name),
+                        )
             if run is not None:
                 run.note(msgspec.structs.replace(run.live, failure=_failure_of(error, run_dir.name)))
             raise
 
 
-def _warn_of_kept_files(run_dir: held.Directory) -> None:
-    """The files of a run that failed keep a full disk full."""
-    size = sum(path.lstat().st_blocks * 512 for path in run_dir.path.rglob("*"))
-    log.warning(
-        "%s of that disk are this run's own, in %s: the same command goes on with them; to free them, remove "
-        "that directory",
-        units.size(size),
-        run_dir.name,
-    )
-
-
 def _failure_of(error: BaseException, directory: Path) -> Failure:
     """Returns the error as the verb prints it. `directory`: the path for a system error that names no file."""
-    own = _own_error(error, directory)
+    own: LoaderError
+    stop = next((cause for cause in chain(error) if isinstance(cause, KeyboardInterrupt)), None)
+    if stop is not None:
+        own = Cancelled(signal=str(stop) or "SIGINT")
+    elif isinstance(error, LoaderError):
+        own = error
+    elif isinstance(error, OSError):
+        own = of_system(error, directory)
+        if error.errno in FULL_ERRNOS:
+            own = NoSpace(path=own.facts["path"], lack=FULL)
+    else:
+        first = str(error).partition("\n")[0]
+        own = Internal(what=f"{type(error).__name__}: {first}", path=directory)
     if is_resumable(error):
         keeps_run_directory(own)
     # An internal error's hint names a report file that does not exist yet.
     hint = None if isinstance(own, Internal) else own.advice()
     return Failure(own.code, str(own), hint, time.time())
-
-
-def _own_error(error: BaseException, directory: Path) -> LoaderError:
-    stop = next((one for one in chain(error) if isinstance(one, KeyboardInterrupt)), None)
-    if stop is not None:
-        return Cancelled(signal=str(stop) or "SIGINT")
-    if isinstance(error, LoaderError):
-        return error
-    if isinstance(error, OSError):
-        known = of_system(error, directory)
-        is_full = error.errno in FULL_ERRNOS
-        return NoSpace(path=known.facts["path"], lack=FULL) if is_full else known
-    first = str(error).partition("\n")[0]
-    return Internal(what=f"{type(error).__name__}: {first}", path=directory)
 
 
 @dataclass(frozen=True)
@@ -290,6 +269,14 @@ def status_of(directory: Path) -> RunStatus | None:
         about = catalogue.about() if catalogue else None
         if catalogue is None or about is None:
             return None
+        heard = directory.stat().st_mtime
+        for path in directory.rglob("*"):
+            with suppress(FileNotFoundError):  # renamed meanwhile
+                heard = max(heard, path.lstat().st_mtime)
+        try:
+            live = msgspec.json.decode(files.read(directory / LIVE_FILE), type=Live)
+        except (FileNotFoundError, ValueError):  # missing, or half written; msgspec's errors are ValueErrors
+            live = Live()
         return RunStatus(
             directory,
             about.verb,
@@ -297,25 +284,9 @@ def status_of(directory: Path) -> RunStatus | None:
             catalogue,
             sum(part.entries for part in catalogue.partitions("read", Counted).values()),
             locking_process(directory / "lock"),
-            _last_write(directory),
-            _read_live(directory),
+            heard,
+            live,
         )
-
-
-def _read_live(directory: Path) -> Live:
-    """Returns the contents of now.json; an empty `Live` if the file is missing or half written."""
-    try:
-        return msgspec.json.decode(files.read(directory / LIVE_FILE), type=Live)
-    except (FileNotFoundError, ValueError):  # msgspec's errors are ValueErrors
-        return Live()
-
-
-def _last_write(directory: Path) -> float:
-    latest = directory.stat().st_mtime
-    for path in directory.rglob("*"):
-        with suppress(FileNotFoundError):  # renamed meanwhile
-            latest = max(latest, path.lstat().st_mtime)
-    return latest
 
 
 class Watch:

@@ -287,7 +287,18 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
         with held.opened(real.parent) as place:
             partial = real.name + PARTIAL
             try:
-                _write_like(place, real.name, partial, after)
+                place.remove(partial)
+                # Descriptors only: slapd's account may own the directory, and we may be root.
+                with os.fdopen(place.open(real.name), "rb") as model, os.fdopen(place.create(partial), "wb") as copy:
+                    copy.write(after)
+                    copy.flush()
+                    status = os.fstat(model.fileno())
+                    Owner.told(status).give(copy.fileno())
+                    os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode))
+                    for label in os.listxattr(model.fileno()):  # ACLs and the SELinux label
+                        with suppress(OSError):  # not permitted: the directory's default stays
+                            os.setxattr(copy.fileno(), label, os.getxattr(model.fileno(), label))
+                    os.fsync(copy.fileno())
                 with os.fdopen(place.open(real.name), "rb") as file:
                     is_unchanged = file.read() == before
                 if not is_unchanged:
@@ -300,23 +311,3 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
                 place.take(place.path / partial, real.name)
             finally:
                 place.remove(partial)
-
-
-def _write_like(place: held.Directory, original: str, partial: str, content: bytes) -> None:
-    """Uses descriptors only: slapd's account may own the directory, and we may be root."""
-    place.remove(partial)
-    with os.fdopen(place.open(original), "rb") as model, os.fdopen(place.create(partial), "wb") as file:
-        file.write(content)
-        file.flush()
-        status = os.fstat(model.fileno())
-        Owner.told(status).give(file.fileno())
-        os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
-        _copy_labels(model.fileno(), file.fileno())
-        os.fsync(file.fileno())
-
-
-def _copy_labels(original: int, descriptor: int) -> None:
-    """Copies ACLs and the SELinux label. If setting one is not permitted, the directory's default stays."""
-    for name in os.listxattr(original):
-        with suppress(OSError):
-            os.setxattr(descriptor, name, os.getxattr(original, name))

@@ -33,7 +33,9 @@ _FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: type, whence
 def holder(directory: Path) -> int | None:
     """Returns the ID of a process that has the environment open; 0 if it is in another PID namespace. None if none is
     visible by lock.mdb or /proc."""
-    return _holder(directory)[0]
+    pid = locker(directory)
+    users = [] if pid is not None else users_of(directory / DATA, directory / LOCK)[0]
+    return next((user.pid for user in users), pid)
 
 
 def locker(directory: Path) -> int | None:
@@ -58,19 +60,13 @@ def lock_holder(descriptor: int, byte: int) -> int | None:
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
 
 
-def _holder(directory: Path) -> tuple[int | None, str | None]:
-    """Returns the same as `holder`, and which processes could not be examined."""
-    pid = locker(directory)
-    if pid is not None:
-        return pid, None
-    users, unseen = users_of(directory / DATA, directory / LOCK)
-    return next((user.pid for user in users), None), unseen
-
-
 def require_unused(directory: Path) -> None:
     """Raises TargetInUse if a process has the environment open. Warns if there is a data.mdb that a process which could
     not be examined may have open."""
-    pid, unseen = _holder(directory)
+    pid, unseen = locker(directory), None
+    if pid is None:
+        users, unseen = users_of(directory / DATA, directory / LOCK)
+        pid = next((user.pid for user in users), None)
     if pid is not None:
         raise TargetInUse(path=directory, process=_told(pid))
     if unseen is not None and (directory / DATA).exists():
@@ -136,7 +132,16 @@ def users_of(path: Path, second: Path) -> tuple[list[User], str | None]:
             continue  # the process has ended
         else:
             users += [user] if user else []
-    return users, _unseen(refused)
+    # Matters if it may be slapd or one of its tools.
+    slapds = [pid for pid in refused if "slap" in command_name(pid)]
+    unseen = None
+    if slapds:
+        unseen = f"process {', '.join(slapds)} ({command_name(slapds[0])}) of another account"
+    elif not os.path.exists(f"{_PROC}/1"):
+        unseen = "the processes of other accounts (hidepid)"
+    elif os.stat(f"{_PROC}/self/ns/pid").st_ino != _INITIAL:
+        unseen = "the processes outside this container"
+    return users, unseen
 
 
 def others() -> Iterator[str]:
@@ -189,18 +194,6 @@ def is_writable(pid: str, name: str) -> bool:
         return False  # closed meanwhile
     flags = next(line.split()[1] for line in text.splitlines() if line.startswith("flags:"))
     return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
-
-
-def _unseen(refused: list[str]) -> str | None:
-    """Returns which processes could not be examined, if they may be slapd or its tools; else None."""
-    slapds = [pid for pid in refused if "slap" in command_name(pid)]
-    if slapds:
-        return f"process {', '.join(slapds)} ({command_name(slapds[0])}) of another account"
-    if not os.path.exists(f"{_PROC}/1"):
-        return "the processes of other accounts (hidepid)"
-    if os.stat(f"{_PROC}/self/ns/pid").st_ino != _INITIAL:
-        return "the processes outside this container"
-    return None
 
 
 def command_name(pid: str | int) -> str:
@@ -263,39 +256,39 @@ def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
     found = {one.pid: one for one in users if one is not None}
     for lock in locks():  # the kernel's NFS server locks files for its clients, and has them not open
         if directory.has(lock.device, lock.inode) and lock.pid > 0 and lock.pid != os.getpid():
-            found.setdefault(lock.pid, _named(lock.pid, "has a file of it locked", False))
+            name = command_name(lock.pid)
+            found.setdefault(lock.pid, Occupant(lock.pid, name, "has a file of it locked", False))
     for name in databases:
-        locker = _locker(top / name)
-        if locker is not None and locker not in found:
-            found[locker] = _named(locker, f"has the database {top / name} open", True)
+        try:
+            pid = locker(top / name)
+        except OSError as error:
+            if error.errno != errno.EIO:  # EIO: the device is dead
+                raise
+            continue
+        if pid is not None and pid not in found:
+            found[pid] = Occupant(pid, command_name(pid), f"has the database {top / name} open", True)
     return [found[pid] for pid in sorted(found)]
-
-
-def _named(pid: int, how: str, writes: bool) -> Occupant:
-    return Occupant(pid, command_name(pid), how, writes)
 
 
 def _directory(top: Path) -> _Directory:
     mount = mounts.mounted_at(top)
     if mount is None or mount.root != "/":
-        return _Directory(os.path.realpath(top), frozenset(), frozenset(_inodes(top)))
+        inodes = set()
+        with held.opened(top) as place:
+            inodes.add((place.status.st_dev, place.status.st_ino))
+            for path, inner, names, descriptor in os.fwalk(".", dir_fd=place.descriptor):
+                for name in (*inner, *names):
+                    with suppress(OSError):  # removed meanwhile
+                        status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                        inodes.add((status.st_dev, status.st_ino))
+                if path.count("/") >= _DEEPEST:
+                    inner.clear()
+        return _Directory(os.path.realpath(top), frozenset(), frozenset(inodes))
     major, minor = map(int, mount.device.split(":"))
     devices = {os.makedev(major, minor)}
     with suppress(OSError):  # if the device is dead
         devices.add(os.stat(top).st_dev)  # btrfs: its files have another device than the mount
     return _Directory(mount.target, frozenset(devices), frozenset())
-
-
-def _inodes(top: Path) -> Iterator[tuple[int, int]]:
-    with held.opened(top) as place:
-        yield place.status.st_dev, place.status.st_ino
-        for path, inner, names, descriptor in os.fwalk(".", dir_fd=place.descriptor):
-            for name in (*inner, *names):
-                with suppress(OSError):  # removed meanwhile
-                    status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                    yield status.st_dev, status.st_ino
-            if path.count("/") >= _DEEPEST:
-                inner.clear()
 
 
 def _occupant(pid: int, directory: _Directory) -> Occupant | None:
@@ -310,7 +303,7 @@ def _occupant(pid: int, directory: _Directory) -> Occupant | None:
     if not (opened or writes or stays):
         return None
     how = "writes to it" if writes else "has a file of it open" if opened else "works in it"
-    return _named(pid, how if is_near else f"{how}, in another mount namespace", writes)
+    return Occupant(pid, command_name(pid), how if is_near else f"{how}, in another mount namespace", writes)
 
 
 def _is_in(link: str, directory: _Directory, is_near: bool) -> bool:
@@ -350,12 +343,3 @@ def locks() -> Iterator[KernelLock]:
         if kind != "->" and not file.startswith("<"):
             major, minor, inode = file.split(":")
             yield KernelLock(kind, int(pid), os.makedev(int(major, 16), int(minor, 16)), int(inode))
-
-
-def _locker(database: Path) -> int | None:
-    try:
-        return locker(database)
-    except OSError as error:
-        if error.errno != errno.EIO:  # EIO: the device is dead
-            raise
-        return None

@@ -53,7 +53,10 @@ def lasting(place: Path) -> Path:
     root's. So for root, nobody else may rename a directory on the way either. Raises DirectoryUnsafe, OSError.
     """
     is_root = os.geteuid() == 0
-    trusted = {0, os.geteuid(), *_unmapped()}
+    trusted = {0, os.geteuid()}
+    with suppress(OSError):
+        if Path("/proc/self/uid_map").read_text().split() != _ALL_MAPPED:
+            trusted.add(_UNMAPPED)  # the host's root in a user namespace, as in a rootless container
     # Ordinary users often have a group of their own, which may write to their directories.
     others = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
     with held.opened(place) as opened:
@@ -70,15 +73,6 @@ def lasting(place: Path) -> Path:
                 continue
             raise DirectoryUnsafe(path=opened.name, reason=reason)
     return real
-
-
-def _unmapped() -> set[int]:
-    """Returns the account that the host's root appears as in a user namespace, as in a rootless container."""
-    try:
-        mapped = Path("/proc/self/uid_map").read_text().split()
-    except OSError:
-        return set()
-    return set() if mapped == _ALL_MAPPED else {_UNMAPPED}
 
 
 def _locked(kind: str, top: Path) -> tuple[Path, int]:

@@ -92,27 +92,28 @@ def walk(top: int) -> Iterator[Node]:
     """Yields what is compared: each directory before its contents, names in order, without the top itself. A node can
     be opened until the next one is requested. Raises MigrationRefused if another file system begins, or directories are
     nested too deep."""
-    yield from _walk(top, "", os.fstat(top).st_dev)
+    device = os.fstat(top).st_dev
 
+    def below(directory: int, path: str) -> Iterator[Node]:
+        names = names_in(directory, not path)
+        for name in names:
+            with pinned(directory, name, f"{path}{name}") as node:
+                if node.status.st_dev != device:
+                    reason = "it is on another file system than the directory above it"
+                    advice = "Give a directory in which nothing else is mounted."
+                    raise MigrationRefused(path=node.path, reason=reason, advice=advice)
+                if path.count("/") > _DEEPEST:
+                    reason = f"there are more than {_DEEPEST} directories above it"
+                    advice = "Give a directory whose subdirectories are not nested as deep as that."
+                    raise MigrationRefused(path=node.path, reason=reason, advice=advice)
+                is_lock = name == LOCK and DATA in names and not node.is_directory
+                if not is_lock and not stat.S_ISSOCK(node.kind):
+                    yield node
+                if node.is_directory:
+                    with held.closing_descriptor(node.open()) as inner:
+                        yield from below(inner, f"{node.path}/")
 
-def _walk(directory: int, path: str, device: int) -> Iterator[Node]:
-    names = names_in(directory, not path)
-    for name in names:
-        with pinned(directory, name, f"{path}{name}") as node:
-            if node.status.st_dev != device:
-                reason = "it is on another file system than the directory above it"
-                advice = "Give a directory in which nothing else is mounted."
-                raise MigrationRefused(path=node.path, reason=reason, advice=advice)
-            if path.count("/") > _DEEPEST:
-                reason = f"there are more than {_DEEPEST} directories above it"
-                advice = "Give a directory whose subdirectories are not nested as deep as that."
-                raise MigrationRefused(path=node.path, reason=reason, advice=advice)
-            is_lock = name == LOCK and DATA in names and not node.is_directory
-            if not is_lock and not stat.S_ISSOCK(node.kind):
-                yield node
-            if node.is_directory:
-                with held.closing_descriptor(node.open()) as inner:
-                    yield from _walk(inner, f"{node.path}/", device)
+    return below(top, "")
 
 
 @dataclass(frozen=True)
@@ -171,22 +172,18 @@ def checksums(top: int, meter: Meter, from_device: bool = False) -> dict[str, st
     for node in walk(top):
         if stat.S_ISREG(node.kind):
             if node.inode not in by_inode:
-                by_inode[node.inode] = _checksum(node, meter, from_device)
+                digest = xxhash.xxh3_128(node.status.st_size.to_bytes(8, "little"))
+                with held.closing_descriptor(node.open()) as descriptor:
+                    if from_device:
+                        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                    for offset, piece in blocks(descriptor, node.status.st_size):
+                        meter.add(size=len(piece))
+                        if piece != _ZEROS[: len(piece)]:
+                            digest.update(offset.to_bytes(8, "little"))
+                            digest.update(piece)
+                by_inode[node.inode] = digest.hexdigest()
             by_path[node.path] = by_inode[node.inode]
     return by_path
-
-
-def _checksum(node: Node, meter: Meter, from_device: bool) -> str:
-    digest = xxhash.xxh3_128(node.status.st_size.to_bytes(8, "little"))
-    with held.closing_descriptor(node.open()) as descriptor:
-        if from_device:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        for offset, piece in blocks(descriptor, node.status.st_size):
-            meter.add(size=len(piece))
-            if piece != _ZEROS[: len(piece)]:
-                digest.update(offset.to_bytes(8, "little"))
-                digest.update(piece)
-    return digest.hexdigest()
 
 
 def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
@@ -246,9 +243,12 @@ class _Copy:
             self._directory(node, target)
             return
         first = self.first.setdefault(node.inode, node.path) if node.status.st_nlink > 1 else node.path
-        if first == node.path and _is_done(node, target):
-            self.meter.add(size=node.status.st_size)
-            return
+        if first == node.path and stat.S_ISREG(node.kind):
+            earlier, fields = _status(target, node.name), ("st_mode", "st_uid", "st_gid", "st_size", "st_mtime_ns")
+            same = earlier is not None and all(getattr(earlier, name) == getattr(node.status, name) for name in fields)
+            if earlier is not None and earlier.st_nlink == 1 and same:  # an earlier run has copied it completely
+                self.meter.add(size=node.status.st_size)
+                return
         _remove(target, node.name)
         if stat.S_ISSOCK(node.kind):
             return
@@ -358,15 +358,6 @@ def _status(directory: int, name: str) -> os.stat_result | None:
         return os.lstat(name, dir_fd=directory)
     except FileNotFoundError:
         return None
-
-
-def _is_done(node: Node, target: int) -> bool:
-    """Returns whether the regular file was copied completely before."""
-    copy = _status(target, node.name)
-    if copy is None or copy.st_nlink != 1 or not stat.S_ISREG(node.kind):
-        return False
-    fields = "st_mode", "st_uid", "st_gid", "st_size", "st_mtime_ns"
-    return all(getattr(copy, name) == getattr(node.status, name) for name in fields)
 
 
 def _remove(directory: int, name: str) -> None:

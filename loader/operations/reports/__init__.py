@@ -76,28 +76,23 @@ class RunReport:
         ]
 
 
-# --- metrics -------------------------------------------------------------------------------------
-
-
-def _gauges(run: RunReport) -> Iterator[tuple[str, str, float | None]]:
-    """Yields name, help text and value of each gauge; the value is None if unknown."""
-    began = run.recorder.began
-    yield "success", "1 if the run was done, with rejects or without; else 0.", run.is_done
-    yield "exit_status", "As docs/errors.md lists them.", run.status
-    yield "start_timestamp_seconds", "When the run began, as Unix time.", began
-    yield "end_timestamp_seconds", "When the run ended, as Unix time.", began + run.seconds
-    yield "duration_seconds", "Seconds from the beginning to the end.", run.seconds
-    counted = "Entries of the report; of a run that failed, those that its last step had counted."
-    yield "entries", counted, run.entries
-    yield "bytes", "Bytes of the step that read or wrote the most.", run.bytes
-    rejects = "Entries that were rejected; none of a run that failed before they were counted."
-    yield "rejects", rejects, run.rejected
-
-
 def families(run: RunReport) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily
 
-    for name, text, value in _gauges(run):
+    began = run.recorder.began
+    counted = "Entries of the report; of a run that failed, those that its last step had counted."
+    rejects = "Entries that were rejected; none of a run that failed before they were counted."
+    gauges: tuple[tuple[str, str, float | None], ...] = (
+        ("success", "1 if the run was done, with rejects or without; else 0.", run.is_done),
+        ("exit_status", "As docs/errors.md lists them.", run.status),
+        ("start_timestamp_seconds", "When the run began, as Unix time.", began),
+        ("end_timestamp_seconds", "When the run ended, as Unix time.", began + run.seconds),
+        ("duration_seconds", "Seconds from the beginning to the end.", run.seconds),
+        ("entries", counted, run.entries),
+        ("bytes", "Bytes of the step that read or wrote the most.", run.bytes),
+        ("rejects", rejects, run.rejected),
+    )
+    for name, text, value in gauges:
         family = GaugeMetricFamily(f"ditseed_run_{name}", text, labels=["verb"])
         if value is not None:
             family.add_metric([run.verb], float(value))

@@ -52,13 +52,24 @@ def _facts(run: RunReport, command: str) -> Mapping[str, object]:
     took = run.seconds_by_step
     names = dict.fromkeys([*run.planned, *took]) if run.planned else ()
     failed = ("failed", f"Not done: the run ended with exit status {run.status}.")
+    error, rate = run.error, run.facts.get("rate")
+    figures = (  # name, value, and the value as it is printed; zero and unknown ones are left out below
+        ("bytes", run.bytes, units.size(run.bytes)),
+        ("duration", run.seconds, units.duration(run.seconds)),
+        ("entries per second", rate, units.number(rate) if isinstance(rate, int) else ""),
+        ("rejects", run.rejected, units.number(run.rejected or 0)),
+    )
     return {
         "verb": run.verb,
         "host": socket.gethostname(),
         "begun": units.moment(run.recorder.began),
         "ending": _STATES[run.status] if run.is_done else failed,
-        "error": _error(run.error),
-        "figures": list(_figures(run)),
+        "error": error
+        and {"code": error.code, "message": log.redact(str(error)), "hint": log.redact(error.advice() or "")},
+        "figures": [
+            ("entries", run.entries, units.number(run.entries)),
+            *(figure for figure in figures if figure[1] and figure[2]),
+        ],
         "asked": list(_asked(run, command)),
         "steps": run.steps,
         "seconds": max(run.seconds, 1e-6),
@@ -69,24 +80,6 @@ def _facts(run: RunReport, command: str) -> Mapping[str, object]:
         "rejects_in": run.facts.get("rejects"),
         "rejections": run.rejections[:_MOST_REJECTIONS],
     }
-
-
-def _error(error: LoaderError | None) -> dict[str, str] | None:
-    if error is None:
-        return None
-    return {"code": error.code, "message": log.redact(str(error)), "hint": log.redact(error.advice() or "")}
-
-
-def _figures(run: RunReport) -> Iterator[tuple[str, float, str]]:
-    """Yields name, value and formatted value of each key figure."""
-    yield "entries", run.entries, units.number(run.entries)
-    if run.bytes:
-        yield "bytes", run.bytes, units.size(run.bytes)
-    yield "duration", run.seconds, units.duration(run.seconds)
-    if isinstance(rate := run.facts.get("rate"), int) and rate:
-        yield "entries per second", rate, units.number(rate)
-    if run.rejected:
-        yield "rejects", run.rejected, units.number(run.rejected)
 
 
 def _asked(run: RunReport, command: str) -> Iterator[tuple[str, str]]:
