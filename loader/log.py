@@ -31,12 +31,13 @@ class SecretFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         safe = copy.copy(record)
         if isinstance(record.args, tuple):
-            safe.args = tuple(map(_argument, record.args))
+            safe.args = tuple(
+                value
+                if isinstance(value, int | float)
+                else plain.sentence(redact(plain.with_operator_paths(str(value))))
+                for value in record.args
+            )
         return printable(redact(super().format(safe)))
-
-
-def _argument(value: object) -> object:
-    return value if isinstance(value, int | float) else plain.sentence(redact(plain.with_operator_paths(str(value))))
 
 
 RED, YELLOW, BOLD = "1;31", "1;33", "1"  # ECMA-48, SGR
@@ -100,12 +101,10 @@ def setup(verbosity: int) -> None:
     _level = verbosity
     handler = _Stderr()
     handler.addFilter(lambda record: not getattr(record, "shown", False))
-    handler.setLevel(_threshold())
     handler.setFormatter(_Coloured("%(levelname)s: %(message)s"))
-    files = [one for one in logging.getLogger().handlers if isinstance(one, _File)]
     root = logging.getLogger()
-    root.handlers[:] = [handler, *files]
-    _adjust(root, files)
+    root.handlers[:] = [handler, *(other for other in root.handlers if isinstance(other, _File))]
+    _adjust(root)
     threading.excepthook = _of_a_thread
 
 
@@ -125,18 +124,15 @@ def into(file: Any) -> None:
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.addHandler(handler)
-    _adjust(root, [handler])
+    _adjust(root)
 
 
-def _adjust(root: logging.Logger, files: list[_File]) -> None:
+def _adjust(root: logging.Logger) -> None:
     """Sets the levels: a log file gets at least the messages of -v."""
-    for one in files:
-        one.setLevel(min(logging.INFO, _threshold()))
-    root.setLevel(min([_threshold(), *(one.level for one in files)]))
-
-
-def _threshold() -> int:
-    return {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO}.get(_level, logging.DEBUG)
+    least = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO}.get(_level, logging.DEBUG)
+    for handler in root.handlers:
+        handler.setLevel(min(logging.INFO, least) if isinstance(handler, _File) else least)
+    root.setLevel(min(handler.level for handler in root.handlers))
 
 
 def _of_a_thread(ended: threading.ExceptHookArgs) -> None:

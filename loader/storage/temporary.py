@@ -35,7 +35,14 @@ def directory(kind: str, place: str | Path | None = None) -> Iterator[Path]:
     made: Path | None = None
     try:  # around the creation, too: a signal may arrive as soon as signals are not deferred any more
         with child.deferred():
-            made, lock = _locked(kind, top)
+            new = Path(tempfile.mkdtemp(prefix=".ditseed-", dir=top))
+            new.chmod(0o711)
+            lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with suppress(OSError):  # where locking fails, `sweep` removes nothing
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Only once it is locked, it gets a name that `sweep` recognizes.
+            made = top / f"{PREFIX}{kind}-{new.name.removeprefix('.ditseed-')}"
+            new.rename(made)
         # The outer directory stays ours, so that a later run recognizes it even if `inside` belongs to another account.
         inside = made / "inside"
         inside.mkdir(mode=0o700)
@@ -73,18 +80,6 @@ def lasting(place: Path) -> Path:
                 continue
             raise DirectoryUnsafe(path=opened.name, reason=reason)
     return real
-
-
-def _locked(kind: str, top: Path) -> tuple[Path, int]:
-    """Creates a directory, and renames it to a name that `sweep` recognizes only once it is locked."""
-    new = Path(tempfile.mkdtemp(prefix=".ditseed-", dir=top))
-    new.chmod(0o711)
-    lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    with suppress(OSError):  # where locking fails, `sweep` removes nothing
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    made = top / f"{PREFIX}{kind}-{new.name.removeprefix('.ditseed-')}"
-    new.rename(made)
-    return made, lock
 
 
 @functools.cache
