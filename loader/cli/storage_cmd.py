@@ -30,6 +30,7 @@ from loader.operations.storage.check import Report
 from loader.operations.storage.findings import Situation
 from loader.operations.storage.migrate import Begun, MovePlan, MoveRequest, PlannedStep
 from loader.operations.storage.plan import Disk, Plan, VolumeOptions
+from loader.server import configuration
 from loader.storage import mounts, survey
 from loader.storage.survey import Device
 
@@ -76,7 +77,8 @@ def check_command(
         refuse_given(["suffix"], "--config")
         report = checking.check(path)
     elif config_path is not None:
-        report = checking.check_configured(config_path, suffix)
+        database = configuration.read(config_path).database(suffix)
+        report = checking.check_database(database, config_path)
     else:
         raise UsageProblem(reason="say what to check: PATH, or --config")
     if as_json:

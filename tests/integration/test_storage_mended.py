@@ -159,9 +159,8 @@ def scarce(situation):
     return facts(space=replace(situation.facts.space, free=0))(situation)
 mend("/run/mnt/full/db", "space", change=scarce)
 assert os.statvfs("/run/mnt/full").f_blocks > before
-Path("/run/fstab").write_text("/dev/packed/data /run/mnt/full xfs delaylog,ikeep\n")
+Path("/run/fstab").write_text("/dev/packed/data /run/mnt/full xfs delaylog\n")
 mended("/run/mnt/full", "fstab.removed")
-mended("/run/mnt/full", "fstab.deprecated")
 sh("umount /run/mnt/full && mount /run/mnt/full")
 
 mended("/run/mnt/uneven", "stripes")
