@@ -54,11 +54,7 @@ class Volume(msgspec.Struct, frozen=True):
 
     def unmount(self, path: str) -> None:
         if self.is_at(path):
-            child.output(unmounting(path))
-
-
-def unmounting(path: str) -> list[str]:
-    return ["umount", path]
+            child.output(["umount", path])
 
 
 def of(mount: Mount, fstab: Path) -> Volume:
@@ -149,9 +145,8 @@ def apply(fstab: Path, edits: Sequence[Edit]) -> None:
 def undo(fstab: Path, edits: Sequence[Edit]) -> None:
     """Reverts what `apply` or `leave_out` changed."""
     lines = _read(fstab)
-    _replace(
-        fstab, [(edit.after if _where(lines, edit.left_out) is None else edit.left_out, edit.before) for edit in edits]
-    )
+    is_out = {edit: _where(lines, edit.left_out) is not None for edit in edits}
+    _replace(fstab, [(edit.left_out if is_out[edit] else edit.after, edit.before) for edit in edits])
 
 
 def leave_out(fstab: Path, edits: Sequence[Edit]) -> None:
@@ -175,8 +170,10 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
     before = files.read(fstab)
     lines = before.decode("utf-8", "surrogateescape").splitlines()
     for old, new in changes:
-        start = _where(lines, old)
-        if _is_made(lines, old, new):
+        start, is_there = _where(lines, old), _where(lines, new) is not None
+        # Lines that are added contain the old ones only as comments, or as their end.
+        is_made = is_there if len(new) > len(old) else start is None and (not new or is_there)
+        if is_made:
             continue
         if start is None:
             reason = f"it has been edited: this line is missing: {old[-1]}"
@@ -186,9 +183,13 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
     after = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
     if after == before:
         return
-    was_well = _is_well(fstab)
+
+    def is_well() -> bool:
+        return child.ask(["findmnt", "--verify", "--tab-file", str(fstab)]).status == 0
+
+    was_well = is_well()
     files.rewrite(fstab, before, after)
-    if was_well and not _is_well(fstab):
+    if was_well and not is_well():
         files.rewrite(fstab, after, before)
         reason = "findmnt --verify refuses the new lines; the former ones were put back"
         advice = f"Run findmnt --verify --tab-file {fstab} to see why."
@@ -197,18 +198,8 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
         child.output(["systemctl", "daemon-reload"])  # systemd makes its mount units from fstab
 
 
-def _is_made(lines: Sequence[str], old: Lines, new: Lines) -> bool:
-    if len(new) > len(old):  # an added line: the new lines contain the old one only as a comment
-        return _where(lines, new) is not None
-    return _where(lines, old) is None and (not new or _where(lines, new) is not None)
-
-
 def _where(lines: Sequence[str], block: Lines) -> int | None:
     if not block:
         return len(lines)
     starts = range(len(lines) - len(block) + 1)
     return next((n for n in starts if tuple(lines[n : n + len(block)]) == block), None)
-
-
-def _is_well(fstab: Path) -> bool:
-    return child.ask(["findmnt", "--verify", "--tab-file", str(fstab)]).status == 0
