@@ -249,14 +249,14 @@ def situation(path: Path) -> Situation:
     facts = survey.of(file or path)
     if file is None:
         return Situation(facts, resources.memory(), None, facts.unseen)
-    apparent, allocated = file.stat().st_size, files.allocated_bytes(file)
+    allocated = files.allocated_bytes(file)
     try:
         pages = meta.read_meta(file)
     except LoaderError as error:  # all allocated bytes count as used
         unseen = (*facts.unseen, Unseen("map size and pages in use", str(error)))
-        database = Database(str(file), apparent, allocated, allocated, None, PAGE)
+        database = Database(str(file), allocated, allocated, None, PAGE)
         return Situation(facts, resources.memory(), database, unseen)
-    database = Database(str(file), apparent, allocated, pages.used, pages.map_size, pages.page_size)
+    database = Database(str(file), allocated, pages.used, pages.map_size, pages.page_size)
     return Situation(facts, resources.memory(), database, facts.unseen)
 
 

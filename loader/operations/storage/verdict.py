@@ -127,20 +127,30 @@ class Added(msgspec.Struct, frozen=True):
 
 def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
     """Returns what each layer adds, in the order of the layers."""
-    compared = [_compared(layer, layers, times) for layer in layers]
+    lowest = [layer.name for layer in layers if not layer.on and times.get(layer.name)]  # mirror legs, stripes
+    fastest = min(lowest, key=lambda name: statistics.median(times[name].values()), default="")
+    compared = []
+    for layer in layers:
+        own = times.get(layer.name, {})
+        over = _measured_below(layer, layers, times)
+        if not over and fastest not in ("", layer.name):
+            over = (fastest,)
+        differences = [*_differences(own, [times.get(name, {}) for name in over])] if over else [*own.values()]
+        seconds = statistics.median(differences) if len(differences) >= LEAST_ROUNDS else None
+        median = statistics.median(own.values()) if own else None
+        compared.append((Added(layer.name, over, len(differences), seconds, median, not layer.on), differences))
+
+    # A layer adds delay if it does so in three of four rounds, and not little beside what other layers take or add.
     worst = max((added.seconds or 0.0 for added, _ in compared if added.over), default=0.0)
-    return tuple(
-        msgspec.structs.replace(added, is_delay=_is_delay(added, differences, worst)) for added, differences in compared
-    )
-
-
-def _compared(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[Added, list[float]]:
-    own = times.get(layer.name, {})
-    over = _measured_below(layer, layers, times) or _fastest_peer(layer, layers, times)
-    differences = [*_differences(own, [times.get(name, {}) for name in over])] if over else [*own.values()]
-    seconds = statistics.median(differences) if len(differences) >= LEAST_ROUNDS else None
-    median = statistics.median(own.values()) if own else None
-    return Added(layer.name, over, len(differences), seconds, median, not layer.on), differences
+    verdict = []
+    for added, differences in compared:
+        is_delay = False
+        if added.seconds is not None and added.own is not None and added.over:
+            lower_quartile = statistics.quantiles(differences, n=4)[0]
+            least = max(LEAST_DELAY, _SHARE * (added.own - added.seconds), _OF_WORST * worst)
+            is_delay = lower_quartile > 0 and added.seconds >= least
+        verdict.append(msgspec.structs.replace(added, is_delay=is_delay))
+    return tuple(verdict)
 
 
 def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
@@ -153,13 +163,6 @@ def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tupl
     return tuple(below)
 
 
-def _fastest_peer(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
-    """Returns the fastest of the lowest layers (mirror legs, stripes), unless it is `layer` itself."""
-    lowest = [peer.name for peer in layers if not peer.on and times.get(peer.name)]
-    fastest = min(lowest, key=lambda name: statistics.median(times[name].values()), default=None)
-    return () if fastest in (None, layer.name) else (str(fastest),)
-
-
 def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]]) -> Iterator[float]:
     """Yields the time beyond the slowest lower layer that can have served the read: a mirror reads one of its legs."""
     for number, seconds in own.items():
@@ -167,16 +170,6 @@ def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]])
         if len(lower) == len(below):
             served = [time for time in lower if time <= seconds * _SAME]
             yield seconds - (max(served) if served else min(lower))
-
-
-def _is_delay(added: Added, differences: Sequence[float], worst: float) -> bool:
-    """Returns whether a layer adds delay in three of four rounds, and not little beside what other layers take or
-    add."""
-    if added.seconds is None or added.own is None or not added.over:
-        return False
-    lower_quartile = statistics.quantiles(differences, n=4)[0]
-    least = max(LEAST_DELAY, _SHARE * (added.own - added.seconds), _OF_WORST * worst)
-    return lower_quartile > 0 and added.seconds >= least
 
 
 def sentence(verdict: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = ()) -> str:
@@ -203,11 +196,7 @@ def _ms(seconds: float | None) -> str:
     return f"{(seconds or 0.0) * 1000:.2f} ms"
 
 
-# --- state -----------------------------------------------------------------------------------------------------------
-#
-# The state after each round is a file that a monitoring system may poll as seldom as it likes. The monitoring plugin
-# never prints OK for a watch that has ended.
-
+# --- the state after each round, a file that a monitoring system may poll as seldom as it likes -----------------------
 
 FORMAT = 1
 HUNG = 2  # intervals; so a device that stops is reported before three intervals have passed
@@ -325,7 +314,8 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def check(path: Path, limits: Limits, now: float | None = None) -> Check:
-    """Never raises a LoaderError: a state that cannot be read is UNKNOWN. `now`: Unix time."""
+    """Never raises a LoaderError: a state that cannot be read, or of a watch that has ended, is UNKNOWN. `now`: Unix
+    time."""
     try:
         state = read(path)
     except (LoaderError, OSError, ValueError) as error:  # msgspec's errors are ValueErrors
@@ -339,11 +329,8 @@ def check(path: Path, limits: Limits, now: float | None = None) -> Check:
         return Check(Status.UNKNOWN, (f"the watch (process {process}) has ended; {path} was {written}",))
     if not -_LEAST_STALE <= age <= max(_LEAST_STALE, STALE * state.interval):
         return Check(Status.UNKNOWN, (f"{path} was {written}: is the watch running?",))
-    return _judged(state, limits, moment)
 
-
-def _judged(state: State, limits: Limits, now: float) -> Check:
-    rows = [(row.name, *judge(row, state, limits, now)) for row in state.rows]
+    rows = [(row.name, *judge(row, state, limits, moment)) for row in state.rows]
     # A row that was not measured is never OK, and does not hide a row that is over a limit.
     order = (Status.OK, Status.UNKNOWN, Status.WARNING, Status.CRITICAL)
     worst = max((status for _, status, _ in rows), key=order.index, default=Status.UNKNOWN)

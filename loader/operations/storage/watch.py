@@ -188,20 +188,15 @@ class Probe(threading.Thread):
         self.notes = probes.claim()
         self._open()
         self.ready.set()
-        pace = self._pace.get()
-        if pace is not None:
-            self._read_rounds(pace)
-        if self._timed is not None:
-            self._timed.close()
-
-    def _read_rounds(self, pace: Pace) -> None:
-        number = 0
-        while not self._ended.wait(max(0.0, pace.at(number) + self._phase - time.monotonic())):
+        pace, number = self._pace.get(), 0
+        while pace and not self._ended.wait(max(0.0, pace.at(number) + self._phase - time.monotonic())):
             if self._timed is None and time.monotonic() >= self._retry_at:
                 self._open()
             outcome = self._unopened if self._timed is None else self._attempt(self._once)
             self._results.put(Sample(self.layer.name, number, time.monotonic(), *outcome))
             number = max(number + 1, pace.next_round(self._phase))
+        if self._timed is not None:
+            self._timed.close()
 
     def _open(self) -> None:
         """Opens the target. Not called in every round, because it may write a file."""

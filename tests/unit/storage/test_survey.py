@@ -46,7 +46,7 @@ def test_physical_volumes() -> None:
 
 
 def test_parameters_of_file_systems() -> None:
-    assert survey.of_xfs(recorded("xfs_info.out")) == Parameters(4096, 4 << 20, 12 << 20, 8)
+    assert survey.of_xfs(recorded("xfs_info.out")) == Parameters(4096, 4 << 20, 12 << 20)
     assert survey.of_ext(recorded("tune2fs.out")) == Parameters(4096, 65536, 3 * 65536)
     assert survey.of_xfs("usage: xfs_info") is None
     assert survey.of_ext("tune2fs: no such file") is None
