@@ -59,16 +59,6 @@ def mount_of(path: Path) -> Mount:
     return mount
 
 
-def base_of(bind: Mount) -> Mount | None:
-    """Returns the mount by which the source directory of a bind mount can be reached, or None."""
-    fits = (
-        one
-        for one in _all().values()
-        if one.device == bind.device and not one.is_bind and f"{bind.root}/".startswith(f"{one.root.rstrip('/')}/")
-    )
-    return max(fits, key=lambda one: len(one.root), default=None)
-
-
 def on_device(number: str) -> str | None:
     """Returns a mount point of the device, or None."""
     return next((mount.target for mount in _all().values() if mount.device == number), None)

@@ -390,9 +390,7 @@ def _text(path: Path) -> str:
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """`devices`: the upper ones first; empty if the file system has none. `no_cow`: the path has none, on btrfs.
-    `base`: for a bind mount, the mount that has its source directory. `base_fstab`: the line of `base` in /etc/fstab.
-    """
+    """`devices`: the upper ones first; empty if the file system has none. `no_cow`: the path has none, on btrfs."""
 
     path: str
     mount: Mount
@@ -403,8 +401,6 @@ class Facts(msgspec.Struct, frozen=True):
     volumes: Volumes
     no_cow: bool
     unseen: tuple[Unseen, ...]
-    base: Mount | None = None
-    base_fstab: FstabEntry | None = None
 
     @property
     def top(self) -> Device | None:
@@ -426,7 +422,6 @@ def of(path: Path) -> Facts:
         status = os.statvfs(path)
         no_cow = mount.kind == "btrfs" and is_without_cow(path)
     devices = devices_of(mount)
-    base = mounts.base_of(mount) if mount.is_bind else None
     return Facts(
         path=str(path),
         mount=mount,
@@ -437,8 +432,6 @@ def of(path: Path) -> Facts:
         volumes=volumes(asker) if any(device.kind == "lvm" for device in devices) else Volumes(),
         no_cow=no_cow,
         unseen=tuple(asker.unseen),
-        base=base,
-        base_fstab=mounts.fstab_of(base.target) if base else None,
     )
 
 

@@ -188,11 +188,6 @@ _REASONS = {
         "new partition mends it, with the data moved.",
         "sfdisk(8)",
     ),
-    "alignment.extents": (
-        "Every stripe lies across two of the device. It is set when the physical volume is made, so its extents have "
-        "to move to another one (pvmove does this while the volume is in use).",
-        "pvcreate(8), --dataalignment",
-    ),
     "scheduler": (
         "NVMe disks order requests themselves; on rotating disks, unordered requests cost seeks; bfq is made for "
         "interactive use and costs processor time.",
@@ -563,7 +558,9 @@ def _next_boot(facts: Facts) -> Findings:
     mount, entry, target = facts.mount, facts.fstab, facts.mount.target
     if entry is None:
         if mount.source.startswith("/dev/") and target != "/":
-            yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", [*_lines_to_add(facts)])
+            options = f"subvol={commands.fstab_word(mount.root)} 0 0" if mount.is_subvolume else "defaults 0 2"
+            line = commands.add_to_fstab(mount.source, target, mount.kind, options)
+            yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", () if mount.is_bind else (line,))
         return
     names = {option: option.partition("=")[0] for option in entry.options}
     if {"bind", "rbind"} & names.keys():  # another line has the options of the file system
@@ -594,19 +591,6 @@ def _next_boot(facts: Facts) -> Findings:
         yield _finding(CRITICAL, "fstab.barrier", target, what, [_changed(entry, entry.kind, kept)])
 
 
-def _lines_to_add(facts: Facts) -> Iterator[str]:
-    mount, base = facts.mount, facts.base
-    if base is None and mount.is_bind:  # its source has no path here, for example in a container
-        return
-    volume = base or mount
-    if volume is mount or (facts.base_fstab is None and volume.target != "/"):
-        options = f"subvol={commands.fstab_word(volume.root)} 0 0" if volume.is_subvolume else "defaults 0 2"
-        yield commands.add_to_fstab(volume.source, volume.target, volume.kind, options)
-    if base is not None:
-        source = f"{base.target.rstrip('/')}{mount.root.removeprefix(base.root.rstrip('/'))}"
-        yield commands.add_to_fstab(source, mount.target, "none", "bind 0 0")
-
-
 def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
     """Returns the line that replaces the line of `entry` in fstab."""
     words = (entry.source, entry.target, kind, ",".join(options) or "defaults")
@@ -617,8 +601,7 @@ def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
 
 
 def _hardware(situation: Situation, facts: Facts) -> Findings:
-    physical = {volume.name: volume for volume in facts.volumes.physical}
-    misaligned = [finding for device in facts.devices for finding in alignment(device, physical.get(device.path))]
+    misaligned = [finding for device in facts.devices for finding in alignment(device)]
     yield from misaligned
     for device in facts.devices:
         if device.kind != "disk" or device.scheduler is None:  # other kinds pass requests on to the devices below
@@ -642,34 +625,20 @@ def _hardware(situation: Situation, facts: Facts) -> Findings:
         yield _ok("write_cache", cache, what)
 
 
-def alignment(device: Device, physical: PhysicalVolume | None) -> Findings:
-    """`physical`: the LVM physical volume on `device`; None if there is none."""
-    sector, unit = max(device.physical_sector, _SECTOR), max(device.min_io, _SECTOR)
-    is_partition, what, reason = device.kind == "partition", "", "alignment"
-    mend = [
-        "# once the partition is removed, with all that is on it:",
-        f"echo start={ALIGNED >> 20}MiB | sfdisk --append /dev/{device.on[0] if device.on else device.name}",
-    ]
+def alignment(device: Device) -> Findings:
+    sector, where = max(device.physical_sector, _SECTOR), ""
     if device.alignment_offset > 0:
-        what = f"misaligned: its first sector lies {device.alignment_offset} bytes off"
-    elif is_partition and device.start % sector:
-        what = f"misaligned: begins at byte {device.start}"
-    elif physical is not None:
-        (disk,), first = commands.placeholders(1), device.start + physical.start
-        if first % unit:
-            what = f"its first extent begins at byte {first} of the disk, within a stripe of {units.size(unit)}"
-        reason = "alignment.extents"
+        where = f"its first sector lies {device.alignment_offset} bytes off"
+    elif device.kind == "partition" and device.start % sector:
+        where = f"begins at byte {device.start}"
+    elif device.kind == "partition" and device.start % max(device.min_io, sector):
+        where = f"begins at byte {device.start}, within a stripe of {units.size(device.min_io)}"
+    if where:
         mend = [
-            f"# with another device of {units.size(device.size)} or more, made like this one:",
-            f"pvcreate --dataalignment {unit // 1024}k {disk}",
-            f"vgextend {physical.group} {disk}",
-            f"pvmove {device.path} {disk}",
-            f"vgreduce {physical.group} {device.path}",
+            "# once the partition is removed, with all that is on it:",
+            f"echo start={ALIGNED >> 20}MiB | sfdisk --append /dev/{device.on[0] if device.on else device.name}",
         ]
-    elif is_partition and device.start % max(device.min_io, sector):
-        what = f"misaligned: begins at byte {device.start}, within a stripe of {units.size(device.min_io)}"
-    if what:
-        yield _finding(WARNING, "alignment", device.path, what, mend, reason)
+        yield _finding(WARNING, "alignment", device.path, f"misaligned: {where}", mend)
 
 
 # --- space on the volume and in the map ------------------------------------------------------------------------------
