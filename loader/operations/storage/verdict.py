@@ -44,7 +44,8 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Seconds. davg, dstd_dev: mean and standard deviation of the last n reads. emin, emax: see Timing."""
+    """Seconds. davg, dstd_dev: mean and standard deviation of the last n reads. emin, emax: extremes that are released
+    exponentially."""
 
     last: Seconds
     davg: Seconds
@@ -53,60 +54,57 @@ class Figures(msgspec.Struct, frozen=True):
     emax: Seconds
 
 
-class Timing:
-    """emin and emax jump to a new extreme, and decay to the extreme of the last n reads with `half_life` (seconds).
-    `recent`: round -> seconds, of the last n reads."""
+class Readings:
+    """The reads of a layer so far. `recent`: round -> seconds, of the last n reads. `failed`: reads that failed;
+    `error`: why the last of them did. `measured_at`: end of the last measured read (monotonic)."""
 
     def __init__(self, window: int, half_life: float) -> None:
         self.recent: dict[int, float] = {}
+        self.measured = self.failed = 0
+        self.measured_at: float | None = None
+        self.error: str | None = None
         self._window, self._half_life = window, half_life
-        self._at = -math.inf
         self._emin = self._emax = 0.0
+        self._reads = 0
+        self._errors: deque[tuple[int, float]] = deque()  # number of the read, its end (monotonic)
 
-    def add(self, number: int, at: float, seconds: float) -> None:
-        """Adds the read of round `number`, which ended at `at` (seconds of a monotonic clock)."""
+    def add(self, number: int, at: float, seconds: float | None, error: str | None = None) -> None:
+        """Adds the read of round `number`, which ended at `at` (monotonic). `seconds`: None if nothing was measured.
+        `error`: why it failed, or None."""
+        self._reads += 1
+        if error is not None:
+            self._errors.append((self._reads, at))
+            self.failed, self.error = self.failed + 1, error
+        if seconds is None:
+            return
         self.recent[number] = seconds
         if len(self.recent) > self._window:
             del self.recent[next(iter(self.recent))]
-        share = 1 - 0.5 ** ((at - self._at) / self._half_life)  # of the way to the extremes of the last n reads
+        # emin and emax jump to a new extreme, and decay to the extreme of the last n reads.
+        age = math.inf if self.measured_at is None else at - self.measured_at
+        share = 1 - 0.5 ** (age / self._half_life)
         least, most = min(self.recent.values()), max(self.recent.values())
         self._emin = min(least, self._emin + share * (least - self._emin))
         self._emax = max(most, self._emax + share * (most - self._emax))
-        self._at = at
+        self.measured, self.measured_at = self.measured + 1, at
 
     def figures(self) -> Figures | None:
-        """Returns the figures; None before the first read."""
+        """Returns the figures; None before the first measured read."""
         if not self.recent:
             return None
         times = [*self.recent.values()]
         return Figures(times[-1], statistics.fmean(times), statistics.pstdev(times), self._emin, self._emax)
 
-
-class Errors:
-    """Failed reads. Each counts while it is among the last n reads, and for at least a half-life, so that a monitoring
-    system that asks every few minutes sees it. `total`: failed reads since the start."""
-
-    def __init__(self, window: int, half_life: float) -> None:
-        self._window, self._half_life = window, half_life
-        self._held: deque[tuple[int, float]] = deque()  # number of the read, end (monotonic)
-        self._reads = self.total = 0
-        self.last: str | None = None
-
-    def take(self, at: float, problem: str | None) -> None:
-        """Records a read that ended at `at`. `problem`: why it failed, or None."""
-        self._reads += 1
-        if problem is not None:
-            self._held.append((self._reads, at))
-            self.total, self.last = self.total + 1, problem
-
-    def held(self, now: float) -> tuple[int, float | None]:
-        """Returns how many failed reads still count, and when the last of them ended (monotonic time)."""
-        while self._held:
-            number, at = self._held[0]
+    def errors(self, now: float) -> tuple[int, float | None]:
+        """Returns how many failed reads still count, and when the last of them ended (monotonic). Each counts while it
+        is among the last n reads, and for at least a half-life, so that a monitoring system that asks every few minutes
+        sees it."""
+        while self._errors:
+            number, at = self._errors[0]
             if number > self._reads - self._window or now - at <= self._half_life:
                 break
-            self._held.popleft()
-        return len(self._held), self._held[-1][1] if self._held else None
+            self._errors.popleft()
+        return len(self._errors), self._errors[-1][1] if self._errors else None
 
 
 class Added(msgspec.Struct, frozen=True):
@@ -206,13 +204,10 @@ _TOKEN = str.maketrans({"=": "-", "'": "", "|": "-", "\n": " "})
 
 
 class LayerState(msgspec.Struct, frozen=True):
-    """`size`: bytes of a read. `problem`: why the last read measured nothing. `is_error`: whether the last read failed.
-
-    `reads`: number of measured reads. `in_flight_since`: Unix time. `limit`: seconds after which a read counts as
-    failed. `measured`: end of the last measured read. `failed`: reads that failed since the start; `error`: why the
-    last of them failed. `errors`: failed reads that still count (see Errors), the last of them at `failed_at`.
-    For a probe, "read" means its operation.
-    """
+    """`size`: bytes of a read. `reads`: number of measured reads. `problem`: why the last read measured nothing;
+    `is_error`: whether it failed. `limit`: seconds after which a read counts as failed. `failed`: reads that failed
+    since the start; `error`: why the last of them did. `errors`: failed reads that still count. Unix times:
+    `in_flight_since`, `measured` (end of the last measured read), `failed_at`. Of a probe, reads are its operations."""
 
     name: str
     path: str
@@ -244,14 +239,12 @@ class Watcher(msgspec.Struct, frozen=True):
 
     def has_ended(self) -> bool:
         """Returns whether the process has ended; False if it runs in another PID namespace."""
-        if self.namespace != Watcher.own().namespace:
-            return False
         try:
             os.kill(self.process, 0)
         except ProcessLookupError:
-            return True
+            return self.namespace == Watcher.own().namespace
         except PermissionError:  # the process belongs to another account
-            return False
+            pass
         return False
 
 

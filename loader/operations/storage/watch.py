@@ -20,7 +20,7 @@ from click import FloatRange, IntRange
 from loader.declared import Duration
 from loader.errors import LoaderError, UsageProblem, chain
 from loader.operations.storage import check, verdict
-from loader.operations.storage.verdict import Errors, Layer, LayerState, State, Timing, Watcher, is_hung
+from loader.operations.storage.verdict import Layer, LayerState, Readings, State, Watcher, is_hung
 from loader.storage import files, mounts, probes, survey
 from loader.storage.mounts import Mount
 from loader.storage.probes import FileLock, Timed, Unmeasurable, Writer
@@ -155,19 +155,21 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Probe(threading.Thread):
-    """Puts its samples into `results`, once `begin` is called. `phase`: seconds after the beginning of a round.
+    """Puts its samples into `results`, once `begin` is called; the main thread gives them to `take`. `phase`: seconds
+    after the beginning of a round.
 
     `size`: bytes of a read, None before the target is open. `notes`: differences from what was requested, and why.
-    `begun`: when the present read began (monotonic), or None. `ready`: set when the target is open, or could not be
-    opened.
+    `begun`: when the present read began (monotonic), or None. `last`: the last sample that was taken. `ready`: set when
+    the target is open, or could not be opened.
     """
 
-    def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample]) -> None:
+    def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample], readings: Readings) -> None:
         super().__init__(name=f"probe of {target.layer.name}", daemon=True)
-        self.target, self.layer = target, target.layer
+        self.target, self.layer, self.readings = target, target.layer, readings
         self.size: int | None = None
         self.notes: tuple[str, ...] = ()
         self.begun: float | None = None
+        self.last: Sample | None = None
         self.ready = threading.Event()
         self._phase, self._results = phase, results
         self._pace: SimpleQueue[Pace | None] = SimpleQueue()
@@ -183,6 +185,33 @@ class Probe(threading.Thread):
         """Ends the thread after the present read."""
         self._ended.set()
         self._pace.put(None)
+
+    def take(self, sample: Sample) -> None:
+        self.last = sample
+        self.readings.add(sample.round, sample.at, sample.seconds, sample.problem if sample.is_error else None)
+
+    def state(self) -> LayerState:
+        layer, readings, last, begun = self.layer, self.readings, self.last, self.begun
+        offset = time.time() - time.monotonic()  # from a monotonic clock to Unix time
+        errors, failed_at = readings.errors(time.monotonic())
+        return LayerState(
+            name=layer.name,
+            path=layer.path,
+            on=layer.on,
+            size=self.size,
+            figures=readings.figures(),
+            reads=readings.measured,
+            in_flight_since=None if begun is None else begun + offset,
+            problem=last.problem if last else None,
+            is_error=last is not None and last.is_error,
+            notes=self.notes,
+            limit=self.target.limit,
+            measured=None if readings.measured_at is None else readings.measured_at + offset,
+            failed=readings.failed,
+            errors=errors,
+            error=readings.error,
+            failed_at=None if failed_at is None else failed_at + offset,
+        )
 
     def run(self) -> None:
         self.notes = probes.claim()
@@ -219,9 +248,8 @@ class Probe(threading.Thread):
             self.begun = None
 
     def _opened(self) -> Outcome:
-        timed = self.target.open()
-        self._timed, self.size = timed, timed.size
-        self.notes += (timed.note,) if timed.note else ()
+        self._timed = timed = self.target.open()
+        self.size, self.notes = timed.size, (*self.notes, *filter(None, [timed.note]))
         return None, None, False
 
     def _once(self) -> Outcome:
@@ -230,49 +258,6 @@ class Probe(threading.Thread):
         if limit is None or seconds <= limit:
             return seconds, None, False
         return seconds, f"it took {seconds:.1f} s, which is over {limit:g} s", True
-
-
-class _Record:
-    """The samples of one probe so far."""
-
-    def __init__(self, probe: Probe, options: WatchOptions) -> None:
-        self._probe = probe
-        self.timing = Timing(options.window, options.half_life)
-        self._errors = Errors(options.window, options.half_life)
-        self._reads = 0
-        self._measured: float | None = None
-        self._last: Sample | None = None
-
-    def take(self, sample: Sample) -> None:
-        self._last = sample
-        self._errors.take(sample.at, sample.problem if sample.is_error else None)
-        if sample.seconds is not None:
-            self._reads += 1
-            self._measured = sample.at
-            self.timing.add(sample.round, sample.at, sample.seconds)
-
-    def state(self) -> LayerState:
-        probe, begun, last = self._probe, self._probe.begun, self._last
-        offset = time.time() - time.monotonic()  # from a monotonic clock to Unix time
-        errors, failed = self._errors.held(time.monotonic())
-        return LayerState(
-            name=probe.layer.name,
-            path=probe.layer.path,
-            on=probe.layer.on,
-            size=probe.size,
-            figures=self.timing.figures(),
-            reads=self._reads,
-            in_flight_since=None if begun is None else begun + offset,
-            problem=last.problem if last else None,
-            is_error=last is not None and last.is_error,
-            notes=probe.notes,
-            limit=probe.target.limit,
-            measured=None if self._measured is None else self._measured + offset,
-            failed=self._errors.total,
-            errors=errors,
-            error=self._errors.last,
-            failed_at=None if failed is None else failed + offset,
-        )
 
 
 class Watch:
@@ -284,8 +269,10 @@ class Watch:
         self._results: SimpleQueue[Sample] = SimpleQueue()
         targets = [*(Target(layer, partial(probes.opened, Path(layer.path))) for layer in layers), *beside]
         step = options.interval / (len(targets) + 1)  # staggered, so that no read waits for another
-        self._probes = [Probe(target, step * number, self._results) for number, target in enumerate(targets, 1)]
-        self._records = {probe.layer.name: _Record(probe, options) for probe in self._probes}
+        self._probes = [
+            Probe(target, step * number, self._results, Readings(options.window, options.half_life))
+            for number, target in enumerate(targets, 1)
+        ]
 
     def __enter__(self) -> Watch:
         for probe in self._probes:
@@ -313,16 +300,17 @@ class Watch:
                 until = time.monotonic() + self._options.interval
                 for probe in self._probes:
                     probe.join(max(0.0, until - time.monotonic()))
+            probes = {probe.layer.name: probe for probe in self._probes}
             while not self._results.empty():
                 sample = self._results.get()
-                self._records[sample.layer].take(sample)
+                probes[sample.layer].take(sample)
             yield self._state(number)
 
     def _state(self, number: int) -> State:
-        rows = [record.state() for record in self._records.values()]
+        rows = [probe.state() for probe in self._probes]
         now, count, interval = time.time(), len(self._layers), self._options.interval
         layers, beside = rows[:count], rows[count:]
-        times = {name: record.timing.recent for name, record in self._records.items()}
+        times = {probe.layer.name: probe.readings.recent for probe in self._probes}
         added = verdict.verdict(self._layers, times)
         hung = {row.name for row in rows if is_hung(row, interval, now)}
         failing = [row.name for row in layers if row.errors]
