@@ -22,6 +22,7 @@ from loader.common_options import Metrics
 from loader.declared import Argument, Milliseconds
 from loader.declared import command as declare
 from loader.errors import EXIT_OK, UsageProblem
+from loader.operations import monitoring
 from loader.operations.monitoring import Status
 from loader.operations.storage import bench, verdict
 from loader.operations.storage import watch as watching
@@ -168,7 +169,7 @@ def _watch(
                 if watched.state_file is not None:
                     verdict.write(last, watched.state_file)
                 if watched.metrics_file is not None:
-                    verdict.write_metrics(last, watched.metrics_file)
+                    monitoring.write(verdict.metrics(last), watched.metrics_file)
                 show_round(last)
     except KeyboardInterrupt as stop:
         if last is None:

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from loader.operations import monitoring
 from loader.operations.monitoring import Status
 from loader.operations.storage import verdict, watch
 from loader.operations.storage.verdict import Figures, Layer, LayerState, Limits, Readings, State, Watcher
@@ -258,7 +259,7 @@ def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
     odd, hung = (layer('xfs on /a"b\\c\n', davg=0.25), layer("leg", in_flight_since=NOW - 6, failed=15))
     added = verdict.Added(odd.name, ("leg",), 30, 0.125, 0.25, False)
     known = State(NOW, 3.0, 10, (replace(odd, on=("leg",)), hung), (added,), "", (), Watcher.own())
-    verdict.write_metrics(known, path)
+    monitoring.write(verdict.metrics(known), path)
     families = text_string_to_metric_families(path.read_text())
     found = {(one.name, *one.labels.values()): one.value for f in families for one in f.samples}
     name = "ditseed_storage_watch"

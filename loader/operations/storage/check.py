@@ -5,6 +5,7 @@ A rule is a function of a Situation and reads nothing else. Findings of one seve
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
@@ -17,7 +18,7 @@ from loader.config import Database as ConfiguredDatabase
 from loader.errors import LoaderError, NoSuchPath, UsageProblem
 from loader.mdb import meta
 from loader.operations.storage import commands
-from loader.operations.storage.commands import FEW_SECTORS, PAGE, STRIPE, enlarging, name_of
+from loader.operations.storage.commands import FEW_SECTORS, PAGE, enlarging, name_of
 from loader.operations.storage.findings import Configured, Database, Finding, Severity, Situation
 from loader.storage import files, survey
 from loader.storage.mounts import FstabEntry
@@ -39,9 +40,6 @@ _SECTOR = 4096  # bytes; a disk that reports smaller sectors may still have sect
 _FULL, _FILLING = 95.0, 80.0  # percent of a thin pool in use
 _TIGHT = 0.9  # share of the map in use
 _LMDB = "lmdb.h, Caveats"
-_LVMTHIN = "lvmthin(7)"
-_MOUNT = "mount(8), ext4(5)"
-_MEASURED = "measured: docs/storage.md"
 _CHANGE_MAXSIZE = "ditseed tune maxsize -H ldapi:/// -Y EXTERNAL --maxsize"
 _NO_COPY = {"md raid0", "md linear"}
 _NO_BARRIER = {"nobarrier", "barrier=0"}
@@ -83,127 +81,97 @@ _KINDS = {
 }
 _KNOWN = {kind: row for kinds, row in _KINDS.items() for kind in kinds.split()}
 
-# Rule -> why the finding matters, and the source. The rule fills in each {NAME}.
-_POOL_FULL = ("data.mdb grows into the pool. A full pool fails writes, whatever df shows.", _LVMTHIN)
+# Rule (source): why the finding matters. The rule fills in each {NAME}.
+_REASONS_TEXT = """
+filesystem (lmdb.h, Caveats)
+  Whether its memory maps, locks and fsync suit LMDB depends on what is behind it.
+filesystem.cow (btrfs(5), chattr(1))
+  LMDB and btrfs both copy each page, and data.mdb falls into fragments. The attribute C turns that off (and the
+  checksums of btrfs), for files created after it was set on their directory. An existing database is therefore copied,
+  while slapd is stopped, by the account that owns it.
+filesystem.read_only (mount(8))
+  slapd needs to write. If it was writable before, see dmesg: the kernel may have switched it after an error.
+filesystem.journal (ext4(5), has_journal; tune2fs(8))
+  After a crash, slapd cannot start until e2fsck has guessed which blocks belong to data.mdb.
+volume.redundancy (lvmraid(7))
+  {one_disk} Only a RAID controller or a storage array below it would prevent that.
+volume.linear (lvcreate(8); three disks striped gave three times the throughput of one)
+  The disk that holds the used part of data.mdb gets every read and write; stripes share them. A linear volume cannot be
+  striped in place: make another one and move the database to it while slapd is stopped.
+volume.linear_pool (lvmthin(7))
+  The pool of a thin volume decides which disks hold its chunks, and a linear pool fills one disk before the next. Only
+  another pool (lvcreate --type thin-pool -i, -I) or a striped volume spreads the database.
+volume.uneven (lvextend(8): -i concerns the extents that it adds)
+  It was extended when fewer physical volumes had room, so part of the database is on fewer disks.
+volume.same_disk (lvmraid(7))
+  Stripes over partitions of one disk add seeks and no throughput.
+volume.stripe_size (lvcreate(8), --readahead; measured: docs/storage.md)
+  LVM sets the readahead of a striped volume to twice the stripe width, here {readahead}, and pages of a memory map are
+  read with it. 64 KiB, lvcreate's default, spreads random reads as well.
+thin.data (lvmthin(7))
+  data.mdb grows into the pool. A full pool fails writes, whatever df shows.
+thin.metadata (lvmthin(7))
+  A pool without room for metadata fails writes, whatever df shows.
+thin.overcommitted (lvmthin(7))
+  Not all of the free space that df shows is there. Enlarge the pool, or let LVM do it
+  (activation/thin_pool_autoextend_threshold in lvm.conf) and watch the group's free extents.
+memory (slapd-mdb(5))
+  What does not fit into the page cache is read from the disk again, page by page: the latency of random reads decides
+  how fast searches and loads are.
+readahead (measured: docs/storage.md)
+  A page of {page} that memory lacks costs up to {size} of reading, which drives other pages out of memory: 200 random
+  pages took 1210 MB of reading with 24 MiB of readahead, 3.3 MB with 16 KiB.{harmless} The flag nordahead (envflags in
+  slapd.conf, olcDbEnvFlags in cn=config) does the same for slapd alone, once it is restarted. Full scans, such as
+  slapcat, want the larger value.
+nosync (slapd-mdb(5), dbnosync; lmdb.h, MDB_NOSYNC)
+  A crash of the host loses what was not yet written, and can damage the database. nosync is for a load that can be
+  repeated; switch it off when that is done.
+block_size (mkfs.xfs(8), mke2fs(8))
+  Each page lies in {blocks} blocks, which may be far apart. The block size is chosen by mkfs: make a file system on
+  another volume, and move the database.
+stripes (mkfs.xfs(8), -d su and sw; ext4(5), stripe)
+  Files do not begin where a stripe does: large requests load the disks unevenly, and a RAID with parity reads before it
+  writes.
+mount.barrier (ext4(5), barrier; lmdb.h, MDB_NOSYNC)
+  A power cut loses what {cache} may keep in a volatile cache, in any order: LMDB's meta page may then name pages that
+  were never written, and the database is damaged.
+mount.sync (mount(8), ext4(5))
+  Every write waits for the disk, also those between two commits.
+mount.data=journal (mount(8), ext4(5))
+  All data is written twice, first to the journal.
+mount.data=writeback (mount(8), ext4(5))
+  After a crash, blocks that were just allocated may hold what was there before.
+mount.discard (xfs(5), discard; fstrim(8))
+  This can slow down the device. A weekly fstrim does the same.
+fstab.missing (fstab(5))
+  Unless a unit of systemd mounts it, slapd finds an empty directory after the next boot.
+fstab.subvolume (btrfs(5), subvol)
+  Unless it is the default subvolume (btrfs subvolume get-default), the next boot mounts another one.
+fstab.kind (fstab(5))
+  The next boot mounts another file system there, or fails.
+fstab.removed (xfs(5), Removed mount options)
+  XFS no longer knows these options and refuses the mount; removed: {since}.
+fstab.barrier (ext4(5), barrier)
+  A power cut can then damage the database.
+alignment (sfdisk(8))
+  Pages lie across two sectors or stripes: one read becomes two, and one write two that each read first. Only a new
+  partition mends it, with the data moved.
+scheduler (kernel documentation, block/switching-sched)
+  NVMe disks order requests themselves; on rotating disks, unordered requests cost seeks; bfq is made for interactive
+  use and costs processor time.
+space (the vendors' rule for directories: twice the database at least, three times if possible)
+  A build, a restore or a copy is made beside the database and needs as much again; the database itself grows while a
+  long read, such as a backup, keeps old pages in use.
+maxsize (lmdb.h, mdb_env_set_mapsize)
+  If the volume is full before the map, slapd fails with an error of the disk instead of MDB_MAP_FULL, and with writemap
+  (slapadd -q uses it) SIGBUS kills the process.
+maxsize.used (slapd-mdb(5), maxsize)
+  At 100 % slapd refuses every write. Address space costs nothing.
+"""
+# Rule -> why, source.
 _REASONS = {
-    "filesystem": ("Whether its memory maps, locks and fsync suit LMDB depends on what is behind it.", _LMDB),
-    "filesystem.cow": (
-        "LMDB and btrfs both copy each page, and data.mdb falls into fragments. The attribute C turns that off (and "
-        "the checksums of btrfs), for files created after it was set on their directory. An existing database is "
-        "therefore copied, while slapd is stopped, by the account that owns it.",
-        "btrfs(5), chattr(1)",
-    ),
-    "filesystem.read_only": (
-        "slapd needs to write. If it was writable before, see dmesg: the kernel may have switched it after an error.",
-        "mount(8)",
-    ),
-    "filesystem.journal": (
-        "After a power cut or a crash, slapd cannot start until e2fsck has guessed which blocks belong to data.mdb. "
-        "LMDB's own order of writes does not help.",
-        "ext4(5), has_journal; tune2fs(8)",
-    ),
-    "volume.redundancy": (
-        f"{ONE_DISK} Only a RAID controller or a storage array below it would prevent that.",
-        "lvmraid(7)",
-    ),
-    "volume.linear": (
-        "The disk that holds the used part of data.mdb gets every read and write; stripes share them. A linear volume "
-        "cannot be striped in place: make another one and move the database to it while slapd is stopped.",
-        "lvcreate(8); three disks striped gave three times the throughput of one",
-    ),
-    "volume.linear_pool": (
-        "The pool of a thin volume decides which disks hold its chunks, and a linear pool fills one disk before the "
-        "next. Only another pool (lvcreate --type thin-pool -i, -I) or a striped volume spreads the database.",
-        _LVMTHIN,
-    ),
-    "volume.uneven": (
-        "It was extended when fewer physical volumes had room, so part of the database is on fewer disks.",
-        "lvextend(8): -i concerns the extents that it adds",
-    ),
-    "volume.same_disk": ("Stripes over partitions of one disk add seeks and no throughput.", "lvmraid(7)"),
-    "volume.stripe_size": (
-        "LVM sets the readahead of a striped volume to twice the stripe width, here {readahead}, and pages of a memory "
-        f"map are read with it. {units.size(STRIPE)}, lvcreate's default, spreads random reads as well.",
-        f"lvcreate(8), --readahead; {_MEASURED}",
-    ),
-    "thin.data": _POOL_FULL,
-    "thin.metadata": _POOL_FULL,
-    "thin.overcommitted": (
-        "Not all of the free space that df shows is there. Enlarge the pool, or let LVM do it "
-        "(activation/thin_pool_autoextend_threshold in lvm.conf) and watch the group's free extents.",
-        _LVMTHIN,
-    ),
-    "memory": (
-        "What does not fit into the page cache is read from the disk again, page by page: the latency of random reads "
-        "decides how fast searches and loads are.",
-        "slapd-mdb(5)",
-    ),
-    "readahead": (
-        "A page of {page} that memory lacks costs up to {size} of reading, which drives other pages out of memory: "
-        "200 random pages took 1210 MB of reading with 24 MiB of readahead, 3.3 MB with 16 KiB.{harmless} The flag "
-        "nordahead (envflags in slapd.conf, olcDbEnvFlags in cn=config) does the same for slapd alone, once it is "
-        "restarted. Full scans, such as slapcat, want the larger value.",
-        _MEASURED,
-    ),
-    "nosync": (
-        "A crash of the host loses what was not yet written, and can damage the database. nosync is for a load that "
-        "can be repeated; switch it off when that is done.",
-        "slapd-mdb(5), dbnosync; lmdb.h, MDB_NOSYNC",
-    ),
-    "block_size": (
-        "Each page lies in {blocks} blocks, which may be far apart. The block size is chosen by mkfs: make a file "
-        "system on another volume, and move the database.",
-        "mkfs.xfs(8), mke2fs(8)",
-    ),
-    "stripes": (
-        "Files do not begin where a stripe does: large requests load the disks unevenly, and a RAID with parity reads "
-        "before it writes.",
-        "mkfs.xfs(8), -d su and sw; ext4(5), stripe",
-    ),
-    "mount.barrier": (
-        "A power cut loses what {cache} may keep in a volatile cache, in any order: LMDB's meta page may then name "
-        "pages that were never written, and the database is damaged.",
-        "ext4(5), barrier; lmdb.h, MDB_NOSYNC",
-    ),
-    "mount.sync": ("Every write waits for the disk, also those between two commits.", _MOUNT),
-    "mount.data=journal": ("All data is written twice, first to the journal.", _MOUNT),
-    "mount.data=writeback": ("After a crash, blocks that were just allocated may hold what was there before.", _MOUNT),
-    "mount.discard": ("This can slow down the device. A weekly fstrim does the same.", "xfs(5), discard; fstrim(8)"),
-    "fstab.missing": (
-        "Unless a unit of systemd mounts it, slapd finds an empty directory after the next boot.",
-        "fstab(5)",
-    ),
-    "fstab.subvolume": (
-        "Unless it is the default subvolume (btrfs subvolume get-default), the next boot mounts another one.",
-        "btrfs(5), subvol",
-    ),
-    "fstab.kind": ("The next boot mounts another file system there, or fails.", "fstab(5)"),
-    "fstab.removed": (
-        "XFS no longer knows these options and refuses the mount; removed: {since}.",
-        "xfs(5), Removed mount options",
-    ),
-    "fstab.barrier": ("A power cut can then damage the database.", "ext4(5), barrier"),
-    "alignment": (
-        "Pages lie across two sectors or stripes: one read becomes two, and one write two that each read first. Only a "
-        "new partition mends it, with the data moved.",
-        "sfdisk(8)",
-    ),
-    "scheduler": (
-        "NVMe disks order requests themselves; on rotating disks, unordered requests cost seeks; bfq is made for "
-        "interactive use and costs processor time.",
-        "kernel documentation, block/switching-sched",
-    ),
-    "space": (
-        "A build, a restore or a copy is made beside the database and needs as much again; the database itself grows "
-        "while a long read, such as a backup, keeps old pages in use.",
-        "the vendors' rule for directories: twice the database at least, three times if possible",
-    ),
-    "maxsize": (
-        "If the volume is full before the map, slapd fails with an error of the disk instead of MDB_MAP_FULL, and with "
-        "writemap (slapadd -q uses it) SIGBUS kills the process.",
-        "lmdb.h, mdb_env_set_mapsize",
-    ),
-    "maxsize.used": ("At 100 % slapd refuses every write. Address space costs nothing.", "slapd-mdb(5), maxsize"),
+    rule: (" ".join(why.split()), source)
+    for rule, source, why in re.findall(r"^(\S+) \((.*)\)\n((?:  .*\n)+)", _REASONS_TEXT, re.MULTILINE)
 }
 
 
@@ -411,7 +379,8 @@ def _no_redundancy(subject: str, legs: Sequence[Device | None], facts: Facts) ->
         return bool(below) and all(map(has_copy, below))
 
     if len(legs) > 1 and not all(leg is not None and has_copy(leg) for leg in legs):
-        yield _finding(NOTE, "volume.redundancy", subject, f"on {len(legs)} devices, none of which has a copy")
+        what = f"on {len(legs)} devices, none of which has a copy"
+        yield _finding(NOTE, "volume.redundancy", subject, what, one_disk=ONE_DISK)
 
 
 def _linear(volume: Volume, physical: Sequence[PhysicalVolume], pool: Volume | None) -> Finding:

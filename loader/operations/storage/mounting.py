@@ -26,12 +26,6 @@ class Volume(msgspec.Struct, frozen=True):
     kind: str
     options: str
 
-    @property
-    def source(self) -> str:
-        """The name for fstab: names of disks change between boots, those of device-mapper do not."""
-        stays = self.device.startswith("/dev/mapper/") or not self.uuid
-        return self.device if stays else f"UUID={self.uuid}"
-
     def mounting(self, path: str, device: str = "") -> list[str]:
         return ["mount", "-t", self.kind, "-o", self.options, device or self.device, path]
 
@@ -48,9 +42,17 @@ class Volume(msgspec.Struct, frozen=True):
 
     def mount(self, path: str) -> None:
         """Does nothing if it is mounted already. Raises MigrationRefused, ToolFailed."""
-        if not self.is_at(path):
-            device = self.device if self._is(self.device) else _device_of(self.uuid)
-            child.output(self.mounting(path, device))
+        if self.is_at(path):
+            return
+        device = self.device
+        if not self._is(device):  # names of disks change between boots
+            answer = child.ask(["blkid", "-U", self.uuid])
+            if answer.status != 0:
+                advice = "Attach it (see lsblk -f), then run the same command again."
+                reason = "no device has this file system"
+                raise MigrationRefused(path=f"UUID={self.uuid}", reason=reason, advice=advice)
+            device = answer.out.decode().strip()
+        child.output(self.mounting(path, device))
 
     def unmount(self, path: str) -> None:
         if self.is_at(path):
@@ -79,14 +81,6 @@ def uuid_of(device: str) -> str:
     return answer.out.decode("ascii", "replace").strip() if answer.status == 0 else ""
 
 
-def _device_of(uuid: str) -> str:
-    answer = child.ask(["blkid", "-U", uuid])
-    if answer.status != 0:
-        advice = "Attach it (see lsblk -f), then run the same command again."
-        raise MigrationRefused(path=f"UUID={uuid}", reason="no device has this file system", advice=advice)
-    return answer.out.decode().strip()
-
-
 # --- fstab -----------------------------------------------------------------------------------------------------------
 
 Lines = tuple[str, ...]
@@ -112,7 +106,9 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
     line to line."""
     lines = _read(fstab)
     entries = [(lines[entry.number - 1], entry) for entry in mounts.entries("\n".join(lines))]
-    line = " ".join((*map(fstab_word, (new.source, path)), new.kind, new.options, "0 2"))
+    # Names of disks change between boots, those of device-mapper do not.
+    source = new.device if new.device.startswith("/dev/mapper/") or not new.uuid else f"UUID={new.uuid}"
+    line = " ".join((*map(fstab_word, (source, path)), new.kind, new.options, "0 2"))
     mark = f"# {day} ditseed storage migrate: "
     kept = [
         Edit((text,), (f"{mark}kept, the former volume of {path}", f"# {text}"))

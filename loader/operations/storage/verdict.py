@@ -17,7 +17,6 @@ import msgspec
 
 from loader import plain, units
 from loader.errors import LoaderError
-from loader.operations import monitoring
 from loader.operations.monitoring import Status
 from loader.run.lease import boot_id
 from loader.storage import files
@@ -391,12 +390,7 @@ _COUNTERS = {
 }
 
 
-def write_metrics(state: State, path: Path) -> None:
-    """Replaces the file atomically."""
-    monitoring.write(_metrics(state), path)
-
-
-def _metrics(state: State) -> Iterator[Metric]:
+def metrics(state: State) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # takes long to import
 
     def gauge(name: str, text: str, values: Mapping[str, float]) -> Metric:
