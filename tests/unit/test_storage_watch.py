@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -236,22 +235,6 @@ def test_a_layer_that_is_not_measured_hides_no_other(tmp_path: Path) -> None:
     worse = checked(tmp_path, unknown, layer(), layer("b", davg=1), critical=0.5)
     assert worse.status is Status.CRITICAL
     assert worse.lines[0].startswith("b: davg 1000.00 ms")
-
-
-# 'label'=value[UOM];[warn];[crit];[min];[max] of the Monitoring Plugins guidelines: no = and no quote in a label, no
-# exponent in a number.
-_NUMBER = r"-?\d+(?:\.\d+)?"
-_PERFDATA = re.compile(rf"'[^'=|]+'={_NUMBER}(?:s|c)?(?:;(?:{_NUMBER})?){{0,4}}")
-
-
-def test_performance_data_are_as_the_guidelines_want_them(tmp_path: Path) -> None:
-    odd = layer("xfs on /it's=a|b\n", davg=1e-7)
-    told = checked(tmp_path, odd, layer(davg=123.0), warning=0.00005, critical=5000.0)
-    first, *more = told.text()
-    said, bar, numbers = first.partition(" | ")
-    assert (bar, "|" in said, "|" in "".join(more)) == (" | ", False, False)
-    assert re.sub(r"(?:^| )" + _PERFDATA.pattern, "", numbers) == ""
-    assert "'vg-ldap_davg'=123.000000s;0.000050;5000.000000;0" in numbers
 
 
 def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:

@@ -575,12 +575,12 @@ def _hardware(situation: Situation, facts: Facts) -> Findings:
     for device in facts.devices:
         if device.kind != "disk" or device.scheduler is None:  # other kinds pass requests on to the devices below
             continue
-        kind, better = "SSD", {"bfq": "mq-deadline"}
+        kind, worse, better = "SSD", {"bfq"}, "mq-deadline"
         if device.name.startswith("nvme"):
-            kind, better = "an NVMe disk", dict.fromkeys(device.schedulers, "none")
+            kind, worse, better = "an NVMe disk", {*device.schedulers}, "none"
         elif device.rotational:
-            kind, better = "a rotating disk", {"none": "mq-deadline"}
-        scheduler = better.get(device.scheduler, device.scheduler)
+            kind, worse = "a rotating disk", {"none"}
+        scheduler = better if device.scheduler in worse else device.scheduler
         if scheduler == device.scheduler or scheduler not in device.schedulers:
             yield _ok("scheduler", device.path, device.scheduler)
         else:

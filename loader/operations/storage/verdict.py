@@ -384,34 +384,36 @@ _GAUGES = {
     "emin": "Least time, released exponentially.",
     "emax": "Largest time, released exponentially.",
 }
-_COUNTERS = {
-    "reads": "Reads that were measured.",
-    "failed": "Reads that failed, or could not be tried on a device that is dead.",
-}
 
 
 def metrics(state: State) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # takes long to import
 
-    def gauge(name: str, text: str, values: Mapping[str, float]) -> Metric:
-        family = GaugeMetricFamily(f"{_NAME}_{name}_seconds", text, labels=["layer"])
-        for layer, value in values.items():
-            family.add_metric([layer], value)
-        return family
-
-    rows = state.rows
-    written = f"{_NAME}_written_timestamp_seconds"
+    rows, written = state.rows, f"{_NAME}_written_timestamp_seconds"
     yield GaugeMetricFamily(written, "When the watch wrote this, as Unix time.", value=state.written)
-    for name, text in _GAUGES.items():
-        yield gauge(name, text, {row.name: getattr(row.figures, name) for row in rows if row.figures is not None})
-    for name, text in _COUNTERS.items():
+    upper = {layer.name for layer in state.layers if layer.on}
+    gauges: dict[str, tuple[str, Mapping[str, float]]] = {
+        name: (text, {row.name: getattr(row.figures, name) for row in rows if row.figures is not None})
+        for name, text in _GAUGES.items()
+    }
+    gauges["added"] = (
+        "What a layer adds to those below it, as the median of the differences.",
+        {row.layer: row.seconds for row in state.verdict if row.seconds is not None and row.layer in upper},
+    )
+    gauges["in_flight"] = (
+        "For how long the read has been under way, 0 if none is.",
+        {row.name: state.written - (row.in_flight_since or state.written) for row in rows},
+    )
+    for name, (text, values) in gauges.items():
+        gauge = GaugeMetricFamily(f"{_NAME}_{name}_seconds", text, labels=["layer"])
+        for layer, value in values.items():
+            gauge.add_metric([layer], value)
+        yield gauge
+    for name, text in (
+        ("reads", "Reads that were measured."),
+        ("failed", "Reads that failed, or could not be tried on a device that is dead."),
+    ):
         counter = CounterMetricFamily(f"{_NAME}_{name}", text, labels=["layer"])
         for row in rows:
             counter.add_metric([row.name], getattr(row, name))
         yield counter
-    upper = {layer.name for layer in state.layers if layer.on}
-    added = {row.layer: row.seconds for row in state.verdict if row.seconds is not None and row.layer in upper}
-    yield gauge("added", "What a layer adds to those below it, as the median of the differences.", added)
-    since = {row.name: row.in_flight_since or state.written for row in rows}
-    flight = {name: state.written - begun for name, begun in since.items()}
-    yield gauge("in_flight", "For how long the read has been under way, 0 if none is.", flight)

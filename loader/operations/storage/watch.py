@@ -7,7 +7,7 @@ import errno
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -69,23 +69,20 @@ def below(path: Path) -> tuple[Layer, ...]:
 def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Layer, ...]:
     by_name = {device.name: device for device in devices}
     lower = {name for device in devices for name in device.on}
+
+    def below(device: Device) -> list[Device]:
+        """Returns the devices right below. Volumes that LVM makes for a volume (rimage, rmeta, tdata) are no layers."""
+        parts = [by_name[name] for name in device.on if name in by_name]
+        return [each for part in parts for each in (below(part) if device.kind == part.kind == "lvm" else [part])]
+
     level = [device for device in devices if device.name not in lower]
     layers = {path: Layer(f"{mount.kind} on {mount.target}", path, tuple(device.path for device in level))}
     while level:
-        under = [(device, _below(device, by_name)) for device in level]
-        for device, lower_ones in under:
-            on = dict.fromkeys(each.path for each in lower_ones)
+        for device in level:
+            on = dict.fromkeys(each.path for each in below(device))
             layers.setdefault(device.path, Layer(device.path, device.path, tuple(on)))
-        level = [each for _, lower_ones in under for each in lower_ones]
+        level = [each for device in level for each in below(device)]
     return tuple(layers.values())
-
-
-def _below(device: Device, by_name: Mapping[str, Device]) -> list[Device]:
-    """Returns the devices right below. Volumes that LVM makes for a volume (rimage, rmeta, tdata) are no layers."""
-    lower: list[Device] = []
-    for part in (by_name[name] for name in device.on if name in by_name):
-        lower += _below(part, by_name) if device.kind == part.kind == "lvm" else [part]
-    return lower
 
 
 def given(words: Sequence[str]) -> tuple[Layer, ...]:
@@ -109,19 +106,17 @@ def given(words: Sequence[str]) -> tuple[Layer, ...]:
 def beside(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> tuple[Target, ...]:
     """Returns the probes `names`. They create files at `path`, the watched path; without one, at the first layer that
     is a file or a directory. Raises UsageProblem if there is none."""
+    paths = [path] if path else [Path(layer.path) for layer in layers]
+    where = next((each for each in paths if each.is_dir() or each.is_file()), None)
     targets = []
-    for name in PROBES:
-        if name not in names:
-            continue
-        paths = [path] if path else [Path(layer.path) for layer in layers]
-        where = next((each for each in paths if each.is_dir() or each.is_file()), None)
+    for name in filter(names.__contains__, PROBES):
         if where is None:
             raise UsageProblem(reason=f"--probe {name} needs a directory: give PATH, or a layer that is one")
         directory = where if where.is_dir() else where.parent
         layer = Layer(f"{name} in {directory}", str(directory))
+        if layer.name in (each.name for each in layers):
+            raise UsageProblem(reason=f"--layer: {layer.name} is the name of a probe")
         targets.append(Target(layer, partial(PROBES[name], directory), _LIMIT))
-    if taken := {layer.name for layer in layers} & {target.layer.name for target in targets}:
-        raise UsageProblem(reason=f"--layer: {taken.pop()} is the name of a probe")
     return tuple(targets)
 
 
