@@ -26,7 +26,7 @@ from loader.operations import monitoring
 from loader.operations.monitoring import Status
 from loader.operations.storage import bench, verdict
 from loader.operations.storage import watch as watching
-from loader.operations.storage.bench import BenchReport, BenchRow, BenchSizes
+from loader.operations.storage.bench import BenchReport, BenchSizes
 from loader.operations.storage.verdict import Layer, Limits, State
 from loader.operations.storage.watch import PROBES, Target, Watch, WatchOptions
 
@@ -64,25 +64,19 @@ def bench_command(
 
 
 def show_bench(report: BenchReport) -> None:
-    show_table(_BENCH_HEADINGS, [_bench_cells(row) for row in report.rows])
+    rows = []
+    for row in report.rows:
+        disk = ["-"] * 4
+        if row.disk is not None:
+            disk = [f"{units.size(speed)}/s" for speed in (row.disk.write, row.disk.read)]
+            disk += [f"{rate:.0f}/s" for rate in (row.disk.random_reads, row.disk.fsyncs)]
+        sync = units.rate(row.sync.entries, row.sync.seconds) if row.sync else "-"
+        searches = f"{row.searches:.0f}/s" if row.searches else "-"
+        loads = f"{row.nosync.seconds:.2f} s", sync, f"{row.native.seconds:.2f} s"
+        rows.append([row.name, *loads, searches, units.size(row.nosync.allocated), *disk])
+    show_table(_BENCH_HEADINGS, rows)
     show("", f"OpenLDAP {report.version}; docs/storage.md says what each column measures")
     show(*(f"{row.name}: fio not measured: {row.no_disk}" for row in report.rows if row.no_disk))
-
-
-def _bench_cells(row: BenchRow) -> list[str]:
-    disk = ["-"] * 4
-    if row.disk is not None:
-        disk = [f"{units.size(speed)}/s" for speed in (row.disk.write, row.disk.read)]
-        disk += [f"{row.disk.random_reads:.0f}/s", f"{row.disk.fsyncs:.0f}/s"]
-    return [
-        row.name,
-        f"{row.nosync.seconds:.2f} s",
-        units.rate(row.sync.entries, row.sync.seconds) if row.sync else "-",
-        f"{row.native.seconds:.2f} s",
-        f"{row.searches:.0f}/s" if row.searches else "-",
-        units.size(row.nosync.allocated),
-        *disk,
-    ]
 
 
 # --- watch ------------------------------------------------------------------------------------------

@@ -118,11 +118,7 @@ class Reader(Timed):
         super().__init__(descriptor)
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._buffer = mmap.mmap(-1, _MOST)  # aligned to a page
-        try:
-            self._settle()
-        except BaseException:
-            self.close()
-            raise
+        self._settle()
 
     def once(self) -> float:
         """Times a read at a random offset."""
@@ -187,19 +183,20 @@ def opened(path: Path) -> Reader:
     Raises Unmeasurable, FileUnsafe, DirectoryUnsafe, OSError.
     """
     device = held.device(path, os.O_RDONLY | os.O_DIRECT)
-    if device is not None:
-        return Reader(device)
     is_directory = path.is_dir()
-    descriptor = files.made(path) if is_directory else held.reading(path)
+    descriptor = device
+    if descriptor is None:
+        descriptor = files.made(path) if is_directory else held.reading(path)
     try:
         if is_directory:
             files.filled(descriptor, _OWN_FILE)
-        with _unless_refused("its file system has no direct reads"):
-            fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_DIRECT)
+        if device is None:
+            with _unless_refused("its file system has no direct reads"):
+                fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_DIRECT)
+        return Reader(descriptor)
     except BaseException:
         os.close(descriptor)
         raise
-    return Reader(descriptor)
 
 
 # --- durable writes, which end when the device has the data; on a mirror, when every leg has it ----------------------

@@ -329,14 +329,6 @@ def number_of(source: str) -> str | None:
     return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" if status.st_rdev else None
 
 
-def of_btrfs(name: str, sys: Path = SYS) -> tuple[str, ...]:
-    """Returns the numbers of all devices of the btrfs that the device `name` belongs to."""
-    for group in sys.glob("fs/btrfs/*/devices"):
-        if (group / name).exists():
-            return tuple(_text(device / "dev") for device in sorted(group.iterdir()))
-    return ()
-
-
 def _device(directory: Path, on: list[str]) -> Device:
     """Reads the files of a block device in sysfs. `on`: names of the devices right below."""
     dm, is_partition = _text(directory / "dm/name"), (directory / "partition").exists()
@@ -437,9 +429,12 @@ def devices_of(mount: Mount) -> tuple[Device, ...]:
     """Returns the devices below a mount, the upper ones first; empty for a file system without a device."""
     if not mount.device.startswith("0:"):
         return stack(mount.device)
-    first = stack(number_of(mount.source)) if mount.kind == "btrfs" else ()
-    others = of_btrfs(first[0].name) if first else ()
-    devices = (*first, *(device for number in others for device in stack(number)))
+    devices = stack(number_of(mount.source)) if mount.kind == "btrfs" else ()
+    for group in SYS.glob("fs/btrfs/*/devices") if devices else ():
+        if (group / devices[0].name).exists():
+            for link in sorted(group.iterdir()):
+                devices += stack(_text(link / "dev"))
+            break
     return tuple({device.name: device for device in devices}.values())
 
 

@@ -86,11 +86,6 @@ class Load(msgspec.Struct, frozen=True):
     seconds: float
     allocated: int
 
-    @property
-    def rate(self) -> float:
-        """Entries per second."""
-        return self.entries / self.seconds
-
 
 class DiskSpeed(msgspec.Struct, frozen=True):
     """`write`, `read`: bytes per second. `random_reads`, `fsyncs`: operations per second."""
@@ -116,7 +111,7 @@ class BenchRow(msgspec.Struct, frozen=True):
 
 
 class BenchReport(msgspec.Struct, frozen=True):
-    """The measured directories. `version`: that of OpenLDAP."""
+    """`version`: that of OpenLDAP."""
 
     version: str
     rows: tuple[BenchRow, ...]

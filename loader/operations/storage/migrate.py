@@ -71,8 +71,8 @@ class MoveRequest(msgspec.Struct, frozen=True):
 
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     """`old`: the volume mounted on FROM; None if FROM is a directory of a larger one. `new`: the new volume as it will
-    be mounted on FROM; `there`: the same as it is mounted on TO now. `size`, `allocated`: bytes. `is_used`: whether
-    FROM has a database or a process uses it, so that a process must use it after the start."""
+    be mounted on FROM; `there`: the same as it is mounted on TO now. `allocated`: bytes. `is_used`: whether FROM has a
+    database or a process uses it, so that a process must use it after the start."""
 
     request: MoveRequest
     old: Volume | None
@@ -80,7 +80,6 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     there: Volume
     edits: tuple[Edit, ...]
     files: int
-    size: int
     allocated: int
     databases: tuple[str, ...]
     notes: tuple[str, ...]
@@ -131,7 +130,6 @@ def plan(request: MoveRequest, state: Path) -> MovePlan:
         there=there,
         edits=mounting.edits(fstab, request.source, request.target, new, time.strftime("%Y-%m-%d")),
         files=tree.files,
-        size=tree.size,
         allocated=tree.allocated,
         databases=tree.databases,
         notes=tuple(_notes(source, target, old, is_used)),
@@ -170,7 +168,6 @@ def require_commands(request: MoveRequest) -> None:
 
 
 def _require_writable(mount: Mount, there: Volume) -> None:
-    """Raises MigrationRefused if the volume is mounted read-only, or would be by its line in fstab."""
     if _READ_ONLY & set(mount.options):
         advice = f"Remount it: mount -o remount,rw {mount.target}. If it was writable before, see dmesg for errors."
         raise _refused(mount.target, "it is mounted read-only", advice)
@@ -231,41 +228,38 @@ class PlannedStep(msgspec.Struct, frozen=True):
     by: str = ""
 
 
-def forward(plan: MovePlan) -> Iterator[PlannedStep]:
+def forward(plan: MovePlan) -> tuple[PlannedStep, ...]:
     request, source, target = plan.request, quote(plan.request.source), quote(plan.request.target)
     amount = f"{units.size(plan.allocated)} in {units.number(plan.files)} files"
     old = (f"umount {source}",) if plan.old else ()
     checks = tuple(f"ditseed verify {quote(str(plan.source / name))}" for name in plan.databases)
-    yield _stopping(request)
-    yield PlannedStep("copy", (), f"copies {amount} as `rsync -aHAXS --numeric-ids {source}/ {target}/` would")
-    yield PlannedStep("verify", (), "compares checksums, owners, modes")
-    yield PlannedStep("unmount", (f"umount {target}", *old))
-    yield PlannedStep("mount", (join(plan.new.mounting(request.source)),))
-    yield PlannedStep("fstab", tuple(mounting.difference(plan.edits)), f"changes these lines of {request.fstab}")
-    yield PlannedStep("check", checks, f"compares owner and mode of {request.source}")
-    yield from _starting(request)
+    return _while_stopped(
+        request,
+        PlannedStep("copy", (), f"copies {amount} as `rsync -aHAXS --numeric-ids {source}/ {target}/` would"),
+        PlannedStep("verify", (), "compares checksums, owners, modes"),
+        PlannedStep("unmount", (f"umount {target}", *old)),
+        PlannedStep("mount", (join(plan.new.mounting(request.source)),)),
+        PlannedStep("fstab", tuple(mounting.difference(plan.edits)), f"changes these lines of {request.fstab}"),
+        PlannedStep("check", checks, f"compares owner and mode of {request.source}"),
+    )
 
 
-def back(plan: MovePlan) -> Iterator[PlannedStep]:
-    request = plan.request
-    lines = tuple(mounting.difference(plan.edits, is_back=True))
+def back(plan: MovePlan) -> tuple[PlannedStep, ...]:
+    request, lines = plan.request, tuple(mounting.difference(plan.edits, is_back=True))
     old = (join(plan.old.mounting(request.source)),) if plan.old else ()
-    yield _stopping(request)
-    yield PlannedStep("fstab", lines, f"puts back these lines of {request.fstab}")
-    yield PlannedStep("unmount", (f"umount {quote(request.source)}",))
-    yield PlannedStep("mount", (*old, join(plan.there.mounting(request.target))))
-    yield from _starting(request)
+    return _while_stopped(
+        request,
+        PlannedStep("fstab", lines, f"puts back these lines of {request.fstab}"),
+        PlannedStep("unmount", (f"umount {quote(request.source)}",)),
+        PlannedStep("mount", (*old, join(plan.there.mounting(request.target)))),
+    )
 
 
-def _stopping(request: MoveRequest) -> PlannedStep:
-    return PlannedStep("stop", (join(request.stop),), f"waits until no process uses {request.source}")
-
-
-def _starting(request: MoveRequest) -> Iterator[PlannedStep]:
-    answers = f" and that {request.uri} answers" if request.uri else ""
-    seconds = units.duration(request.seconds)
-    yield PlannedStep("start", (join(request.start),))
-    yield PlannedStep("watch", (), f"waits until it is up; checks for {seconds} that it stays up{answers}")
+def _while_stopped(request: MoveRequest, *steps: PlannedStep) -> tuple[PlannedStep, ...]:
+    stays = f"waits until it is up; checks for {units.duration(request.seconds)} that it stays up"
+    stays += f" and that {request.uri} answers" if request.uri else ""
+    stop = PlannedStep("stop", (join(request.stop),), f"waits until no process uses {request.source}")
+    return (stop, *steps, PlannedStep("start", (join(request.start),)), PlannedStep("watch", (), stays))
 
 
 # --- the steps -------------------------------------------------------------------------------------------------------
