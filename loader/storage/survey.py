@@ -298,7 +298,6 @@ class Device(msgspec.Struct, frozen=True):
     rotational: bool
     read_ahead: int
     scheduler: str | None
-    schedulers: tuple[str, ...]
     write_cache: str | None
     on: tuple[str, ...]
     file: str | None = None
@@ -340,8 +339,7 @@ def _device(directory: Path, on: list[str]) -> Device:
     elif (directory / "md").exists():
         kind = f"md {_text(directory / 'md/level')}"
     queue = (directory.parent if is_partition else directory) / "queue"
-    schedulers = _text(queue / "scheduler")  # such as "none [mq-deadline]"; the active one is in brackets
-    active = re.search(r"\[(.+?)\]", schedulers)
+    scheduler = re.search(r"\[(.+?)\]", _text(queue / "scheduler"))  # the active one of "none [mq-deadline]"
     return Device(
         name=directory.name,
         path=f"/dev/mapper/{dm}" if dm else f"/dev/{directory.name.replace('!', '/')}",
@@ -354,8 +352,7 @@ def _device(directory: Path, on: list[str]) -> Device:
         opt_io=_number(queue / "optimal_io_size"),
         rotational=_text(queue / "rotational") == "1",
         read_ahead=_number(queue / "read_ahead_kb") * 1024,
-        scheduler=active[1] if active else None,
-        schedulers=tuple(re.findall(r"[\w-]+", schedulers)),
+        scheduler=scheduler[1] if scheduler else None,
         write_cache=_text(queue / "write_cache") or None,
         on=tuple(on),
         file=_text(directory / "loop/backing_file") or None,

@@ -143,7 +143,6 @@ def test_mirrors_thin_pools_partitions_and_caches(tmp_path: Path) -> None:
     thin = found["thin"]
     assert severity(thin, "thin.overcommitted") == ["warning"]
     assert severity(thin, "thin.data") == ["note"]
-    assert severity(thin, "volume.striped") == ["ok"]  # below the pool
     assert severity(thin, "stripes") == ["ok"]
     assert "1.5 GiB together, the pool is 104.0 MiB" in what(thin, "thin.overcommitted")
 

@@ -125,14 +125,6 @@ mended("/run/mnt/a b", "readahead")
 sh("mkfs.ext4 -q -b 4096 /dev/ubdd1 && mkdir /run/mnt/part && mount /dev/ubdd1 /run/mnt/part")
 mend("/run/mnt/part", "alignment", before="umount /run/mnt/part\nsfdisk -q --delete /dev/ubdd 1\n")
 assert int(Path("/sys/block/ubdd/ubdd1/start").read_text()) == 2048
-disk = "/sys/block/ubdb/queue/scheduler"
-offered = Path(disk).read_text()
-print("schedulers", offered)
-def rotating(situation):
-    devices = tuple(replace(one, rotational=True, scheduler="none") for one in situation.facts.devices)
-    return facts(devices=devices)(situation)
-if "mq-deadline" in offered:
-    mend("/run/mnt/a b", "scheduler", change=rotating)
 """
 
 VOLUMES = r"""

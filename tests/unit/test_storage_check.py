@@ -135,15 +135,6 @@ def test_a_volume_of_which_one_disk_loses_all() -> None:
     assert found(alone, "volume.redundancy").subject == "/dev/md0"
 
 
-def test_a_thin_volume_gets_the_advice_for_its_pool() -> None:
-    situation = recorded("thin")
-    volumes = situation.facts.volumes
-    more = tuple(replace(volumes.physical[0], name=name, group="thick") for name in ("/dev/ubdx", "/dev/ubdy"))
-    one = found(with_facts(situation, volumes=Volumes(volumes.logical, more)), "volume.linear")
-    assert (one.subject, one.mend) == ("thick/pool", ())
-    assert "lvcreate --type thin-pool -i" in one.why
-
-
 def test_copies_are_no_stripes_of_raid10() -> None:
     """The device states 256 KiB: each of the two stripes twice."""
     situation = recorded("striped")
@@ -404,34 +395,6 @@ def partition(start: int, **changes: Any) -> Device:
 def test_alignment(start: int, changes: dict[str, int], expected: list[str]) -> None:
     situation = with_facts(recorded("linear"), devices=(partition(start, **changes),))
     assert severities(situation, "alignment") == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "rotational", "scheduler", "better"),
-    [
-        ("nvme0n1", False, "mq-deadline", "none"),
-        ("nvme0n1", False, "none", None),
-        ("sda", True, "none", "mq-deadline"),
-        ("sda", True, "bfq", None),
-        ("sda", False, "bfq", "mq-deadline"),
-        ("sda", False, "none", None),
-    ],
-)
-def test_schedulers(name: str, rotational: bool, scheduler: str, better: str | None) -> None:
-    situation = with_devices(
-        recorded("linear"),
-        kind="disk",
-        name=name,
-        rotational=rotational,
-        scheduler=scheduler,
-        schedulers=("none", "mq-deadline", "bfq"),
-        on=(),
-    )
-    one = next(one for one in judged(situation) if one.rule == "scheduler")
-    if better is None:
-        assert one.severity is Severity.OK
-    else:
-        assert one.mend[0] == f"echo {better} > /sys/block/{name}/queue/scheduler"
 
 
 # --- space -------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ def test_what_was_not_measured_is_passed_over() -> None:
 
 
 def device(name: str, kind: str, *on: str) -> Device:
-    return Device(*(name, f"/dev/{name}", kind, 1 << 30, 0, 0, 512, 512, 0, False, 131072, None, ()), *(None, on))
+    return Device(*(name, f"/dev/{name}", kind, 1 << 30, 0, 0, 512, 512, 0, False, 131072, None), *(None, on))
 
 
 def test_a_layer_whose_reads_fail_is_not_said_to_add_nothing() -> None:

@@ -98,9 +98,6 @@ volume.redundancy (lvmraid(7))
 volume.linear (lvcreate(8); three disks striped gave three times the throughput of one)
   The disk that holds the used part of data.mdb gets every read and write; stripes share them. A linear volume cannot be
   striped in place: make another one and move the database to it while slapd is stopped.
-volume.linear_pool (lvmthin(7))
-  The pool of a thin volume decides which disks hold its chunks, and a linear pool fills one disk before the next. Only
-  another pool (lvcreate --type thin-pool -i, -I) or a striped volume spreads the database.
 volume.uneven (lvextend(8): -i concerns the extents that it adds)
   It was extended when fewer physical volumes had room, so part of the database is on fewer disks.
 volume.same_disk (lvmraid(7))
@@ -156,9 +153,6 @@ fstab.barrier (ext4(5), barrier)
 alignment (sfdisk(8))
   Pages lie across two sectors or stripes: one read becomes two, and one write two that each read first. Only a new
   partition mends it, with the data moved.
-scheduler (kernel documentation, block/switching-sched)
-  NVMe disks order requests themselves; on rotating disks, unordered requests cost seeks; bfq is made for interactive
-  use and costs processor time.
 space (the vendors' rule for directories: twice the database at least, three times if possible)
   A build, a restore or a copy is made beside the database and needs as much again; the database itself grows while a
   long read, such as a backup, keeps old pages in use.
@@ -348,20 +342,18 @@ def _layout(situation: Situation, facts: Facts) -> Findings:
             legs = [device for device in facts.devices if device.name in array.on]
             yield from _no_redundancy(array.path, legs, facts)
     volume, volumes = facts.volume, facts.volumes
-    if volume is None:
-        return
-    pool = volumes.named(volume.group, volume.pool) if volume.pool else None
+    pool = volumes.named(volume.group, volume.pool) if volume and volume.pool else None
     if pool is not None:
         yield from _thin(pool, volumes)
-    data = _part_of(volumes, pool, "tdata") if pool else volume
-    if data is None or not {segment.kind for segment in data.segments} <= {"linear", "striped"}:
+        volume = _part_of(volumes, pool, "tdata")
+    if volume is None or not {segment.kind for segment in volume.segments} <= {"linear", "striped"}:
         return
     by_path = {device.path: device for device in facts.devices}
-    yield from _no_redundancy(name_of(data), [*map(by_path.get, data.legs)], facts)
-    if any(segment.stripes > 1 for segment in data.segments):
-        yield from _striped(data, facts, pool)
-    else:
-        yield _linear(data, volumes.of_group(volume.group), pool)
+    yield from _no_redundancy(name_of(volume), [*map(by_path.get, volume.legs)], facts)
+    if pool is None and any(segment.stripes > 1 for segment in volume.segments):
+        yield from _striped(volume, facts)
+    elif pool is None:
+        yield _linear(volume, volumes.of_group(volume.group))
 
 
 def _part_of(volumes: Volumes, pool: Volume, part: str) -> Volume | None:
@@ -383,23 +375,20 @@ def _no_redundancy(subject: str, legs: Sequence[Device | None], facts: Facts) ->
         yield _finding(NOTE, "volume.redundancy", subject, what, one_disk=ONE_DISK)
 
 
-def _linear(volume: Volume, physical: Sequence[PhysicalVolume], pool: Volume | None) -> Finding:
-    name, of_pool = name_of(pool or volume), "its thin pool is " if pool else ""
+def _linear(volume: Volume, physical: Sequence[PhysicalVolume]) -> Finding:
+    name, legs = name_of(volume), volume.legs
     if len(commands.on_own_disks(physical)) < 2:
-        return _ok("volume.linear", name, f"{of_pool}linear, in a group of one disk")
-    if pool:
-        what = f"{of_pool}linear, though the group has several physical volumes"
-        return _finding(WARNING, "volume.linear", name, what, reason="volume.linear_pool")
-    what = f"linear over {len(volume.legs)} physical volumes: {_shares(volume)}"
-    if len(volume.legs) == 1:
-        what = f"linear: all of its {volume.extents} extents are on {next(iter(volume.legs))}"
+        return _ok("volume.linear", name, "linear, in a group of one disk")
+    what = f"linear over {len(legs)} physical volumes: {_shares(volume)}"
+    if len(legs) == 1:
+        what = f"linear: all of its {volume.extents} extents are on {next(iter(legs))}"
         what += f", one of {len(physical)} physical volumes of the group"
     return _finding(WARNING, "volume.linear", name, what, commands.striping(volume, physical))
 
 
-def _striped(volume: Volume, facts: Facts, pool: Volume | None) -> Findings:
+def _striped(volume: Volume, facts: Facts) -> Findings:
     name, physical = name_of(volume), facts.volumes.of_group(volume.group)
-    mend = () if pool else commands.striping(volume, physical)
+    mend = commands.striping(volume, physical)
     stripes, size = (max(getattr(segment, of) for segment in volume.segments) for of in ("stripes", "stripe_size"))
     fewer = sum(segment.extents for segment in volume.segments if segment.stripes < stripes)
     if fewer:
@@ -477,17 +466,15 @@ def _readahead(situation: Situation, facts: Facts) -> Findings:
         severity = WARNING if is_larger and top.read_ahead >= _COSTLY_READAHEAD else NOTE
         what += ", and the database is larger than memory" if is_larger else ""
         harmless = "" if is_larger else " That does no harm while all of it is in memory."
-        mend: tuple[str, ...] = (f"blockdev --setra {FEW_SECTORS} {top.path}",)
-        mend += _for_good(top, "read_ahead_kb", str(FEW_SECTORS // 2))
+        rule = f'KERNEL=="{top.name}", ATTR{{queue/read_ahead_kb}}="{FEW_SECTORS // 2}"'
+        mend: tuple[str, ...] = (
+            f"blockdev --setra {FEW_SECTORS} {top.path}",
+            f"# until the next boot; a rule of udev(7) sets it for good: {rule}",
+        )
         if volume is not None and volume.path == top.path:
             mend = (commands.read_ahead(volume.group, volume.name, FEW_SECTORS),)
         page, size = units.size(situation.page), units.size(top.read_ahead)
         yield _finding(severity, "readahead", top.path, what, mend, page=page, size=size, harmless=harmless)
-
-
-def _for_good(device: Device, setting: str, value: str) -> tuple[str, ...]:
-    rule = f'KERNEL=="{device.name}", ATTR{{queue/{setting}}}="{value}"'
-    return (f"# until the next boot; a rule of udev(7) sets it for good: {rule}",)
 
 
 # --- mount options: now, and after the next boot ---------------------------------------------------------------------
@@ -572,21 +559,6 @@ def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
 def _hardware(situation: Situation, facts: Facts) -> Findings:
     misaligned = [finding for device in facts.devices for finding in alignment(device)]
     yield from misaligned
-    for device in facts.devices:
-        if device.kind != "disk" or device.scheduler is None:  # other kinds pass requests on to the devices below
-            continue
-        kind, worse, better = "SSD", {"bfq"}, "mq-deadline"
-        if device.name.startswith("nvme"):
-            kind, worse, better = "an NVMe disk", {*device.schedulers}, "none"
-        elif device.rotational:
-            kind, worse = "a rotating disk", {"none"}
-        scheduler = better if device.scheduler in worse else device.scheduler
-        if scheduler == device.scheduler or scheduler not in device.schedulers:
-            yield _ok("scheduler", device.path, device.scheduler)
-        else:
-            set_now = f"echo {scheduler} > /sys/block/{device.name}/queue/scheduler"
-            mend = (set_now, *_for_good(device, "scheduler", scheduler))
-            yield _finding(NOTE, "scheduler", device.path, f"scheduler {device.scheduler} on {kind}", mend)
     if facts.top and not misaligned:
         yield _ok("alignment", facts.top.path, "aligned down to the disks")
     if cache := _caching(facts):

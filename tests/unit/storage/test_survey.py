@@ -115,7 +115,6 @@ def test_a_partition_stands_on_its_disk(tmp_path: Path) -> None:
     assert (upper.name, upper.kind, upper.start, upper.on) == ("nvme0n1p1", "partition", 63 * 512, ("nvme0n1",))
     assert upper.physical_sector == 4096
     assert (lower.kind, lower.size, lower.scheduler) == ("disk", 1 << 30, "none")
-    assert lower.schedulers == ("none", "mq-deadline", "kyber")
     assert (lower.write_cache, lower.read_ahead, lower.rotational) == ("write through", 131072, False)
     assert survey.stack("8:0", tmp_path) == ()
 
