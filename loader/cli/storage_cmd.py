@@ -243,7 +243,18 @@ def migrate_command(
     request = MoveRequest(source, target, stop, start, uri or ("" if service else "ldapi:///"), fstab, seconds)
     begun = migrating.begun(source)
     if rollback:
-        return _back(_continued(begun, request, bool(service)), apply, shown)
+        plan = _continued(begun, request, bool(service))
+        tell("What the service has written to the new volume is not on the former one.")
+        if _is_confirmed(plan, "rollback", migrating.back(plan), apply, shown.as_json):
+            facts = migrating.roll_back(plan, shown.progress)
+            show_report(facts, shown.as_json)
+            if facts["not_mounted"]:
+                tell(
+                    f"The service runs on the former volume, but the new one is not mounted on {target}. If "
+                    f"{plan.request.fstab} had a line for it, that is a comment now."
+                )
+                return EXIT_DIFFERENT
+        return EXIT_OK
     migrating.require_forward(begun is not None and begun.goes_back, source)
     is_mounted = Path(target).is_dir() and mounts.mounted_at(Path(target)) is not None
     anew = begun is not None and begun.is_done and is_mounted
@@ -299,20 +310,6 @@ def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> 
     migrating.require_commands(request)
     again = msgspec.structs.replace(before, stop=request.stop, start=request.start, uri=request.uri)
     return msgspec.structs.replace(plan, request=again)
-
-
-def _back(plan: MovePlan, apply: bool, shown: Shown) -> int:
-    tell("What the service has written to the new volume is not on the former one.")
-    if _is_confirmed(plan, "rollback", migrating.back(plan), apply, shown.as_json):
-        facts = migrating.roll_back(plan, shown.progress)
-        show_report(facts, shown.as_json)
-        if facts["not_mounted"]:
-            tell(
-                f"The service runs on the former volume, but the new one is not mounted on {plan.request.target}. If "
-                f"{plan.request.fstab} had a line for it, that is a comment now."
-            )
-            return EXIT_DIFFERENT
-    return EXIT_OK
 
 
 def _is_confirmed(plan: MovePlan, what: str, planned: Iterable[PlannedStep], apply: bool, as_json: bool) -> bool:

@@ -32,11 +32,6 @@ class Mount(msgspec.Struct, frozen=True):
     def is_subvolume(self) -> bool:
         return self.root != "/" and f"subvol={self.root}" in self.options
 
-    @property
-    def is_bind(self) -> bool:
-        """Whether a directory of the file system is mounted, as by mount --bind."""
-        return self.root != "/" and not self.is_subvolume
-
 
 class FstabEntry(msgspec.Struct, frozen=True):
     """`number`: number of the line, from 1. `rest`: the fifth and sixth field."""

@@ -204,17 +204,16 @@ def situation(path: Path) -> Situation:
     """Reads what the rules judge at a data.mdb or directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
     file = data_file(path)
     facts = survey.of(file or path)
-    if file is None:
-        return Situation(facts, resources.memory(), None, facts.unseen)
-    allocated = files.allocated_bytes(file)
-    try:
-        pages = meta.read_meta(file)
-    except LoaderError as error:  # all allocated bytes count as used
-        unseen = (*facts.unseen, Unseen("map size and pages in use", str(error)))
-        database = Database(str(file), allocated, allocated, None, PAGE)
-        return Situation(facts, resources.memory(), database, unseen)
-    database = Database(str(file), allocated, pages.used, pages.map_size, pages.page_size)
-    return Situation(facts, resources.memory(), database, facts.unseen)
+    database, unseen = None, facts.unseen
+    if file is not None:
+        allocated = files.allocated_bytes(file)
+        try:
+            pages = meta.read_meta(file)
+            database = Database(str(file), allocated, pages.used, pages.map_size, pages.page_size)
+        except LoaderError as error:
+            database = Database(str(file), allocated, allocated, None, PAGE)  # as if all of it were in use
+            unseen += (Unseen("map size and pages in use", str(error)),)
+    return Situation(facts, resources.memory(), database, unseen)
 
 
 def data_file(path: Path) -> Path | None:
@@ -458,7 +457,7 @@ def _readahead(situation: Situation, facts: Facts) -> Findings:
     if top is None or facts.mount.kind == "btrfs":  # btrfs has its own readahead
         return
     what, volume = f"readahead {units.size(top.read_ahead)}", facts.volume
-    if settings is not None and not settings.reads_ahead:
+    if settings is not None and "nordahead" in map(str.lower, settings.env_flags):
         yield _ok("readahead", top.path, f"{what}, which slapd does not use (nordahead)")
     elif top.read_ahead <= USUAL_READAHEAD if is_larger else top.read_ahead < _LARGE_READAHEAD:
         yield _ok("readahead", top.path, what)
@@ -516,7 +515,8 @@ def _next_boot(facts: Facts) -> Findings:
         if mount.source.startswith("/dev/") and target != "/":
             options = f"subvol={commands.fstab_word(mount.root)} 0 0" if mount.is_subvolume else "defaults 0 2"
             line = commands.add_to_fstab(mount.source, target, mount.kind, options)
-            yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", () if mount.is_bind else (line,))
+            is_whole = mount.root == "/" or mount.is_subvolume  # else a directory of it is mounted (mount --bind)
+            yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", (line,) if is_whole else ())
         return
     names = {option: option.partition("=")[0] for option in entry.options}
     if {"bind", "rbind"} & names.keys():  # another line has the options of the file system

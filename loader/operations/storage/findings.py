@@ -54,10 +54,6 @@ class Configured(msgspec.Struct, frozen=True):
     nosync: bool
     env_flags: tuple[str, ...]
 
-    @property
-    def reads_ahead(self) -> bool:
-        return "nordahead" not in (flag.lower() for flag in self.env_flags)
-
 
 class Situation(msgspec.Struct, frozen=True):
     """`memory`: bytes of memory of this host. `database`: None if the directory has no data.mdb."""

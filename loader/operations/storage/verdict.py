@@ -271,14 +271,6 @@ def write(state: State, path: Path) -> None:
     files.write_durably(path, msgspec.json.encode(state) + b"\n")
 
 
-def read(path: Path) -> State:
-    """Raises LoaderError, OSError; ValueError if the file is no state of this format."""
-    state = msgspec.json.decode(files.read(path), type=State)
-    if state.format != FORMAT:
-        raise ValueError(f"format {state.format}, this ditseed reads {FORMAT}")
-    return state
-
-
 def is_hung(layer: LayerState, interval: float, now: float) -> bool:
     patience = HUNG * interval if layer.limit is None else min(HUNG * interval, layer.limit)
     return layer.in_flight_since is not None and now - layer.in_flight_since >= patience
@@ -309,7 +301,9 @@ def check(path: Path, limits: Limits, now: float | None = None) -> Check:
     """Never raises a LoaderError: a state that cannot be read, or of a watch that has ended, is UNKNOWN. `now`: Unix
     time."""
     try:
-        state = read(path)
+        state = msgspec.json.decode(files.read(path), type=State)
+        if state.format != FORMAT:
+            raise ValueError(f"format {state.format}, this ditseed reads {FORMAT}")
     except (LoaderError, OSError, ValueError) as error:  # msgspec's errors are ValueErrors
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         return Check(Status.UNKNOWN, (f"{path}: {reason}",))
