@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -30,8 +30,9 @@ from loader.operations.storage.check import Report
 from loader.operations.storage.findings import Situation
 from loader.operations.storage.migrate import Begun, MovePlan, MoveRequest, PlannedStep
 from loader.operations.storage.plan import Disk, Plan, VolumeOptions
+from loader.server import configuration
 from loader.storage import mounts, survey
-from loader.storage.survey import Device
+from loader.storage.survey import Device, Volume
 
 
 class _Commands(Lazy):
@@ -76,7 +77,8 @@ def check_command(
         refuse_given(["suffix"], "--config")
         report = checking.check(path)
     elif config_path is not None:
-        report = checking.check_configured(config_path, suffix)
+        database = configuration.read(config_path).database(suffix)
+        report = checking.check_database(database, config_path)
     else:
         raise UsageProblem(reason="say what to check: PATH, or --config")
     if as_json:
@@ -100,31 +102,29 @@ def _facts(report: Report) -> Mapping[str, object]:
 
 def _layers(situation: Situation) -> Iterator[str]:
     """Yields the lines of a tree: the database, its file system, the devices below."""
-    facts, database = situation.facts, situation.database
+    facts, database, mount = situation.facts, situation.database, situation.facts.mount
     if database is None:
         yield facts.path
     else:
         sizes = f"{units.size(database.used)} in use, {units.size(database.allocated)} on disk"
         map_size = "" if database.map_size is None else f", map size {units.size(database.map_size)}"
         yield f"{database.path}  {sizes}{map_size}"
-    mount, space = facts.mount, f"{units.size(facts.space.size)}, {units.size(facts.space.free)} free"
+    space = f"{units.size(facts.space.size)}, {units.size(facts.space.free)} free"
     yield f"└─ {mount.kind} on {mount.target}  {space}; {','.join(mount.options)}"
     below = {name for device in facts.devices for name in device.on}
-    tops = [device.name for device in facts.devices if device.name not in below]
-    yield from _devices(tops, situation, "   ")
+
+    def tree(names: Sequence[str], indent: str) -> Iterator[str]:
+        devices = [device for name in names for device in facts.devices if device.name == name]
+        for device in devices:
+            branch, more = ("└─", "   ") if device is devices[-1] else ("├─", "│  ")
+            yield f"{indent}{branch} {device.path}  {_described(device, facts.volumes.at(device.path))}"
+            yield from tree(device.on, indent + more)
+
+    yield from tree([device.name for device in facts.devices if device.name not in below], "   ")
 
 
-def _devices(names: Sequence[str], situation: Situation, indent: str) -> Iterator[str]:
-    devices = [device for name in names for device in situation.facts.devices if device.name == name]
-    for device in devices:
-        branch, more = ("└─", "   ") if device is devices[-1] else ("├─", "│  ")
-        yield f"{indent}{branch} {device.path}  {_described(device, situation)}"
-        yield from _devices(device.on, situation, indent + more)
-
-
-def _described(device: Device, situation: Situation) -> str:
+def _described(device: Device, volume: Volume | None) -> str:
     words = [device.kind, units.size(device.size)]
-    volume = situation.facts.volumes.at(device.path)
     if volume is not None:
         kinds = "+".join(dict.fromkeys(segment.kind for segment in volume.segments))
         legs = ", ".join(f"{leg} {count}" for leg, count in volume.legs.items())
@@ -145,7 +145,7 @@ def _described(device: Device, situation: Situation) -> str:
 
 @declare("plan")
 def plan_command(
-    disks: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], options: VolumeOptions, as_json: Json
+    words: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], options: VolumeOptions, as_json: Json
 ) -> int:
     """Print the commands that make a volume for a database, with the reason of every number.
 
@@ -161,7 +161,16 @@ def plan_command(
     """
     if not options.database:
         raise UsageProblem(reason="--database-size: a size above 0 is needed")
-    plan = planning.plan([_disk(word, number) for number, word in enumerate(disks, 1)], options)
+    disks = []
+    for number, word in enumerate(words, 1):
+        if not word.startswith("/"):
+            disks.append(Disk(f"/dev/DISK{number}", units.parse_size(word)))
+        elif not word.isprintable():
+            raise UsageProblem(reason=f"not the name of a disk: {word!r}")
+        else:
+            unused = survey.unused(word)
+            disks.append(Disk(word, unused[0].size, unused))
+    plan = planning.plan(disks, options)
     if as_json:
         show_json(msgspec.to_builtins(plan))
     else:
@@ -169,16 +178,12 @@ def plan_command(
     return EXIT_OK
 
 
-def _disk(word: str, number: int) -> Disk:
-    if not word.startswith("/"):
-        return Disk(f"/dev/DISK{number}", units.parse_size(word))
-    if not word.isprintable():
-        raise UsageProblem(reason=f"not the name of a disk: {word!r}")
-    unused = survey.unused(word)
-    return Disk(word, unused[0].size, unused)
-
-
 def _script(plan: Plan) -> Iterator[str]:
+    import textwrap  # imported here because few runs need it
+
+    def comment(text: str) -> list[str]:
+        return textwrap.wrap(text, 98, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
+
     extent, database = units.size(planning.EXTENT), plan.options.database
     yield (
         f"# {units.size(plan.size)}, {plan.size / database:.1f} times the database of {units.size(database)}, on "
@@ -188,27 +193,17 @@ def _script(plan: Plan) -> Iterator[str]:
     for leg in plan.legs:
         yield f"#   {leg.disk}: {leg.extents} extents of {extent}, {leg.used} used, {leg.left} left"
     for note in plan.notes:
-        yield from _comment(f"Note: {note}")
+        yield from comment(f"Note: {note}")
     for step in plan.steps:
         yield ""
         for reason in step.why:
-            yield from _comment(reason)
+            yield from comment(reason)
         yield step.command
-
-
-def _comment(text: str) -> Iterator[str]:
-    import textwrap  # imported here because few runs need it
-
-    yield from textwrap.wrap(text, 98, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
 
 
 # --- migrate ----------------------------------------------------------------------------------------
 
 _SYSTEMD = ("systemctl stop slapd", "systemctl start slapd")
-_STOPPED = (
-    "The service is stopped, or being stopped: the same command goes on, --rollback --apply starts it on the former "
-    "volume."
-)
 
 
 @declare("migrate")
@@ -248,7 +243,18 @@ def migrate_command(
     request = MoveRequest(source, target, stop, start, uri or ("" if service else "ldapi:///"), fstab, seconds)
     begun = migrating.begun(source)
     if rollback:
-        return _back(_continued(begun, request, bool(service)), apply, shown)
+        plan = _continued(begun, request, bool(service))
+        tell("What the service has written to the new volume is not on the former one.")
+        if _is_confirmed(plan, "rollback", migrating.back(plan), apply, shown.as_json):
+            facts = migrating.roll_back(plan, shown.progress)
+            show_report(facts, shown.as_json)
+            if facts["not_mounted"]:
+                tell(
+                    f"The service runs on the former volume, but the new one is not mounted on {target}. If "
+                    f"{plan.request.fstab} had a line for it, that is a comment now."
+                )
+                return EXIT_DIFFERENT
+        return EXIT_OK
     migrating.require_forward(begun is not None and begun.goes_back, source)
     is_mounted = Path(target).is_dir() and mounts.mounted_at(Path(target)) is not None
     anew = begun is not None and begun.is_done and is_mounted
@@ -262,8 +268,17 @@ def migrate_command(
                 show_json({"plan": msgspec.to_builtins(plan), "done": begun.done})
             return EXIT_OK
     if _is_confirmed(plan, "migration", migrating.forward(plan), apply, shown.as_json):
-        with _reporting_the_stop(source):
+        try:
             show_report(migrating.migrate(plan, shown.progress, anew), shown.as_json)
+        except (LoaderError, KeyboardInterrupt):
+            with suppress(LoaderError):
+                begun = migrating.begun(source)
+                if begun is not None and "start" not in begun.done:
+                    tell(
+                        "The service is stopped, or being stopped: the same command goes on, --rollback --apply starts "
+                        "it on the former volume."
+                    )
+            raise
     return EXIT_OK
 
 
@@ -275,19 +290,6 @@ def _service_command(text: str) -> tuple[str, ...]:
     if not words:
         raise UsageProblem(reason="--service: give two commands")
     return words
-
-
-@contextmanager
-def _reporting_the_stop(source: str) -> Iterator[None]:
-    """If the migration ends early with the service stopped, prints that the service is stopped."""
-    try:
-        yield
-    except (LoaderError, KeyboardInterrupt):
-        with suppress(LoaderError):
-            begun = migrating.begun(source)
-            if begun is not None and "start" not in begun.done:
-                tell(_STOPPED)
-        raise
 
 
 def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> MovePlan:
@@ -310,27 +312,19 @@ def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> 
     return msgspec.structs.replace(plan, request=again)
 
 
-def _back(plan: MovePlan, apply: bool, shown: Shown) -> int:
-    tell("What the service has written to the new volume is not on the former one.")
-    if _is_confirmed(plan, "rollback", migrating.back(plan), apply, shown.as_json):
-        facts = migrating.roll_back(plan, shown.progress)
-        show_report(facts, shown.as_json)
-        if facts["not_mounted"]:
-            tell(
-                f"The service runs on the former volume, but the new one is not mounted on {plan.request.target}. If "
-                f"{plan.request.fstab} had a line for it, that is a comment now."
-            )
-            return EXIT_DIFFERENT
-    return EXIT_OK
-
-
 def _is_confirmed(plan: MovePlan, what: str, planned: Iterable[PlannedStep], apply: bool, as_json: bool) -> bool:
     """Prints the plan; with `apply`, returns True once FROM was typed to confirm. Raises UsageProblem if it was not."""
     steps, source = [*planned], plan.request.source
     if not apply and as_json:
         show_json({"plan": msgspec.to_builtins(plan), "steps": msgspec.to_builtins(steps)})
         return False
-    (tell if apply else show)(*_commands(plan, what, steps))
+    volumes = [plan.old.device if plan.old else "a directory of a larger file system"]
+    volumes.append(f"{plan.new.device} ({plan.new.kind})")
+    lines = [f"# {what} of {source} from {' to '.join(volumes if what == 'migration' else volumes[::-1])}"]
+    lines += [f"# Note: {note}" for note in plan.notes]
+    for step in steps:
+        lines += [f"# {step.step}" + (f": ditseed {step.by}" if step.by else ""), *step.commands]
+    (tell if apply else show)(*lines)
     if not apply:
         show("", "Nothing was changed. --apply does it.")
         return False
@@ -340,15 +334,3 @@ def _is_confirmed(plan: MovePlan, what: str, planned: Iterable[PlannedStep], app
     if sys.stdin.readline().strip() != source:
         raise UsageProblem(reason=f"the {what} was not confirmed; nothing was changed")
     return True
-
-
-def _commands(plan: MovePlan, what: str, steps: Iterable[PlannedStep]) -> Iterator[str]:
-    volumes = [
-        plan.old.device if plan.old else "a directory of a larger file system",
-        f"{plan.new.device} ({plan.new.kind})",
-    ]
-    yield f"# {what} of {plan.request.source} from {' to '.join(volumes if what == 'migration' else volumes[::-1])}"
-    yield from (f"# Note: {note}" for note in plan.notes)
-    for step in steps:
-        yield f"# {step.step}" + (f": ditseed {step.by}" if step.by else "")
-        yield from step.commands

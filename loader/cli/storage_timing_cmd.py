@@ -22,11 +22,12 @@ from loader.common_options import Metrics
 from loader.declared import Argument, Milliseconds
 from loader.declared import command as declare
 from loader.errors import EXIT_OK, UsageProblem
+from loader.operations import monitoring
 from loader.operations.monitoring import Status
 from loader.operations.storage import bench, verdict
 from loader.operations.storage import watch as watching
-from loader.operations.storage.bench import BenchReport, BenchRow, BenchSizes
-from loader.operations.storage.verdict import Layer, LayerState, Limits, State
+from loader.operations.storage.bench import BenchReport, BenchSizes
+from loader.operations.storage.verdict import Layer, Limits, State
 from loader.operations.storage.watch import PROBES, Target, Watch, WatchOptions
 
 # --- bench ------------------------------------------------------------------------------------------
@@ -63,25 +64,19 @@ def bench_command(
 
 
 def show_bench(report: BenchReport) -> None:
-    show_table(_BENCH_HEADINGS, [_bench_cells(row) for row in report.rows])
+    rows = []
+    for row in report.rows:
+        disk = ["-"] * 4
+        if row.disk is not None:
+            disk = [f"{units.size(speed)}/s" for speed in (row.disk.write, row.disk.read)]
+            disk += [f"{rate:.0f}/s" for rate in (row.disk.random_reads, row.disk.fsyncs)]
+        sync = units.rate(row.sync.entries, row.sync.seconds) if row.sync else "-"
+        searches = f"{row.searches:.0f}/s" if row.searches else "-"
+        loads = f"{row.nosync.seconds:.2f} s", sync, f"{row.native.seconds:.2f} s"
+        rows.append([row.name, *loads, searches, units.size(row.nosync.allocated), *disk])
+    show_table(_BENCH_HEADINGS, rows)
     show("", f"OpenLDAP {report.version}; docs/storage.md says what each column measures")
     show(*(f"{row.name}: fio not measured: {row.no_disk}" for row in report.rows if row.no_disk))
-
-
-def _bench_cells(row: BenchRow) -> list[str]:
-    disk = ["-"] * 4
-    if row.disk is not None:
-        disk = [f"{units.size(speed)}/s" for speed in (row.disk.write, row.disk.read)]
-        disk += [f"{row.disk.random_reads:.0f}/s", f"{row.disk.fsyncs:.0f}/s"]
-    return [
-        row.name,
-        f"{row.nosync.seconds:.2f} s",
-        units.rate(row.sync.entries, row.sync.seconds) if row.sync else "-",
-        f"{row.native.seconds:.2f} s",
-        f"{row.searches:.0f}/s" if row.searches else "-",
-        units.size(row.nosync.allocated),
-        *disk,
-    ]
 
 
 # --- watch ------------------------------------------------------------------------------------------
@@ -111,13 +106,6 @@ class _Watched:
     warning: Annotated[float | None, "-w --warning MS", Milliseconds(), "WARNING if a davg is above."] = None
     critical: Annotated[float | None, "-c --critical MS", Milliseconds(), "CRITICAL if a davg is above."] = None
 
-    def write(self, state: State) -> None:
-        """Writes the state file and the metrics file, as requested, after a round."""
-        if self.state_file is not None:
-            verdict.write(state, self.state_file)
-        if self.metrics_file is not None:
-            verdict.write_metrics(state, self.metrics_file)
-
 
 @declare("watch")
 def watch_command(
@@ -130,7 +118,8 @@ def watch_command(
     interval, each by a thread of its own at real-time priority. Run it as root. It ends after --samples, or by
     Ctrl-C; another signal ends it with exit status 128 and its number.
 
-    Beside the layers it times what --probe names. On a terminal it shows a table while it runs.
+    Beside the layers it times what --probe names. It shows a table, on a terminal also while it runs; a log needs
+    --json.
 
     With --check nothing is read but the state file of a running watch: one line with performance data and one
     line for each layer, exit status 0, 1, 2 or 3. Failed reads are CRITICAL for as long as emax shows a peak. A layer
@@ -145,8 +134,14 @@ def watch_command(
     """
     if watched.is_check:
         refuse_given(_WATCH_OPTIONS, "a watch, not --check")
-        limits = Limits(watched.warning, watched.critical)
-        return _checked(path, watched.state_file, limits, as_json)
+        if path is not None or watched.state_file is None:
+            raise UsageProblem(reason="--check takes --state FILE, and no PATH")
+        check = verdict.check(watched.state_file, Limits(watched.warning, watched.critical))
+        if as_json:
+            show_json({**msgspec.to_builtins(check), "status": check.status.name})
+        else:
+            show(*check.text())
+        return int(check.status)
     refuse_given(_CHECK_OPTIONS, "--check")
     if (path is None) == (not watched.words):
         raise UsageProblem(reason="say what to watch: PATH, or --layer")
@@ -156,28 +151,19 @@ def watch_command(
     return _watch(layers, watching.beside(watched.probes, layers, path), options, watched, as_json)
 
 
-def _checked(path: Path | None, state: Path | None, limits: Limits, as_json: bool) -> int:
-    if path is not None or state is None:
-        raise UsageProblem(reason="--check takes --state FILE, and no PATH")
-    check = verdict.check(state, limits)
-    if as_json:
-        show_json({**msgspec.to_builtins(check), "status": check.status.name})
-    else:
-        show(*check.text())
-    return int(check.status)
-
-
 def _watch(
     layers: Sequence[Layer], beside: Sequence[Target], options: WatchOptions, watched: _Watched, as_json: bool
 ) -> int:
     """Runs a watch; returns the exit status: 0 if it ended after --samples or, without --samples, by Ctrl-C."""
     last: State | None = None
     status = EXIT_OK
-    names = [layer.name for layer in layers] + [target.layer.name for target in beside]
     try:
-        with _rounds_shown(names, options, as_json) as show_round, Watch(layers, options, beside) as watch:
+        with _rounds_shown(as_json) as show_round, Watch(layers, options, beside) as watch:
             for last in watch.rounds():
-                watched.write(last)
+                if watched.state_file is not None:
+                    verdict.write(last, watched.state_file)
+                if watched.metrics_file is not None:
+                    monitoring.write(verdict.metrics(last), watched.metrics_file)
                 show_round(last)
     except KeyboardInterrupt as stop:
         if last is None:
@@ -186,15 +172,14 @@ def _watch(
         if number != signal.SIGINT or options.samples is not None:
             status = 128 + number
     if last is not None and not as_json:
-        show("")
         show_table(_HEADINGS, [*_rows(last)])
         show("", *_notes(last), f"verdict: {last.told}")
     return status
 
 
 @contextmanager
-def _rounds_shown(names: Sequence[str], options: WatchOptions, as_json: bool) -> Iterator[Callable[[State], None]]:
-    """Yields a function that shows a round: as JSON, as a line, or on a terminal as a table that replaces the last."""
+def _rounds_shown(as_json: bool) -> Iterator[Callable[[State], None]]:
+    """Yields a function that shows a round: as JSON, or on a terminal as a table that replaces the last."""
     if as_json:
         yield lambda state: show_json_line(msgspec.to_builtins(state))
         return
@@ -206,10 +191,7 @@ def _rounds_shown(names: Sequence[str], options: WatchOptions, as_json: bool) ->
 
     console = Console(file=sys.stdout)
     if not console.is_terminal or console.is_dumb_terminal:
-        show(f"one read of each in every {options.interval:g} s; times in milliseconds")
-        show(*(f"  {number}  {name}" for number, name in enumerate(names, 1)), "")
-        show(f"{'time':<20} {' '.join(f'{number:>9}' for number, _ in enumerate(names, 1))}")
-        yield _show_line
+        yield lambda state: None
         return
     with Live(console=console, transient=True, auto_refresh=False) as live:
 
@@ -222,20 +204,6 @@ def _rounds_shown(names: Sequence[str], options: WatchOptions, as_json: bool) ->
         yield show_round
 
 
-def _show_line(state: State) -> None:
-    """Prints the last time of each layer."""
-    cells = " ".join(f"{_last(row, state):>9}" for row in state.rows)
-    show(f"{units.moment(state.written).replace('+00:00', 'Z'):<20} {cells}")
-
-
-def _last(row: LayerState, state: State) -> str:
-    if row.in_flight_since is not None:
-        return f"({(state.written - row.in_flight_since) * 1000:.0f}...)"
-    if row.is_error:
-        return "failed"
-    return "-" if row.problem or row.figures is None else _ms(row.figures.last)
-
-
 _HEADINGS = ("milliseconds", "reads", "davg", "emax", "adds", "state")
 
 
@@ -246,8 +214,8 @@ def _rows(state: State) -> Iterator[tuple[str, ...]]:
         davg, emax = (_ms(row.figures.davg), _ms(row.figures.emax)) if row.figures else ("-", "-")
         adds = added.get(row.name) if row.on else None
         status, text = verdict.judge(row, state, Limits(), state.written)
-        state_text = "ok" if status is Status.OK else text
-        yield row.name, str(row.reads), davg, emax, "-" if adds is None else _ms(adds), state_text
+        added_text, state_text = "-" if adds is None else _ms(adds), "ok" if status is Status.OK else text
+        yield row.name, str(row.reads), davg, emax, added_text, state_text
 
 
 def _notes(state: State) -> list[str]:

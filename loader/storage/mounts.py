@@ -32,11 +32,6 @@ class Mount(msgspec.Struct, frozen=True):
     def is_subvolume(self) -> bool:
         return self.root != "/" and f"subvol={self.root}" in self.options
 
-    @property
-    def is_bind(self) -> bool:
-        """Whether a directory of the file system is mounted, as by mount --bind."""
-        return self.root != "/" and not self.is_subvolume
-
 
 class FstabEntry(msgspec.Struct, frozen=True):
     """`number`: number of the line, from 1. `rest`: the fifth and sixth field."""
@@ -57,16 +52,6 @@ def mount_of(path: Path) -> Mount:
     if mount is None:  # for example for a path through /proc/PID/root
         raise SystemFailed(path=path, reason="it is on a mount of another mount namespace")
     return mount
-
-
-def base_of(bind: Mount) -> Mount | None:
-    """Returns the mount by which the source directory of a bind mount can be reached, or None."""
-    fits = (
-        one
-        for one in _all().values()
-        if one.device == bind.device and not one.is_bind and f"{bind.root}/".startswith(f"{one.root.rstrip('/')}/")
-    )
-    return max(fits, key=lambda one: len(one.root), default=None)
 
 
 def on_device(number: str) -> str | None:

@@ -46,22 +46,21 @@ class Timed(ABC):
         os.close(self._descriptor)
 
 
-def counted(what: str) -> int:
-    """Returns the bytes that the kernel has read from devices (`read_bytes`), or written to them (`write_bytes`), for
-    this thread. Raises Unmeasurable."""
-    try:
-        return int(_COUNTED.read_text().partition(f"\n{what}: ")[2].split()[0])
-    except (OSError, IndexError, ValueError) as error:
-        raise Unmeasurable("this kernel does not count what a thread reads and writes") from error
+def _timed(what: str, work: Callable[[], int]) -> tuple[float, int, int]:
+    """Returns the seconds that `work` took, its result, and the bytes that the kernel has read from devices for this
+    thread meanwhile (`read_bytes`), or written to them (`write_bytes`). Raises Unmeasurable."""
 
+    def counted() -> int:
+        try:
+            return int(_COUNTED.read_text().partition(f"\n{what}: ")[2].split()[0])
+        except (OSError, IndexError, ValueError) as error:
+            raise Unmeasurable("this kernel does not count what a thread reads and writes") from error
 
-def _timed(count: str, work: Callable[[], int]) -> tuple[float, int, int]:
-    """Returns the seconds that `work` took, its result, and the bytes of devices that the kernel counted for it."""
-    before = counted(count)
+    before = counted()
     begun = time.perf_counter_ns()
     size = work()
     took = time.perf_counter_ns() - begun
-    return took / 1e9, size, counted(count) - before
+    return took / 1e9, size, counted() - before
 
 
 @contextmanager
@@ -75,10 +74,7 @@ def _unless_refused(reason: str) -> Iterator[None]:
         raise
 
 
-# --- realtime --------------------------------------------------------------------------------------------------------
-#
-# Real-time priority for the calling thread, so that a busy processor and other reads do not add to the times.
-
+# --- real-time priority, so that a busy processor and other reads do not add to the times ----------------------------
 
 PRIORITY = 79  # of SCHED_FIFO; below those threads of the kernel that a driver may need
 _CLASS, _LEVEL = "1", "7"  # arguments of ionice(1): the real-time class, its lowest level
@@ -102,10 +98,7 @@ def claim() -> tuple[str, ...]:
     return tuple(refused)
 
 
-# --- direct ----------------------------------------------------------------------------------------------------------
-#
-# Timed reads past the page cache, and whether the kernel really fetched them from a device.
-
+# --- direct reads past the page cache, if the kernel really fetched them from a device -------------------------------
 
 LEAST = 512  # bytes; the first size that is tried
 _MOST = 65536  # bytes; the largest block of a file system that Linux mounts
@@ -125,15 +118,11 @@ class Reader(Timed):
         super().__init__(descriptor)
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._buffer = mmap.mmap(-1, _MOST)  # aligned to a page
-        try:
-            self._settle()
-        except BaseException:
-            self.close()
-            raise
+        self._settle()
 
     def once(self) -> float:
         """Times a read at a random offset."""
-        seconds, is_fetched = self._read(self._place())
+        seconds, is_fetched = self._read(self._offset())
         if not is_fetched:
             raise Unmeasurable("the read came from a cache: the kernel fetched nothing from a device for it")
         return seconds
@@ -144,8 +133,16 @@ class Reader(Timed):
         obstacles: dict[str, int] = {}  # with the largest size that met it
         most = min(_MOST, self._extent())
         while self.size <= most:
-            obstacle = self._obstacle()
-            if obstacle is None:
+            obstacle, offset = "are refused", self._offset()
+            try:
+                self._read(offset)
+                _, is_fetched = self._read(offset)
+                obstacle = _CACHED
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                is_fetched = False
+            if is_fetched:
                 reasons = "; ".join(f"reads of {size} bytes {what}" for what, size in obstacles.items())
                 self.note = f"{reasons}; of {self.size} bytes instead" if reasons else None
                 return
@@ -157,36 +154,20 @@ class Reader(Timed):
             raise Unmeasurable("the kernel counts no read from a device: they come from a cache")
         raise Unmeasurable("direct reads are refused")
 
-    def _obstacle(self) -> str | None:
-        """Returns why reads of that size do not reach the device; None if they do."""
-        place = self._place()
-        try:
-            self._read(place)
-            _, is_fetched = self._read(place)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            return "are refused"
-        return None if is_fetched else _CACHED
-
-    def _read(self, place: int) -> tuple[float, bool]:
+    def _read(self, offset: int) -> tuple[float, bool]:
         """Returns the seconds, and whether the kernel counted the read as from a device."""
         view = memoryview(self._buffer)[: self.size]
-        seconds, size, fetched = _timed("read_bytes", partial(os.preadv, self._descriptor, [view], place))
+        seconds, size, fetched = _timed("read_bytes", partial(os.preadv, self._descriptor, [view], offset))
         return seconds, size == self.size and fetched >= self.size
 
-    def _place(self) -> int:
+    def _offset(self) -> int:
         """Returns a random offset; in a file, one that has blocks, because a hole is read without the device."""
-        place = random.randrange(max(1, self._extent() // self.size)) * self.size
-        return self._with_blocks(place) if self._is_file else place
-
-    def _with_blocks(self, place: int) -> int:
-        with suppress(OSError):  # ENXIO: a hole up to the end
-            found = os.lseek(self._descriptor, place, os.SEEK_DATA)
-            return found - found % self.size
-        with suppress(OSError):
-            return os.lseek(self._descriptor, 0, os.SEEK_DATA)
-        return place
+        offset = random.randrange(max(1, self._extent() // self.size)) * self.size
+        for start in (offset, 0) if self._is_file else ():
+            with suppress(OSError):  # ENXIO: a hole up to the end
+                data = os.lseek(self._descriptor, start, os.SEEK_DATA)
+                return data - data % self.size
+        return offset
 
     def _extent(self) -> int:
         """Returns how many bytes from the beginning are likely to have blocks."""
@@ -202,25 +183,23 @@ def opened(path: Path) -> Reader:
     Raises Unmeasurable, FileUnsafe, DirectoryUnsafe, OSError.
     """
     device = held.device(path, os.O_RDONLY | os.O_DIRECT)
-    if device is not None:
-        return Reader(device)
     is_directory = path.is_dir()
-    descriptor = files.made(path) if is_directory else held.reading(path)
+    descriptor = device
+    if descriptor is None:
+        descriptor = files.made(path) if is_directory else held.reading(path)
     try:
         if is_directory:
             files.filled(descriptor, _OWN_FILE)
-        with _unless_refused("its file system has no direct reads"):
-            fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_DIRECT)
+        if device is None:
+            with _unless_refused("its file system has no direct reads"):
+                fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_DIRECT)
+        return Reader(descriptor)
     except BaseException:
         os.close(descriptor)
         raise
-    return Reader(descriptor)
 
 
-# --- durable write ---------------------------------------------------------------------------------------------------
-#
-# Timed writes that end when the device has the data; on a mirror, when every leg has it.
-
+# --- durable writes, which end when the device has the data; on a mirror, when every leg has it ----------------------
 
 SIZE = 4096  # bytes of a write: a page of LMDB
 _ROOM = 4 << 20  # bytes; size of the file
@@ -250,9 +229,7 @@ class Writer(Timed):
         return seconds
 
 
-# --- file lock -------------------------------------------------------------------------------------------------------
-#
-# Timed flock(2): a lock that nobody else has is granted at once, unless the system is slow or a cluster is asked.
+# --- file lock: granted at once, unless the system is slow or a cluster is asked -------------------------------------
 
 
 class FileLock(Timed):

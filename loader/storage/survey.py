@@ -73,23 +73,14 @@ class Asker:
 _FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
 _SEGMENTS = (
     "lv_name,vg_name,lv_dm_path,lv_size,segtype,stripes,data_stripes,stripe_size,seg_size_pe,seg_pe_ranges,"
-    "lv_read_ahead,vg_extent_size,data_percent,metadata_percent,pool_lv"
+    "vg_extent_size,data_percent,metadata_percent,pool_lv"
 )
-_PHYSICAL = "pv_name,vg_name,pe_start,pv_pe_count,pv_pe_alloc_count"
-
-
-class _Answer(msgspec.Struct):
-    """The JSON of lvs and pvs, whose numbers are strings. The log that lvs adds is ignored."""
-
-    report: list[dict[str, list[dict[str, str]]]]
+_PHYSICAL = "pv_name,vg_name,pv_pe_count,pv_pe_alloc_count"
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """`extents`: number of extents in the segment. `legs`: (physical volume, extents on it). `stripe_size`: bytes, 0:
-    none.
-
-    `data_stripes`: stripes without the copies of raid10 and the parity of raid5; for raid1 lvs counts the copies.
-    """
+    """`legs`: (physical volume, extents on it). `stripe_size`: bytes; 0: none. `data_stripes`: stripes without the
+    copies of raid10 and the parity of raid5; for raid1 lvs counts the copies."""
 
     kind: str
     stripes: int
@@ -107,7 +98,6 @@ class Volume(msgspec.Struct, frozen=True):
     path: str
     size: int
     extent_size: int
-    read_ahead: str
     segments: tuple[Segment, ...]
     pool: str | None
     data_percent: float | None
@@ -127,11 +117,10 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class PhysicalVolume(msgspec.Struct, frozen=True):
-    """`start`: bytes before its first extent. `disks`: paths of the disks below; empty if the kernel lists none."""
+    """`disks`: paths of the disks below; empty if the kernel lists none."""
 
     name: str
     group: str
-    start: int
     extents: int
     used: int
     disks: tuple[str, ...] = ()
@@ -149,14 +138,14 @@ class Volumes(msgspec.Struct, frozen=True):
 
     def at(self, path: str) -> Volume | None:
         """Returns the logical volume with this device-mapper path, or None."""
-        return next((one for one in self.logical if one.path == path), None)
+        return next((volume for volume in self.logical if volume.path == path), None)
 
     def named(self, group: str, name: str) -> Volume | None:
         """Returns the logical volume, or None. `name`: without the brackets that lvs writes around hidden volumes."""
-        return next((one for one in self.logical if (one.group, one.name.strip("[]")) == (group, name)), None)
+        return next((each for each in self.logical if (each.group, each.name.strip("[]")) == (group, name)), None)
 
     def of_group(self, group: str) -> tuple[PhysicalVolume, ...]:
-        return tuple(one for one in self.physical if one.group == group)
+        return tuple(volume for volume in self.physical if volume.group == group)
 
 
 def volumes(asker: Asker) -> Volumes:
@@ -170,7 +159,33 @@ def parse_segments(text: str) -> tuple[Volume, ...]:
     rows: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in _rows(text, "seg"):
         rows.setdefault((row["vg_name"], row["lv_name"]), []).append(row)
-    return tuple(map(_volume, rows.values()))
+    return tuple(
+        Volume(
+            name=name,
+            group=group,
+            path=segments[0]["lv_dm_path"],
+            size=_whole(segments[0]["lv_size"]),
+            extent_size=_whole(segments[0]["vg_extent_size"]),
+            segments=tuple(map(_segment, segments)),
+            pool=segments[0]["pool_lv"].strip("[]") or None,
+            data_percent=_percent(segments[0]["data_percent"]),
+            metadata_percent=_percent(segments[0]["metadata_percent"]),
+        )
+        for (group, name), segments in rows.items()
+    )
+
+
+def _segment(row: dict[str, str]) -> Segment:
+    legs = []
+    for words in row["seg_pe_ranges"].split():  # such as "/dev/sda:100-199"
+        name, _, span = words.rpartition(":")
+        first, _, last = span.partition("-")
+        if name.startswith("/"):
+            legs.append((name, int(last) - int(first) + 1))
+    stripes, size, extents, data = (
+        _whole(row[name]) for name in ("stripes", "stripe_size", "seg_size_pe", "data_stripes")
+    )
+    return Segment(row["segtype"], stripes, size, extents, tuple(legs), data)
 
 
 def parse_physical(text: str) -> tuple[PhysicalVolume, ...]:
@@ -178,7 +193,6 @@ def parse_physical(text: str) -> tuple[PhysicalVolume, ...]:
         PhysicalVolume(
             name=row["pv_name"],
             group=row["vg_name"],
-            start=_whole(row["pe_start"]),
             extents=_whole(row["pv_pe_count"]),
             used=_whole(row["pv_pe_alloc_count"]),
             disks=tuple(device.path for device in stack(number_of(row["pv_name"])) if not device.on),
@@ -188,41 +202,9 @@ def parse_physical(text: str) -> tuple[PhysicalVolume, ...]:
 
 
 def _rows(text: str, name: str) -> list[dict[str, str]]:
-    return [row for part in msgspec.json.decode(text, type=_Answer).report for row in part[name]]
-
-
-def _volume(rows: list[dict[str, str]]) -> Volume:
-    first = rows[0]
-    return Volume(
-        name=first["lv_name"],
-        group=first["vg_name"],
-        path=first["lv_dm_path"],
-        size=_whole(first["lv_size"]),
-        extent_size=_whole(first["vg_extent_size"]),
-        read_ahead=first["lv_read_ahead"],
-        segments=tuple(map(_segment, rows)),
-        pool=first["pool_lv"].strip("[]") or None,
-        data_percent=_percent(first["data_percent"]),
-        metadata_percent=_percent(first["metadata_percent"]),
-    )
-
-
-def _segment(row: dict[str, str]) -> Segment:
-    return Segment(
-        row["segtype"],
-        _whole(row["stripes"]),
-        _whole(row["stripe_size"]),
-        _whole(row["seg_size_pe"]),
-        tuple(_leg(words) for words in row["seg_pe_ranges"].split() if words.startswith("/")),
-        _whole(row["data_stripes"]),
-    )
-
-
-def _leg(words: str) -> tuple[str, int]:
-    """Parses "/dev/sda:100-199" into the path and the number of extents."""
-    name, _, extents = words.rpartition(":")
-    first, _, last = extents.partition("-")
-    return name, int(last) - int(first) + 1
+    """Returns the rows of the JSON of lvs or pvs, whose numbers are strings. The log that lvs adds is ignored."""
+    report = msgspec.json.decode(text, type=dict[str, list[dict[str, list[dict[str, str]]]]])["report"]
+    return [row for part in report for row in part[name]]
 
 
 def _whole(text: str) -> int:
@@ -242,15 +224,11 @@ _NO_COW = 0x00800000
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """Sizes in bytes; stripe unit and width are 0 if it was made without. `groups`: allocation groups; 0 for ext.
-
-    `journal`: whether it has a journal, as xfs always does.
-    """
+    """Sizes in bytes; stripe unit and width are 0 if it was made without. `journal`: as xfs always has one."""
 
     block: int
     stripe_unit: int = 0
     stripe_width: int = 0
-    groups: int = 0
     journal: bool = True
 
 
@@ -275,23 +253,21 @@ def parameters(mount: Mount, asker: Asker) -> Parameters | None:
 def of_xfs(text: str) -> Parameters | None:
     """Parses the output of xfs_info(8), which counts stripes in blocks."""
     data = re.search(r"^data .*?bsize=(\d+).*?sunit=(\d+)\s+swidth=(\d+)", text, re.M | re.S)
-    groups = re.search(r"agcount=(\d+)", text)
-    if not data or not groups:
+    if data is None:
         return None
-    block = int(data[1])
-    return Parameters(block, int(data[2]) * block, int(data[3]) * block, int(groups[1]))
+    block, unit, width = map(int, data.groups())
+    return Parameters(block, unit * block, width * block)
 
 
 def of_ext(text: str) -> Parameters | None:
     """Parses the output of tune2fs(8), which counts stripes in blocks, and omits them if there are none."""
-    found = dict(re.findall(r"^([A-Z][\w ]+):\s+(\d+)$", text, re.MULTILINE))
-    if "Block size" not in found:
+    numbers = dict(re.findall(r"^([A-Z][\w ]+):\s+(\d+)$", text, re.MULTILINE))
+    if "Block size" not in numbers:
         return None
-    block = int(found["Block size"])
-    stride, width = (int(found.get(f"RAID {name}", 0)) for name in ("stride", "stripe width"))
+    block, stride, width = (int(numbers.get(name, 0)) for name in ("Block size", "RAID stride", "RAID stripe width"))
     features = re.search(r"^Filesystem features:.*", text, re.MULTILINE)
     journal = features is None or "has_journal" in features[0].split()
-    return Parameters(block, stride * block, width * block, journal=journal)
+    return Parameters(block, stride * block, width * block, journal)
 
 
 def is_without_cow(path: Path) -> bool:
@@ -306,11 +282,9 @@ def is_without_cow(path: Path) -> bool:
 
 
 class Device(msgspec.Struct, frozen=True):
-    """Sizes in bytes. `min_io` and `opt_io`: 0 or as small as a sector if the device reports none.
-
-    `kind`: disk, partition, lvm, crypt, multipath, dm, loop, or md and its level. `on`: names of the devices right
-    below. `scheduler` and `write_cache`: None if the device has none of its own. `file`: backing file of a loop device.
-    """
+    """Sizes in bytes. `min_io` and `opt_io`: 0 or as small as a sector if the device reports none. `kind`: disk,
+    partition, lvm, crypt, multipath, dm, loop, or md and its level. `on`: names of the devices right below.
+    `scheduler`, `write_cache`: None if the device has none of its own. `file`: backing file of a loop device."""
 
     name: str
     path: str
@@ -324,7 +298,6 @@ class Device(msgspec.Struct, frozen=True):
     rotational: bool
     read_ahead: int
     scheduler: str | None
-    schedulers: tuple[str, ...]
     write_cache: str | None
     on: tuple[str, ...]
     file: str | None = None
@@ -338,8 +311,10 @@ def stack(number: str | None, sys: Path = SYS) -> tuple[Device, ...]:
     devices: dict[str, Device] = {}
     for directory in directories:  # those of the devices below are appended meanwhile
         if directory.name not in devices:
-            below = _below(directory)
-            devices[directory.name] = _device(directory, below)
+            below = [directory.parent]
+            if not (directory / "partition").exists():
+                below = [link.resolve() for link in sorted(directory.glob("slaves/*"))]
+            devices[directory.name] = _device(directory, [each.name for each in below])
             directories += below
     return tuple(devices.values())
 
@@ -353,54 +328,36 @@ def number_of(source: str) -> str | None:
     return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" if status.st_rdev else None
 
 
-def of_btrfs(name: str, sys: Path = SYS) -> tuple[str, ...]:
-    """Returns the numbers of all devices of the btrfs that the device `name` belongs to."""
-    for group in sys.glob("fs/btrfs/*/devices"):
-        if (group / name).exists():
-            return tuple(_text(one / "dev") for one in sorted(group.iterdir()))
-    return ()
-
-
-def _below(place: Path) -> list[Path]:
-    if (place / "partition").exists():
-        return [place.parent]
-    return [one.resolve() for one in sorted(place.glob("slaves/*"))]
-
-
-def _device(place: Path, below: list[Path]) -> Device:
-    queue = (place.parent if (place / "partition").exists() else place) / "queue"
-    schedulers = _text(queue / "scheduler")  # such as "none [mq-deadline]"; the active one is in brackets
-    active = re.search(r"\[(.+?)\]", schedulers)
-    dm = _text(place / "dm/name")
+def _device(directory: Path, on: list[str]) -> Device:
+    """Reads the files of a block device in sysfs. `on`: names of the devices right below."""
+    dm, is_partition = _text(directory / "dm/name"), (directory / "partition").exists()
+    kind = "loop" if (directory / "loop").exists() else "disk"
+    if is_partition:
+        kind = "partition"
+    elif (directory / "dm").exists():
+        kind = _DM_KINDS.get(_text(directory / "dm/uuid").partition("-")[0], "dm")
+    elif (directory / "md").exists():
+        kind = f"md {_text(directory / 'md/level')}"
+    queue = (directory.parent if is_partition else directory) / "queue"
+    scheduler = re.search(r"\[(.+?)\]", _text(queue / "scheduler"))  # the active one of "none [mq-deadline]"
     return Device(
-        name=place.name,
-        path=f"/dev/mapper/{dm}" if dm else f"/dev/{place.name.replace('!', '/')}",
-        kind=_kind(place),
-        size=_number(place / "size") * _SECTOR,
-        start=_number(place / "start") * _SECTOR,
-        alignment_offset=_number(place / "alignment_offset"),
+        name=directory.name,
+        path=f"/dev/mapper/{dm}" if dm else f"/dev/{directory.name.replace('!', '/')}",
+        kind=kind,
+        size=_number(directory / "size") * _SECTOR,
+        start=_number(directory / "start") * _SECTOR,
+        alignment_offset=_number(directory / "alignment_offset"),
         physical_sector=_number(queue / "physical_block_size"),
         min_io=_number(queue / "minimum_io_size"),
         opt_io=_number(queue / "optimal_io_size"),
         rotational=_text(queue / "rotational") == "1",
         read_ahead=_number(queue / "read_ahead_kb") * 1024,
-        scheduler=active[1] if active else None,
-        schedulers=tuple(re.findall(r"[\w-]+", schedulers)),
+        scheduler=scheduler[1] if scheduler else None,
         write_cache=_text(queue / "write_cache") or None,
-        on=tuple(one.name for one in below),
-        file=_text(place / "loop/backing_file") or None,
-        read_only=_text(place / "ro") == "1",
+        on=tuple(on),
+        file=_text(directory / "loop/backing_file") or None,
+        read_only=_text(directory / "ro") == "1",
     )
-
-
-def _kind(place: Path) -> str:
-    if (place / "partition").exists():
-        return "partition"
-    if (place / "dm").exists():
-        return _DM_KINDS.get(_text(place / "dm/uuid").partition("-")[0], "dm")
-    if (place / "md").exists():
-        return f"md {_text(place / 'md/level')}"
-    return "loop" if (place / "loop").exists() else "disk"
 
 
 def _number(path: Path) -> int:
@@ -420,10 +377,7 @@ def _text(path: Path) -> str:
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """`devices`: the upper ones first; empty if the file system has none. `no_cow`: the path has none, on btrfs.
-
-    `base`: for a bind mount, the mount that has its source directory. `base_fstab`: the line of `base` in /etc/fstab.
-    """
+    """`devices`: the upper ones first; empty if the file system has none. `no_cow`: the path has none, on btrfs."""
 
     path: str
     mount: Mount
@@ -434,8 +388,6 @@ class Facts(msgspec.Struct, frozen=True):
     volumes: Volumes
     no_cow: bool
     unseen: tuple[Unseen, ...]
-    base: Mount | None = None
-    base_fstab: FstabEntry | None = None
 
     @property
     def top(self) -> Device | None:
@@ -457,7 +409,6 @@ def of(path: Path) -> Facts:
         status = os.statvfs(path)
         no_cow = mount.kind == "btrfs" and is_without_cow(path)
     devices = devices_of(mount)
-    base = mounts.base_of(mount) if mount.is_bind else None
     return Facts(
         path=str(path),
         mount=mount,
@@ -468,8 +419,6 @@ def of(path: Path) -> Facts:
         volumes=volumes(asker) if any(device.kind == "lvm" for device in devices) else Volumes(),
         no_cow=no_cow,
         unseen=tuple(asker.unseen),
-        base=base,
-        base_fstab=mounts.fstab_of(base.target) if base else None,
     )
 
 
@@ -477,9 +426,12 @@ def devices_of(mount: Mount) -> tuple[Device, ...]:
     """Returns the devices below a mount, the upper ones first; empty for a file system without a device."""
     if not mount.device.startswith("0:"):
         return stack(mount.device)
-    first = stack(number_of(mount.source)) if mount.kind == "btrfs" else ()
-    others = of_btrfs(first[0].name) if first else ()
-    devices = (*first, *(device for number in others for device in stack(number)))
+    devices = stack(number_of(mount.source)) if mount.kind == "btrfs" else ()
+    for group in SYS.glob("fs/btrfs/*/devices") if devices else ():
+        if (group / devices[0].name).exists():
+            for link in sorted(group.iterdir()):
+                devices += stack(_text(link / "dev"))
+            break
     return tuple({device.name: device for device in devices}.values())
 
 
@@ -491,37 +443,33 @@ def unused(path: str) -> tuple[Device, ...]:
 
     Raises DiskInUse, NoSuchPath, NotPermitted; UsageProblem if `path` is no block device.
     """
+    is_busy = False
     with files.explained(Path(path)):
         os.stat(path)
         number = number_of(path)
         devices = stack(number)
         if not devices:
             raise UsageProblem(reason=f"{path} is not a block device")
-        is_busy = _is_busy(path)
-    mounted = mounts.on_device(str(number))
-    if mounted:
-        raise DiskInUse(path=path, reason=f"is mounted on {mounted}")
+        try:  # O_EXCL fails if the device is mounted, swapped to, or below another device
+            os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NONBLOCK))
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            is_busy = True
     asker = Asker()
     signatures = asker.output("signatures", "wipefs", "--noheadings", "--output", "TYPE", path)  # only reads
-    if signatures is None:
-        reasons = "; ".join(unseen.why for unseen in asker.unseen)
-        raise DiskInUse(path=path, reason=f"cannot be searched for signatures ({reasons})")
-    kinds = dict.fromkeys(signatures.split())
-    if "LVM2_member" in kinds:
-        raise DiskInUse(path=path, reason="is a physical volume of LVM already")
-    if kinds:
-        raise DiskInUse(path=path, reason=f"holds a signature ({', '.join(kinds)})")
-    if is_busy:
-        raise DiskInUse(path=path, reason="is in use: mounted, swap space, or part of another device")
+    kinds = dict.fromkeys((signatures or "").split())
+    reason = ""
+    if target := mounts.on_device(str(number)):
+        reason = f"is mounted on {target}"
+    elif signatures is None:
+        reason = f"cannot be searched for signatures ({'; '.join(unseen.why for unseen in asker.unseen)})"
+    elif "LVM2_member" in kinds:
+        reason = "is a physical volume of LVM already"
+    elif kinds:
+        reason = f"holds a signature ({', '.join(kinds)})"
+    elif is_busy:
+        reason = "is in use: mounted, swap space, or part of another device"
+    if reason:
+        raise DiskInUse(path=path, reason=reason)
     return devices
-
-
-def _is_busy(path: str) -> bool:
-    """Returns whether the device is mounted, swapped to, or below another device: O_EXCL fails then."""
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NONBLOCK))
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        return True
-    return False

@@ -192,8 +192,7 @@ def test_a_linear_volume_is_told_from_a_striped_one_and_mended(tmp_path: Path) -
     assert "\n         └─ /dev/ubdd  disk, 1.6 GiB" in before
     assert "WARNING  /dev/ubdd1: misaligned: begins at byte 32256\n" in before
     assert (
-        "WARNING  vg/lin: linear: all of its 375 extents are on /dev/ubdd1, and the other 3 physical volumes of the "
-        "group do nothing for it\n"
+        "WARNING  vg/lin: linear: all of its 375 extents are on /dev/ubdd1, one of 4 physical volumes of the group\n"
     ) in before
     assert (
         "\n    lvcreate -y --wipesignatures y -i 3 -I 64k -l 375 -n lin_striped vg /dev/ubda /dev/ubdb /dev/ubdc\n"

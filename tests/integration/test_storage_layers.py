@@ -49,11 +49,8 @@ def what(facts: Facts, rule: str) -> str:
 
 # How each is made, and what is said of it.
 KINDS = {
-    "jfs": ("mkfs.jfs -q", "warning", "hardly maintained"),
     "reiserfs": ("mkfs.reiserfs -q -f", "critical", "removed from Linux"),
     "ocfs2": ("mkfs.ocfs2 -q -M local -N 1", "warning", "a cluster file system"),
-    "nilfs2": ("mkfs.nilfs2 -q", "warning", "log-structured"),
-    "f2fs": ("mkfs.f2fs -q", "warning", "log-structured"),
 }
 
 
@@ -61,10 +58,10 @@ def test_other_file_systems(tmp_path: Path) -> None:
     require(storage_vm.missing_storage_vm(*(make.split()[0] for make, _, _ in KINDS.values())))
     script = "".join(
         f"{make} /dev/ubd{letter}\nmount -i -t {kind} /dev/ubd{letter} /run/mnt/{kind}\n"
-        for letter, (kind, (make, _, _)) in zip("abcde", KINDS.items(), strict=True)
+        for letter, (kind, (make, _, _)) in zip("ab", KINDS.items(), strict=True)
     )
-    modules = ("crc32_generic", "ocfs2", "nilfs2", "f2fs")
-    disks = images(tmp_path, 64, 64, 200, 200, 120)
+    modules = ("crc32_generic", "ocfs2")
+    disks = images(tmp_path, 64, 200)
     found = checked(script, [*KINDS], disks, modules)
     for kind, (_, severe, said) in KINDS.items():
         facts = found[kind]
@@ -104,8 +101,7 @@ def test_arrays_of_md(tmp_path: Path) -> None:
         assert found[level]["parameters"]["stripe_width"] == 2 * 65536
     assert severity(found["raid0"], "volume.redundancy") == ["note"]
     assert severity(found["raid5"], "volume.redundancy") == []
-    assert severity(found["raid1"], "stripes") == ["note"]
-    assert "states no stripes" in what(found["raid1"], "stripes")
+    assert severity(found["raid1"], "stripes") == []
     assert severity(found["raid1"], "mount.barrier") == ["critical"]
 
 
@@ -146,7 +142,6 @@ def test_mirrors_thin_pools_partitions_and_caches(tmp_path: Path) -> None:
     thin = found["thin"]
     assert severity(thin, "thin.overcommitted") == ["warning"]
     assert severity(thin, "thin.data") == ["note"]
-    assert severity(thin, "volume.striped") == ["ok"]  # below the pool
     assert severity(thin, "stripes") == ["ok"]
     assert "1.5 GiB together, the pool is 104.0 MiB" in what(thin, "thin.overcommitted")
 

@@ -119,7 +119,7 @@ def test_what_is_wrong_is_said_before_anything_is_done(home: Path) -> None:
             (large, service, 3, "not a directory"),
             (home / "link", service, 3, "without symbolic links"),
             (Path("old"), service, 3, "an absolute path"),
-            (home / "new", service, 125, "FROM and TO are the same"),
+            (home / "new", service, 125, "are the same, or one is inside the other"),
             (home, service, 125, "other file systems are mounted in it"),
             (home / "old", ("--service", "none-such stop", "true"), 3, "none-such is not there"),
             (home / "old", ("--service", "stop 'it", "true"), 3, "no closing quotation"),

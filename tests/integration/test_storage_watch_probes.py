@@ -88,7 +88,7 @@ def test_a_terminal_shows_a_table_while_it_runs(tmp_path: Path) -> None:
     assert text.count("milliseconds") > 2  # drawn more than once, then printed at the end
     _, dumb = on_terminal(*words, stream="stdout", env={"TERM": "dumb"})
     assert "\x1b" not in dumb
-    assert "every 0.1 s" in dumb
+    assert dumb.count("milliseconds") == 1
 
 
 def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:

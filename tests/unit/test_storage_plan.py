@@ -14,7 +14,7 @@ from loader.operations.storage.plan import Disk, Plan, VolumeOptions, plan
 from loader.storage.survey import Device
 
 GIB = 1 << 30
-DISK = Device("sdb", "/dev/sdb", "disk", 8 * GIB, 0, 0, 512, 512, 512, 0, False, 131072, None, (), None, ())
+DISK = Device("sdb", "/dev/sdb", "disk", 8 * GIB, 0, 0, 512, 512, 512, 0, False, 131072, None, None, ())
 
 
 def disks(*sizes: int) -> list[Disk]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -13,58 +12,59 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from loader.operations import monitoring
 from loader.operations.monitoring import Status
 from loader.operations.storage import verdict, watch
-from loader.operations.storage.verdict import Errors, Figures, Layer, LayerState, Limits, State, Timing, Watcher
+from loader.operations.storage.verdict import Figures, Layer, LayerState, Limits, Readings, State, Watcher
 from loader.storage.mounts import Mount
 from loader.storage.survey import Device
 
 NOW = 1_800_000_000.0
 
 
-def figures(timing: Timing) -> Figures:
-    found = timing.figures()
+def figures(readings: Readings) -> Figures:
+    found = readings.figures()
     assert found is not None
     return found
 
 
 def test_figures_are_those_of_the_last_n() -> None:
-    timing = Timing(window=3, half_life=60)
-    assert timing.figures() is None
+    readings = Readings(window=3, half_life=60)
+    assert readings.figures() is None
     for number, seconds in enumerate((9.0, 1.0, 2.0, 3.0)):
-        timing.add(number, number * 3, seconds)
-    found = figures(timing)
+        readings.add(number, number * 3, seconds)
+    found = figures(readings)
     assert (found.last, found.davg) == (3.0, 2.0)
     assert found.dstd_dev == statistics.pstdev((1.0, 2.0, 3.0))
-    assert timing.recent == {1: 1.0, 2: 2.0, 3: 3.0}
+    assert readings.recent == {1: 1.0, 2: 2.0, 3: 3.0}
 
 
 def test_extremes_attack_at_once_and_are_released_by_half_in_a_half_life() -> None:
-    timing = Timing(window=1, half_life=60)
-    timing.add(0, 0, 1.0)
-    timing.add(1, 3, 9.0)
-    assert figures(timing).emax == 9.0
-    timing.add(2, 63, 1.0)
-    assert figures(timing).emax == pytest.approx(5.0)
-    timing.add(3, 183, 1.0)
-    assert figures(timing).emax == pytest.approx(2.0)
-    timing.add(4, 184, 0.5)
-    assert figures(timing).emin == 0.5
-    timing.add(5, 244, 1.5)
-    assert figures(timing).emin == pytest.approx(1.0)
+    readings = Readings(window=1, half_life=60)
+    readings.add(0, 0, 1.0)
+    readings.add(1, 3, 9.0)
+    assert figures(readings).emax == 9.0
+    readings.add(2, 63, 1.0)
+    assert figures(readings).emax == pytest.approx(5.0)
+    readings.add(3, 183, 1.0)
+    assert figures(readings).emax == pytest.approx(2.0)
+    readings.add(4, 184, 0.5)
+    assert figures(readings).emin == 0.5
+    readings.add(5, 244, 1.5)
+    assert figures(readings).emin == pytest.approx(1.0)
 
 
 def test_a_failed_read_is_held_while_it_is_in_the_window_and_for_a_half_life() -> None:
-    errors = Errors(window=4, half_life=10)
+    readings = Readings(window=4, half_life=10)
     for number in range(60):
-        errors.take(number, "EIO" if number % 4 == 0 else None)
-    assert errors.held(59) == (2, 56)  # those of rounds 52 and 56
-    assert (errors.total, errors.last) == (15, "EIO")
-    assert errors.held(66) == (1, 56)
-    assert errors.held(1000) == (1, 56)  # among the last four reads
-    errors.take(1000, None)
-    assert errors.held(1000) == (0, None)
-    assert errors.total == 15
+        readings.add(number, number, None, "EIO" if number % 4 == 0 else None)
+    assert readings.errors(59) == (2, 56)  # those of rounds 52 and 56
+    assert (readings.failed, readings.error) == (15, "EIO")
+    assert readings.errors(66) == (1, 56)
+    assert readings.errors(1000) == (1, 56)  # among the last four reads
+    readings.add(60, 1000, None)
+    assert readings.errors(1000) == (0, None)
+    assert readings.failed == 15
 
 
 MIRROR = (Layer("fs", "/f", ("lv",)), Layer("lv", "/l", ("leg1", "leg2")), Layer("leg1", "/1"), Layer("leg2", "/2"))
@@ -150,7 +150,7 @@ def test_what_was_not_measured_is_passed_over() -> None:
 
 
 def device(name: str, kind: str, *on: str) -> Device:
-    return Device(*(name, f"/dev/{name}", kind, 1 << 30, 0, 0, 512, 512, 0, False, 131072, None, ()), *(None, on))
+    return Device(*(name, f"/dev/{name}", kind, 1 << 30, 0, 0, 512, 512, 0, False, 131072, None), *(None, on))
 
 
 def test_a_layer_whose_reads_fail_is_not_said_to_add_nothing() -> None:
@@ -237,28 +237,12 @@ def test_a_layer_that_is_not_measured_hides_no_other(tmp_path: Path) -> None:
     assert worse.lines[0].startswith("b: davg 1000.00 ms")
 
 
-# 'label'=value[UOM];[warn];[crit];[min];[max] of the Monitoring Plugins guidelines: no = and no quote in a label, no
-# exponent in a number.
-_NUMBER = r"-?\d+(?:\.\d+)?"
-_PERFDATA = re.compile(rf"'[^'=|]+'={_NUMBER}(?:s|c)?(?:;(?:{_NUMBER})?){{0,4}}")
-
-
-def test_performance_data_are_as_the_guidelines_want_them(tmp_path: Path) -> None:
-    odd = layer("xfs on /it's=a|b\n", davg=1e-7)
-    told = checked(tmp_path, odd, layer(davg=123.0), warning=0.00005, critical=5000.0)
-    first, *more = told.text()
-    said, bar, numbers = first.partition(" | ")
-    assert (bar, "|" in said, "|" in "".join(more)) == (" | ", False, False)
-    assert re.sub(r"(?:^| )" + _PERFDATA.pattern, "", numbers) == ""
-    assert "'vg-ldap_davg'=123.000000s;0.000050;5000.000000;0" in numbers
-
-
 def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
     path = tmp_path / "watch.prom"
     odd, hung = (layer('xfs on /a"b\\c\n', davg=0.25), layer("leg", in_flight_since=NOW - 6, failed=15))
     added = verdict.Added(odd.name, ("leg",), 30, 0.125, 0.25, False)
     known = State(NOW, 3.0, 10, (replace(odd, on=("leg",)), hung), (added,), "", (), Watcher.own())
-    verdict.write_metrics(known, path)
+    monitoring.write(verdict.metrics(known), path)
     families = text_string_to_metric_families(path.read_text())
     found = {(one.name, *one.labels.values()): one.value for f in families for one in f.samples}
     name = "ditseed_storage_watch"

@@ -259,21 +259,3 @@ def test_failed_reads_are_told_with_their_number_and_age(file: Path) -> None:
 def test_a_watch_of_another_pid_namespace_is_not_said_to_have_ended(file: Path) -> None:
     elsewhere = replace(Watcher.own(), process=4194305, namespace="elsewhere")
     assert told(file, replace(known(layer("a")), watcher=elsewhere)).status is Status.OK
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "STORAGE WATCH OK - well | 'a=b'=1s",
-        "STORAGE WATCH OK - well | 'a'=1e-7s",
-        "STORAGE WATCH OK - well | 'a'=1,5s",
-        "STORAGE WATCH OK - well | 'a'=1m",
-        "STORAGE WATCH OK - well | 'a'=1s;;;;;",
-        "STORAGE WATCH OK - well | 'a'=1s 'a'=2s",
-        "STORAGE WATCH OK - a|b | 'a'=1s",
-        "STORAGE WATCH OK - a\nb",
-    ],
-)
-def test_the_reader_is_strict(wrong: str) -> None:
-    with pytest.raises((AssertionError, ValueError)):
-        read((wrong,))

@@ -47,8 +47,7 @@ _MODULE_DIRECTORIES = (
 )
 _VERSION = re.compile(r"slapd\w* (?P<number>\d+(?:\.\d+)+)")
 _LEAST_MAXSIZE = 64 << 20
-_MAXSIZE_OF_ENTRY = 8192  # bytes of maxsize; an entry of the template takes less than half of it
-_DISK_OF_ENTRY = 4096  # bytes of disk that an entry needs at most
+_MAXSIZE_OF_ENTRY, _DISK_OF_ENTRY = 8192, 4096  # bytes; an entry of the template takes less than half of it
 _DISK_BESIDE = 64 << 20  # bytes that the file system needs for itself
 _UNIFORM = 0.01  # Zipf's exponent: nearly every entry is searched for equally often
 _FIO = ("fio", "--direct=1", "--ioengine=psync", "--output-format=json", "--eta=never", "--filename=fio")
@@ -87,11 +86,6 @@ class Load(msgspec.Struct, frozen=True):
     seconds: float
     allocated: int
 
-    @property
-    def rate(self) -> float:
-        """Entries per second."""
-        return self.entries / self.seconds
-
 
 class DiskSpeed(msgspec.Struct, frozen=True):
     """`write`, `read`: bytes per second. `random_reads`, `fsyncs`: operations per second."""
@@ -117,10 +111,17 @@ class BenchRow(msgspec.Struct, frozen=True):
 
 
 class BenchReport(msgspec.Struct, frozen=True):
-    """The measured directories. `version`: that of OpenLDAP."""
+    """`version`: that of OpenLDAP."""
 
     version: str
     rows: tuple[BenchRow, ...]
+
+
+class _Tree(msgspec.Struct, frozen=True):
+    """An LDIF file. `entries`: their number."""
+
+    path: Path
+    entries: int
 
 
 def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, progress: Progress) -> BenchReport:
@@ -151,45 +152,30 @@ def _slapd_version() -> str:
 def _named(directories: Sequence[Path]) -> dict[str, Path]:
     """Names each directory by its file system and the layout of its logical volume; by its path, too, if several are
     equal. Raises NoSuchPath, NotPermitted, ReadOnly, DirectoryUnsafe, UsageProblem."""
-    kinds = {path.absolute(): _kind(path) for path in directories}
+    kinds = {}
+    for path in directories:
+        with files.explained(path):
+            if not path.is_dir():
+                path.stat()
+                raise UsageProblem(reason=f"{path} is not a directory")
+            with held.opened(path) as opened:
+                held.require_private(opened.status, path)
+        files.require_writable(path)
+        facts = survey.of(path)
+        segments = facts.volume.segments if facts.volume else ()
+        layout = "+".join(dict.fromkeys(segment.kind for segment in segments))
+        kinds[path.absolute()] = f"{facts.mount.kind}, {layout}" if layout else facts.mount.kind
     if len(kinds) < len(directories):
         raise UsageProblem(reason="a directory is given twice")
     counts = Counter(kinds.values())
     return {kind if counts[kind] == 1 else f"{kind} on {path}": path for path, kind in kinds.items()}
 
 
-def _kind(path: Path) -> str:
-    with files.explained(path):
-        if not path.is_dir():
-            path.stat()
-            raise UsageProblem(reason=f"{path} is not a directory")
-        with held.opened(path) as opened:
-            held.require_private(opened.status, path)
-    files.require_writable(path)
-    facts = survey.of(path)
-    segments = facts.volume.segments if facts.volume else ()
-    layout = "+".join(dict.fromkeys(segment.kind for segment in segments))
-    return f"{facts.mount.kind}, {layout}" if layout else facts.mount.kind
-
-
-# --- the entries and the searches ------------------------------------------------------------------------------------
-
-
-class _Tree(msgspec.Struct, frozen=True):
-    """An LDIF file. `entries`: their number."""
-
-    path: Path
-    entries: int
-
-
 def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -> _Tree:
     """Writes the LDIF of `entries` people, and of the containers above them."""
     template = dataclasses.replace(recipe, entries=entries).compiled()
-    with (
-        progress.step(f"generate {path.name}", template.entries) as meter,
-        files.explained(path),
-        files.creating(path) as file,
-    ):
+    step = progress.step(f"generate {path.name}", template.entries)
+    with step as meter, files.explained(path), files.creating(path) as file:
         dit.write(template, dit.whole(template), file.fileno(), resources.processors(), meter)
         os.fsync(file.fileno())
     return _Tree(path, template.entries)
@@ -231,6 +217,7 @@ class _Measuring(msgspec.Struct, frozen=True):
     def row(self, name: str, parent: Path) -> BenchRow:
         """Measures a directory. Raises ToolFailed, NoSpace and others: a load that fails is no measurement."""
         sync = searches = disk = None
+        no_disk = ""
         with temporary.directory("bench", parent) as directory:
             with self.progress.step(f"{name}: slapadd -q") as meter:
                 nosync = self._slapadd(directory, self.whole, meter, "-q")
@@ -244,9 +231,9 @@ class _Measuring(msgspec.Struct, frozen=True):
             native = _timed(directory, self.whole, lambda: building.build(options, Progress("none"), {}))
         if self.fio_size:
             with self._step(f"{name}: fio", parent) as (directory, _):
-                disk = disk_speed(directory, self.fio_size)
-        speed, no_disk = (None, disk) if isinstance(disk, str) else (disk, "")
-        return BenchRow(name, str(parent), nosync, searches, sync, native, speed, no_disk)
+                speed = disk_speed(directory, self.fio_size)
+            disk, no_disk = (None, speed) if isinstance(speed, str) else (speed, "")
+        return BenchRow(name, str(parent), nosync, searches, sync, native, disk, no_disk)
 
     @contextmanager
     def _step(self, name: str, parent: Path) -> Iterator[tuple[Path, Meter]]:
@@ -257,11 +244,12 @@ class _Measuring(msgspec.Struct, frozen=True):
     def _config(self, directory: Path, tree: _Tree) -> Path:
         """Writes a slapd.conf for a database in `directory`. Raises UsageProblem if there is no core.schema."""
         path = self.work / "slapd.conf"
-        schemas = _first(_SCHEMA_DIRECTORIES, "core.schema")
+        schemas = next((place for place in _SCHEMA_DIRECTORIES if Path(place, "core.schema").exists()), None)
         if schemas is None:
             raise UsageProblem(reason=f"no core.schema is in {', '.join(_SCHEMA_DIRECTORIES)}")
         lines = [f"include {schemas}/{name}.schema" for name in _SCHEMAS]
-        if modules := _first(_MODULE_DIRECTORIES, "back_mdb.*"):  # else back-mdb is built into slapd
+        modules = next((place for place in _MODULE_DIRECTORIES if any(Path(place).glob("back_mdb.*"))), None)
+        if modules:  # else back-mdb is built into slapd
             lines += [f"modulepath {modules}", "moduleload back_mdb"]
         lines += ["database mdb", f'suffix "{SUFFIX}"', f'directory "{directory}"']
         lines += [f"maxsize {max(_LEAST_MAXSIZE, tree.entries * _MAXSIZE_OF_ENTRY)}"]
@@ -289,10 +277,6 @@ class _Measuring(msgspec.Struct, frozen=True):
             self.progress.step(f"{name}: searches", len(self.searches)) as meter,
         ):
             return len(self.searches) / questions.seconds_of(server, self.searches, meter)
-
-
-def _first(directories: Sequence[str], pattern: str) -> str | None:
-    return next((path for path in directories if any(Path(path).glob(pattern))), None)
 
 
 def _timed(directory: Path, tree: _Tree, load: Callable[[], object]) -> Load:

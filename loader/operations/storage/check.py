@@ -5,7 +5,8 @@ A rule is a function of a Situation and reads nothing else. Findings of one seve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -17,11 +18,10 @@ from loader.config import Database as ConfiguredDatabase
 from loader.errors import LoaderError, NoSuchPath, UsageProblem
 from loader.mdb import meta
 from loader.operations.storage import commands
-from loader.operations.storage.commands import FEW_SECTORS, PAGE, STRIPE, enlarging, name_of
+from loader.operations.storage.commands import FEW_SECTORS, PAGE, enlarging, name_of
 from loader.operations.storage.findings import Configured, Database, Finding, Severity, Situation
-from loader.server import configuration
 from loader.storage import files, survey
-from loader.storage.mounts import FstabEntry, Mount
+from loader.storage.mounts import FstabEntry
 from loader.storage.survey import EXT, Device, Facts, PhysicalVolume, Unseen, Volume, Volumes
 
 OK, NOTE, WARNING, CRITICAL = Severity
@@ -40,9 +40,6 @@ _SECTOR = 4096  # bytes; a disk that reports smaller sectors may still have sect
 _FULL, _FILLING = 95.0, 80.0  # percent of a thin pool in use
 _TIGHT = 0.9  # share of the map in use
 _LMDB = "lmdb.h, Caveats"
-_LVMTHIN = "lvmthin(7)"
-_MOUNT = "mount(8), ext4(5)"
-_MEASURED = "measured: docs/storage.md"
 _CHANGE_MAXSIZE = "ditseed tune maxsize -H ldapi:/// -Y EXTERNAL --maxsize"
 _NO_COPY = {"md raid0", "md linear"}
 _NO_BARRIER = {"nobarrier", "barrier=0"}
@@ -51,28 +48,18 @@ _REMOVED = {
     **dict.fromkeys(("barrier", "nobarrier"), "4.19"),
     **dict.fromkeys(("delaylog", "nodelaylog", "ihashsize", "irixsgid", "osyncisdsync", "osyncisosync"), "4.0"),
 }
-_DEPRECATED = {"attr2", "noattr2", "ikeep", "noikeep"}  # XFS mount options; source: the kernel's admin-guide/xfs
 _FIT = ("xfs", "ext4", "ext3")
 
 # Types of file systems, separated by spaces -> severity, finding, reason, source.
 _KINDS = {
     "ext2": (WARNING, "no journal", "After a crash it must be checked before slapd can start.", "ext4(5)"),
     "reiserfs": (*(CRITICAL, "removed from Linux", "Linux 6.13 and later cannot mount the database."), "Linux 6.13"),
-    "jfs": (
-        *(WARNING, "hardly maintained", "Its removal from Linux has been proposed; some distributions omit it."),
-        "Linux kernel mailing list, January 2023",
-    ),
     "tmpfs ramfs": (CRITICAL, "in memory", "Gone at the next boot.", "tmpfs(5)"),
     "overlay": (
         *(WARNING, "the layer of a container"),
         "It is removed with the container, and the first write to a file of a lower layer copies all of it. Give the "
         "database a volume of its own.",
         "kernel documentation, overlayfs",
-    ),
-    "f2fs nilfs2": (
-        *(WARNING, "log-structured below LMDB's own copy-on-write"),
-        "LMDB and the file system both copy each page, the cleaner copies it again, and data.mdb falls into fragments.",
-        "kernel documentation, filesystems",
     ),
     "zfs": (
         *(WARNING, "copy-on-write below LMDB's own", "Each page of 4 KiB rewrites a whole record."),
@@ -94,138 +81,92 @@ _KINDS = {
 }
 _KNOWN = {kind: row for kinds, row in _KINDS.items() for kind in kinds.split()}
 
-# Rule -> why the finding matters, and the source. The rule fills in each {NAME}.
-_POOL_FULL = ("data.mdb grows into the pool. A full pool fails writes, whatever df shows.", _LVMTHIN)
-_UNALIGNED = "Files do not begin where a stripe does: large requests load the disks unevenly, and a RAID with parity "
+# Rule (source): why the finding matters. The rule fills in each {NAME}.
+_REASONS_TEXT = """
+filesystem (lmdb.h, Caveats)
+  Whether its memory maps, locks and fsync suit LMDB depends on what is behind it.
+filesystem.cow (btrfs(5), chattr(1))
+  LMDB and btrfs both copy each page, and data.mdb falls into fragments. The attribute C turns that off (and the
+  checksums of btrfs), for files created after it was set on their directory. An existing database is therefore copied,
+  while slapd is stopped, by the account that owns it.
+filesystem.read_only (mount(8))
+  slapd needs to write. If it was writable before, see dmesg: the kernel may have switched it after an error.
+filesystem.journal (ext4(5), has_journal; tune2fs(8))
+  After a crash, slapd cannot start until e2fsck has guessed which blocks belong to data.mdb.
+volume.redundancy (lvmraid(7))
+  {one_disk} Only a RAID controller or a storage array below it would prevent that.
+volume.linear (lvcreate(8); three disks striped gave three times the throughput of one)
+  The disk that holds the used part of data.mdb gets every read and write; stripes share them. A linear volume cannot be
+  striped in place: make another one and move the database to it while slapd is stopped.
+volume.uneven (lvextend(8): -i concerns the extents that it adds)
+  It was extended when fewer physical volumes had room, so part of the database is on fewer disks.
+volume.same_disk (lvmraid(7))
+  Stripes over partitions of one disk add seeks and no throughput.
+volume.stripe_size (lvcreate(8), --readahead; measured: docs/storage.md)
+  LVM sets the readahead of a striped volume to twice the stripe width, here {readahead}, and pages of a memory map are
+  read with it. 64 KiB, lvcreate's default, spreads random reads as well.
+thin.data (lvmthin(7))
+  data.mdb grows into the pool. A full pool fails writes, whatever df shows.
+thin.metadata (lvmthin(7))
+  A pool without room for metadata fails writes, whatever df shows.
+thin.overcommitted (lvmthin(7))
+  Not all of the free space that df shows is there. Enlarge the pool, or let LVM do it
+  (activation/thin_pool_autoextend_threshold in lvm.conf) and watch the group's free extents.
+memory (slapd-mdb(5))
+  What does not fit into the page cache is read from the disk again, page by page: the latency of random reads decides
+  how fast searches and loads are.
+readahead (measured: docs/storage.md)
+  A page of {page} that memory lacks costs up to {size} of reading, which drives other pages out of memory: 200 random
+  pages took 1210 MB of reading with 24 MiB of readahead, 3.3 MB with 16 KiB.{harmless} The flag nordahead (envflags in
+  slapd.conf, olcDbEnvFlags in cn=config) does the same for slapd alone, once it is restarted. Full scans, such as
+  slapcat, want the larger value.
+nosync (slapd-mdb(5), dbnosync; lmdb.h, MDB_NOSYNC)
+  A crash of the host loses what was not yet written, and can damage the database. nosync is for a load that can be
+  repeated; switch it off when that is done.
+block_size (mkfs.xfs(8), mke2fs(8))
+  Each page lies in {blocks} blocks, which may be far apart. The block size is chosen by mkfs: make a file system on
+  another volume, and move the database.
+stripes (mkfs.xfs(8), -d su and sw; ext4(5), stripe)
+  Files do not begin where a stripe does: large requests load the disks unevenly, and a RAID with parity reads before it
+  writes.
+mount.barrier (ext4(5), barrier; lmdb.h, MDB_NOSYNC)
+  A power cut loses what {cache} may keep in a volatile cache, in any order: LMDB's meta page may then name pages that
+  were never written, and the database is damaged.
+mount.sync (mount(8), ext4(5))
+  Every write waits for the disk, also those between two commits.
+mount.data=journal (mount(8), ext4(5))
+  All data is written twice, first to the journal.
+mount.data=writeback (mount(8), ext4(5))
+  After a crash, blocks that were just allocated may hold what was there before.
+mount.discard (xfs(5), discard; fstrim(8))
+  This can slow down the device. A weekly fstrim does the same.
+fstab.missing (fstab(5))
+  Unless a unit of systemd mounts it, slapd finds an empty directory after the next boot.
+fstab.subvolume (btrfs(5), subvol)
+  Unless it is the default subvolume (btrfs subvolume get-default), the next boot mounts another one.
+fstab.kind (fstab(5))
+  The next boot mounts another file system there, or fails.
+fstab.removed (xfs(5), Removed mount options)
+  XFS no longer knows these options and refuses the mount; removed: {since}.
+fstab.barrier (ext4(5), barrier)
+  A power cut can then damage the database.
+alignment (sfdisk(8))
+  Pages lie across two sectors or stripes: one read becomes two, and one write two that each read first. Only a new
+  partition mends it, with the data moved.
+space (the vendors' rule for directories: twice the database at least, three times if possible)
+  A build, a restore or a copy is made beside the database and needs as much again; the database itself grows while a
+  long read, such as a backup, keeps old pages in use.
+maxsize (lmdb.h, mdb_env_set_mapsize)
+  If the volume is full before the map, slapd fails with an error of the disk instead of MDB_MAP_FULL, and with writemap
+  (slapadd -q uses it) SIGBUS kills the process.
+maxsize.used (slapd-mdb(5), maxsize)
+  At 100 % slapd refuses every write. Address space costs nothing.
+"""
+# Rule -> why, source.
 _REASONS = {
-    "filesystem": ("Whether its memory maps, locks and fsync suit LMDB depends on what is behind it.", _LMDB),
-    "filesystem.cow": (
-        "LMDB and btrfs both copy each page, and data.mdb falls into fragments. The attribute C turns that off (and "
-        "the checksums of btrfs), for files created after it was set on their directory. An existing database is "
-        "therefore copied, while slapd is stopped, by the account that owns it.",
-        "btrfs(5), chattr(1)",
-    ),
-    "filesystem.read_only": (
-        "slapd needs to write. If it was writable before, see dmesg: the kernel may have switched it after an error.",
-        "mount(8)",
-    ),
-    "filesystem.journal": (
-        "After a power cut or a crash, slapd cannot start until e2fsck has guessed which blocks belong to data.mdb. "
-        "LMDB's own order of writes does not help.",
-        "ext4(5), has_journal; tune2fs(8)",
-    ),
-    "volume.redundancy": (
-        f"{ONE_DISK} Only a RAID controller or a storage array below it would prevent that.",
-        "lvmraid(7)",
-    ),
-    "volume.linear": (
-        "The disk that holds the used part of data.mdb gets every read and write; stripes share them. A linear volume "
-        "cannot be striped in place: make another one and move the database to it while slapd is stopped.",
-        "lvcreate(8); three disks striped gave three times the throughput of one",
-    ),
-    "volume.linear_pool": (
-        "The pool of a thin volume decides which disks hold its chunks, and a linear pool fills one disk before the "
-        "next. Only another pool (lvcreate --type thin-pool -i, -I) or a striped volume spreads the database.",
-        _LVMTHIN,
-    ),
-    "volume.uneven": (
-        "It was extended when fewer physical volumes had room, so part of the database is on fewer disks.",
-        "lvextend(8): -i concerns the extents that it adds",
-    ),
-    "volume.same_disk": ("Stripes over partitions of one disk add seeks and no throughput.", "lvmraid(7)"),
-    "volume.stripe_size": (
-        "LVM sets the readahead of a striped volume to twice the stripe width, here {readahead}, and pages of a memory "
-        f"map are read with it. {units.size(STRIPE)}, lvcreate's default, spreads random reads as well.",
-        f"lvcreate(8), --readahead; {_MEASURED}",
-    ),
-    "thin.data": _POOL_FULL,
-    "thin.metadata": _POOL_FULL,
-    "thin.overcommitted": (
-        "Not all of the free space that df shows is there. Enlarge the pool, or let LVM do it "
-        "(activation/thin_pool_autoextend_threshold in lvm.conf) and watch the group's free extents.",
-        _LVMTHIN,
-    ),
-    "memory": (
-        "What does not fit into the page cache is read from the disk again, page by page: the latency of random reads "
-        "decides how fast searches and loads are.",
-        "slapd-mdb(5)",
-    ),
-    "readahead": (
-        "A page of {page} that memory lacks costs up to {size} of reading, which drives other pages out of memory: "
-        "200 random pages took 1210 MB of reading with 24 MiB of readahead, 3.3 MB with 16 KiB.{harmless} The flag "
-        "nordahead (envflags in slapd.conf, olcDbEnvFlags in cn=config) does the same for slapd alone, once it is "
-        "restarted. Full scans, such as slapcat, want the larger value.",
-        _MEASURED,
-    ),
-    "nosync": (
-        "A crash of the host loses what was not yet written, and can damage the database. nosync is for a load that "
-        "can be repeated; switch it off when that is done.",
-        "slapd-mdb(5), dbnosync; lmdb.h, MDB_NOSYNC",
-    ),
-    "block_size": (
-        "Each page lies in {blocks} blocks, which may be far apart. The block size is chosen by mkfs: make a file "
-        "system on another volume, and move the database.",
-        "mkfs.xfs(8), mke2fs(8)",
-    ),
-    "stripes": (f"{_UNALIGNED}reads before it writes.", "mkfs.xfs(8), -d su and sw; ext4(5), stripe"),
-    "stripes.unstated": (
-        "Right if a RAID controller or a storage array stripes below; else it was made for another device.",
-        "mkfs.xfs(8), -d su and sw; ext4(5), stripe",
-    ),
-    "mount.barrier": (
-        "A power cut loses what {cache} may keep in a volatile cache, in any order: LMDB's meta page may then name "
-        "pages that were never written, and the database is damaged.",
-        "ext4(5), barrier; lmdb.h, MDB_NOSYNC",
-    ),
-    "mount.sync": ("Every write waits for the disk, also those between two commits.", _MOUNT),
-    "mount.data=journal": ("All data is written twice, first to the journal.", _MOUNT),
-    "mount.data=writeback": ("After a crash, blocks that were just allocated may hold what was there before.", _MOUNT),
-    "mount.discard": ("This can slow down the device. A weekly fstrim does the same.", "xfs(5), discard; fstrim(8)"),
-    "fstab.missing": (
-        "Unless a unit of systemd mounts it, slapd finds an empty directory after the next boot.",
-        "fstab(5)",
-    ),
-    "fstab.subvolume": (
-        "Unless it is the default subvolume (btrfs subvolume get-default), the next boot mounts another one.",
-        "btrfs(5), subvol",
-    ),
-    "fstab.kind": ("The next boot mounts another file system there, or fails.", "fstab(5)"),
-    "fstab.removed": (
-        "XFS no longer knows these options and refuses the mount; removed: {since}.",
-        "xfs(5), Removed mount options",
-    ),
-    "fstab.barrier": ("A power cut can then damage the database.", "ext4(5), barrier"),
-    "fstab.deprecated": ("They have no effect any more.", "xfs(5); kernel documentation, admin-guide/xfs"),
-    "alignment": (
-        "Pages lie across two sectors or stripes: one read becomes two, and one write two that each read first. Only a "
-        "new partition mends it, with the data moved.",
-        "sfdisk(8)",
-    ),
-    "alignment.extents": (
-        "Every stripe lies across two of the device. It is set when the physical volume is made, so its extents have "
-        "to move to another one (pvmove does this while the volume is in use).",
-        "pvcreate(8), --dataalignment",
-    ),
-    "scheduler": (
-        "NVMe disks order requests themselves; on rotating disks, unordered requests cost seeks; bfq is made for "
-        "interactive use and costs processor time.",
-        "kernel documentation, block/switching-sched",
-    ),
-    "space": (
-        "A build, a restore or a copy is made beside the database and needs as much again; the database itself grows "
-        "while a long read, such as a backup, keeps old pages in use.",
-        "the vendors' rule for directories: twice the database at least, three times if possible",
-    ),
-    "maxsize": (
-        "If the volume is full before the map, slapd fails with an error of the disk instead of MDB_MAP_FULL, and with "
-        "writemap (slapadd -q uses it) SIGBUS kills the process.",
-        "lmdb.h, mdb_env_set_mapsize",
-    ),
-    "maxsize.used": ("At 100 % slapd refuses every write. Address space costs nothing.", "slapd-mdb(5), maxsize"),
+    rule: (" ".join(why.split()), source)
+    for rule, source, why in re.findall(r"^(\S+) \((.*)\)\n((?:  .*\n)+)", _REASONS_TEXT, re.MULTILINE)
 }
-
-
-# --- reading the facts, running the rules ----------------------------------------------------------------------------
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -243,11 +184,6 @@ def check(path: Path) -> Report:
     """Checks the storage below `path`. Raises NoSuchPath, NotPermitted, UsageProblem."""
     unconfigured = situation(path)
     return Report(unconfigured, judged(unconfigured))
-
-
-def check_configured(config: Path, suffix: str | None) -> Report:
-    """Checks a database with the settings of its configuration. Raises NoSuchPath, NotPermitted, NoSuchSuffix."""
-    return check_database(configuration.read(config).database(suffix), config)
 
 
 def check_database(database: ConfiguredDatabase, config: Path) -> Report:
@@ -268,8 +204,16 @@ def situation(path: Path) -> Situation:
     """Reads what the rules judge at a data.mdb or directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
     file = data_file(path)
     facts = survey.of(file or path)
-    database, unseen = _database(file) if file else (None, ())
-    return Situation(facts, resources.memory(), database, (*facts.unseen, *unseen))
+    database, unseen = None, facts.unseen
+    if file is not None:
+        allocated = files.allocated_bytes(file)
+        try:
+            pages = meta.read_meta(file)
+            database = Database(str(file), allocated, pages.used, pages.map_size, pages.page_size)
+        except LoaderError as error:
+            database = Database(str(file), allocated, allocated, None, PAGE)  # as if all of it were in use
+            unseen += (Unseen("map size and pages in use", str(error)),)
+    return Situation(facts, resources.memory(), database, unseen)
 
 
 def data_file(path: Path) -> Path | None:
@@ -281,17 +225,6 @@ def data_file(path: Path) -> Path | None:
         file = meta.data_file(path)
         is_database = file.is_file() and (path.is_dir() or meta.is_data_file(file))
     return file if is_database else None
-
-
-def _database(file: Path) -> tuple[Database, tuple[Unseen, ...]]:
-    """Returns the sizes of a data.mdb. If its meta pages cannot be read, all allocated bytes count as used."""
-    apparent, allocated = file.stat().st_size, files.allocated_bytes(file)
-    try:
-        pages = meta.read_meta(file)
-    except LoaderError as error:
-        unseen = Unseen("map size and pages in use", str(error))
-        return Database(str(file), apparent, allocated, allocated, None, PAGE), (unseen,)
-    return Database(str(file), apparent, allocated, pages.used, pages.map_size, pages.page_size), ()
 
 
 def _ok(rule: str, subject: str, what: str) -> Finding:
@@ -306,16 +239,19 @@ def _finding(
     return Finding(severity, rule, subject, what, why.format(**values) if values else why, tuple(mend), source)
 
 
-# --- the kind of file system -----------------------------------------------------------------------------------------
+# --- the file system -------------------------------------------------------------------------------------------------
 
 
 def _kind(situation: Situation, facts: Facts) -> Findings:
-    kind, where = facts.mount.kind, facts.mount.target
-    if kind == "btrfs" and (facts.no_cow or "nodatacow" in facts.mount.options):
+    kind, where, options = facts.mount.kind, facts.mount.target, facts.mount.options
+    if "ro" in options:
+        mend = (f"mount -o remount,rw {quote(where)}",)
+        yield _finding(WARNING, "filesystem.read_only", where, "mounted read-only", mend)
+    if kind == "btrfs" and (facts.no_cow or "nodatacow" in options):
         yield _ok("filesystem", where, "btrfs, without copy-on-write for this path (and so without its checksums)")
     elif kind == "btrfs":
-        what, mend = "btrfs: copy-on-write below LMDB's own", _without_cow(situation)
-        yield _finding(WARNING, "filesystem", where, what, mend, "filesystem.cow")
+        what = "btrfs: copy-on-write below LMDB's own"
+        yield _finding(WARNING, "filesystem", where, what, _without_cow(situation), "filesystem.cow")
     elif kind in _KNOWN:
         severity, what, why, source = _KNOWN[kind]
         yield Finding(severity, "filesystem", where, f"{kind}: {what}", why, ("mkfs.xfs DEVICE",), source)
@@ -342,240 +278,49 @@ def _without_cow(situation: Situation) -> tuple[str, ...]:
     )
 
 
-def _read_only(situation: Situation, facts: Facts) -> Findings:
-    where = facts.mount.target
-    if "ro" in facts.mount.options:
-        mend = (f"mount -o remount,rw {quote(where)}",)
-        yield _finding(WARNING, "filesystem.read_only", where, "mounted read-only", mend)
-
-
-# --- logical volumes -------------------------------------------------------------------------------------------------
-
-
-def _arrays(situation: Situation, facts: Facts) -> Findings:
-    for array in facts.devices:
-        if array.kind in _NO_COPY:
-            legs = [device for device in facts.devices if device.name in array.on]
-            yield from _no_redundancy(array.path, legs, facts)
-
-
-def _layout(situation: Situation, facts: Facts) -> Findings:
-    volume, volumes = facts.volume, facts.volumes
-    if volume is None:
-        return
-    pool = volumes.named(volume.group, volume.pool) if volume.pool else None
-    if pool is not None:
-        yield from _thin(pool, volumes)
-    data = _part_of(volumes, pool, "tdata") if pool else volume
-    if data is None or not {segment.kind for segment in data.segments} <= {"linear", "striped"}:
-        return
-    by_path = {device.path: device for device in facts.devices}
-    yield from _no_redundancy(name_of(data), [*map(by_path.get, data.legs)], facts)
-    if any(segment.stripes > 1 for segment in data.segments):
-        yield from _striped(data, facts, pool)
-    else:
-        yield _linear(data, volumes.of_group(volume.group), pool)
-
-
-def _part_of(volumes: Volumes, pool: Volume, part: str) -> Volume | None:
-    """Returns the hidden volume with a thin pool's data extents (`part`: tdata) or metadata extents (tmeta)."""
-    return volumes.named(pool.group, f"{pool.name.strip('[]')}_{part}")
-
-
-def _no_redundancy(subject: str, legs: Sequence[Device | None], facts: Facts) -> Findings:
-    """Yields a note if a device of `legs` has no redundancy. A leg is None if the kernel does not list the device."""
-    if len(legs) > 1 and not all(leg is not None and _has_copy(leg, facts) for leg in legs):
-        yield _finding(NOTE, "volume.redundancy", subject, f"on {len(legs)} devices, none of which has a copy")
-
-
-def _has_copy(leg: Device, facts: Facts) -> bool:
-    """Returns whether `leg` is an md array that survives the loss of a disk, or lies on such arrays only."""
-    if leg.kind.startswith("md ") and leg.kind not in _NO_COPY:
-        return True
-    below = [device for device in facts.devices if device.name in leg.on]
-    return bool(below) and all(_has_copy(device, facts) for device in below)
-
-
-def _linear(volume: Volume, physical: Sequence[PhysicalVolume], pool: Volume | None) -> Finding:
-    name = name_of(pool or volume)
-    is_alone = len(commands.on_own_disks(physical)) < 2
-    if pool and is_alone:
-        return _ok("volume.linear", name, "its thin pool is linear, in a group of one disk")
-    if pool:
-        what = "its thin pool is linear, though the group has several physical volumes"
-        return _finding(WARNING, "volume.linear", name, what, reason="volume.linear_pool")
-    if is_alone:
-        group = f"a group of one {'disk' if len(physical) > 1 else 'physical volume'}"
-        return _ok("volume.linear", name, f"linear, in {group}")
-    what = f"linear over {len(volume.legs)} physical volumes: {_shares(volume)}"
-    if len(volume.legs) == 1:
-        idle = len(physical) - 1
-        what = (
-            f"linear: all of its {volume.extents} extents are on {next(iter(volume.legs))}, and {_others(idle)} "
-            f"of the group {'does' if idle == 1 else 'do'} nothing for it"
-        )
-    return _finding(WARNING, "volume.linear", name, what, commands.striping(volume, physical))
-
-
-def _striped(volume: Volume, facts: Facts, pool: Volume | None) -> Findings:
-    name, physical = name_of(volume), facts.volumes.of_group(volume.group)
-    mend = () if pool else commands.striping(volume, physical)
-    counts = [segment.stripes for segment in volume.segments]
-    stripes, idle = max(counts), len(physical) - len(volume.legs)
-    if len({*counts}) > 1:
-        fewer = sum(segment.extents for segment in volume.segments if segment.stripes < stripes)
-        what = f"{fewer} of its {volume.extents} extents have fewer than {stripes} stripes: {_shares(volume)}"
-        yield _finding(WARNING, "volume.uneven", name, what, mend)
-    else:
-        unused = f"; {_others(idle)} of the group not used" if idle > 0 else ""
-        yield _ok("volume.striped", name, f"striped evenly over {len(volume.legs)} physical volumes{unused}")
-    for disk, legs in commands.on_one_disk([*volume.legs], facts.devices).items():
-        what = f"{', '.join(legs)} are partitions of one disk, {disk}"
-        yield _finding(WARNING, "volume.same_disk", name, what, mend)
-    size = max(segment.stripe_size for segment in volume.segments)
-    what = f"stripe size {units.size(size)}, {stripes} stripes"
-    if size < LARGE_STRIPE:
-        yield _ok("volume.stripe_size", name, what)
-    else:
-        yield _finding(NOTE, "volume.stripe_size", name, what, readahead=units.size(2 * size * stripes))
-
-
-def _thin(pool: Volume, volumes: Volumes) -> Findings:
-    name, data = name_of(pool), _part_of(volumes, pool, "tdata")
-    for of, percent in (("data", pool.data_percent), ("metadata", pool.metadata_percent)):
-        if percent is None:
-            continue
-        mend: tuple[str, ...] = ()
-        severity = NOTE if of == "data" else OK
-        if percent >= _FILLING:
-            severity, mend = CRITICAL if percent >= _FULL else WARNING, _more(of, pool, volumes)
-        yield _finding(severity, f"thin.{of}", name, f"thin pool, {percent:.0f} % of its {of} space used", mend)
-    thin = [each for each in volumes.logical if (each.group, each.pool) == (pool.group, pool.name.strip("[]"))]
-    promised = sum(volume.size for volume in thin)
-    if promised > pool.size:
-        what = f"its thin volumes are {units.size(promised)} together, the pool is {units.size(pool.size)}"
-        mend = enlarging(volumes, pool, promised - pool.size, data=data)
-        yield _finding(WARNING, "thin.overcommitted", name, what, mend)
-
-
-def _more(of: str, pool: Volume, volumes: Volumes) -> tuple[str, ...]:
-    """Returns commands that enlarge the pool by a quarter: a full pool is then 80 % full."""
-    if of == "data":
-        return enlarging(volumes, pool, pool.size // 4, data=_part_of(volumes, pool, "tdata"))
-    metadata = _part_of(volumes, pool, "tmeta")
-    if metadata is None:
-        return ()
-    more = max(metadata.size // 4, metadata.extent_size)
-    *disks, _ = enlarging(volumes, metadata, more)
-    mebibytes = -(-more // (1 << 20))  # rounded up
-    return (*disks, f"lvextend --poolmetadatasize +{mebibytes}M {name_of(pool)}")
-
-
-def _shares(volume: Volume) -> str:
-    total = sum(volume.legs.values())
-    return ", ".join(f"{100 * count / total:.0f} % on {leg}" for leg, count in volume.legs.items())
-
-
-def _others(count: int) -> str:
-    return "the other physical volume" if count == 1 else f"the other {count} physical volumes"
-
-
-# --- how pages are read and written ----------------------------------------------------------------------------------
-
-
-def _memory(situation: Situation, facts: Facts) -> Findings:
-    if situation.database is None:
-        return
-    path, used, memory = situation.database.path, units.size(situation.database.used), units.size(situation.memory)
-    if situation.exceeds_memory:
-        yield _finding(NOTE, "memory", path, f"{used} in use, {memory} of memory")
-    else:
-        yield _ok("memory", path, f"{used} in use fit into {memory} of memory")
-
-
-def _readahead(situation: Situation, facts: Facts) -> Findings:
-    top, is_larger, settings = facts.top, situation.exceeds_memory, situation.configured
-    if top is None or facts.mount.kind == "btrfs":  # btrfs has its own readahead
-        return
-    what = f"readahead {units.size(top.read_ahead)}"
-    if settings is not None and not settings.reads_ahead:
-        yield _ok("readahead", top.path, f"{what}, which slapd does not use (nordahead)")
-    elif top.read_ahead <= USUAL_READAHEAD if is_larger else top.read_ahead < _LARGE_READAHEAD:
-        yield _ok("readahead", top.path, what)
-    else:
-        severity = WARNING if is_larger and top.read_ahead >= _COSTLY_READAHEAD else NOTE
-        what += ", and the database is larger than memory" if is_larger else ""
-        values = {
-            "page": units.size(situation.page),
-            "size": units.size(top.read_ahead),
-            "harmless": "" if is_larger else " That does no harm while all of it is in memory.",
-        }
-        yield _finding(severity, "readahead", top.path, what, _less_readahead(facts.volume, top), **values)
-
-
-def _less_readahead(volume: Volume | None, top: Device) -> tuple[str, ...]:
-    if volume is not None and volume.path == top.path:
-        return (commands.read_ahead(volume.group, volume.name, FEW_SECTORS),)
-    return (f"blockdev --setra {FEW_SECTORS} {top.path}", *_for_good(top, "read_ahead_kb", str(FEW_SECTORS // 2)))
-
-
-def _for_good(device: Device, setting: str, value: str) -> tuple[str, ...]:
-    rule = f'KERNEL=="{device.name}", ATTR{{queue/{setting}}}="{value}"'
-    return (f"# until the next boot; a rule of udev(7) sets it for good: {rule}",)
-
-
-def _nosync(situation: Situation, facts: Facts) -> Findings:
-    if situation.configured is not None and situation.configured.nosync:
-        what = "slapd does not wait for the disk (nosync)"
-        mend = ("ditseed tune sync -H ldapi:/// -Y EXTERNAL --nosync off --apply",)
-        yield _finding(WARNING, "nosync", situation.configured.suffix, what, mend)
-
-
-# --- parameters of mkfs ----------------------------------------------------------------------------------------------
-
-
-def _block(situation: Situation, facts: Facts) -> Findings:
-    page, kind, where = situation.page, facts.mount.kind, facts.mount.target
-    block = facts.parameters.block if facts.parameters else facts.space.block
+def _parameters(situation: Situation, facts: Facts) -> Findings:
+    """Judges what mkfs has set: block size, journal."""
+    page, mount, where, parameters = situation.page, facts.mount, facts.mount.target, facts.parameters
+    block = parameters.block if parameters else facts.space.block
     what = f"blocks of {block} bytes, pages of {page}"
-    if block >= page or kind not in (*EXT, "xfs"):
+    if block >= page or mount.kind not in (*EXT, "xfs"):
         yield _ok("block_size", where, what)
     else:
-        mend = (f"mkfs.{kind} -b {'size=' if kind == 'xfs' else ''}{page} DEVICE",)
-        yield _finding(WARNING, "block_size", where, what, mend, blocks=str(page // block))
-
-
-def _journal(situation: Situation, facts: Facts) -> Findings:
-    mount = facts.mount
-    if facts.parameters is None or facts.parameters.journal or mount.kind == "ext2":  # ext2 never has a journal
-        return
-    add, where = f"tune2fs -O has_journal {quote(mount.source)}", quote(mount.target)
-    again = where if facts.fstab else f"-t {mount.kind} {quote(mount.source)} {where}"
-    mend: tuple[str, ...] = ("# while slapd is stopped:", f"umount {where}", add, f"mount {again}")
-    if mount.target == "/":
-        mend = (add, "# in force after the next boot")
-    yield _finding(WARNING, "filesystem.journal", mount.target, f"{mount.kind} without a journal", mend)
+        mkfs = f"mkfs.{mount.kind} -b {'size=' if mount.kind == 'xfs' else ''}{page} DEVICE"
+        yield _finding(WARNING, "block_size", where, what, (mkfs,), blocks=str(page // block))
+    if parameters and not parameters.journal and mount.kind != "ext2":  # ext2 never has a journal
+        add, path = f"tune2fs -O has_journal {quote(mount.source)}", quote(where)
+        again = path if facts.fstab else f"-t {mount.kind} {quote(mount.source)} {path}"
+        mend: tuple[str, ...] = ("# while slapd is stopped:", f"umount {path}", add, f"mount {again}")
+        if where == "/":
+            mend = (add, "# in force after the next boot")
+        yield _finding(WARNING, "filesystem.journal", where, f"{mount.kind} without a journal", mend)
 
 
 def _stripes(situation: Situation, facts: Facts) -> Findings:
+    """Compares the stripes that mkfs was told with those of the device."""
     parameters, top, where = facts.parameters, facts.top, facts.mount.target
     if parameters is None or top is None:
         return
-    is_xfs, (unit, width) = facts.mount.kind == "xfs", _topology(facts, top)
-    stripes = (parameters.stripe_unit, parameters.stripe_width)
+    # A disk with sectors of 4 KiB, or an SSD, may report sizes that are no stripes.
+    is_striped = top.kind in ("lvm", "dm") or top.kind.startswith("md")
+    is_striped &= top.opt_io > top.min_io and top.opt_io % max(1, top.min_io) == 0
+    unit, width = (top.min_io, top.opt_io) if is_striped else (0, 0)
+    volume = facts.volumes.at(top.path)
+    for segment in volume.segments if volume else ():
+        if segment.kind == "raid10":  # of which the device counts both copies (as of Linux 6.1)
+            unit, width = segment.stripe_size, segment.stripe_size * segment.data_stripes
+            break
+    is_xfs, stripes = facts.mount.kind == "xfs", (parameters.stripe_unit, parameters.stripe_width)
     what = "made without stripes"
     if parameters.stripe_unit:
         names = ("sunit", "swidth") if is_xfs else ("stride", "stripe width")
         what = ", ".join(f"{name} {units.size(size)}" for name, size in zip(names, stripes, strict=True))
     if stripes == (top.min_io, top.opt_io) or (unit and stripes == (unit, width)):
         yield _ok("stripes", where, f"{what}, as {top.path} has")
-    elif not unit:
-        if parameters.stripe_unit:
-            what = f"{what}; {top.path} states no stripes"
-            yield _finding(NOTE, "stripes", where, what, reason="stripes.unstated")
-    elif not parameters.stripe_unit and is_xfs and top.size < XFS_LEAST:
+    elif unit and not parameters.stripe_unit and is_xfs and top.size < XFS_LEAST:
         yield _ok("stripes", where, f"{what}: mkfs.xfs takes no stripes over below 1 GiB")
-    else:
+    elif unit:
         mend: tuple[str, ...] = (
             "# on a new volume with these stripes (mkfs.xfs takes them over by itself):",
             f"mkfs.xfs -d su={unit},sw={width // unit} DEVICE",
@@ -587,20 +332,148 @@ def _stripes(situation: Situation, facts: Facts) -> Findings:
         yield _finding(WARNING, "stripes", where, what, mend)
 
 
-def _topology(facts: Facts, top: Device) -> tuple[int, int]:
-    """Returns the stripe unit and width in bytes, as the device reports them; zeros if it has no stripes.
+# --- logical volumes -------------------------------------------------------------------------------------------------
 
-    A disk with sectors of 4 KiB, or an SSD, may report sizes that are no stripes. For raid10 the device counts both
-    copies of each stripe (as of Linux 6.1), so the values of lvs are used.
-    """
-    volume = facts.volumes.at(top.path)
-    for segment in volume.segments if volume else ():
-        if segment.kind == "raid10":
-            return segment.stripe_size, segment.stripe_size * segment.data_stripes
-    is_striped = top.kind in ("lvm", "dm") or top.kind.startswith("md")
-    if not is_striped or top.opt_io <= top.min_io or top.opt_io % max(1, top.min_io):
-        return 0, 0
-    return top.min_io, top.opt_io
+
+def _layout(situation: Situation, facts: Facts) -> Findings:
+    for array in facts.devices:
+        if array.kind in _NO_COPY:
+            legs = [device for device in facts.devices if device.name in array.on]
+            yield from _no_redundancy(array.path, legs, facts)
+    volume, volumes = facts.volume, facts.volumes
+    pool = volumes.named(volume.group, volume.pool) if volume and volume.pool else None
+    if pool is not None:
+        yield from _thin(pool, volumes)
+        volume = _part_of(volumes, pool, "tdata")
+    if volume is None or not {segment.kind for segment in volume.segments} <= {"linear", "striped"}:
+        return
+    by_path = {device.path: device for device in facts.devices}
+    yield from _no_redundancy(name_of(volume), [*map(by_path.get, volume.legs)], facts)
+    if pool is None and any(segment.stripes > 1 for segment in volume.segments):
+        yield from _striped(volume, facts)
+    elif pool is None:
+        yield _linear(volume, volumes.of_group(volume.group))
+
+
+def _part_of(volumes: Volumes, pool: Volume, part: str) -> Volume | None:
+    """Returns the hidden volume with a thin pool's data extents (`part`: tdata) or metadata extents (tmeta)."""
+    return volumes.named(pool.group, f"{pool.name.strip('[]')}_{part}")
+
+
+def _no_redundancy(subject: str, legs: Sequence[Device | None], facts: Facts) -> Findings:
+    """Yields a note if a device of `legs` has no redundancy. A leg is None if the kernel does not list the device."""
+
+    def has_copy(leg: Device) -> bool:
+        if leg.kind.startswith("md ") and leg.kind not in _NO_COPY:
+            return True
+        below = [device for device in facts.devices if device.name in leg.on]
+        return bool(below) and all(map(has_copy, below))
+
+    if len(legs) > 1 and not all(leg is not None and has_copy(leg) for leg in legs):
+        what = f"on {len(legs)} devices, none of which has a copy"
+        yield _finding(NOTE, "volume.redundancy", subject, what, one_disk=ONE_DISK)
+
+
+def _linear(volume: Volume, physical: Sequence[PhysicalVolume]) -> Finding:
+    name, legs = name_of(volume), volume.legs
+    if len(commands.on_own_disks(physical)) < 2:
+        return _ok("volume.linear", name, "linear, in a group of one disk")
+    what = f"linear over {len(legs)} physical volumes: {_shares(volume)}"
+    if len(legs) == 1:
+        what = f"linear: all of its {volume.extents} extents are on {next(iter(legs))}"
+        what += f", one of {len(physical)} physical volumes of the group"
+    return _finding(WARNING, "volume.linear", name, what, commands.striping(volume, physical))
+
+
+def _striped(volume: Volume, facts: Facts) -> Findings:
+    name, physical = name_of(volume), facts.volumes.of_group(volume.group)
+    mend = commands.striping(volume, physical)
+    stripes, size = (max(getattr(segment, of) for segment in volume.segments) for of in ("stripes", "stripe_size"))
+    fewer = sum(segment.extents for segment in volume.segments if segment.stripes < stripes)
+    if fewer:
+        what = f"{fewer} of its {volume.extents} extents have fewer than {stripes} stripes: {_shares(volume)}"
+        yield _finding(WARNING, "volume.uneven", name, what, mend)
+    else:
+        legs = f"{len(volume.legs)} of {len(physical)} physical volumes"
+        yield _ok("volume.striped", name, f"striped evenly over {legs} of the group")
+    for disk, on_disk in commands.on_one_disk([*volume.legs], facts.devices).items():
+        what = f"{', '.join(on_disk)} are partitions of one disk, {disk}"
+        yield _finding(WARNING, "volume.same_disk", name, what, mend)
+    what = f"stripe size {units.size(size)}, {stripes} stripes"
+    if size < LARGE_STRIPE:
+        yield _ok("volume.stripe_size", name, what)
+    else:
+        yield _finding(NOTE, "volume.stripe_size", name, what, readahead=units.size(2 * size * stripes))
+
+
+def _shares(volume: Volume) -> str:
+    total = sum(volume.legs.values())
+    return ", ".join(f"{100 * count / total:.0f} % on {leg}" for leg, count in volume.legs.items())
+
+
+def _thin(pool: Volume, volumes: Volumes) -> Findings:
+    """Judges a thin pool. A pool that fills is enlarged by a quarter: a full one is then 80 % full."""
+    name, data, metadata = name_of(pool), _part_of(volumes, pool, "tdata"), _part_of(volumes, pool, "tmeta")
+    more_data = enlarging(volumes, pool, pool.size // 4, data=data)
+    more_metadata: tuple[str, ...] = ()
+    if metadata is not None:
+        lack = max(metadata.size // 4, metadata.extent_size)
+        *disks, _ = enlarging(volumes, metadata, lack)
+        more_metadata = (*disks, f"lvextend --poolmetadatasize +{-(-lack // (1 << 20))}M {name}")
+    for kind, percent, usual, mend in (
+        ("data", pool.data_percent, NOTE, more_data),
+        ("metadata", pool.metadata_percent, OK, more_metadata),
+    ):
+        if percent is not None:
+            severity = CRITICAL if percent >= _FULL else WARNING if percent >= _FILLING else usual
+            what = f"thin pool, {percent:.0f} % of its {kind} space used"
+            yield _finding(severity, f"thin.{kind}", name, what, mend if percent >= _FILLING else ())
+    thin = [each for each in volumes.logical if (each.group, each.pool) == (pool.group, pool.name.strip("[]"))]
+    promised = sum(volume.size for volume in thin)
+    if promised > pool.size:
+        what = f"its thin volumes are {units.size(promised)} together, the pool is {units.size(pool.size)}"
+        mend = enlarging(volumes, pool, promised - pool.size, data=data)
+        yield _finding(WARNING, "thin.overcommitted", name, what, mend)
+
+
+# --- how pages are read and written ----------------------------------------------------------------------------------
+
+
+def _memory(situation: Situation, facts: Facts) -> Findings:
+    database, settings = situation.database, situation.configured
+    if database is not None:
+        used, memory = units.size(database.used), units.size(situation.memory)
+        if situation.exceeds_memory:
+            yield _finding(NOTE, "memory", database.path, f"{used} in use, {memory} of memory")
+        else:
+            yield _ok("memory", database.path, f"{used} in use fit into {memory} of memory")
+    if settings is not None and settings.nosync:
+        mend = ("ditseed tune sync -H ldapi:/// -Y EXTERNAL --nosync off --apply",)
+        yield _finding(WARNING, "nosync", settings.suffix, "slapd does not wait for the disk (nosync)", mend)
+
+
+def _readahead(situation: Situation, facts: Facts) -> Findings:
+    top, is_larger, settings = facts.top, situation.exceeds_memory, situation.configured
+    if top is None or facts.mount.kind == "btrfs":  # btrfs has its own readahead
+        return
+    what, volume = f"readahead {units.size(top.read_ahead)}", facts.volume
+    if settings is not None and "nordahead" in map(str.lower, settings.env_flags):
+        yield _ok("readahead", top.path, f"{what}, which slapd does not use (nordahead)")
+    elif top.read_ahead <= USUAL_READAHEAD if is_larger else top.read_ahead < _LARGE_READAHEAD:
+        yield _ok("readahead", top.path, what)
+    else:
+        severity = WARNING if is_larger and top.read_ahead >= _COSTLY_READAHEAD else NOTE
+        what += ", and the database is larger than memory" if is_larger else ""
+        harmless = "" if is_larger else " That does no harm while all of it is in memory."
+        rule = f'KERNEL=="{top.name}", ATTR{{queue/read_ahead_kb}}="{FEW_SECTORS // 2}"'
+        mend: tuple[str, ...] = (
+            f"blockdev --setra {FEW_SECTORS} {top.path}",
+            f"# until the next boot; a rule of udev(7) sets it for good: {rule}",
+        )
+        if volume is not None and volume.path == top.path:
+            mend = (commands.read_ahead(volume.group, volume.name, FEW_SECTORS),)
+        page, size = units.size(situation.page), units.size(top.read_ahead)
+        yield _finding(severity, "readahead", top.path, what, mend, page=page, size=size, harmless=harmless)
 
 
 # --- mount options: now, and after the next boot ---------------------------------------------------------------------
@@ -614,21 +487,20 @@ def _mounting(situation: Situation, facts: Facts) -> Findings:
 
 
 def _mounted(facts: Facts) -> Findings:
-    target, options, where = facts.mount.target, facts.mount.options, quote(facts.mount.target)
-    if _NO_BARRIER & {*options}:
+    mount, target = facts.mount, facts.mount.target
+    remount = f"mount -o remount,{{}} {quote(target)}".format
+    if _NO_BARRIER & {*mount.options}:
         # Harmless only if no device has a write cache that a power cut empties.
         cache = _caching(facts)
         severity = CRITICAL if cache or not facts.devices else NOTE
         what = "barriers are off: fsync does not make the device write its cache"
-        mend = [f"mount -o remount,barrier=1 {where}"]
-        yield _finding(severity, "mount.barrier", target, what, mend, cache=cache or "a device below")
-    if "sync" in options:
-        yield _finding(WARNING, "mount.sync", target, "sync", [f"mount -o remount,async {where}"])
-    for option in ("data=journal", "data=writeback"):
-        if option in options:
-            yield _finding(WARNING, f"mount.{option}", target, option)
-    if "discard" in options and facts.mount.kind != "btrfs":
-        mend = [f"mount -o remount,nodiscard {where}", "systemctl enable --now fstrim.timer"]
+        yield _finding(severity, "mount.barrier", target, what, [remount("barrier=1")], cache=cache or "a device below")
+    if "sync" in mount.options:
+        yield _finding(WARNING, "mount.sync", target, "sync", [remount("async")])
+    for option in (option for option in mount.options if option in ("data=journal", "data=writeback")):
+        yield _finding(WARNING, f"mount.{option}", target, option)
+    if "discard" in mount.options and mount.kind != "btrfs":
+        mend = [remount("nodiscard"), "systemctl enable --now fstrim.timer"]
         yield _finding(NOTE, "mount.discard", target, "discard: freed blocks are discarded at once", mend)
 
 
@@ -641,59 +513,38 @@ def _next_boot(facts: Facts) -> Findings:
     mount, entry, target = facts.mount, facts.fstab, facts.mount.target
     if entry is None:
         if mount.source.startswith("/dev/") and target != "/":
-            yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", [*_lines_to_add(facts)])
+            options = f"subvol={commands.fstab_word(mount.root)} 0 0" if mount.is_subvolume else "defaults 0 2"
+            line = commands.add_to_fstab(mount.source, target, mount.kind, options)
+            is_whole = mount.root == "/" or mount.is_subvolume  # else a directory of it is mounted (mount --bind)
+            yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", (line,) if is_whole else ())
         return
-    if {"bind", "rbind"} & {*entry.options}:  # another line has the options of the file system
+    names = {option: option.partition("=")[0] for option in entry.options}
+    if {"bind", "rbind"} & names.keys():  # another line has the options of the file system
         return
-    line, options = f"/etc/fstab, line {entry.number}", entry.options
-    if mount.is_subvolume and target != "/" and not _names_subvolume(entry, mount):
-        others = [option for option in options if option.partition("=")[0] not in ("subvol", "subvolid", "defaults")]
-        what = f"{line}, does not name the subvolume {mount.root}, which is mounted"
-        mend = [_changed(entry, entry.kind, [*others, f"subvol={mount.root}"])]
-        yield _finding(WARNING, "fstab.subvolume", target, what, mend)
+    line = f"/etc/fstab, line {entry.number}"
+    if mount.is_subvolume and target != "/":
+        ids = {option for option in mount.options if option.startswith("subvolid=")}
+        paths = [f"/{option.removeprefix('subvol=').strip('/')}" for option in names if names[option] == "subvol"]
+        if not ids & names.keys() and mount.root not in paths:
+            others = [option for option in names if names[option] not in ("subvol", "subvolid", "defaults")]
+            what = f"{line}, does not name the subvolume {mount.root}, which is mounted"
+            mend = [_changed(entry, entry.kind, [*others, f"subvol={mount.root}"])]
+            yield _finding(WARNING, "fstab.subvolume", target, what, mend)
     if entry.kind not in ("auto", mount.kind):
         what = f"{line}, says {entry.kind}; mounted is {mount.kind}"
-        yield _finding(WARNING, "fstab.kind", target, what, [_changed(entry, mount.kind, options)])
+        yield _finding(WARNING, "fstab.kind", target, what, [_changed(entry, mount.kind, entry.options)])
         return
-    names = {option.partition("=")[0] for option in options} if mount.kind == "xfs" else set()
-    if gone := sorted(names & _REMOVED.keys()):
+    gone = sorted(_REMOVED.keys() & names.values()) if mount.kind == "xfs" else []
+    if gone:
         since = ", ".join(f"{name} in Linux {_REMOVED[name]}" for name in gone)
         what = f"{line}: the next mount fails ({', '.join(gone)})"
-        mend = [_without(entry, _REMOVED.keys()), "findmnt --verify"]
+        kept = [option for option in names if names[option] not in _REMOVED]
+        mend = [_changed(entry, entry.kind, kept), "findmnt --verify"]
         yield _finding(CRITICAL, "fstab.removed", target, what, mend, since=since)
-    elif {*options} & _NO_BARRIER and not {*mount.options} & _NO_BARRIER:
-        mend = [_without(entry, {"nobarrier", "barrier"})]
-        yield _finding(CRITICAL, "fstab.barrier", target, f"{line}, turns barriers off at the next mount", mend)
-    if deprecated := sorted(names & _DEPRECATED):
-        what = f"{line}: {', '.join(deprecated)} will be refused by a later Linux"
-        yield _finding(NOTE, "fstab.deprecated", target, what, [_without(entry, _DEPRECATED)])
-
-
-def _lines_to_add(facts: Facts) -> Iterator[str]:
-    mount, base = facts.mount, facts.base
-    if base is None:
-        if not mount.is_bind:  # else its source has no path here, for example in a container
-            yield _to_fstab(mount)
-        return
-    if facts.base_fstab is None and base.target != "/":
-        yield _to_fstab(base)
-    source = f"{base.target.rstrip('/')}{mount.root.removeprefix(base.root.rstrip('/'))}"
-    yield commands.add_to_fstab(source, mount.target, "none", "bind 0 0")
-
-
-def _to_fstab(mount: Mount) -> str:
-    options = f"subvol={commands.fstab_word(mount.root)} 0 0" if mount.is_subvolume else "defaults 0 2"
-    return commands.add_to_fstab(mount.source, mount.target, mount.kind, options)
-
-
-def _names_subvolume(entry: FstabEntry, mount: Mount) -> bool:
-    ids = {option for option in mount.options if option.startswith("subvolid=")}
-    paths = [option.removeprefix("subvol=") for option in entry.options if option.startswith("subvol=")]
-    return bool(ids & {*entry.options}) or mount.root in [f"/{path.strip('/')}" for path in paths]
-
-
-def _without(entry: FstabEntry, names: Set[str]) -> str:
-    return _changed(entry, entry.kind, [option for option in entry.options if option.partition("=")[0] not in names])
+    elif names.keys() & _NO_BARRIER and not {*mount.options} & _NO_BARRIER:
+        kept = [option for option in names if names[option] not in ("nobarrier", "barrier")]
+        what = f"{line}, turns barriers off at the next mount"
+        yield _finding(CRITICAL, "fstab.barrier", target, what, [_changed(entry, entry.kind, kept)])
 
 
 def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
@@ -706,12 +557,8 @@ def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
 
 
 def _hardware(situation: Situation, facts: Facts) -> Findings:
-    physical = {volume.name: volume for volume in facts.volumes.physical}
-    misaligned = [finding for device in facts.devices for finding in alignment(device, physical.get(device.path))]
+    misaligned = [finding for device in facts.devices for finding in alignment(device)]
     yield from misaligned
-    for device in facts.devices:
-        if device.kind == "disk" and device.scheduler is not None:  # other kinds pass requests on to the devices below
-            yield _scheduler(device, device.scheduler)
     if facts.top and not misaligned:
         yield _ok("alignment", facts.top.path, "aligned down to the disks")
     if cache := _caching(facts):
@@ -719,46 +566,20 @@ def _hardware(situation: Situation, facts: Facts) -> Findings:
         yield _ok("write_cache", cache, what)
 
 
-def alignment(device: Device, physical: PhysicalVolume | None) -> Findings:
-    """`physical`: the LVM physical volume on `device`; None if there is none."""
-    sector, unit = max(device.physical_sector, _SECTOR), max(device.min_io, _SECTOR)
-    is_partition, what, reason = device.kind == "partition", "", "alignment"
-    mend = [
-        "# once the partition is removed, with all that is on it:",
-        f"echo start={ALIGNED >> 20}MiB | sfdisk --append /dev/{device.on[0] if device.on else device.name}",
-    ]
+def alignment(device: Device) -> Findings:
+    sector, where = max(device.physical_sector, _SECTOR), ""
     if device.alignment_offset > 0:
-        what = f"misaligned: its first sector lies {device.alignment_offset} bytes off"
-    elif is_partition and device.start % sector:
-        what = f"misaligned: begins at byte {device.start}"
-    elif physical is not None:
-        (disk,), first = commands.placeholders(1), device.start + physical.start
-        if first % unit:
-            what = f"its first extent begins at byte {first} of the disk, within a stripe of {units.size(unit)}"
-        reason = "alignment.extents"
+        where = f"its first sector lies {device.alignment_offset} bytes off"
+    elif device.kind == "partition" and device.start % sector:
+        where = f"begins at byte {device.start}"
+    elif device.kind == "partition" and device.start % max(device.min_io, sector):
+        where = f"begins at byte {device.start}, within a stripe of {units.size(device.min_io)}"
+    if where:
         mend = [
-            f"# with another device of {units.size(device.size)} or more, made like this one:",
-            f"pvcreate --dataalignment {unit // 1024}k {disk}",
-            f"vgextend {physical.group} {disk}",
-            f"pvmove {device.path} {disk}",
-            f"vgreduce {physical.group} {device.path}",
+            "# once the partition is removed, with all that is on it:",
+            f"echo start={ALIGNED >> 20}MiB | sfdisk --append /dev/{device.on[0] if device.on else device.name}",
         ]
-    elif is_partition and device.start % max(device.min_io, sector):
-        what = f"misaligned: begins at byte {device.start}, within a stripe of {units.size(device.min_io)}"
-    if what:
-        yield _finding(WARNING, "alignment", device.path, what, mend, reason)
-
-
-def _scheduler(device: Device, current: str) -> Finding:
-    if device.name.startswith("nvme"):
-        kind, better = "an NVMe disk", "none"
-    else:
-        kind, costly = ("a rotating disk", "none") if device.rotational else ("SSD", "bfq")
-        better = "mq-deadline" if current == costly else current
-    if better == current or better not in device.schedulers:
-        return _ok("scheduler", device.path, current)
-    mend = (f"echo {better} > /sys/block/{device.name}/queue/scheduler", *_for_good(device, "scheduler", better))
-    return _finding(NOTE, "scheduler", device.path, f"scheduler {current} on {kind}", mend)
+        yield _finding(WARNING, "alignment", device.path, f"misaligned: {where}", mend)
 
 
 # --- space on the volume and in the map ------------------------------------------------------------------------------
@@ -777,13 +598,9 @@ def _space(situation: Situation, facts: Facts) -> Findings:
         severity = WARNING if size < 2 * needed or free < needed else NOTE
         lack = 3 * needed - size if size < 3 * needed else needed - free
         yield _finding(severity, "space", where, what, _enlarge(facts, lack))
-
-
-def _map(situation: Situation, facts: Facts) -> Findings:
-    database, map_size = situation.database, situation.map_size
-    if database is None or not map_size:
+    map_size, reachable = situation.map_size, database.allocated + free
+    if not map_size:
         return
-    reachable = database.allocated + facts.space.free
     if map_size <= reachable:
         yield _ok("maxsize", database.path, f"map size {units.size(map_size)} fits on the volume")
     else:
@@ -809,6 +626,5 @@ def _enlarge(facts: Facts, lack: int) -> tuple[str, ...]:
 
 
 RULES: tuple[Callable[[Situation, Facts], Findings], ...] = (
-    *(_kind, _read_only, _arrays, _layout, _memory, _readahead, _nosync),
-    *(_block, _journal, _stripes, _mounting, _hardware, _space, _map),
+    *(_kind, _parameters, _stripes, _layout, _memory, _readahead, _mounting, _hardware, _space),
 )

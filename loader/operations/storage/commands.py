@@ -15,11 +15,8 @@ XFS_MINIMUM = 300 << 20  # bytes; mkfs.xfs refuses a smaller device
 
 
 def lvcreate(group: str, name: str, extents: int, stripe_size: int, legs: Sequence[str], copies: int = 1) -> str:
-    """Returns an lvcreate with a stripe on each leg, or on each pair of legs if `copies` is 2; without stripes for one
-    leg.
-
-    `extents`: of the volume. `stripe_size`: bytes. -y and --wipesignatures wipe signatures of former file systems
-    there; without them lvcreate asks, and a script aborts.
+    """Returns an lvcreate with a stripe of `stripe_size` bytes on each leg, or on each pair of legs if `copies` is 2.
+    -y and --wipesignatures wipe what former file systems left there; without them lvcreate asks, and a script aborts.
     """
     stripes = len(legs) // copies
     kind = f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1 " if copies > 1 else ""
@@ -28,12 +25,13 @@ def lvcreate(group: str, name: str, extents: int, stripe_size: int, legs: Sequen
     return f"lvcreate -y --wipesignatures y {kind}{striped}-l {extents} -n {quote(name)} {quote(group)} {disks}"
 
 
-def more_disks(group: str, reason: str, count: int, least: str) -> tuple[str, ...]:
-    """Returns commands that add disks to a group. Later commands name these disks as `placeholders` does."""
-    return (f"# {reason}: add disks of {least} or more", f"vgextend {group} {' '.join(placeholders(count))}")
+def _more_disks(volume: Volume, reason: str, extents: int, disks: Sequence[str]) -> tuple[str, str]:
+    """Returns commands that add disks for `extents` extents to the group of `volume`."""
+    least = units.size((extents + 1) * volume.extent_size)
+    return f"# {reason}: add disks of {least} or more", f"vgextend {volume.group} {' '.join(disks)}"
 
 
-def placeholders(count: int) -> list[str]:
+def _placeholders(count: int) -> list[str]:
     """Returns names that the reader replaces by those of real disks."""
     return [f"/dev/DISK{number}" for number in range(1, count + 1)]
 
@@ -75,9 +73,8 @@ def enlarging(
     roomy = sum(extents >= each for extents in free)
     if roomy >= last.stripes or (last.stripes == 1 and sum(free) >= each):
         return (extend,)
-    least = units.size((each + 1) * volume.extent_size)
-    reason = f"{volume.group} lacks free extents"
-    return (*more_disks(volume.group, reason, last.stripes - roomy, least), extend)
+    disks = _placeholders(last.stripes - roomy)
+    return (*_more_disks(volume, f"{volume.group} lacks free extents", each, disks), extend)
 
 
 def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, ...]:
@@ -89,10 +86,9 @@ def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, .
         if len(roomy) == stripes:
             return _striped(volume, each, roomy)
     stripes = max(2, len(physical))
-    each = -(-volume.extents // stripes)
-    least = units.size((each + 1) * volume.extent_size)
+    each, disks = -(-volume.extents // stripes), _placeholders(stripes)
     reason = f"no {stripes} physical volumes of {volume.group} have enough free extents"
-    return (*more_disks(volume.group, reason, stripes, least), *_striped(volume, each, placeholders(stripes)))
+    return (*_more_disks(volume, reason, each, disks), *_striped(volume, each, disks))
 
 
 def _striped(volume: Volume, each: int, legs: Sequence[str]) -> tuple[str, ...]:
@@ -103,13 +99,11 @@ def _striped(volume: Volume, each: int, legs: Sequence[str]) -> tuple[str, ...]:
 
 def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
     """Returns, of the volumes that share a disk, the one with the most free extents; and all others."""
-    disks: set[str] = set()
-    kept = []
+    disks: dict[str, PhysicalVolume] = {}
     for volume in sorted(physical, key=lambda each: -each.free):
-        if disks.isdisjoint(volume.disks):
-            kept.append(volume)
-            disks.update(volume.disks)
-    return [volume for volume in physical if volume in kept]
+        if disks.keys().isdisjoint(volume.disks):
+            disks.update(dict.fromkeys(volume.disks or [volume.name], volume))
+    return [volume for volume in physical if volume in disks.values()]
 
 
 def on_one_disk(legs: Sequence[str], devices: Sequence[Device]) -> dict[str, list[str]]:

@@ -36,10 +36,9 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Database(msgspec.Struct, frozen=True):
-    """A data.mdb. Bytes: `apparent` as ls shows them, `allocated` as du does, `used` up to the last page ever used."""
+    """A data.mdb. Bytes: `allocated` as du shows them, `used` up to the last page ever used."""
 
     path: str
-    apparent: int
     allocated: int
     used: int
     map_size: int | None
@@ -54,10 +53,6 @@ class Configured(msgspec.Struct, frozen=True):
     maxsize: int
     nosync: bool
     env_flags: tuple[str, ...]
-
-    @property
-    def reads_ahead(self) -> bool:
-        return "nordahead" not in (flag.lower() for flag in self.env_flags)
 
 
 class Situation(msgspec.Struct, frozen=True):

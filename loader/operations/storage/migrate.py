@@ -28,7 +28,7 @@ from loader.errors import LoaderError, MdbDamaged, MigrationRefused, ToolFailed,
 from loader.mdb import verify as databases
 from loader.operations.storage import check, mounting
 from loader.operations.storage.findings import Severity
-from loader.operations.storage.mounting import Edit, Volume, unmounting
+from loader.operations.storage.mounting import Edit, Volume
 from loader.progress import Meter, Progress
 from loader.run.log import Report, forget, killpoint
 from loader.run.steps import Run, open_run, status_of
@@ -71,8 +71,8 @@ class MoveRequest(msgspec.Struct, frozen=True):
 
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     """`old`: the volume mounted on FROM; None if FROM is a directory of a larger one. `new`: the new volume as it will
-    be mounted on FROM; `there`: the same as it is mounted on TO now. `size`, `allocated`: bytes. `is_used`: whether
-    FROM has a database or a process uses it, so that a process must use it after the start."""
+    be mounted on FROM; `there`: the same as it is mounted on TO now. `allocated`: bytes. `is_used`: whether FROM has a
+    database or a process uses it, so that a process must use it after the start."""
 
     request: MoveRequest
     old: Volume | None
@@ -80,7 +80,6 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     there: Volume
     edits: tuple[Edit, ...]
     files: int
-    size: int
     allocated: int
     databases: tuple[str, ...]
     notes: tuple[str, ...]
@@ -95,10 +94,6 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     def target(self) -> Path:
         return Path(self.request.target)
 
-    @property
-    def fstab(self) -> Path:
-        return Path(self.request.fstab)
-
 
 def plan(request: MoveRequest, state: Path) -> MovePlan:
     """Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe, NotPermitted. `state`: the run directory."""
@@ -106,22 +101,28 @@ def plan(request: MoveRequest, state: Path) -> MovePlan:
     for path in (source, target):
         _require_directory(path)
     require_commands(request)
+    if source == target or source in target.parents or target in source.parents:
+        raise _refused(target, f"it and {source} are the same, or one is inside the other", "Give two places.")
     old_mount, new_mount = mounts.mounted_at(source), mounts.mounted_at(target)
     if new_mount is None:
         raise _refused(target, "nothing is mounted there", "Make the new file system (storage plan), and mount it.")
-    old = mounting.of(old_mount, fstab) if old_mount else None
-    there = mounting.of(new_mount, fstab)
-    _require_apart(source, target, old, there, state)
     for mount in filter(None, (old_mount, new_mount)):
         if mount.root != "/":
-            raise _refused(Path(mount.target), "it is a bind mount or a subvolume", "Give whole file systems.")
+            raise _refused(mount.target, "it is a bind mount or a subvolume", "Give whole file systems.")
+    old = mounting.of(old_mount, fstab) if old_mount else None
+    there = mounting.of(new_mount, fstab)
+    if old is not None and (old.device == there.device or (old.uuid and old.uuid == there.uuid)):
+        raise _refused(target, f"it has the same file system as {source}, or a clone of it", "Give another volume.")
+    device = files.existing(state).stat().st_dev
+    if device == target.stat().st_dev or (old is not None and device == source.stat().st_dev):
+        advice = "Set DITSEED_STATE_DIR to a directory elsewhere."
+        raise _refused(state, "the state of the run would be on a volume that is unmounted", advice)
     _require_writable(new_mount, there)
     _require_unused(source, target)
-    new = mounting.with_options_of(there, old)
     with files.explained(source), held.opened(source) as top:
         tree = trees.state_of(top.descriptor)
     files.require_space(target, tree.allocated + tree.allocated // 20 + _SPARE)
-    is_used = bool(tree.databases or occupants(source))
+    new, is_used = mounting.with_options_of(there, old), bool(tree.databases or occupants(source))
     return MovePlan(
         request=request,
         old=old,
@@ -129,7 +130,6 @@ def plan(request: MoveRequest, state: Path) -> MovePlan:
         there=there,
         edits=mounting.edits(fstab, request.source, request.target, new, time.strftime("%Y-%m-%d")),
         files=tree.files,
-        size=tree.size,
         allocated=tree.allocated,
         databases=tree.databases,
         notes=tuple(_notes(source, target, old, is_used)),
@@ -167,21 +167,7 @@ def require_commands(request: MoveRequest) -> None:
             raise UsageProblem(reason=f"{command[0]} is not there, or not in PATH (see --service)")
 
 
-def _require_apart(source: Path, target: Path, old: Volume | None, new: Volume, state: Path) -> None:
-    if source == target:
-        raise _refused(target, "FROM and TO are the same", "Give two places.")
-    if source in target.parents or target in source.parents:
-        raise _refused(target, f"one of {source} and {target} is inside the other", "Give two places.")
-    if old is not None and (old.device == new.device or (old.uuid and old.uuid == new.uuid)):
-        raise _refused(target, f"it has the same file system as {source}, or a clone of it", "Give another volume.")
-    device = files.existing(state).stat().st_dev
-    if device == target.stat().st_dev or (old is not None and device == source.stat().st_dev):
-        advice = "Set DITSEED_STATE_DIR to a directory elsewhere."
-        raise _refused(state, "the state of the run would be on a volume that is unmounted", advice)
-
-
 def _require_writable(mount: Mount, there: Volume) -> None:
-    """Raises MigrationRefused if the volume is mounted read-only, or would be by its line in fstab."""
     if _READ_ONLY & set(mount.options):
         advice = f"Remount it: mount -o remount,rw {mount.target}. If it was writable before, see dmesg for errors."
         raise _refused(mount.target, "it is mounted read-only", advice)
@@ -224,12 +210,11 @@ def _notes(source: Path, target: Path, old: Volume | None, is_used: bool) -> Ite
         )
     before = {finding.rule for finding in check.check(source).findings if finding.severity is not Severity.OK}
     for finding in check.check(target).findings:
-        if finding.rule in before or finding.severity.rank < Severity.WARNING.rank:
-            continue
-        what = f"{finding.subject}: {finding.what}"
-        if finding.severity is Severity.CRITICAL:
-            raise _refused(target, what, f"See: ditseed storage check {target}")
-        yield what
+        if finding.rule not in before and finding.severity.rank >= Severity.WARNING.rank:
+            what = f"{finding.subject}: {finding.what}"
+            if finding.severity is Severity.CRITICAL:
+                raise _refused(target, what, f"See: ditseed storage check {target}")
+            yield what
 
 
 # --- the plan as an operator would type it ---------------------------------------------------------------------------
@@ -243,42 +228,38 @@ class PlannedStep(msgspec.Struct, frozen=True):
     by: str = ""
 
 
-def forward(plan: MovePlan) -> Iterator[PlannedStep]:
-    request, source, target = plan.request, plan.request.source, plan.request.target
+def forward(plan: MovePlan) -> tuple[PlannedStep, ...]:
+    request, source, target = plan.request, quote(plan.request.source), quote(plan.request.target)
     amount = f"{units.size(plan.allocated)} in {units.number(plan.files)} files"
-    copying = f"rsync -aHAXS --numeric-ids {quote(source)}/ {quote(target)}/"
-    old = (join(unmounting(source)),) if plan.old else ()
+    old = (f"umount {source}",) if plan.old else ()
     checks = tuple(f"ditseed verify {quote(str(plan.source / name))}" for name in plan.databases)
-    yield _stopping(request)
-    yield PlannedStep("copy", (), f"copies {amount} as `{copying}` would")
-    yield PlannedStep("verify", (), "compares checksums, owners, modes")
-    yield PlannedStep("unmount", (join(unmounting(target)), *old))
-    yield PlannedStep("mount", (join(plan.new.mounting(source)),))
-    yield PlannedStep("fstab", tuple(mounting.difference(plan.edits)), f"changes these lines of {request.fstab}")
-    yield PlannedStep("check", checks, f"compares owner and mode of {source}")
-    yield from _starting(request)
+    return _while_stopped(
+        request,
+        PlannedStep("copy", (), f"copies {amount} as `rsync -aHAXS --numeric-ids {source}/ {target}/` would"),
+        PlannedStep("verify", (), "compares checksums, owners, modes"),
+        PlannedStep("unmount", (f"umount {target}", *old)),
+        PlannedStep("mount", (join(plan.new.mounting(request.source)),)),
+        PlannedStep("fstab", tuple(mounting.difference(plan.edits)), f"changes these lines of {request.fstab}"),
+        PlannedStep("check", checks, f"compares owner and mode of {request.source}"),
+    )
 
 
-def back(plan: MovePlan) -> Iterator[PlannedStep]:
-    request = plan.request
-    lines = tuple(mounting.difference(plan.edits, is_back=True))
+def back(plan: MovePlan) -> tuple[PlannedStep, ...]:
+    request, lines = plan.request, tuple(mounting.difference(plan.edits, is_back=True))
     old = (join(plan.old.mounting(request.source)),) if plan.old else ()
-    yield _stopping(request)
-    yield PlannedStep("fstab", lines, f"puts back these lines of {request.fstab}")
-    yield PlannedStep("unmount", (join(unmounting(request.source)),))
-    yield PlannedStep("mount", (*old, join(plan.there.mounting(request.target))))
-    yield from _starting(request)
+    return _while_stopped(
+        request,
+        PlannedStep("fstab", lines, f"puts back these lines of {request.fstab}"),
+        PlannedStep("unmount", (f"umount {quote(request.source)}",)),
+        PlannedStep("mount", (*old, join(plan.there.mounting(request.target)))),
+    )
 
 
-def _stopping(request: MoveRequest) -> PlannedStep:
-    return PlannedStep("stop", (join(request.stop),), f"waits until no process uses {request.source}")
-
-
-def _starting(request: MoveRequest) -> Iterator[PlannedStep]:
-    answers = f" and that {request.uri} answers" if request.uri else ""
-    seconds = units.duration(request.seconds)
-    yield PlannedStep("start", (join(request.start),))
-    yield PlannedStep("watch", (), f"waits until it is up; checks for {seconds} that it stays up{answers}")
+def _while_stopped(request: MoveRequest, *steps: PlannedStep) -> tuple[PlannedStep, ...]:
+    stays = f"waits until it is up; checks for {units.duration(request.seconds)} that it stays up"
+    stays += f" and that {request.uri} answers" if request.uri else ""
+    stop = PlannedStep("stop", (join(request.stop),), f"waits until no process uses {request.source}")
+    return (stop, *steps, PlannedStep("start", (join(request.start),)), PlannedStep("watch", (), stays))
 
 
 # --- the steps -------------------------------------------------------------------------------------------------------
@@ -313,13 +294,31 @@ def begun(source: str) -> Begun | None:
 
 def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
     """Starts, or resumes after the last finished step; `anew` repeats a finished migration. Raises LoaderError."""
+    source, target = str(plan.source), str(plan.target)
     with _run(plan, progress, anew) as run:
-        require_forward(run.catalogue.is_done(_ROLLBACK), plan.request.source)
-        run.do("preflight", lambda meter: plan, MovePlan)
-        if not run.catalogue.is_done("watch"):
+        do, catalogue = run.do, run.catalogue
+        require_forward(catalogue.is_done(_ROLLBACK), source)
+        do("preflight", lambda meter: plan, MovePlan)
+        if not catalogue.is_done("watch"):
             for name in _REPEATED:
-                run.catalogue.undo(name)
-        return {**_steps(plan, run), **run.told_before()}
+                catalogue.undo(name)
+        do("stop", lambda meter: _stop(plan, is_tried=plan.there.is_at(target)))
+        if not catalogue.is_done("mount") and not plan.new.is_at(source):
+            # After a reboot, or after a kill while both volumes were unmounted.
+            if plan.old is not None:
+                plan.old.mount(source)
+            plan.there.mount(target)
+            _forget_a_stale_copy(plan, run)
+        copied = do("copy", lambda meter: _copy(plan, meter), _Copied)
+        verified = do("verify", lambda meter: _verify(plan, run, meter), _Verified)
+        do("unmount", lambda meter: _unmount(plan))
+        do("mount", lambda meter: plan.new.mount(source))
+        do("fstab", lambda meter: mounting.apply(Path(plan.request.fstab), plan.edits))
+        do("check", lambda meter: _check(plan, meter, verified.top))
+        do("start", lambda meter: _start(plan.request.start))
+        process = do("watch", lambda meter: _watch(plan, meter), int)
+        facts = {"files": copied.files, "bytes": copied.bytes, "checksums": verified.checksums, "process": process}
+        return {**facts, **run.told_before()}
 
 
 def _run(plan: MovePlan, progress: Progress, anew: bool = False) -> AbstractContextManager[Run]:
@@ -347,32 +346,6 @@ class _Verified:
     checksums: int
     verify_mark: str
     top: tuple[int, int, int]
-
-
-def _steps(plan: MovePlan, run: Run) -> Report:
-    do, source = run.do, str(plan.source)
-    do("stop", lambda meter: _stop_for_copy(plan))
-    if not run.catalogue.is_done("mount") and not plan.new.is_at(source):
-        # After a reboot, or after a kill while both volumes were unmounted.
-        if plan.old is not None:
-            plan.old.mount(source)
-        plan.there.mount(str(plan.target))
-        _forget_a_stale_copy(plan, run)
-    copied = do("copy", lambda meter: _copy(plan, meter), _Copied)
-    verified = do("verify", lambda meter: _verify(plan, run, meter), _Verified)
-    do("unmount", lambda meter: _unmount(plan))
-    do("mount", lambda meter: plan.new.mount(source))
-    do("fstab", lambda meter: mounting.apply(plan.fstab, plan.edits))
-    do("check", lambda meter: _check(plan, meter, verified.top))
-    do("start", lambda meter: _start(plan.request.start))
-    process = do("watch", lambda meter: _watch(plan, meter), int)
-    return {"files": copied.files, "bytes": copied.bytes, "checksums": verified.checksums, "process": process}
-
-
-def _stop_for_copy(plan: MovePlan) -> None:
-    if plan.there.is_at(str(plan.target)):
-        _require_written(plan.target)
-    _stop(plan)
 
 
 def _forget_a_stale_copy(plan: MovePlan, run: Run) -> None:
@@ -475,16 +448,6 @@ def _check(plan: MovePlan, meter: Meter, top: tuple[int, int, int]) -> None:
             raise MdbDamaged(path=path, reason=f"{first}; --rollback mounts the former volume")
 
 
-def _require_written(target: Path) -> None:
-    """Writes a test file: some failed file systems report errors only on writes. Raises ReadOnly, OSError."""
-    with files.explained(target):
-        descriptor = files.made(target)
-        try:
-            files.filled(descriptor, 4096)
-        finally:
-            os.close(descriptor)
-
-
 def _mark(directory: Path) -> str:
     with held.opened(directory) as opened:
         return trees.state_of(opened.descriptor).mark
@@ -494,12 +457,25 @@ def roll_back(plan: MovePlan, progress: Progress) -> Report:
     """Rolls back from any step; safe to kill and repeat. The files on the new volume stay. In the report, `not_mounted`
     is why the new volume could not be mounted on TO again, or None."""
     request = plan.request
-    of_target = mounting.of_volume(plan.edits, request.target)
+    fstab, of_target = Path(request.fstab), mounting.of_volume(plan.edits, request.target)
+
+    def mount(meter: Meter) -> str | None:
+        """Returns why the new volume could not be mounted, or None. The service does not need that volume."""
+        if plan.old is not None:
+            plan.old.mount(request.source)
+        try:
+            plan.there.mount(request.target)
+        except LoaderError as error:
+            mounting.leave_out(fstab, of_target)
+            return str(error)
+        mounting.undo(fstab, of_target)
+        return None
+
     steps: dict[str, Callable[[Meter], object]] = {
         "stop": lambda meter: _stop(plan),
-        "fstab": lambda meter: mounting.undo(plan.fstab, [edit for edit in plan.edits if edit not in of_target]),
+        "fstab": lambda meter: mounting.undo(fstab, [edit for edit in plan.edits if edit not in of_target]),
         "unmount": lambda meter: plan.new.unmount(request.source),
-        "mount": lambda meter: _mount_as_before(plan, of_target),
+        "mount": mount,
         "start": lambda meter: _start(request.start),
         "watch": lambda meter: _watch(plan, meter),
     }
@@ -517,19 +493,6 @@ def roll_back(plan: MovePlan, progress: Progress) -> Report:
     return {"from": request.source, "mounted": mounted, "kept": request.target, "not_mounted": done["mount"]}
 
 
-def _mount_as_before(plan: MovePlan, of_target: Sequence[Edit]) -> str | None:
-    """Returns why the new volume could not be mounted, or None. The service does not need that volume."""
-    if plan.old is not None:
-        plan.old.mount(plan.request.source)
-    try:
-        plan.there.mount(plan.request.target)
-    except LoaderError as error:
-        mounting.leave_out(plan.fstab, of_target)
-        return str(error)
-    mounting.undo(plan.fstab, of_target)
-    return None
-
-
 # --- the service -----------------------------------------------------------------------------------------------------
 
 
@@ -537,9 +500,13 @@ def _users(plan: MovePlan) -> str:
     return ", ".join(map(str, occupants(plan.source, plan.databases)[:_SHOWN]))
 
 
-def _stop(plan: MovePlan) -> None:
+def _stop(plan: MovePlan, is_tried: bool = False) -> None:
     """Stops the service and waits until no process uses FROM. If none does, the command may fail, because the service
-    may have been stopped already. Raises MigrationRefused if a process still uses FROM."""
+    may have been stopped already. `is_tried`: first writes a test file to TO, because some failed file systems report
+    errors only on writes. Raises MigrationRefused if a process still uses FROM; ReadOnly, OSError."""
+    if is_tried:
+        with files.explained(plan.target), held.closing_descriptor(files.made(plan.target)) as descriptor:
+            files.filled(descriptor, 4096)
     command = plan.request.stop
     answer = child.run_detached(command)
     until = time.monotonic() + _PATIENCE

@@ -26,12 +26,6 @@ class Volume(msgspec.Struct, frozen=True):
     kind: str
     options: str
 
-    @property
-    def source(self) -> str:
-        """The name for fstab: names of disks change between boots, those of device-mapper do not."""
-        stays = self.device.startswith("/dev/mapper/") or not self.uuid
-        return self.device if stays else f"UUID={self.uuid}"
-
     def mounting(self, path: str, device: str = "") -> list[str]:
         return ["mount", "-t", self.kind, "-o", self.options, device or self.device, path]
 
@@ -48,17 +42,21 @@ class Volume(msgspec.Struct, frozen=True):
 
     def mount(self, path: str) -> None:
         """Does nothing if it is mounted already. Raises MigrationRefused, ToolFailed."""
-        if not self.is_at(path):
-            device = self.device if self._is(self.device) else _device_of(self.uuid)
-            child.output(self.mounting(path, device))
+        if self.is_at(path):
+            return
+        device = self.device
+        if not self._is(device):  # names of disks change between boots
+            answer = child.ask(["blkid", "-U", self.uuid])
+            if answer.status != 0:
+                advice = "Attach it (see lsblk -f), then run the same command again."
+                reason = "no device has this file system"
+                raise MigrationRefused(path=f"UUID={self.uuid}", reason=reason, advice=advice)
+            device = answer.out.decode().strip()
+        child.output(self.mounting(path, device))
 
     def unmount(self, path: str) -> None:
         if self.is_at(path):
-            child.output(unmounting(path))
-
-
-def unmounting(path: str) -> list[str]:
-    return ["umount", path]
+            child.output(["umount", path])
 
 
 def of(mount: Mount, fstab: Path) -> Volume:
@@ -81,14 +79,6 @@ def uuid_of(device: str) -> str:
     """Returns the UUID that the device itself has, not a cached one; "" if there is none."""
     answer = child.ask(["blkid", "-p", "-o", "value", "-s", "UUID", device])
     return answer.out.decode("ascii", "replace").strip() if answer.status == 0 else ""
-
-
-def _device_of(uuid: str) -> str:
-    answer = child.ask(["blkid", "-U", uuid])
-    if answer.status != 0:
-        advice = "Attach it (see lsblk -f), then run the same command again."
-        raise MigrationRefused(path=f"UUID={uuid}", reason="no device has this file system", advice=advice)
-    return answer.out.decode().strip()
 
 
 # --- fstab -----------------------------------------------------------------------------------------------------------
@@ -116,7 +106,9 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
     line to line."""
     lines = _read(fstab)
     entries = [(lines[entry.number - 1], entry) for entry in mounts.entries("\n".join(lines))]
-    line = " ".join((*map(fstab_word, (new.source, path)), new.kind, new.options, "0 2"))
+    # Names of disks change between boots, those of device-mapper do not.
+    source = new.device if new.device.startswith("/dev/mapper/") or not new.uuid else f"UUID={new.uuid}"
+    line = " ".join((*map(fstab_word, (source, path)), new.kind, new.options, "0 2"))
     mark = f"# {day} ditseed storage migrate: "
     kept = [
         Edit((text,), (f"{mark}kept, the former volume of {path}", f"# {text}"))
@@ -149,9 +141,8 @@ def apply(fstab: Path, edits: Sequence[Edit]) -> None:
 def undo(fstab: Path, edits: Sequence[Edit]) -> None:
     """Reverts what `apply` or `leave_out` changed."""
     lines = _read(fstab)
-    _replace(
-        fstab, [(edit.after if _where(lines, edit.left_out) is None else edit.left_out, edit.before) for edit in edits]
-    )
+    is_out = {edit: _where(lines, edit.left_out) is not None for edit in edits}
+    _replace(fstab, [(edit.left_out if is_out[edit] else edit.after, edit.before) for edit in edits])
 
 
 def leave_out(fstab: Path, edits: Sequence[Edit]) -> None:
@@ -175,8 +166,10 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
     before = files.read(fstab)
     lines = before.decode("utf-8", "surrogateescape").splitlines()
     for old, new in changes:
-        start = _where(lines, old)
-        if _is_made(lines, old, new):
+        start, is_there = _where(lines, old), _where(lines, new) is not None
+        # Lines that are added contain the old ones only as comments, or as their end.
+        is_made = is_there if len(new) > len(old) else start is None and (not new or is_there)
+        if is_made:
             continue
         if start is None:
             reason = f"it has been edited: this line is missing: {old[-1]}"
@@ -186,9 +179,13 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
     after = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
     if after == before:
         return
-    was_well = _is_well(fstab)
+
+    def is_well() -> bool:
+        return child.ask(["findmnt", "--verify", "--tab-file", str(fstab)]).status == 0
+
+    was_well = is_well()
     files.rewrite(fstab, before, after)
-    if was_well and not _is_well(fstab):
+    if was_well and not is_well():
         files.rewrite(fstab, after, before)
         reason = "findmnt --verify refuses the new lines; the former ones were put back"
         advice = f"Run findmnt --verify --tab-file {fstab} to see why."
@@ -197,18 +194,8 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
         child.output(["systemctl", "daemon-reload"])  # systemd makes its mount units from fstab
 
 
-def _is_made(lines: Sequence[str], old: Lines, new: Lines) -> bool:
-    if len(new) > len(old):  # an added line: the new lines contain the old one only as a comment
-        return _where(lines, new) is not None
-    return _where(lines, old) is None and (not new or _where(lines, new) is not None)
-
-
 def _where(lines: Sequence[str], block: Lines) -> int | None:
     if not block:
         return len(lines)
     starts = range(len(lines) - len(block) + 1)
     return next((n for n in starts if tuple(lines[n : n + len(block)]) == block), None)
-
-
-def _is_well(fstab: Path) -> bool:
-    return child.ask(["findmnt", "--verify", "--tab-file", str(fstab)]).status == 0

@@ -127,70 +127,83 @@ def plan(disks: Sequence[Disk], options: VolumeOptions) -> Plan:
 
 
 def _require_names(disks: Sequence[Disk], options: VolumeOptions) -> None:
-    for option, name in (("--vg", options.group), ("--lv", options.volume)):
+    group, volume, mount = options.group, options.volume, options.mount
+    for option, name in (("--vg", group), ("--lv", volume)):
         if not _LVM_NAME.fullmatch(name) or name in (".", ".."):
             raise UsageProblem(reason=f"{option}: {name!r} is not a name that LVM takes")
-    if reserved := _RESERVED.search(options.volume):
-        raise UsageProblem(reason=f"--lv: {options.volume!r} is a name that LVM keeps for itself ({reserved[0]})")
-    both = len(f"{options.group}{options.volume}".replace("-", "--"))
+    reserved = _RESERVED.search(volume)
+    both = len(f"{group}{volume}".replace("-", "--"))
     longest = _LONGEST_NAME - (_OWN_NAME if options.redundant else 0)
-    if both > longest:
-        raise UsageProblem(
-            reason=f"--vg and --lv have {both} characters together (LVM doubles hyphens), and {longest} is the most"
-        )
-    if any(disk.devices for disk in disks) and os.path.lexists(f"/dev/{options.group}"):
-        raise UsageProblem(
-            reason=f"--vg: /dev/{options.group} exists, so vgcreate refuses the name; choose another one"
-        )
-    if not options.mount.startswith("/") or not options.mount.isprintable():
-        raise UsageProblem(reason=f"--mount: {options.mount!r} is not an absolute path")
     names = [disk.devices[0].path if disk.devices else disk.path for disk in disks]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise UsageProblem(reason=f"given twice: {', '.join(twice)}")
+    twice = ", ".join(sorted({name for name in names if names.count(name) > 1}))
+    is_taken = any(disk.devices for disk in disks) and os.path.lexists(f"/dev/{group}")
+    for is_wrong, reason in (
+        (reserved, f"--lv: {volume!r} is a name that LVM keeps for itself ({reserved and reserved[0]})"),
+        (
+            both > longest,
+            f"--vg and --lv have {both} characters together (LVM doubles hyphens), and {longest} is the most",
+        ),
+        (is_taken, f"--vg: /dev/{group} exists, so vgcreate refuses the name; choose another one"),
+        (not mount.startswith("/") or not mount.isprintable(), f"--mount: {mount!r} is not an absolute path"),
+        (twice, f"given twice: {twice}"),
+    ):
+        if is_wrong:
+            raise UsageProblem(reason=reason)
 
 
 def _require_stripes(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> None:
-    unit = options.stripe_size
-    if unit < PAGE or unit & (unit - 1):
-        raise StripesImpossible(reason=f"the stripe size of {unit} bytes is not a power of two of {PAGE} bytes or more")
-    if unit > EXTENT:
-        raise StripesImpossible(
-            reason=f"the stripe size of {units.size(unit)} exceeds the extent size of {units.size(EXTENT)}; "
-            "lvcreate would reduce it and go on"
-        )
-    needed, each = stripes * options.copies, "two disks" if options.redundant else "one disk"
-    if needed > len(disks):
-        raise StripesImpossible(reason=f"each stripe needs {each}, {needed} in all, and there are {len(disks)}")
-    if options.redundant and options.stripes is None and len(disks) % 2:
-        raise StripesImpossible(
-            reason=f"--redundant pairs the disks, and {len(disks)} is an odd number; leave one out, or say --stripes "
-            f"{stripes} to leave the smallest one in the group"
-        )
-    most = _MOST_IMAGES if options.redundant else _MOST_STRIPES
-    if needed > most:
-        raise StripesImpossible(reason=f"lvcreate takes {most} disks at most, and {needed} are needed")
+    unit, needed = options.stripe_size, stripes * options.copies
+    each, most = ("two disks", _MOST_IMAGES) if options.redundant else ("one disk", _MOST_STRIPES)
+    is_odd = options.redundant and options.stripes is None and len(disks) % 2 == 1
     devices = {device.path: device for disk in disks for device in disk.devices}
     legs = [disk.devices[0].path for disk in disks if disk.devices]
-    for path, parts in commands.on_one_disk(legs, [*devices.values()]).items():
-        raise StripesImpossible(reason=f"{', '.join(parts)} are on one disk, {path}")
+    shared = [
+        f"{', '.join(on)} are on one disk, {path}"
+        for path, on in commands.on_one_disk(legs, [*devices.values()]).items()
+    ]
+    for is_wrong, reason in (
+        (
+            unit < PAGE or unit & (unit - 1),
+            f"the stripe size of {unit} bytes is not a power of two of {PAGE} bytes or more",
+        ),
+        (
+            unit > EXTENT,
+            f"the stripe size of {units.size(unit)} exceeds the extent size of {units.size(EXTENT)}; lvcreate would "
+            "reduce it and go on",
+        ),
+        (needed > len(disks), f"each stripe needs {each}, {needed} in all, and there are {len(disks)}"),
+        (
+            is_odd,
+            f"--redundant pairs the disks, and {len(disks)} is an odd number; leave one out, or say --stripes "
+            f"{stripes} to leave the smallest one in the group",
+        ),
+        (needed > most, f"lvcreate takes {most} disks at most, and {needed} are needed"),
+        (shared, "; ".join(shared)),
+    ):
+        if is_wrong:
+            raise StripesImpossible(reason=reason)
 
 
 def _require_room(size: int, options: VolumeOptions) -> None:
     """Raises VolumeTooSmall if the database does not fit twice, or the file system cannot be made or hold it."""
     kind, database = options.kind, options.database
-    reason = ""
-    if size - size // 20 < 2 * database:
-        reason = (
+    for is_wrong, reason in (
+        (
+            size - size // 20 < 2 * database,
             f"a volume of {units.size(size)}, of which 5 % are counted for the file system itself, does not hold a "
-            f"database of {units.size(database)} twice: a build, a restore or a copy is made beside it"
-        )
-    elif kind == "xfs" and size < XFS_MINIMUM:
-        reason = f"xfs needs {units.size(XFS_MINIMUM)}, the volume has {units.size(size)}"
-    elif database > _LARGEST_FILE[kind]:
-        reason = f"a file of {kind} can have {units.size(_LARGEST_FILE[kind])}, and data.mdb is one file"
-    if reason:
-        raise VolumeTooSmall(reason=reason)
+            f"database of {units.size(database)} twice: a build, a restore or a copy is made beside it",
+        ),
+        (
+            kind == "xfs" and size < XFS_MINIMUM,
+            f"xfs needs {units.size(XFS_MINIMUM)}, the volume has {units.size(size)}",
+        ),
+        (
+            database > _LARGEST_FILE[kind],
+            f"a file of {kind} can have {units.size(_LARGEST_FILE[kind])}, and data.mdb is one file",
+        ),
+    ):
+        if is_wrong:
+            raise VolumeTooSmall(reason=reason)
 
 
 def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[Leg, ...]:
@@ -200,11 +213,10 @@ def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[
     """
     counts = {disk.path: max(0, disk.size - _start(disks)) // EXTENT for disk in disks}
     legs = {*sorted(counts, key=lambda path: -counts[path])[: stripes * options.copies]}
-    least = min(counts[path] for path in legs)
-    more = {path: counts[path] - least for path in counts if path in legs and counts[path] > least}
+    least, own = min(counts[path] for path in legs), options.raid_extents
+    more = {path: count - least for path, count in counts.items() if path in legs and count > least}
     if more and not options.unequal:
         raise DisksUnequal(lost=", ".join(f"{units.size(count * EXTENT)} of {path}" for path, count in more.items()))
-    own = options.raid_extents
     each = least if options.size is None else -(-options.size // (EXTENT * stripes)) + own
     if each > least or each <= own:
         most = units.size(max(0, least - own) * EXTENT * stripes)
@@ -222,97 +234,78 @@ def _start(disks: Sequence[Disk]) -> int:
 
 
 def _volume_steps(disks: Sequence[Disk], plan: Plan) -> Iterator[Step]:
-    options, start, read_ahead = plan.options, _start(disks), plan.read_ahead
+    options, stripes, start, extent = plan.options, plan.stripes, _start(disks), units.size(EXTENT)
     names = " ".join(quote(disk.path) for disk in disks)
-    legs = [leg for leg in plan.legs if leg.used]
-    yield Step(
-        f"pvcreate --dataalignment {start // 1024}k {names}",
-        (f"The first extent begins at {units.size(start)}, a whole number of stripes, sectors and flash pages.",),
-    )
-    yield Step(
-        f"vgcreate -s {EXTENT // 1024}k {options.group} {names}",
-        (f"Extents of {units.size(EXTENT)}: the unit of every size in LVM, and the largest stripe that it takes.",),
-    )
-    on = [leg.disk for leg in legs]
-    lvcreate = commands.lvcreate(options.group, options.volume, plan.extents, options.stripe_size, on, options.copies)
-    yield Step(lvcreate, tuple(_why_volume(plan, legs)))
-    exceeds = options.database > options.memory
-    yield Step(
-        commands.read_ahead(options.group, options.volume, read_ahead),
-        (
-            f"{read_ahead} sectors are {units.size(read_ahead * _SECTOR)}: the database "
-            f"({units.size(options.database)}) {'exceeds' if exceeds else 'fits into'} memory "
-            f"({units.size(options.memory)}). LVM by itself would read ahead twice the stripe width.",
-        ),
-    )
+    why = f"The first extent begins at {units.size(start)}, a whole number of stripes, sectors and flash pages."
+    yield Step(f"pvcreate --dataalignment {start // 1024}k {names}", (why,))
+    why = f"Extents of {extent}: the unit of every size in LVM, and the largest stripe that it takes."
+    yield Step(f"vgcreate -s {EXTENT // 1024}k {options.group} {names}", (why,))
 
-
-def _why_volume(plan: Plan, legs: Sequence[Leg]) -> Iterator[str]:
-    options, stripes, extent = plan.options, plan.stripes, units.size(EXTENT)
-    yield "-y --wipesignatures y: what an earlier volume left on these extents is wiped; lvcreate would ask, and stop."
+    legs, on, own = [leg.disk for leg in plan.legs if leg.used], "disk", ""
+    reasons = [
+        "-y --wipesignatures y: what an earlier volume left on these extents is wiped; lvcreate would ask, and stop."
+    ]
     if options.redundant:
-        pairs = "; ".join(f"{one.disk} and {two.disk}" for one, two in zip(legs[::2], legs[1::2], strict=True))
-        yield (
+        on, own = "pair", f"; of each disk LVM takes {options.raid_extents} more for itself"
+        pairs = "; ".join(f"{one} and {two}" for one, two in zip(legs[::2], legs[1::2], strict=True))
+        reasons.append(
             f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1: the disks of a pair hold the same: {pairs}. One disk "
             "of each pair may fail; then replace it (lvconvert --repair). Name the disks in such an order that the two "
             "of a pair are on different controllers or shelves. LVM copies the first to the second in the background, "
             "while the volume is in use already (lvs -o name,sync_percent)."
         )
     sized = "" if options.size is None else f", {units.size(options.size)} rounded up to whole extents on each disk"
-    own = f"; of each disk LVM takes {options.raid_extents} more for itself" if options.redundant else ""
     each, size = plan.extents // stripes, units.size(plan.size)
-    yield f"-l {plan.extents}: {stripes} x {each} extents of {extent} = {size}{sized}{own}."
+    reasons.append(f"-l {plan.extents}: {stripes} x {each} extents of {extent} = {size}{sized}{own}.")
     if stripes > 1:
-        yield f"-i {stripes}: one stripe on each {'pair' if options.redundant else 'disk'}, so that all serve reads."
-        yield (
+        reasons += [
+            f"-i {stripes}: one stripe on each {on}, so that all serve reads.",
             f"-I {options.stripe_size // 1024}k: a power of two, at most an extent ({extent}). 64 KiB to 256 KiB keep "
             f"a page of {PAGE} bytes on one disk and spread random reads; with more, LVM reads ahead more, and the log "
-            "of XFS cannot follow."
-        )
+            "of XFS cannot follow.",
+        ]
+    lvcreate = commands.lvcreate(options.group, options.volume, plan.extents, options.stripe_size, legs, options.copies)
+    yield Step(lvcreate, tuple(reasons))
+
+    database, memory = units.size(options.database), units.size(options.memory)
+    fits = "exceeds" if options.database > options.memory else "fits into"
+    why = (
+        f"{plan.read_ahead} sectors are {units.size(plan.read_ahead * _SECTOR)}: the database ({database}) {fits} "
+        f"memory ({memory}). LVM by itself would read ahead twice the stripe width."
+    )
+    yield Step(commands.read_ahead(options.group, options.volume, plan.read_ahead), (why,))
 
 
 def _file_system_steps(plan: Plan) -> Iterator[Step]:
-    options, kind, mount = plan.options, plan.options.kind, quote(plan.options.mount)
-    device = f"/dev/{options.group}/{options.volume}"
-    words, why = _xfs_options(plan) if kind == "xfs" else _ext_options(plan)
-    block = f"Blocks of {PAGE} bytes are pages of LMDB: each page is one block."
-    yield Step(f"mkfs.{kind} {' '.join(words)} {device}", (block, *why))
+    options, kind, mount, stripes = plan.options, plan.options.kind, quote(plan.options.mount), plan.stripes
+    device, unit = f"/dev/{options.group}/{options.volume}", options.stripe_size
+    why = [f"Blocks of {PAGE} bytes are pages of LMDB: each page is one block."]
+    if kind == "xfs":
+        mkfs = f"mkfs.xfs -b size={PAGE}"
+        why.append("agcount and the size of the log are left to mkfs.xfs: LMDB has one file, one writer, few metadata.")
+        if stripes > 1 and plan.size >= XFS_LEAST:  # mkfs.xfs takes no stripes below this size
+            mkfs += f" -d su={unit // 1024}k,sw={stripes} -l su={min(unit, _LOG_UNIT) // 1024}k"
+            why += [
+                "su and sw: the stripe size and the number of stripes, so that files begin where a stripe does. Of "
+                "raid10 the device states both copies as stripes; mkfs.xfs remarks that.",
+                f"-l su: writes of the log in whole stripes; at most {units.size(_LOG_UNIT)}.",
+            ]
+    else:
+        mkfs = f"mkfs.{kind} -b {PAGE} -m 0"
+        why.append("-m 0: no 5 % kept back for root, as which slapd does not run.")
+        if stripes > 1:
+            mkfs += f" -E stride={unit // PAGE},stripe_width={unit // PAGE * stripes}"
+            why.append(f"stride: {units.size(unit)} in blocks; stripe_width: {unit // PAGE} x {stripes} stripes.")
+        why.append("The size of the journal is left to mke2fs: a database is one file and changes few metadata.")
+    yield Step(f"{mkfs} {device}", tuple(why))
     yield Step(f"mkdir -p {mount}", ("The mount point; not the directory of a database in use.",))
-    yield Step(
-        f"mount -t {kind} {device} {mount}",
-        (
-            "No options: barriers are on by default and must stay on (xfs with nobarrier does not mount "
-            "since Linux 4.19), and a weekly fstrim does what discard would do at every write.",
-        ),
+    barriers = (
+        "No options: barriers are on by default and must stay on (xfs with nobarrier does not mount since Linux 4.19), "
+        "and a weekly fstrim does what discard would do at every write."
     )
-    yield Step(
-        commands.add_to_fstab(device, options.mount, kind),
-        ("The same at the next boot; without the line slapd would find an empty directory.",),
-    )
-
-
-def _xfs_options(plan: Plan) -> tuple[list[str], list[str]]:
-    options, unit = [f"-b size={PAGE}"], plan.options.stripe_size
-    why = ["agcount and the size of the log are left to mkfs.xfs: LMDB has one file, one writer and few metadata."]
-    if plan.stripes > 1 and plan.size >= XFS_LEAST:  # mkfs.xfs takes no stripes below this size
-        options += [f"-d su={unit // 1024}k,sw={plan.stripes}", f"-l su={min(unit, _LOG_UNIT) // 1024}k"]
-        why += [
-            "su and sw: the stripe size and the number of stripes, so that files begin where a stripe does. Of raid10 "
-            "the device states both copies as stripes; mkfs.xfs remarks that.",
-            f"-l su: writes of the log in whole stripes; at most {units.size(_LOG_UNIT)}.",
-        ]
-    return options, why
-
-
-def _ext_options(plan: Plan) -> tuple[list[str], list[str]]:
-    options = [f"-b {PAGE}", "-m 0"]
-    why = ["-m 0: no 5 % kept back for root, as which slapd does not run."]
-    if plan.stripes > 1:
-        unit, stride = units.size(plan.options.stripe_size), plan.options.stripe_size // PAGE
-        options.append(f"-E stride={stride},stripe_width={stride * plan.stripes}")
-        why.append(f"stride: {unit} in blocks; stripe_width: {stride} x {plan.stripes} stripes.")
-    why.append("The size of the journal is left to mke2fs: a database is one file and changes few metadata.")
-    return options, why
+    yield Step(f"mount -t {kind} {device} {mount}", (barriers,))
+    boot = "The same at the next boot; without the line slapd would find an empty directory."
+    yield Step(commands.add_to_fstab(device, options.mount, kind), (boot,))
 
 
 def _notes(disks: Sequence[Disk], plan: Plan) -> Iterator[str]:
@@ -324,5 +317,5 @@ def _notes(disks: Sequence[Disk], plan: Plan) -> Iterator[str]:
     if (unit := options.stripe_size) >= check.LARGE_STRIPE:
         yield f"Stripes of {units.size(unit)} spread random reads no better than {units.size(STRIPE)}: see lvcreate."
     for disk in disks:
-        for finding in check.alignment(disk.devices[0], None) if disk.devices else ():
+        for finding in check.alignment(disk.devices[0]) if disk.devices else ():
             yield f"{finding.subject}: {finding.what}. {finding.why}"

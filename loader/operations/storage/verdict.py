@@ -17,7 +17,6 @@ import msgspec
 
 from loader import plain, units
 from loader.errors import LoaderError
-from loader.operations import monitoring
 from loader.operations.monitoring import Status
 from loader.run.lease import boot_id
 from loader.storage import files
@@ -44,7 +43,8 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Seconds. davg, dstd_dev: mean and standard deviation of the last n reads. emin, emax: see Timing."""
+    """Seconds. davg, dstd_dev: mean and standard deviation of the last n reads. emin, emax: extremes that are released
+    exponentially."""
 
     last: Seconds
     davg: Seconds
@@ -53,60 +53,57 @@ class Figures(msgspec.Struct, frozen=True):
     emax: Seconds
 
 
-class Timing:
-    """emin and emax jump to a new extreme, and decay to the extreme of the last n reads with `half_life` (seconds).
-    `recent`: round -> seconds, of the last n reads."""
+class Readings:
+    """The reads of a layer so far. `recent`: round -> seconds, of the last n reads. `failed`: reads that failed;
+    `error`: why the last of them did. `measured_at`: end of the last measured read (monotonic)."""
 
     def __init__(self, window: int, half_life: float) -> None:
         self.recent: dict[int, float] = {}
+        self.measured = self.failed = 0
+        self.measured_at: float | None = None
+        self.error: str | None = None
         self._window, self._half_life = window, half_life
-        self._at = -math.inf
         self._emin = self._emax = 0.0
+        self._reads = 0
+        self._errors: deque[tuple[int, float]] = deque()  # number of the read, its end (monotonic)
 
-    def add(self, number: int, at: float, seconds: float) -> None:
-        """Adds the read of round `number`, which ended at `at` (seconds of a monotonic clock)."""
+    def add(self, number: int, at: float, seconds: float | None, error: str | None = None) -> None:
+        """Adds the read of round `number`, which ended at `at` (monotonic). `seconds`: None if nothing was measured.
+        `error`: why it failed, or None."""
+        self._reads += 1
+        if error is not None:
+            self._errors.append((self._reads, at))
+            self.failed, self.error = self.failed + 1, error
+        if seconds is None:
+            return
         self.recent[number] = seconds
         if len(self.recent) > self._window:
             del self.recent[next(iter(self.recent))]
-        share = 1 - 0.5 ** ((at - self._at) / self._half_life)  # of the way to the extremes of the last n reads
+        # emin and emax jump to a new extreme, and decay to the extreme of the last n reads.
+        age = math.inf if self.measured_at is None else at - self.measured_at
+        share = 1 - 0.5 ** (age / self._half_life)
         least, most = min(self.recent.values()), max(self.recent.values())
         self._emin = min(least, self._emin + share * (least - self._emin))
         self._emax = max(most, self._emax + share * (most - self._emax))
-        self._at = at
+        self.measured, self.measured_at = self.measured + 1, at
 
     def figures(self) -> Figures | None:
-        """Returns the figures; None before the first read."""
+        """Returns the figures; None before the first measured read."""
         if not self.recent:
             return None
         times = [*self.recent.values()]
         return Figures(times[-1], statistics.fmean(times), statistics.pstdev(times), self._emin, self._emax)
 
-
-class Errors:
-    """Failed reads. Each counts while it is among the last n reads, and for at least a half-life, so that a monitoring
-    system that asks every few minutes sees it. `total`: failed reads since the start."""
-
-    def __init__(self, window: int, half_life: float) -> None:
-        self._window, self._half_life = window, half_life
-        self._held: deque[tuple[int, float]] = deque()  # number of the read, end (monotonic)
-        self._reads = self.total = 0
-        self.last: str | None = None
-
-    def take(self, at: float, problem: str | None) -> None:
-        """Records a read that ended at `at`. `problem`: why it failed, or None."""
-        self._reads += 1
-        if problem is not None:
-            self._held.append((self._reads, at))
-            self.total, self.last = self.total + 1, problem
-
-    def held(self, now: float) -> tuple[int, float | None]:
-        """Returns how many failed reads still count, and when the last of them ended (monotonic time)."""
-        while self._held:
-            number, at = self._held[0]
+    def errors(self, now: float) -> tuple[int, float | None]:
+        """Returns how many failed reads still count, and when the last of them ended (monotonic). Each counts while it
+        is among the last n reads, and for at least a half-life, so that a monitoring system that asks every few minutes
+        sees it."""
+        while self._errors:
+            number, at = self._errors[0]
             if number > self._reads - self._window or now - at <= self._half_life:
                 break
-            self._held.popleft()
-        return len(self._held), self._held[-1][1] if self._held else None
+            self._errors.popleft()
+        return len(self._errors), self._errors[-1][1] if self._errors else None
 
 
 class Added(msgspec.Struct, frozen=True):
@@ -127,20 +124,30 @@ class Added(msgspec.Struct, frozen=True):
 
 def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
     """Returns what each layer adds, in the order of the layers."""
-    compared = [_compared(layer, layers, times) for layer in layers]
+    lowest = [layer.name for layer in layers if not layer.on and times.get(layer.name)]  # mirror legs, stripes
+    fastest = min(lowest, key=lambda name: statistics.median(times[name].values()), default="")
+    compared = []
+    for layer in layers:
+        own = times.get(layer.name, {})
+        over = _measured_below(layer, layers, times)
+        if not over and fastest not in ("", layer.name):
+            over = (fastest,)
+        differences = [*_differences(own, [times.get(name, {}) for name in over])] if over else [*own.values()]
+        seconds = statistics.median(differences) if len(differences) >= LEAST_ROUNDS else None
+        median = statistics.median(own.values()) if own else None
+        compared.append((Added(layer.name, over, len(differences), seconds, median, not layer.on), differences))
+
+    # A layer adds delay if it does so in three of four rounds, and not little beside what other layers take or add.
     worst = max((added.seconds or 0.0 for added, _ in compared if added.over), default=0.0)
-    return tuple(
-        msgspec.structs.replace(added, is_delay=_is_delay(added, differences, worst)) for added, differences in compared
-    )
-
-
-def _compared(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[Added, list[float]]:
-    own = times.get(layer.name, {})
-    over = _measured_below(layer, layers, times) or _fastest_peer(layer, layers, times)
-    differences = [*_differences(own, [times.get(name, {}) for name in over])] if over else [*own.values()]
-    seconds = statistics.median(differences) if len(differences) >= LEAST_ROUNDS else None
-    median = statistics.median(own.values()) if own else None
-    return Added(layer.name, over, len(differences), seconds, median, not layer.on), differences
+    verdict = []
+    for added, differences in compared:
+        is_delay = False
+        if added.seconds is not None and added.own is not None and added.over:
+            lower_quartile = statistics.quantiles(differences, n=4)[0]
+            least = max(LEAST_DELAY, _SHARE * (added.own - added.seconds), _OF_WORST * worst)
+            is_delay = lower_quartile > 0 and added.seconds >= least
+        verdict.append(msgspec.structs.replace(added, is_delay=is_delay))
+    return tuple(verdict)
 
 
 def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
@@ -153,13 +160,6 @@ def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tupl
     return tuple(below)
 
 
-def _fastest_peer(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
-    """Returns the fastest of the lowest layers (mirror legs, stripes), unless it is `layer` itself."""
-    lowest = [peer.name for peer in layers if not peer.on and times.get(peer.name)]
-    fastest = min(lowest, key=lambda name: statistics.median(times[name].values()), default=None)
-    return () if fastest in (None, layer.name) else (str(fastest),)
-
-
 def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]]) -> Iterator[float]:
     """Yields the time beyond the slowest lower layer that can have served the read: a mirror reads one of its legs."""
     for number, seconds in own.items():
@@ -167,16 +167,6 @@ def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]])
         if len(lower) == len(below):
             served = [time for time in lower if time <= seconds * _SAME]
             yield seconds - (max(served) if served else min(lower))
-
-
-def _is_delay(added: Added, differences: Sequence[float], worst: float) -> bool:
-    """Returns whether a layer adds delay in three of four rounds, and not little beside what other layers take or
-    add."""
-    if added.seconds is None or added.own is None or not added.over:
-        return False
-    lower_quartile = statistics.quantiles(differences, n=4)[0]
-    least = max(LEAST_DELAY, _SHARE * (added.own - added.seconds), _OF_WORST * worst)
-    return lower_quartile > 0 and added.seconds >= least
 
 
 def sentence(verdict: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = ()) -> str:
@@ -203,11 +193,7 @@ def _ms(seconds: float | None) -> str:
     return f"{(seconds or 0.0) * 1000:.2f} ms"
 
 
-# --- state -----------------------------------------------------------------------------------------------------------
-#
-# The state after each round is a file that a monitoring system may poll as seldom as it likes. The monitoring plugin
-# never prints OK for a watch that has ended.
-
+# --- the state after each round, a file that a monitoring system may poll as seldom as it likes -----------------------
 
 FORMAT = 1
 HUNG = 2  # intervals; so a device that stops is reported before three intervals have passed
@@ -217,13 +203,10 @@ _TOKEN = str.maketrans({"=": "-", "'": "", "|": "-", "\n": " "})
 
 
 class LayerState(msgspec.Struct, frozen=True):
-    """`size`: bytes of a read. `problem`: why the last read measured nothing. `is_error`: whether the last read failed.
-
-    `reads`: number of measured reads. `in_flight_since`: Unix time. `limit`: seconds after which a read counts as
-    failed. `measured`: end of the last measured read. `failed`: reads that failed since the start; `error`: why the
-    last of them failed. `errors`: failed reads that still count (see Errors), the last of them at `failed_at`.
-    For a probe, "read" means its operation.
-    """
+    """`size`: bytes of a read. `reads`: number of measured reads. `problem`: why the last read measured nothing;
+    `is_error`: whether it failed. `limit`: seconds after which a read counts as failed. `failed`: reads that failed
+    since the start; `error`: why the last of them did. `errors`: failed reads that still count. Unix times:
+    `in_flight_since`, `measured` (end of the last measured read), `failed_at`. Of a probe, reads are its operations."""
 
     name: str
     path: str
@@ -255,14 +238,12 @@ class Watcher(msgspec.Struct, frozen=True):
 
     def has_ended(self) -> bool:
         """Returns whether the process has ended; False if it runs in another PID namespace."""
-        if self.namespace != Watcher.own().namespace:
-            return False
         try:
             os.kill(self.process, 0)
         except ProcessLookupError:
-            return True
+            return self.namespace == Watcher.own().namespace
         except PermissionError:  # the process belongs to another account
-            return False
+            pass
         return False
 
 
@@ -288,14 +269,6 @@ class State(msgspec.Struct, frozen=True):
 def write(state: State, path: Path) -> None:
     """Replaces the file atomically; the account of the monitoring system can read it."""
     files.write_durably(path, msgspec.json.encode(state) + b"\n")
-
-
-def read(path: Path) -> State:
-    """Raises LoaderError, OSError; ValueError if the file is no state of this format."""
-    state = msgspec.json.decode(files.read(path), type=State)
-    if state.format != FORMAT:
-        raise ValueError(f"format {state.format}, this ditseed reads {FORMAT}")
-    return state
 
 
 def is_hung(layer: LayerState, interval: float, now: float) -> bool:
@@ -325,9 +298,12 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def check(path: Path, limits: Limits, now: float | None = None) -> Check:
-    """Never raises a LoaderError: a state that cannot be read is UNKNOWN. `now`: Unix time."""
+    """Never raises a LoaderError: a state that cannot be read, or of a watch that has ended, is UNKNOWN. `now`: Unix
+    time."""
     try:
-        state = read(path)
+        state = msgspec.json.decode(files.read(path), type=State)
+        if state.format != FORMAT:
+            raise ValueError(f"format {state.format}, this ditseed reads {FORMAT}")
     except (LoaderError, OSError, ValueError) as error:  # msgspec's errors are ValueErrors
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         return Check(Status.UNKNOWN, (f"{path}: {reason}",))
@@ -339,11 +315,8 @@ def check(path: Path, limits: Limits, now: float | None = None) -> Check:
         return Check(Status.UNKNOWN, (f"the watch (process {process}) has ended; {path} was {written}",))
     if not -_LEAST_STALE <= age <= max(_LEAST_STALE, STALE * state.interval):
         return Check(Status.UNKNOWN, (f"{path} was {written}: is the watch running?",))
-    return _judged(state, limits, moment)
 
-
-def _judged(state: State, limits: Limits, now: float) -> Check:
-    rows = [(row.name, *judge(row, state, limits, now)) for row in state.rows]
+    rows = [(row.name, *judge(row, state, limits, moment)) for row in state.rows]
     # A row that was not measured is never OK, and does not hide a row that is over a limit.
     order = (Status.OK, Status.UNKNOWN, Status.WARNING, Status.CRITICAL)
     worst = max((status for _, status, _ in rows), key=order.index, default=Status.UNKNOWN)
@@ -405,39 +378,36 @@ _GAUGES = {
     "emin": "Least time, released exponentially.",
     "emax": "Largest time, released exponentially.",
 }
-_COUNTERS = {
-    "reads": "Reads that were measured.",
-    "failed": "Reads that failed, or could not be tried on a device that is dead.",
-}
 
 
-def write_metrics(state: State, path: Path) -> None:
-    """Replaces the file atomically."""
-    monitoring.write(_metrics(state), path)
-
-
-def _metrics(state: State) -> Iterator[Metric]:
+def metrics(state: State) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # takes long to import
 
-    def gauge(name: str, text: str, values: Mapping[str, float]) -> Metric:
-        family = GaugeMetricFamily(f"{_NAME}_{name}_seconds", text, labels=["layer"])
-        for layer, value in values.items():
-            family.add_metric([layer], value)
-        return family
-
-    rows = state.rows
-    written = f"{_NAME}_written_timestamp_seconds"
+    rows, written = state.rows, f"{_NAME}_written_timestamp_seconds"
     yield GaugeMetricFamily(written, "When the watch wrote this, as Unix time.", value=state.written)
-    for name, text in _GAUGES.items():
-        yield gauge(name, text, {row.name: getattr(row.figures, name) for row in rows if row.figures is not None})
-    for name, text in _COUNTERS.items():
+    upper = {layer.name for layer in state.layers if layer.on}
+    gauges: dict[str, tuple[str, Mapping[str, float]]] = {
+        name: (text, {row.name: getattr(row.figures, name) for row in rows if row.figures is not None})
+        for name, text in _GAUGES.items()
+    }
+    gauges["added"] = (
+        "What a layer adds to those below it, as the median of the differences.",
+        {row.layer: row.seconds for row in state.verdict if row.seconds is not None and row.layer in upper},
+    )
+    gauges["in_flight"] = (
+        "For how long the read has been under way, 0 if none is.",
+        {row.name: state.written - (row.in_flight_since or state.written) for row in rows},
+    )
+    for name, (text, values) in gauges.items():
+        gauge = GaugeMetricFamily(f"{_NAME}_{name}_seconds", text, labels=["layer"])
+        for layer, value in values.items():
+            gauge.add_metric([layer], value)
+        yield gauge
+    for name, text in (
+        ("reads", "Reads that were measured."),
+        ("failed", "Reads that failed, or could not be tried on a device that is dead."),
+    ):
         counter = CounterMetricFamily(f"{_NAME}_{name}", text, labels=["layer"])
         for row in rows:
             counter.add_metric([row.name], getattr(row, name))
         yield counter
-    upper = {layer.name for layer in state.layers if layer.on}
-    added = {row.layer: row.seconds for row in state.verdict if row.seconds is not None and row.layer in upper}
-    yield gauge("added", "What a layer adds to those below it, as the median of the differences.", added)
-    since = {row.name: row.in_flight_since or state.written for row in rows}
-    flight = {name: state.written - begun for name, begun in since.items()}
-    yield gauge("in_flight", "For how long the read has been under way, 0 if none is.", flight)

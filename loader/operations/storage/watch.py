@@ -7,7 +7,7 @@ import errno
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from click import FloatRange, IntRange
 from loader.declared import Duration
 from loader.errors import LoaderError, UsageProblem, chain
 from loader.operations.storage import check, verdict
-from loader.operations.storage.verdict import Errors, Layer, LayerState, State, Timing, Watcher, is_hung
+from loader.operations.storage.verdict import Layer, LayerState, Readings, State, Watcher, is_hung
 from loader.storage import files, mounts, probes, survey
 from loader.storage.mounts import Mount
 from loader.storage.probes import FileLock, Timed, Unmeasurable, Writer
@@ -69,23 +69,20 @@ def below(path: Path) -> tuple[Layer, ...]:
 def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Layer, ...]:
     by_name = {device.name: device for device in devices}
     lower = {name for device in devices for name in device.on}
+
+    def below(device: Device) -> list[Device]:
+        """Returns the devices right below. Volumes that LVM makes for a volume (rimage, rmeta, tdata) are no layers."""
+        parts = [by_name[name] for name in device.on if name in by_name]
+        return [each for part in parts for each in (below(part) if device.kind == part.kind == "lvm" else [part])]
+
     level = [device for device in devices if device.name not in lower]
     layers = {path: Layer(f"{mount.kind} on {mount.target}", path, tuple(device.path for device in level))}
     while level:
-        under = [(device, _below(device, by_name)) for device in level]
-        for device, lower_ones in under:
-            on = dict.fromkeys(each.path for each in lower_ones)
+        for device in level:
+            on = dict.fromkeys(each.path for each in below(device))
             layers.setdefault(device.path, Layer(device.path, device.path, tuple(on)))
-        level = [each for _, lower_ones in under for each in lower_ones]
+        level = [each for device in level for each in below(device)]
     return tuple(layers.values())
-
-
-def _below(device: Device, by_name: Mapping[str, Device]) -> list[Device]:
-    """Returns the devices right below. Volumes that LVM makes for a volume (rimage, rmeta, tdata) are no layers."""
-    lower: list[Device] = []
-    for part in (by_name[name] for name in device.on if name in by_name):
-        lower += _below(part, by_name) if device.kind == part.kind == "lvm" else [part]
-    return lower
 
 
 def given(words: Sequence[str]) -> tuple[Layer, ...]:
@@ -109,19 +106,17 @@ def given(words: Sequence[str]) -> tuple[Layer, ...]:
 def beside(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> tuple[Target, ...]:
     """Returns the probes `names`. They create files at `path`, the watched path; without one, at the first layer that
     is a file or a directory. Raises UsageProblem if there is none."""
+    paths = [path] if path else [Path(layer.path) for layer in layers]
+    where = next((each for each in paths if each.is_dir() or each.is_file()), None)
     targets = []
-    for name in PROBES:
-        if name not in names:
-            continue
-        paths = [path] if path else [Path(layer.path) for layer in layers]
-        where = next((each for each in paths if each.is_dir() or each.is_file()), None)
+    for name in filter(names.__contains__, PROBES):
         if where is None:
             raise UsageProblem(reason=f"--probe {name} needs a directory: give PATH, or a layer that is one")
         directory = where if where.is_dir() else where.parent
         layer = Layer(f"{name} in {directory}", str(directory))
+        if layer.name in (each.name for each in layers):
+            raise UsageProblem(reason=f"--layer: {layer.name} is the name of a probe")
         targets.append(Target(layer, partial(PROBES[name], directory), _LIMIT))
-    if taken := {layer.name for layer in layers} & {target.layer.name for target in targets}:
-        raise UsageProblem(reason=f"--layer: {taken.pop()} is the name of a probe")
     return tuple(targets)
 
 
@@ -155,19 +150,21 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Probe(threading.Thread):
-    """Puts its samples into `results`, once `begin` is called. `phase`: seconds after the beginning of a round.
+    """Puts its samples into `results`, once `begin` is called; the main thread gives them to `take`. `phase`: seconds
+    after the beginning of a round.
 
     `size`: bytes of a read, None before the target is open. `notes`: differences from what was requested, and why.
-    `begun`: when the present read began (monotonic), or None. `ready`: set when the target is open, or could not be
-    opened.
+    `begun`: when the present read began (monotonic), or None. `last`: the last sample that was taken. `ready`: set when
+    the target is open, or could not be opened.
     """
 
-    def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample]) -> None:
+    def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample], readings: Readings) -> None:
         super().__init__(name=f"probe of {target.layer.name}", daemon=True)
-        self.target, self.layer = target, target.layer
+        self.target, self.layer, self.readings = target, target.layer, readings
         self.size: int | None = None
         self.notes: tuple[str, ...] = ()
         self.begun: float | None = None
+        self.last: Sample | None = None
         self.ready = threading.Event()
         self._phase, self._results = phase, results
         self._pace: SimpleQueue[Pace | None] = SimpleQueue()
@@ -184,24 +181,46 @@ class Probe(threading.Thread):
         self._ended.set()
         self._pace.put(None)
 
+    def take(self, sample: Sample) -> None:
+        self.last = sample
+        self.readings.add(sample.round, sample.at, sample.seconds, sample.problem if sample.is_error else None)
+
+    def state(self) -> LayerState:
+        layer, readings, last, begun = self.layer, self.readings, self.last, self.begun
+        offset = time.time() - time.monotonic()  # from a monotonic clock to Unix time
+        errors, failed_at = readings.errors(time.monotonic())
+        return LayerState(
+            name=layer.name,
+            path=layer.path,
+            on=layer.on,
+            size=self.size,
+            figures=readings.figures(),
+            reads=readings.measured,
+            in_flight_since=None if begun is None else begun + offset,
+            problem=last.problem if last else None,
+            is_error=last is not None and last.is_error,
+            notes=self.notes,
+            limit=self.target.limit,
+            measured=None if readings.measured_at is None else readings.measured_at + offset,
+            failed=readings.failed,
+            errors=errors,
+            error=readings.error,
+            failed_at=None if failed_at is None else failed_at + offset,
+        )
+
     def run(self) -> None:
         self.notes = probes.claim()
         self._open()
         self.ready.set()
-        pace = self._pace.get()
-        if pace is not None:
-            self._read_rounds(pace)
-        if self._timed is not None:
-            self._timed.close()
-
-    def _read_rounds(self, pace: Pace) -> None:
-        number = 0
-        while not self._ended.wait(max(0.0, pace.at(number) + self._phase - time.monotonic())):
+        pace, number = self._pace.get(), 0
+        while pace and not self._ended.wait(max(0.0, pace.at(number) + self._phase - time.monotonic())):
             if self._timed is None and time.monotonic() >= self._retry_at:
                 self._open()
             outcome = self._unopened if self._timed is None else self._attempt(self._once)
             self._results.put(Sample(self.layer.name, number, time.monotonic(), *outcome))
             number = max(number + 1, pace.next_round(self._phase))
+        if self._timed is not None:
+            self._timed.close()
 
     def _open(self) -> None:
         """Opens the target. Not called in every round, because it may write a file."""
@@ -224,9 +243,8 @@ class Probe(threading.Thread):
             self.begun = None
 
     def _opened(self) -> Outcome:
-        timed = self.target.open()
-        self._timed, self.size = timed, timed.size
-        self.notes += (timed.note,) if timed.note else ()
+        self._timed = timed = self.target.open()
+        self.size, self.notes = timed.size, (*self.notes, *filter(None, [timed.note]))
         return None, None, False
 
     def _once(self) -> Outcome:
@@ -235,49 +253,6 @@ class Probe(threading.Thread):
         if limit is None or seconds <= limit:
             return seconds, None, False
         return seconds, f"it took {seconds:.1f} s, which is over {limit:g} s", True
-
-
-class _Record:
-    """The samples of one probe so far."""
-
-    def __init__(self, probe: Probe, options: WatchOptions) -> None:
-        self._probe = probe
-        self.timing = Timing(options.window, options.half_life)
-        self._errors = Errors(options.window, options.half_life)
-        self._reads = 0
-        self._measured: float | None = None
-        self._last: Sample | None = None
-
-    def take(self, sample: Sample) -> None:
-        self._last = sample
-        self._errors.take(sample.at, sample.problem if sample.is_error else None)
-        if sample.seconds is not None:
-            self._reads += 1
-            self._measured = sample.at
-            self.timing.add(sample.round, sample.at, sample.seconds)
-
-    def state(self) -> LayerState:
-        probe, begun, last = self._probe, self._probe.begun, self._last
-        offset = time.time() - time.monotonic()  # from a monotonic clock to Unix time
-        errors, failed = self._errors.held(time.monotonic())
-        return LayerState(
-            name=probe.layer.name,
-            path=probe.layer.path,
-            on=probe.layer.on,
-            size=probe.size,
-            figures=self.timing.figures(),
-            reads=self._reads,
-            in_flight_since=None if begun is None else begun + offset,
-            problem=last.problem if last else None,
-            is_error=last is not None and last.is_error,
-            notes=probe.notes,
-            limit=probe.target.limit,
-            measured=None if self._measured is None else self._measured + offset,
-            failed=self._errors.total,
-            errors=errors,
-            error=self._errors.last,
-            failed_at=None if failed is None else failed + offset,
-        )
 
 
 class Watch:
@@ -289,8 +264,10 @@ class Watch:
         self._results: SimpleQueue[Sample] = SimpleQueue()
         targets = [*(Target(layer, partial(probes.opened, Path(layer.path))) for layer in layers), *beside]
         step = options.interval / (len(targets) + 1)  # staggered, so that no read waits for another
-        self._probes = [Probe(target, step * number, self._results) for number, target in enumerate(targets, 1)]
-        self._records = {probe.layer.name: _Record(probe, options) for probe in self._probes}
+        self._probes = [
+            Probe(target, step * number, self._results, Readings(options.window, options.half_life))
+            for number, target in enumerate(targets, 1)
+        ]
 
     def __enter__(self) -> Watch:
         for probe in self._probes:
@@ -318,16 +295,17 @@ class Watch:
                 until = time.monotonic() + self._options.interval
                 for probe in self._probes:
                     probe.join(max(0.0, until - time.monotonic()))
+            probes = {probe.layer.name: probe for probe in self._probes}
             while not self._results.empty():
                 sample = self._results.get()
-                self._records[sample.layer].take(sample)
+                probes[sample.layer].take(sample)
             yield self._state(number)
 
     def _state(self, number: int) -> State:
-        rows = [record.state() for record in self._records.values()]
+        rows = [probe.state() for probe in self._probes]
         now, count, interval = time.time(), len(self._layers), self._options.interval
         layers, beside = rows[:count], rows[count:]
-        times = {name: record.timing.recent for name, record in self._records.items()}
+        times = {probe.layer.name: probe.readings.recent for probe in self._probes}
         added = verdict.verdict(self._layers, times)
         hung = {row.name for row in rows if is_hung(row, interval, now)}
         failing = [row.name for row in layers if row.errors]
