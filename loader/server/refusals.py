@@ -111,8 +111,8 @@ def _bind_error(connection: Connection, uri: str, result: int, reason: str, bind
         # A pipe can be read only once, so only regular files are checked.
         if file and Path(file).is_file() and (connection.secret() or b"").endswith(b"\n"):
             advice = (
-                f"{file} ends with a newline, and that belongs to the password, as with ldapsearch -y. Remove it: "
-                f"truncate -s -1 {shlex.quote(file)}"
+                f"Remove the newline at the end of {file} (truncate -s -1 {shlex.quote(file)}), because it belongs to "
+                "the password, as with ldapsearch -y."
             )
         return errors.BadCredentials(uri=uri, who=who, reason=reason, advice=advice)
     if result == 34:  # invalidDNSyntax

@@ -106,7 +106,7 @@ def test_the_same_name_takes_the_same_kind_of_value() -> None:
 
 def test_levels_are_one_ladder() -> None:
     found = [one for context in VERBS for one in options(context) if name_of(one) == "verify"]
-    assert len(found) == 7
+    assert len(found) == 6
     for one in found:
         assert isinstance(one.type, click.Choice)
         steps = [level for level in one.type.choices if level != "none"]
