@@ -120,8 +120,8 @@ def test_a_newline_at_the_end_of_the_password_file_is_named(server: Slapd, tmp_p
     os.chmod(file, 0o600)
     connection = replace(_as(server, "open"), password=None, password_file=str(file))
     said = _refused(connection, BadCredentials)
-    assert "ends with a newline" in said
-    mend = said.partition("Remove it: ")[2]
+    assert "Remove the newline at the end of " in said
+    mend = said.partition(" (")[2].partition("), because ")[0]
     subprocess.run(["sh", "-eu"], input=mend, text=True, check=True)
     with session(connection) as opened:
         assert opened.who_am_i()
