@@ -4,9 +4,7 @@ Before a plan file is used, its types and its owner are checked, and that provid
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,13 +17,13 @@ from loader.errors import NoSuchPath, UsageProblem
 from loader.server import configuration
 from loader.server.options import Connection
 from loader.server.session import session
-from loader.storage import files
 from loader.typed import Count, Digest64, Seconds, Unfit
 from seeders.replica.strategies import SeedOptions
 
 FORMAT = 1
 CATCH_UP = "catch-up"  # planned step that ditseed does not run: syncrepl does, after slapd has started
 _IGNORED = "olcdbmaxsize"  # ditseed itself may set it between the plan and the seeding
+_AGAIN = "make the plan again with `ditseed replica seed --dry-run -o`"
 
 StrategyName = Literal["search", "ldif", "clone", "online"]
 Text = Annotated[str, msgspec.Meta(max_length=1 << 16)]
@@ -45,7 +43,7 @@ class PlannedStep:
 class StrategyPlan:
     """`refused`: code of the error with which a seeding would end; None if the strategy is feasible. `catch_up`: what
     the provider sends once the consumer is started, in words. `seconds`: total of all steps, catch-up included; None if
-    unknown. `disk`: bytes on the consumer."""
+    unknown. `disk`: bytes on the consumer; None if unknown, or if the consumer is running."""
 
     strategy: StrategyName
     refused: Text | None = None
@@ -82,23 +80,33 @@ class SeedPlan:
     why: Text
     format: int = FORMAT
 
-    @property
-    def choice(self) -> StrategyPlan | None:
-        return self.strategy(self.chosen)
-
     def strategy(self, name: str | None) -> StrategyPlan | None:
         return next((row for row in self.strategies if row.strategy == name), None)
 
-    def write(self, path: Path) -> None:
-        text = json.dumps(dataclasses.asdict(self), indent=2) + "\n"
-        files.write_durably(path.absolute(), text.encode(), 0o600)
+    def require_same(self, options: SeedOptions, path: Path) -> None:
+        """Raises UsageProblem if the provider or the consumer is not that of the plan in the file `path`."""
+        provider, reason = options.connection, None
+        config = configuration.read(options.config_path) if options.config_path else None
+        suffix = config.database(options.suffix).suffix if config else options.suffix
+        if suffix is not None and dn.key(suffix) != dn.key(self.suffix):
+            reason = f"it is for {self.suffix}, not {suffix}"
+        elif config is not None and fingerprint(config) != self.configuration:
+            reason = f"the consumer's configuration {config.where} is not that of the plan"
+        elif provider is None:
+            return  # no error: the plan may have used a provider only to predict the catch-up
+        elif provider.uri != self.provider:
+            reason = f"it is for the provider {self.provider}, not {provider.uri}"
+        elif base_uuid(provider, self.suffix) != self.provider_uuid:
+            reason = f"{provider.uri} holds another tree than when the plan was made"
+        if reason:
+            raise UsageProblem(reason=f"--plan {path}: {reason}; {_AGAIN}")
 
 
 def fingerprint(config: Config | None) -> str:
     if config is None:
         return "0" * 64
-    kept = [setting for setting in sorted(config.settings.items()) if setting[0][1] != _IGNORED]
-    return hashlib.sha256(repr(kept).encode()).hexdigest()
+    settings = [setting for setting in sorted(config.settings.items()) if setting[0][1] != _IGNORED]
+    return hashlib.sha256(repr(settings).encode()).hexdigest()
 
 
 def base_uuid(provider: Connection, suffix: str) -> str:
@@ -108,53 +116,26 @@ def base_uuid(provider: Connection, suffix: str) -> str:
     return values[0].decode("utf-8", "replace") if values else ""
 
 
-@dataclass(frozen=True)
-class FollowedPlan:
-    """A plan read by --plan. `row`: the strategy to carry out."""
-
-    path: Path
-    plan: SeedPlan
-    row: StrategyPlan
-
-    @classmethod
-    def read(cls, path: Path, strategy: str | None) -> FollowedPlan:
-        """Reads a plan file. `strategy` overrides the plan's choice. Raises NoSuchPath; UsageProblem if the file is no
-        plan, if another account may have written it, or if the plan calls the strategy infeasible."""
-        try:
-            plan = typed.parse(typed.content(path, own=True), SeedPlan, FORMAT)
-            if len({row.strategy for row in plan.strategies}) != len(plan.strategies):
-                raise Unfit("names a strategy twice")
-            if plan.chosen is not None and not (plan.choice and plan.choice.feasible):
-                raise Unfit(f"chooses {plan.chosen}, which is not feasible by it")
-        except FileNotFoundError:
-            raise NoSuchPath(path=path) from None
-        except Unfit as error:
-            reason = str(error).replace("a manifest", "a plan of `ditseed replica seed --dry-run -o`")
-            raise UsageProblem(reason=f"--plan {path}: {reason}") from error
-        row = plan.strategy(strategy or plan.chosen)
-        if row is None:
-            raise UsageProblem(reason=f"--plan {path}: by it, no strategy can be carried out")
-        if not row.feasible:
-            reason = f"--plan {path}: by it, --strategy {row.strategy} cannot be taken: {row.reason}"
-            raise UsageProblem(reason=reason)
-        return cls(path, plan, row)
-
-    def require_same(self, options: SeedOptions) -> None:
-        """Raises UsageProblem if the provider or the consumer is not that of the plan."""
-        plan, provider = self.plan, options.connection
-        config = configuration.read(options.config_path) if options.config_path else None
-        suffix = config.database(options.suffix).suffix if config else options.suffix
-        if suffix is not None and dn.key(suffix) != dn.key(plan.suffix):
-            raise self._other(f"it is for {plan.suffix}, not {suffix}")
-        if config is not None and fingerprint(config) != plan.configuration:
-            raise self._other(f"the consumer's configuration {config.where} is not that of the plan")
-        if provider is None:
-            return  # no error: the plan may have used a provider only to predict the catch-up
-        if provider.uri != plan.provider:
-            raise self._other(f"it is for the provider {plan.provider}, not {provider.uri}")
-        if base_uuid(provider, plan.suffix) != plan.provider_uuid:
-            raise self._other(f"{provider.uri} holds another tree than when the plan was made")
-
-    def _other(self, reason: str) -> UsageProblem:
-        advice = "make the plan again with `ditseed replica seed --dry-run -o`"
-        return UsageProblem(reason=f"--plan {self.path}: {reason}; {advice}")
+def read(path: Path, name: str | None) -> tuple[SeedPlan, StrategyPlan]:
+    """Reads a plan file. Returns the plan, and the strategy to carry out: `name`, else the plan's choice. Raises
+    NoSuchPath; UsageProblem if the file is no plan, if another account may have written it, or if the plan calls the
+    strategy infeasible."""
+    try:
+        plan = typed.parse(typed.content(path, own=True), SeedPlan, FORMAT)
+        choice = plan.strategy(plan.chosen)
+        if len({row.strategy for row in plan.strategies}) != len(plan.strategies):
+            raise Unfit("names a strategy twice")
+        if plan.chosen is not None and not (choice and choice.feasible):
+            raise Unfit(f"chooses {plan.chosen}, which is not feasible by it")
+    except FileNotFoundError:
+        raise NoSuchPath(path=path) from None
+    except Unfit as error:
+        reason = str(error).replace("a manifest", "a plan of `ditseed replica seed --dry-run -o`")
+        raise UsageProblem(reason=f"--plan {path}: {reason}") from error
+    row = plan.strategy(name) if name else choice
+    if row is None:
+        raise UsageProblem(reason=f"--plan {path}: by it, no strategy can be carried out")
+    if not row.feasible:
+        reason = f"by it, --strategy {row.strategy} cannot be taken: {row.reason}"
+        raise UsageProblem(reason=f"--plan {path}: {reason}")
+    return plan, row

@@ -113,8 +113,7 @@ class _Consumer(Consumer):
 def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) -> int:
     """Wait until the replica has caught up, then compare every entry with the provider (-H -D -y -b).
 
-    While waiting it shows what the provider is sending, the contextCSN of both and how far the replica is behind; also
-    the phase of the replica's syncrepl, if the bind DN may read cn=Monitor there.
+    While waiting it shows what the provider is sending, the contextCSN of both and how far the replica is behind.
 
     Of a partial replica, only what its syncrepl selects is compared: as its cn=config says, where the bind DN may read
     it, or --config.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,16 +16,18 @@ from loader import resources, units
 from loader.cli import access
 from loader.cli.access import Consumer, Servers
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
-from loader.cli.report import for_people, show, show_facts, show_json, show_table
+from loader.cli.report import for_people, show, show_facts, show_json, show_report, show_table
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.progress import Progress
 from loader.run.log import Report
 from loader.run.steps import open_run
 from loader.server.options import Connection
+from loader.storage import files
+from seeders.replica import plan as plans
 from seeders.replica.catchup import Preflight
 from seeders.replica.online import Online
-from seeders.replica.plan import FollowedPlan, SeedPlan, StrategyPlan
+from seeders.replica.plan import StrategyPlan
 from seeders.replica.preflight import preflight
 from seeders.replica.strategies import Admin, Clone, Ldif, Search, SeedOptions, Strategy
 
@@ -35,7 +38,6 @@ _PARAMETERS = {
     "consumer": ("consumer_uri", "consumer_bind_dn", "consumer_password_file", "consumer_mechanism"),
     "replicas": (),
 }
-_UNKNOWN = "not known"
 
 
 def options_of(name: str, options: SeedOptions) -> SeedOptions:
@@ -49,10 +51,10 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
     """Runs or resumes the seeding; does nothing if it has finished. Returns the facts for the report."""
     strategy = STRATEGIES[options.strategy](options)
     run_dir, anew = strategy.run_dir, strategy.begins_anew(restart)
-    with open_run(run_dir, strategy.verb, strategy.identity(), progress, timeouts, anew) as run:
+    with open_run(run_dir, strategy.verb, strategy.identity, progress, timeouts, anew) as run:
         strategy.begin(run, anew)
         checked = run.do("preflight", lambda meter: preflight(strategy), Preflight)
-        facts = strategy.run(run)
+        facts = {**strategy.run(run), **run.told_before()}
         if checked.catch_up:
             facts["catch_up"] = checked.catch_up
         if checked.prepared is not None:
@@ -139,13 +141,13 @@ def command(
       ditseed replica seed --plan /root/replica.plan -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --config /etc/ldap/slapd.d
     """
-    followed = FollowedPlan.read(entries.plan_path, entries.strategy) if entries.plan_path else None
-    name = followed.row.strategy if followed else entries.strategy
+    plan, row = plans.read(entries.plan_path, entries.strategy) if entries.plan_path else (None, None)
+    name = row.strategy if row else entries.strategy
     if name is None and not run.dry_run:
         raise UsageProblem(reason="give --strategy, or --plan FILE of `ditseed replica seed --dry-run -o FILE`")
     if entries.output is not None and not run.dry_run:
         raise UsageProblem(reason="-o is only for --dry-run")
-    source = entries.source or (tuple(map(Path, followed.row.source)) if followed else ())
+    source = entries.source or (tuple(map(Path, row.source)) if row else ())
     if name is not None:
         _refuse_unfitting(STRATEGIES[name].takes, source, len(servers.uris))
     # Step names in a profile's timeouts may be of any strategy; those on the command line must fit this one.
@@ -164,18 +166,15 @@ def command(
     )
     if name is not None:
         options = options_of(name, options)
-    if followed:
-        followed.require_same(options)
+    if plan and entries.plan_path:
+        plan.require_same(options, entries.plan_path)
     if run.dry_run:
         return _try(options, run, entries.output)
-    if followed:
-        note({}, {step.name: step.seconds for step in followed.row.steps})
+    if row:
+        note({}, {step.name: step.seconds for step in row.steps})
     facts = seed(options, run.progress, timeouts, run.restart)
     note(facts)
-    if run.as_json:
-        show_json(facts)
-    else:
-        show_facts(for_people(facts))
+    show_report(facts, run.as_json)
     return EXIT_OK
 
 
@@ -195,34 +194,31 @@ def _try(options: SeedOptions, run: RecordedRun, output: Path | None) -> int:
 
     plan, facts = dry_run(options, run.progress)
     if output is not None:
-        plan.write(output)
+        text = json.dumps(dataclasses.asdict(plan), indent=2) + "\n"
+        files.write_durably(output.absolute(), text.encode(), 0o600)
     status = EXIT_OK if plan.chosen else EXIT_DIFFERENT
     if run.as_json:
         show_json({**dataclasses.asdict(plan), **facts})
         return status
     take = {"take": f"--strategy {plan.chosen}" if plan.chosen else "none", "why": plan.why}
     show_facts({**({} if options.strategy else take), **for_people(facts), **plan.measured})
-    _show_strategies(plan)
-    if output is not None and plan.chosen:
-        command = shlex.join(["ditseed", "replica", "seed", "--plan", str(output)])
-        show("", f"carry it out with: {command} ...")
-    return status
-
-
-def _show_strategies(plan: SeedPlan) -> None:
     show("")
     headings = ("strategy", "feasible", "time", "disk", "sent at the start of slapd")
     show_table(headings, [_cells(row) for row in plan.strategies])
     for row in plan.strategies:
         if not row.feasible:
             show("", f"{row.strategy} cannot be taken: {row.reason}", *([f"  {row.advice}"] if row.advice else []))
-    if plan.choice is None:
-        return
-    show("")
-    steps = [(step.name, units.duration(step.seconds), step.why) for step in plan.choice.steps]
-    show_table(("step", "planned", "because"), steps, f"long steps of {plan.chosen}")
-    for remark in plan.choice.notes:
-        show("", *remark.split("\n"))
+    choice = plan.strategy(plan.chosen)
+    if choice:
+        show("")
+        steps = [(step.name, units.duration(step.seconds), step.why) for step in choice.steps]
+        show_table(("step", "planned", "because"), steps, f"long steps of {plan.chosen}")
+        for remark in choice.notes:
+            show("", *remark.split("\n"))
+        if output is not None:
+            command = shlex.join(["ditseed", "replica", "seed", "--plan", str(output)])
+            show("", f"carry it out with: {command} ...")
+    return status
 
 
 def _cells(row: StrategyPlan) -> tuple[str, ...]:
@@ -233,7 +229,7 @@ def _cells(row: StrategyPlan) -> tuple[str, ...]:
     return (
         row.strategy,
         "yes",
-        _UNKNOWN if row.seconds is None else units.duration(row.seconds),
-        _UNKNOWN if row.disk is None else units.size(row.disk),
+        "not known" if row.seconds is None else units.duration(row.seconds),
+        "not known" if row.disk is None else units.size(row.disk),
         "NO deletions" if row.loses_deletions else catch_up,
     )

@@ -32,7 +32,6 @@ OPTIONS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("--engine", "native"): ("search", "ldif"),
     FROM: ("ldif", "clone", "online"),
     ("-w",): ("ldif",),
-    ("--keep-export", "/nowhere/kept"): ("search",),
     ("--allow-hidden",): ("search", "ldif", "online"),
     ("-j", "2"): ("search", "online"),
     ("--pieces", "2"): ("search", "online"),
