@@ -64,7 +64,7 @@ OPTIONS = {
             # migration to another volume
             "service fstab watch rollback",
             # the run itself
-            "plan replace discard dry-run restart forget run-dir timeout progress json report metrics profile "
+            "replace discard dry-run restart forget run-dir timeout progress json report metrics profile "
             "quiet:q verbose:v log-file",
         )
         for word in words.split()
@@ -74,7 +74,7 @@ OPTIONS = {
 TYPED = {
     name
     for words in (
-        "plan init from target output range skip strategy prepare-provider set add for stats-log filters",
+        "init from target output range skip strategy prepare-provider set add for stats-log filters",
         "costs give-back check fix layer probe as-of remove apply replace discard dry-run restart forget service",
         "rollback json report quiet verbose",
     )

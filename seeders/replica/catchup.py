@@ -38,12 +38,10 @@ _OTHERS = {
     SyncAnswer.REFUSED: "an error",
     SyncAnswer.NOT_OFFERED: "no synchronization",
 }
-_MARGIN = 600.0  # assumed seconds from the end of a seeding until slapd is started
 _WATCH = 1.5  # seconds to wait for a write by any client, if nothing else shows the provider's answer
 _LOOK_EVERY = 0.1  # seconds between two reads of contextCSN while waiting for a write
 _ANCIENT = "19700101000000.000000Z#000000#{}#000000"
 _SYNCPROV = re.compile(r"olcOverlay=(\{-?\d+\})?syncprov,", re.IGNORECASE)
-_SETTLED = 60  # minimum uptime of slapd in seconds before its counters give a usable rate
 _LEAST_LOG = 100_000  # minimum size of a recommended session log, in writes
 _ENTRIES_PER_WRITE = 100  # entries of the tree per write in a recommended session log
 _START = 0.2  # seconds to connect, bind and send the search
@@ -55,7 +53,6 @@ _LINES = {SyncAnswer.PRESENT: 9.7e-6, SyncAnswer.WHOLE: 72e-6}  # additional sec
 _UUID = 84  # bytes of the consumer's memory per entryUUID; entries sent whole count too
 _SYNC = 16384  # bit of `sync` in olcLogLevel
 _ASSUMED = 1_000_000  # entries that are priced if the size of the tree is unknown
-_READ = 100_000  # assumed entries per second that a seeding reads
 _NO_ENTRY = "(entryUUID=00000000-0000-0000-0000-000000000000)"
 UNKNOWN = "catch-up: what the provider will send is not known"
 
@@ -193,15 +190,6 @@ def syncprov_in(config: Config, suffix: str) -> Syncprov | None:
             keeps_changes=configuration.keeps_changes(config),
         )
     return None
-
-
-def _monitored(server: Session, entry: str, attribute: str) -> str:
-    """Returns the first value of `attribute` of an entry below cn=Monitor; empty if it cannot be read."""
-    try:
-        values = server.read(f"{entry},cn=Monitor", [attribute]).get(attribute.lower(), [])
-    except LoaderError:
-        return ""
-    return values[0].decode() if values else ""
 
 
 # The answer.
@@ -352,9 +340,11 @@ class _Probe:
         the start of slapd if it was set before that. `changed`: when it was set."""
         older, since = bool(changed) and self.claimed[self._next_writer] > changed, 0.0
         if changed and not older:
-            started = _monitored(self.server, "cn=Start,cn=Time", "monitorTimestamp")
-            with suppress(ValueError):  # cn=Monitor cannot be read
-                since = (csn.time(changed) - datetime.datetime.strptime(started, "%Y%m%d%H%M%SZ")).total_seconds()
+            # Errors: cn=Monitor cannot be read.
+            with suppress(LoaderError, KeyError, IndexError, ValueError):
+                entry = self.server.read("cn=Start,cn=Time,cn=Monitor", ["monitorTimestamp"])
+                started = datetime.datetime.strptime(entry["monitortimestamp"][0].decode(), "%Y%m%d%H%M%SZ")
+                since = (csn.time(changed) - started).total_seconds()
         if older or since < 0:
             return Forecast(SyncAnswer.CHANGES, "its session log began before this contextCSN")
         why = "nothing was written since its session log was set"
@@ -390,11 +380,8 @@ def forecast(
                 sure = "" if expected.sure else ", as far as can be seen"
                 why = plain.printable(expected.why)
                 notes.append(f"when the consumer is started, {server.uri} will send it {says}{sure}; {why}")
-            priced = _ASSUMED if entries is None else entries
-            if syncprov and syncprov.session_log:
-                notes += _overflow(server, syncprov.session_log, priced / _READ + _MARGIN)
             if logged and expected.answer in COSTLY:
-                saved = units.duration(_LINES[expected.answer] * priced)
+                saved = units.duration(_LINES[expected.answer] * (_ASSUMED if entries is None else entries))
                 notes.append(f"the consumer's log level has `sync`, which is {saved} of that")
             if costly:  # each command gets its own line, to be pasted
                 first = "to have what changes alone, stop here and do this on the provider first (or give "
@@ -406,21 +393,6 @@ def forecast(
     for note in notes:
         log.warning("catch-up: %s", note)
     return expected, says
-
-
-def _overflow(server: Session, size: int, seconds: float) -> list[str]:
-    """Returns a warning if a session log of `size` writes may overflow within `seconds`, by the average rate of writes
-    since slapd started. No warning if cn=Monitor cannot be read."""
-    uptime = _monitored(server, "cn=Uptime,cn=Time", "monitoredInfo")
-    writes = ("Add", "Modify", "Modrdn", "Delete")
-    counts = [_monitored(server, f"cn={name},cn=Operations", "monitorOpCompleted") for name in writes]
-    if not uptime or not all(counts) or int(uptime) < _SETTLED:
-        return []
-    rate = sum(map(int, counts)) / int(uptime)
-    if rate * seconds <= size / 2:
-        return []
-    lasts = f"enough for {size / rate / 60:,.0f} minutes until the consumer is started"
-    return [f"its session log holds {size:,} writes, and it has taken {rate:,.1f}/s since its start: {lasts}"]
 
 
 def log_size(entries: int | None) -> int:

@@ -36,8 +36,7 @@ from loader.sources.location import Kind, LdifFiles, is_stream, locate
 from loader.sources.planner import Piece
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files, temporary
-from seeders.replica import catchup, plan, preflight
-from seeders.replica.plan import CATCH_UP, PlannedStep, SeedPlan, StrategyName, StrategyPlan
+from seeders.replica import catchup, preflight
 from seeders.replica.seed_cmd import STRATEGIES, options_of
 from seeders.replica.strategies import Clone, Ldif, Search, SeedOptions, StoppedConsumer, Strategy, reading
 
@@ -52,52 +51,76 @@ _NEAR = 60.0  # additional seconds that a strategy may take if the provider then
 _TWICE = 2.0  # the same limit as a multiple of the fastest strategy's seconds; the larger limit applies
 _JUST_NOW = "measured just now"
 
+
+CATCH_UP = "catch-up"  # planned step that ditseed does not run: syncrepl does, after slapd has started
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """`why`: how the seconds were predicted, in words."""
+
+    name: str
+    seconds: float
+    why: str
+
+
 # The number of entries and the bytes on the consumer's disk (None: unknown), and the long steps.
 _Price = tuple[int | None, int | None, list[PlannedStep]]
 
 
-def dry_run(options: SeedOptions, progress: Progress) -> tuple[SeedPlan, Report]:
-    """Returns the plan, and the facts found by the checks of the chosen strategy. Changes nothing. Tries all strategies
-    if `options` names none. Raises LoaderError if the configuration cannot be read or the named strategy is refused."""
+@dataclass(frozen=True)
+class StrategyPlan:
+    """`refused`: code of the error with which a seeding would end; None if the strategy is feasible. `catch_up`: what
+    the provider sends once the consumer is started, in words. `seconds`: total of all steps, catch-up included; None if
+    unknown. `disk`: bytes on the consumer; None if unknown, or if the consumer is running."""
+
+    strategy: str
+    refused: str | None = None
+    reason: str = ""
+    advice: str = ""
+    steps: tuple[PlannedStep, ...] = ()
+    catch_up: str = ""
+    only_changes: bool = False
+    loses_deletions: bool = False
+    seconds: float | None = None
+    disk: int | None = None
+    source: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        return self.refused is None
+
+
+@dataclass(frozen=True)
+class SeedPlan:
+    """`chosen`: None if no strategy is feasible. `measured`: the measurements in words. `facts`: found by the checks of
+    the chosen strategy."""
+
+    chosen: StrategyPlan | None
+    why: str
+    strategies: tuple[StrategyPlan, ...]
+    measured: dict[str, str]
+    facts: Report
+
+    def as_json(self) -> Report:
+        fields = dataclasses.asdict(self) | {"chosen": self.chosen.strategy if self.chosen else None}
+        return {**fields, **fields.pop("facts")}
+
+
+def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
+    """Plans a seeding, and changes nothing. Tries all strategies if `options` names none. Raises LoaderError if the
+    configuration cannot be read or the named strategy is refused."""
     trial = _Trial(options, progress)
     config = configuration.read(options.config_path) if options.config_path else None
     suffix = config.database(options.suffix).suffix if config else options.suffix or ""
     rows = (trial.price(options),) if options.strategy else tuple(map(trial.judge, STRATEGIES))
-    chosen, why = (rows[0].strategy, "it is the one that was named") if options.strategy else pick(rows)
-    facts = trial.facts.get(chosen or "", {})
-    uuid = ""
-    if options.connection:
-        with suppress(LoaderError):
-            uuid = plan.base_uuid(options.connection, suffix)
+    chosen, why = (rows[0], "it is the one that was named") if options.strategy else pick(rows)
+    facts = {"suffix": suffix, "entries": None, **(trial.facts[chosen.strategy] if chosen else {})}
     build = trial.build_of_provider or trial.build_of_ldif
-    entries = build.forecast.entries if build and any(row.feasible for row in rows) else None
-    seed_plan = SeedPlan(
-        suffix=str(facts.get("suffix", suffix)),
-        provider=options.connection.uri if options.connection else None,
-        provider_uuid=uuid,
-        configuration=plan.fingerprint(config),
-        made=units.moment(time.time()),
-        entries=entries,
-        measured=trial.measured,
-        strategies=rows,
-        chosen=chosen,
-        why=why,
-    )
-    if not isinstance(facts.get("entries"), int) and entries is not None:
-        facts = {**facts, "entries": entries}
-    return seed_plan, {"suffix": suffix, **facts, "dry_run": "nothing was changed"}
-
-
-@dataclass(frozen=True)
-class TrialReading:
-    """Result of the trial reading. `rate`: entries per second. `whole`: the tree has no more entries."""
-
-    entries: int
-    rate: float
-    whole: bool
-
-    def __str__(self) -> str:
-        return f"{units.number(round(self.rate))} entries/s"
+    if not isinstance(facts["entries"], int) and build and any(row.feasible for row in rows):
+        facts["entries"] = build.forecast.entries
+    return SeedPlan(chosen, why, rows, trial.measured, {**facts, "dry_run": "nothing was changed"})
 
 
 @dataclass(frozen=True)
@@ -121,7 +144,8 @@ class _Trial:
         self.options, self.progress = options, progress
         self.measured: dict[str, str] = {}
         self.facts: dict[str, Report] = {}
-        self.reading: TrialReading | None = None
+        self.rate: float | None = None  # entries per second that the provider sends
+        self.whole: int | None = None  # entries of the tree, if the trial reading has read all of them
         self.build_of_provider: TrialBuild | None = None
         self.build_of_ldif: TrialBuild | None = None
 
@@ -184,15 +208,11 @@ class _Trial:
         with self.progress.step("copy") as meter, sizing.unnamed_file(strategy.place.directory) as target:
             began = time.monotonic()
             rate = sizing.write(strategy.source / DATA, target, _COPY, meter) / max(time.monotonic() - began, 1e-3)
-        converting, indexed = planned.get("copy_seconds"), planned.get("indexed")
+        converting = planned.get("copy_seconds")
         copying = _step("copy", size / rate, f"{units.size(size)} at {units.size(rate)}/s, fsync included")
         if isinstance(converting, int | float):
             copying = _step("copy", converting, f"{planned['converted']}: as the first entries, {_JUST_NOW}")
-        steps = [_step("schema", planning, _JUST_NOW), copying]
-        if isinstance(indexed, list) and indexed and self.build_of_provider:
-            why = f"{', '.join(indexed)} made again: at most as a whole build"
-            steps.append(_step("index", self.build_of_provider.forecast.seconds, why))
-        return contents.entry_count(strategy.source), size, steps
+        return contents.entry_count(strategy.source), size, [_step("schema", planning, _JUST_NOW), copying]
 
     def _ldif(self, strategy: Strategy) -> _Price:
         paths = strategy.options.source
@@ -216,15 +236,16 @@ class _Trial:
         if entries is None:
             with session(provider) as server:
                 entries = questions.entries(server, server.context_of(provider.base or suffix), sampled=True)
-        if self.reading is None or self.build_of_provider is None:
+        if self.rate is None or self.build_of_provider is None:
             self._read(strategy, suffix, entries)
-        reading, build = self.reading, self.build_of_provider
-        assert reading is not None
-        entries = reading.entries if reading.whole else entries
+        build, rate = self.build_of_provider, self.rate
+        assert rate is not None
+        entries = self.whole or entries
+        reading = f"{units.number(round(rate))} entries/s from the provider"
         steps = [_step("plan", planning, _JUST_NOW)]
         if entries is None:
             self.measured["entries"] = "the provider does not tell how many, so most seconds are not known"
-        seconds = (entries or 0) / reading.rate
+        seconds = (entries or 0) / rate
         if isinstance(strategy, Search) and strategy.streams:
             if build is None:
                 return entries, None, steps
@@ -232,11 +253,11 @@ class _Trial:
             if entries is not None:
                 # The build goes on while the provider is read, all but its last part.
                 built = build.forecast.seconds
-                why = f"{reading} from the provider are {units.duration(seconds)}, the build {units.duration(built)}"
+                why = f"{reading} are {units.duration(seconds)}, the build {units.duration(built)}"
                 steps.append(_step("stream", max(seconds, built * (1 - _TAIL)) + built * _TAIL, why))
             return entries, build.disk, steps
         if entries is not None:
-            steps.append(_step("read", seconds, f"{reading} from the provider"))
+            steps.append(_step("read", seconds, reading))
         if not isinstance(strategy, StoppedConsumer):
             return entries, None, [*steps, *_adding(entries)]
         _, disk, building = self._built(strategy, build, entries)
@@ -282,12 +303,12 @@ class _Trial:
                 meter.add(read)
             paths = [path for path in sorted(scratch.iterdir()) if path.stat().st_size]
             size, rate = sum(path.stat().st_size for path in paths) / max(1, read), max(1, read) / seconds
-            self.reading = TrialReading(read, rate, whole and len(pieces) == len(all_pieces))
+            self.rate, self.whole = rate, read if whole and len(pieces) == len(all_pieces) else None
             self.measured["reading"] = (
                 f"{units.number(read)} entries in {units.duration(seconds)} over {len(pieces)} connections, "
-                f"{self.reading}, {units.size(rate * size)}/s of LDIF"
+                f"{units.number(round(rate))} entries/s, {units.size(rate * size)}/s of LDIF"
             )
-            total = read if self.reading.whole else entries
+            total = self.whole or entries
             if isinstance(strategy, StoppedConsumer) and total:
                 how = f"the first {read:,} entries that the provider sent"
                 self.build_of_provider = self._build(
@@ -340,8 +361,7 @@ def _adding(entries: int | None) -> list[PlannedStep]:
 
 
 def _row(options: SeedOptions) -> StrategyPlan:
-    name: StrategyName = options.strategy  # type: ignore[assignment]
-    return StrategyPlan(name, source=tuple(str(path.absolute()) for path in options.source))
+    return StrategyPlan(options.strategy, source=tuple(str(path.absolute()) for path in options.source))
 
 
 @contextmanager
@@ -360,7 +380,7 @@ def _warnings() -> Iterator[list[str]]:
         logger.propagate = before
 
 
-def pick(rows: Sequence[StrategyPlan]) -> tuple[StrategyName | None, str]:
+def pick(rows: Sequence[StrategyPlan]) -> tuple[StrategyPlan | None, str]:
     """Returns the strategy to use (None if none is feasible), and the reason."""
     feasible = [row for row in rows if row.feasible]
     if not feasible:
@@ -370,22 +390,18 @@ def pick(rows: Sequence[StrategyPlan]) -> tuple[StrategyName | None, str]:
     near = [row for row in lossless if _seconds(row) <= max(fastest + _NEAR, fastest * _TWICE)]
     calm = [row for row in near if row.only_changes]
     chosen = min(calm or near, key=_seconds)
-    lossy = ", ".join(row.strategy for row in feasible if row.loses_deletions)
-    others = f" ({lossy} would lose deletions)" if lossy else ""
     if chosen.loses_deletions:
         why = "no other can be carried out, but deletions will be lost: prepare the provider first"
     elif len(feasible) == 1:
         why = "it is the only one that can be carried out"
     elif chosen.seconds is None:
-        why = f"nothing tells how long any of them takes, and it needs the fewest steps{others}"
+        why = "nothing tells how long any of them takes, and it needs the fewest steps"
     elif chosen.seconds > fastest and calm:
-        why = (
-            f"another one would end after {units.duration(fastest)}, but the provider would then send more than what "
-            f"changed{others}"
-        )
+        sooner = units.duration(fastest)
+        why = f"another one would end after {sooner}, but the provider would then send more than what changed"
     else:
-        why = f"it ends first, after {units.duration(chosen.seconds)} with the catch-up{others}"
-    return chosen.strategy, why
+        why = f"it ends first, after {units.duration(chosen.seconds)} with the catch-up"
+    return chosen, why
 
 
 def _seconds(row: StrategyPlan) -> float:

@@ -171,23 +171,21 @@ def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
     """Returns the error for a non-empty database. Its advice differs if all entries are from slapd's package."""
-    suffix = database.suffix
+    suffix, what, advice = database.suffix, "entries already", _ONLY_EMPTY
     try:
         entries, whole = server.first(suffix, packaged.MOST + 1, ["*", "+"])
     except LoaderError:
         entries, whole = [], False
     parts = [(name, {key: set(values) for key, values in entry.items()}) for name, entry in entries]
-    if not (whole and packaged.is_all(parts)):
-        what = "entries already"
-        return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=_ONLY_EMPTY)
-    admin = shlex.quote(database.root_dn or "ROOTDN")
-    names = " ".join(shlex.quote(name) for name, _ in reversed(parts))
-    advice = (
-        "Delete it as the root DN of that database, then give the same command again: "
-        f"ldapdelete -x -W -D {admin} -H {shlex.quote(server.uri)} {names} "
-        "(slapd 2.4 cannot delete the entry of a suffix: stop it, and use --strategy search --replace)"
-    )
-    what = "the entry that installing slapd made, and none of yours"
+    if whole and packaged.is_all(parts):
+        what = "the entry that installing slapd made, and none of yours"
+        admin = shlex.quote(database.root_dn or "ROOTDN")
+        names = " ".join(shlex.quote(name) for name, _ in reversed(parts))
+        advice = (
+            "Delete it as the root DN of that database, then give the same command again: "
+            f"ldapdelete -x -W -D {admin} -H {shlex.quote(server.uri)} {names} "
+            "(slapd 2.4 cannot delete the entry of a suffix: stop it, and use --strategy search --replace)"
+        )
     return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=advice)
 
 

@@ -49,7 +49,7 @@ from loader.sources.sampling import SampleSize
 from loader.storage import files, temporary
 from seeders.replica import catchup
 from seeders.replica.catchup import Preflight, Syncprov
-from seeders.replica.strategies import Admin, Consumer, Search, Strategy, context_csns_of_ldif
+from seeders.replica.strategies import Consumer, Search, Strategy, context_csns_of_ldif
 
 KIND = "sessionlog"  # kind of the lease
 # Maximum writes: to bring the server ID into contextCSN, to begin the log, to prove it; one spare for other writers.
@@ -92,7 +92,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     csns = _context_csns(strategy, consumer, base)
     prepared = None
     if options.admin and not dry_run:
-        prepared = prepare(options.admin, base, log_base)
+        prepared = prepare(*options.admin, base, log_base)
         csns = _context_csns(strategy, consumer, base)
     claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else csns
     forecast, says = catchup.forecast(provider, base, claimed, config, log_base, consumer.partial is not None)
@@ -193,19 +193,20 @@ def unknown_classes(provider: Session, base: str, schema: SchemaFacts) -> list[s
 # --prepare-provider.
 
 
-def prepare(admin: Admin, base: str, log_base: str | None = None) -> list[str]:
-    """Prepares the database that holds `base`. Returns the actions taken, in words. `log_base`: the accesslog that the
-    consumer's syncrepl reads. Raises ConfigHidden, ConfigRefused, ServerRefused, ProviderNotPrepared."""
+def prepare(config: Connection, data: Connection, base: str, log_base: str | None) -> list[str]:
+    """Prepares the database that holds `base`. Returns the actions taken, in words. `config` may change cn=config,
+    `data` may write to the tree. `log_base`: the accesslog that the consumer's syncrepl reads. Raises ConfigHidden,
+    ConfigRefused, ServerRefused, ProviderNotPrepared."""
     done = []
-    with session(admin.config) as server:
+    with session(config) as server:
         suffix = server.context_of(base)
         syncprov, claimed = catchup.syncprov_of(server, suffix), server.context_csns(suffix)
         expected = catchup.expected_answer(server, suffix, claimed, syncprov, log_base)
         if expected.only_changes and expected.sure:
             return [f"{server.uri} is ready"]
         if not syncprov or not syncprov.logs:
-            done.append(_set_log(admin.config, server, suffix))
-    with session(admin.data) as writer, session(admin.config) as server:
+            done.append(_set_log(config, server, suffix))
+    with session(data) as writer, session(config) as server:
         syncprov = catchup.syncprov_of(server, suffix)
         # Writes until a probe with the contextCSN from before the last write is answered with changes only.
         for count in range(1, _WRITES + 1):

@@ -8,7 +8,7 @@ import logging
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,17 +72,10 @@ _READ = "search, online: number of"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Admin:
-    """Connections to the provider. `config`: the account may change cn=config. `data`: it may write to the tree."""
-
-    config: Connection
-    data: Connection
-
-
 @dataclass(frozen=True, kw_only=True)
 class SeedOptions(Placing, Reading):
-    """`strategy`: its name; empty if a dry run tries all strategies. `connection`: the provider. `source`: the paths of
+    """`strategy`: its name; empty if a dry run tries all strategies. `connection`: the provider. `admin`: for
+    --prepare-provider, connections that may change the provider's cn=config, and write to its tree. `source`: paths of
     --from (LDIF, an export directory, or a database directory). `config_path`: the configuration of a stopped consumer.
     `consumer`: the connection to a running consumer."""
 
@@ -92,7 +85,7 @@ class SeedOptions(Placing, Reading):
     consumer: Connection | None = None
     connection: Connection | None = None
     source: tuple[Path, ...] = ()
-    admin: Admin | None = None  # --prepare-provider
+    admin: tuple[Connection, Connection] | None = None
     replicas: tuple[Connection, ...] = ()  # more providers of the same tree
     engine: Engine = defaults.ENGINES[0]
     verify: VerifyNew = "quick"
@@ -261,7 +254,7 @@ class StoppedConsumer(Strategy):
             "engine": options.engine,
             "maxsize": options.maxsize,
             **({"replicas": [provider.uri for provider in options.replicas]} if options.replicas else {}),
-            **({"syncrepl": self.partial.identity} if self.partial else {}),
+            **({"syncrepl": repr(self.partial.syncrepl.content)} if self.partial else {}),
         }
 
     def begins_anew(self, restart: bool) -> bool:
@@ -271,10 +264,9 @@ class StoppedConsumer(Strategy):
         """Removes files by name: the old run may be of another strategy, and --run-dir may contain foreign files."""
         if anew:
             clear(run.directory)
-            for name in ("export", "environment", "slices", "split"):
-                files.remove_tree(run.directory / name)
-            for scratch in run.directory.glob("sort-*"):
-                files.remove_tree(scratch)
+            trees = [run.directory / name for name in ("export", "environment", "slices", "split")]
+            for tree in (*trees, *run.directory.glob("sort-*")):
+                files.remove_tree(tree)
             for name in partial.FILES:
                 (run.directory / name).unlink(missing_ok=True)
         if not run.catalogue.is_done("publish"):
@@ -285,15 +277,24 @@ class StoppedConsumer(Strategy):
         self.require_buildable()
         config, database = self.place.config, self.place.database
         if not database.consumer:
-            log.warning(
-                "%s: no syncrepl for %s: the new replica will not follow the provider",
-                self.config_path,
-                database.suffix,
-            )
+            lacking = f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
+            log.warning("%s: %s", self.config_path, lacking)
         for part in (database, *glue.subordinates(config, database)):
-            prefix = "" if part is database else f"{part.suffix}: "
-            for weakness in _weaknesses(part, config) if part.backend == "mdb" else ():
-                log.warning("%s: %s%s", self.config_path, prefix, weakness)
+            if part.backend != "mdb":
+                continue
+            where = f"{self.config_path}: " if part is database else f"{self.config_path}: {part.suffix}: "
+            tune = ["--config", str(config.path), "-b", part.suffix]
+            apply = ["--apply"] if config.is_directory else []
+            missing = indexes.lacking_for_sync(indexes.parse(part.indexes))
+            if missing:
+                adding = [word for index in missing for word in ("--add", index)]
+                command = shlex.join(["ditseed", "tune", "indexes", *tune, *adding, *apply])
+                slow = f"no index {' and '.join(missing)}, so syncrepl will be slow"
+                log.warning("%s%s; with slapd stopped: %s", where, slow, command)
+            if part.nosync:
+                command = shlex.join(["ditseed", "tune", "sync", *tune, "--nosync", "off", *apply])
+                unsafe = "nosync is on, so a crash of the host can lose or damage the database"
+                log.warning("%s%s; with slapd stopped: %s", where, unsafe, command)
         return Consumer(config, database, self.partial)
 
     def require_buildable(self) -> None:
@@ -315,19 +316,6 @@ class StoppedConsumer(Strategy):
             verify=self.options.verify,
             seeding=True,
         )
-
-
-def _weaknesses(database: Database, config: Config) -> Iterator[str]:
-    tune = ["--config", str(config.path), "-b", database.suffix]
-    apply = ["--apply"] if config.is_directory else []
-    missing = indexes.lacking_for_sync(indexes.parse(database.indexes))
-    if missing:
-        adding = [word for index in missing for word in ("--add", index)]
-        command = shlex.join(["ditseed", "tune", "indexes", *tune, *adding, *apply])
-        yield f"no index {' and '.join(missing)}, so syncrepl will be slow; with slapd stopped: {command}"
-    if database.nosync:
-        command = shlex.join(["ditseed", "tune", "sync", *tune, "--nosync", "off", *apply])
-        yield f"nosync is on, so a crash of the host can lose or damage the database; with slapd stopped: {command}"
 
 
 def context_csns_of_ldif(paths: Sequence[Path]) -> list[str] | None:

@@ -241,9 +241,10 @@ def _narrowed(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
 def _compared(options: CompareOptions, progress: Progress) -> CompareReport:
     """Compares both servers; if only values differ, compares again without local and hidden attributes. Local ones are
     written without replication (o_dont_replicate) by a consumer's slapo-ppolicy and slapo-lastbind; hidden ones are
-    those that access control hides on one of the servers (Debian's package hides userPassword). If the second
-    comparison finds no difference, the report is equal, with the local attributes in `local`; or, if attributes are
-    hidden, it lists them in `equal_but_for`, because whether these are equal is unknown."""
+    those that access control hides on one of the servers (Debian's package hides userPassword).
+
+    Without local ones, the report may be equal, and names them in `local`. Whether hidden ones are equal is unknown, so
+    the report is not equal then, and names them in `equal_but_for`."""
     report = compare(options, progress)
     if report.equal or report.only_a or report.only_b:
         return report
@@ -251,6 +252,4 @@ def _compared(options: CompareOptions, progress: Progress) -> CompareReport:
     without = compare(replace(options, ignore=(*options.ignore, *LOCAL, *hidden)), progress)
     if not without.equal:
         return report
-    if not hidden:
-        return replace(without, local=LOCAL)
-    return replace(report, equal_but_for=tuple(sorted(hidden)))
+    return replace(report, equal_but_for=tuple(sorted(hidden))) if hidden else replace(without, local=LOCAL)
