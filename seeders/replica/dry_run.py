@@ -125,16 +125,11 @@ def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
 
 @dataclass(frozen=True)
 class TrialBuild:
-    """`forecast`: extrapolated from a sample build. `scan`: seconds to scan all LDIF."""
+    """`forecast`: extrapolated from a sample build. `scan`: seconds to scan all LDIF. `disk`: peak bytes used."""
 
     forecast: Forecast
     scan: float
-
-    @property
-    def disk(self) -> int:
-        """Peak disk use on the consumer in bytes."""
-        size = self.forecast.bytes
-        return size if size < min(stream_build.MEMORY, resources.sorting_memory()) else _SPILL * size
+    disk: int
 
 
 class _Trial:
@@ -344,7 +339,8 @@ class _Trial:
             f"{units.number(forecast.sampled)} entries ({forecast.how}); all of them are "
             f"{units.size(forecast.bytes)} in {units.duration(forecast.seconds)}"
         )
-        return TrialBuild(forecast, ldif_bytes / rate)
+        spills = forecast.bytes >= min(stream_build.MEMORY, resources.sorting_memory())
+        return TrialBuild(forecast, ldif_bytes / rate, forecast.bytes * (_SPILL if spills else 1))
 
 
 def _require_room(strategy: StoppedConsumer, build: TrialBuild) -> None:
@@ -386,10 +382,11 @@ def pick(rows: Sequence[StrategyPlan]) -> tuple[StrategyPlan | None, str]:
     if not feasible:
         return None, "none can be carried out; what each of them lacks stands below"
     lossless = [row for row in feasible if not row.loses_deletions] or feasible
-    fastest = min(map(_seconds, lossless))
-    near = [row for row in lossless if _seconds(row) <= max(fastest + _NEAR, fastest * _TWICE)]
+    seconds = {row.strategy: math.inf if row.seconds is None else row.seconds for row in lossless}
+    fastest = min(seconds.values())
+    near = [row for row in lossless if seconds[row.strategy] <= max(fastest + _NEAR, fastest * _TWICE)]
     calm = [row for row in near if row.only_changes]
-    chosen = min(calm or near, key=_seconds)
+    chosen = min(calm or near, key=lambda row: seconds[row.strategy])
     if chosen.loses_deletions:
         why = "no other can be carried out, but deletions will be lost: prepare the provider first"
     elif len(feasible) == 1:
@@ -402,7 +399,3 @@ def pick(rows: Sequence[StrategyPlan]) -> tuple[StrategyPlan | None, str]:
     else:
         why = f"it ends first, after {units.duration(chosen.seconds)} with the catch-up"
     return chosen, why
-
-
-def _seconds(row: StrategyPlan) -> float:
-    return math.inf if row.seconds is None else row.seconds

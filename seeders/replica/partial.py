@@ -59,9 +59,6 @@ class Partial:
         own, attributes = self.syncrepl, tuple(self.unevaluated.request())
         return Narrowing(own.searchbase, own.filter, own.scope, attributes, own.exattrs)
 
-    def provider(self, connection: Connection) -> Connection:
-        return dataclasses.replace(connection, base=self.syncrepl.searchbase)
-
     def sides(self, provider: Connection, consumer: Connection) -> tuple[Server, Server, tuple[str, ...]]:
         """Returns both sides of a comparison (without the consumer's glue entries), and the attributes to ignore."""
         own = self.syncrepl
@@ -72,7 +69,7 @@ class Partial:
         here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=there.attributes)
         theirs = dataclasses.replace(consumer, base=self.database.suffix)
         left_out = tuple(self.unevaluated.left_out())
-        return Server(self.provider(provider), there), Server(theirs, here), left_out
+        return Server(dataclasses.replace(provider, base=own.searchbase), there), Server(theirs, here), left_out
 
 
 def of(

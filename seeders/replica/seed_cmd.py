@@ -68,10 +68,6 @@ class _Entries:
     source: Annotated[
         tuple[Path, ...], "--from", "ldif, online: LDIF files or an export directory; clone: a database directory."
     ] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Preparing:
     prepare_provider: Annotated[
         bool,
         "Prepare the provider so that it sends the replica only what changed: set a session log, and make a few writes "
@@ -92,9 +88,7 @@ class _Preparing:
 
 
 @declare("seed")
-def command(
-    entries: _Entries, servers: Servers, options: SeedOptions, at: Consumer, preparing: _Preparing, run: RecordedRun
-) -> int:
+def command(entries: _Entries, servers: Servers, options: SeedOptions, at: Consumer, run: RecordedRun) -> int:
     """Fill a consumer's empty database, so that its own syncrepl only fetches what has changed since.
 
     The consumer's slapd is stopped, and --config is its configuration. With --strategy online it is running
@@ -131,10 +125,10 @@ def command(
     timeouts = run.timeouts_of(tuple(dict.fromkeys(step for strategy in strategies for step in strategy.steps)))
     connection, replicas = access.providers_of(servers)
     admin = None
-    if preparing.prepare_provider:
+    if entries.prepare_provider:
         if connection.uri is None:
             raise UsageProblem(reason="--prepare-provider needs the provider: -H URI")
-        admin = access.second_of(connection, preparing, "config"), access.second_of(connection, preparing, "admin")
+        admin = access.second_of(connection, entries, "config"), access.second_of(connection, entries, "admin")
     options = dataclasses.replace(
         options,
         source=source,

@@ -168,7 +168,7 @@ def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | 
     """Returns the options of an export of the provider's base (default: the consumer's suffix) into `output`."""
     assert options.connection is not None
     first, *others = (
-        partial.provider(provider) if partial else dataclasses.replace(provider, base=provider.base or suffix)
+        dataclasses.replace(provider, base=partial.syncrepl.searchbase if partial else provider.base or suffix)
         for provider in (options.connection, *options.replicas)
     )
     return ExportOptions(

@@ -29,9 +29,7 @@ from loader.sources.ldap import Server
 from seeders.replica import catchup, partial
 from seeders.replica.partial import Partial
 
-LOOK_EVERY = 0.2  # seconds between two polls of the consumer during the first `_AT_FIRST` seconds
-_CALM = 2.0  # seconds between two polls after that, because each poll opens a connection
-_AT_FIRST = 10.0  # seconds of frequent polling
+_LOOK_EVERY = 0.5  # seconds between two polls of the consumer, each of which opens a connection
 _SILENT = 15.0  # seconds to wait for a consumer that has never answered: it may not be running
 _FLOOR = 60.0  # seconds without progress that any consumer is allowed
 _SLACK = 4.0  # factor on the predicted refresh time, for a slower or busy host
@@ -54,23 +52,13 @@ def _provided(server: Session, base: str) -> dict[str, str]:
     return csn.by_server(live.context_csns(server, base) or server.context_csns(base))
 
 
-def catch_up(
-    connections: tuple[Connection, Connection], bases: tuple[str, str], wait: float | None, progress: Progress
-) -> float:
-    """Waits until the consumer's contextCSN covers the provider's. Returns the seconds waited. Raises NotInSync on
-    timeout; ServerDown or ConnectionLost if the consumer does not answer at that time.
-
-    `connections`, `bases`: those of the provider, then of the consumer. `wait`: seconds; if None, the limit is derived
-    from what the provider has to send, and starts again whenever the consumer's contextCSN moves."""
-    with progress.step("catch-up") as meter, session(connections[0]) as server:
-        return _CatchUpWait(server, connections[1], bases, wait, meter).waited()
-
-
 @dataclass
 class _CatchUpWait:
-    """`_has`: the consumer's contextCSN. `_moved`: when it changed last, on the meter's clock. `_trouble`: why the
-    consumer does not answer; None if it does. `_answered`: whether it has answered at least once. `_answer`: that of
-    the provider to the consumer's contextCSN; None if unknown."""
+    """`bases`: that of the provider, then of the consumer. `wait`: seconds; if None, the limit is derived from what the
+    provider has to send, and starts again whenever the consumer's contextCSN moves.
+
+    `_has`: the consumer's contextCSN; it changed at `_moved` on the meter's clock. `_trouble`: why it does not answer.
+    `_answered`: whether it ever did. `_answer`: the provider's to that contextCSN; None if unknown."""
 
     provider: Session
     consumer: Connection
@@ -84,6 +72,8 @@ class _CatchUpWait:
     _answer: SyncAnswer | None = None
 
     def waited(self) -> float:
+        """Waits until the consumer's contextCSN covers the provider's. Returns the seconds waited. Raises NotInSync on
+        timeout; ServerDown or ConnectionLost if the consumer does not answer at that time."""
         suffix = self.provider.context_of(self.bases[0])
         while True:
             wanted, before = _provided(self.provider, self.bases[0]), self._has
@@ -106,7 +96,7 @@ class _CatchUpWait:
             self.meter.note = f"{self._doing()}; {csns}: {behind(self._has, wanted)}"
             if self.meter.seconds > self._until():
                 raise self._trouble or self._not_in_sync()
-            time.sleep(LOOK_EVERY if self.meter.seconds < _AT_FIRST else _CALM)
+            time.sleep(_LOOK_EVERY)
 
     @cached_property
     def _entries(self) -> int | None:
@@ -205,7 +195,8 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     else:
         bases, ignored = (base, base), ()
         theirs, ours = (Server(replace(side, base=base)) for side in (options.provider, options.consumer))
-    waited = catch_up((options.provider, options.consumer), bases, options.wait, progress)
+    with progress.step("catch-up") as meter, session(options.provider) as provider:
+        waited = _CatchUpWait(provider, options.consumer, bases, options.wait, meter).waited()
     comparing = CompareOptions(theirs, ours, (*IGNORED, *ignored), options.limit, show_attributes=True)
     report = _compared(comparing, progress)
     # The consumer is read before the provider, so a CSN that is newer on the consumer did not come from the provider.
