@@ -1,11 +1,9 @@
 """The syncrepl of a consumer's database: which of the provider's data it replicates (slapd.conf(5) `syncrepl`,
-servers/slapd/syncrepl.c `parse_syncrepl_line`). Only `account` returns credentials.
-"""
+servers/slapd/syncrepl.c `parse_syncrepl_line`). Only `account` returns credentials."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from loader import dn, values
@@ -20,22 +18,20 @@ SCOPES = {  # libldap's words (ldap_pvt_str2scope) -> ours
     **dict.fromkeys(("sub", "subtree"), "sub"),
     **dict.fromkeys(("subord", "subordinate", "children"), "subordinate"),
 }
-
-# Options for the connection, the account and the timing; they do not affect which data the consumer has.
-_BIND = ("uri", "version", "bindmethod", "timeout", "network-timeout", "binddn", "credentials")
-_SASL = ("saslmech", "secprops", "realm", "authcid", "authzid")
-_TCP = ("keepalive", "tcp-user-timeout")
-_TLS = ("starttls", "tls_cert", "tls_key", "tls_cacert", "tls_cacertdir", "tls_reqcert", "tls_reqsan")
-_TLS_MORE = ("tls_cipher_suite", "tls_protocol_min", "tls_ecname", "tls_crlcheck")
-_PACE = ("interval", "retry", "sizelimit", "timelimit", "strictrefresh", "lazycommit")
-_LOG = ("logfilter",)
-_MANNER = {"rid", "provider", "managedsait", *_BIND, *_SASL, *_TCP, *_TLS, *_TLS_MORE, *_PACE, *_LOG}
-_LISTS = {"attrs", "exattrs"}
-_CONTENT = {"searchbase", "filter", "scope", "attrsonly", "schemachecking", "suffixmassage", *_LISTS}
-_KIND = {"type", "syncdata", "logbase"}
+_REQUIRED = ("rid", "provider", "searchbase")
+_LISTS = ("attrs", "exattrs")
 # slapd compares only the beginning of these words, so "attrsonly" may be followed by anything.
 _FLAGS = ("attrsonly", "strictrefresh", "lazycommit")
-_REQUIRED = ("rid", "provider", "searchbase")
+_OPTIONS = {
+    *(*_REQUIRED, *_LISTS, *_FLAGS),
+    # What the consumer has, and where it takes the changes from.
+    *("filter", "scope", "schemachecking", "suffixmassage", "type", "syncdata", "logbase"),
+    # The connection, the account and the timing do not affect which data the consumer has.
+    *("uri", "version", "managedsait", "bindmethod", "binddn", "credentials", "timeout", "network-timeout"),
+    *("saslmech", "secprops", "realm", "authcid", "authzid", "keepalive", "tcp-user-timeout", "starttls"),
+    *("tls_cert", "tls_key", "tls_cacert", "tls_cacertdir", "tls_reqcert", "tls_reqsan", "tls_cipher_suite"),
+    *("tls_protocol_min", "tls_ecname", "tls_crlcheck", "interval", "retry", "sizelimit", "timelimit", "logfilter"),
+}
 
 
 @dataclass(frozen=True)
@@ -63,49 +59,74 @@ class Syncrepl:
 
     @property
     def content(self) -> tuple[object, ...]:
-        """A value that is the same for syncrepls that replicate the same entries and attributes."""
+        """A value that is the same for syncrepls that replicate the same entries and attributes, in every run."""
         massage = None if self.suffixmassage is None else dn.key(self.suffixmassage)
-        attrs, exattrs = _as_set(self.attrs), _as_set(self.exattrs)
+        attrs, exattrs = (tuple(sorted({name.lower() for name in names})) for names in (self.attrs, self.exattrs))
         rest = (self.scope, attrs, exattrs, self.attrsonly, self.schemachecking, massage)
         return (dn.key(self.searchbase), self.filter, *rest)
 
     def narrowing(self, suffix: str) -> tuple[str, ...]:
         """Returns the options by which a consumer with `suffix` lacks or changes data of the provider."""
-        found = {
+        massages = self.suffixmassage is not None and dn.key(self.suffixmassage) != dn.key(self.searchbase)
+        narrows = {
             "filter": self.filter.lower() != ANYTHING,
             "scope": self.scope != "sub",
             "attrs": bool(self.attrs) and not set(self.attrs) >= EVERYTHING,
             "exattrs": bool(self.exattrs),
             "attrsonly": self.attrsonly,
-            "suffixmassage": self._massages(),
-            "searchbase": not self._massages() and dn.key(self.searchbase) != dn.key(suffix),
+            "suffixmassage": massages,
+            "searchbase": not massages and dn.key(self.searchbase) != dn.key(suffix),
         }
-        return tuple(name for name, narrows in found.items() if narrows)
-
-    def _massages(self) -> bool:
-        own = self.suffixmassage
-        return own is not None and dn.key(own) != dn.key(self.searchbase)
-
-
-def _as_set(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names in lower case, sorted and without duplicates, so that they are the same in every run."""
-    return tuple(sorted({name.lower() for name in names}))
+        return tuple(name for name, is_narrower in narrows.items() if is_narrower)
 
 
 def of_database(config: Config, database: Database, provider: str | None) -> Syncrepl | None:
     """Returns the syncrepl of a database, or None if it is not a consumer.
 
     If several syncrepls replicate different data, returns the one of the `provider` (a URI). Raises SyncreplUnreadable,
-    and SyncreplsDiffer if the provider does not decide.
-    """
-    found = [parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")]
-    if len({one.content for one in found}) <= 1:
-        return found[0] if found else None
-    asked = [one for one in found if provider and _server(one.provider) == _server(provider)]
-    if len({one.content for one in asked}) != 1:
-        rids = ", ".join(one.rid for one in found)
-        raise SyncreplsDiffer(config=config.where, suffix=database.suffix, rids=rids)
-    return asked[0]
+    and SyncreplsDiffer if the provider does not decide."""
+    candidates = configured = [parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")]
+    if len({syncrepl.content for syncrepl in configured}) > 1:
+        candidates = [syncrepl for syncrepl in configured if provider and _is_same(syncrepl.provider, provider)]
+        if len({syncrepl.content for syncrepl in candidates}) != 1:
+            rids = ", ".join(syncrepl.rid for syncrepl in configured)
+            raise SyncreplsDiffer(config=config.where, suffix=database.suffix, rids=rids)
+    return candidates[0] if candidates else None
+
+
+def parse(value: str, where: str) -> Syncrepl:
+    """Parses a value of olcSyncrepl, with or without {n}. Raises SyncreplUnreadable, which never contains a secret."""
+    options: dict[str, str] = {}
+    for name, text in _words(value):
+        if name not in _OPTIONS:
+            raise SyncreplUnreadable(where=where, reason=f"the option {name!r} is not known")
+        if name in _LISTS and text.lower().startswith(":include:"):
+            reason = f"{name}=:include: names a file, which only slapd's host has"
+            raise SyncreplUnreadable(where=where, reason=reason)
+        # slapd appends repeated lists to each other.
+        options[name] = f"{options[name]},{text}" if name in options and name in _LISTS else text
+    missing = [name for name in _REQUIRED if name not in options]
+    if missing:
+        raise SyncreplUnreadable(where=where, reason=f"{' and '.join(missing)} missing")
+    scope = SCOPES.get(options.get("scope", "sub").lower())
+    if scope is None:
+        raise SyncreplUnreadable(where=where, reason=f"unknown scope {options['scope']!r}")
+    attrs, exattrs = (tuple(filter(None, re.split(r"[ ,\t]+", options.get(name, "")))) for name in _LISTS)
+    return Syncrepl(
+        rid=options["rid"],
+        provider=options["provider"],
+        searchbase=options["searchbase"],
+        filter=options.get("filter", ANYTHING),
+        scope=scope,
+        attrs=attrs,
+        exattrs=exattrs,
+        attrsonly="attrsonly" in options,
+        schemachecking=not options.get("schemachecking", "off").lower().startswith("off"),
+        suffixmassage=options.get("suffixmassage"),
+        type=options.get("type", "refreshOnly").lower(),
+        syncdata=options.get("syncdata", "default").lower(),
+        logbase=options.get("logbase"),
+    )
 
 
 @dataclass(frozen=True)
@@ -119,68 +140,28 @@ class Account:
 
 def account(value: str) -> Account | None:
     """Returns the account in a value of olcSyncrepl, or None if the bind uses no password."""
-    found = dict(_option(word) for word in values.of_value(values.unordered(value)))
-    if found.get("bindmethod", "").lower() != "simple" or not found.get("credentials"):
+    options = dict(_words(value))
+    if options.get("bindmethod", "").lower() != "simple" or not options.get("credentials"):
         return None
-    start_tls = found.get("starttls", "no").lower() != "no"
-    return Account(found.get("binddn", ""), found["credentials"], start_tls)
+    return Account(options.get("binddn", ""), options["credentials"], options.get("starttls", "no").lower() != "no")
 
 
-def parse(value: str, where: str) -> Syncrepl:
-    """Parses a value of olcSyncrepl, with or without {n}. Raises SyncreplUnreadable, which never contains a secret."""
-    found: dict[str, str] = {}
+def _words(value: str) -> list[tuple[str, str]]:
+    """Returns the name of each option in lower case, and its text."""
+    words = []
     for word in values.of_value(values.unordered(value)):
-        name, text = _option(word)
-        if name not in _MANNER | _CONTENT | _KIND:
-            raise SyncreplUnreadable(where=where, reason=f"the option {name!r} is not known")
-        # slapd appends repeated lists to each other.
-        found[name] = f"{found[name]},{text}" if name in found and name in _LISTS else text
-    missing = [name for name in _REQUIRED if name not in found]
-    if missing:
-        raise SyncreplUnreadable(where=where, reason=f"{' and '.join(missing)} missing")
-    return _made(found, where)
+        flag = next((flag for flag in _FLAGS if word.lower().startswith(flag)), None)
+        name, equals, text = word.partition("=")
+        words.append((flag, "") if flag else (name.lower() if equals else "(a word without =)", text))
+    return words
 
 
-def _made(found: dict[str, str], where: str) -> Syncrepl:
-    scope = SCOPES.get(found.get("scope", "sub").lower())
-    if scope is None:
-        raise SyncreplUnreadable(where=where, reason=f"unknown scope {found['scope']!r}")
-    lists = {name: tuple(_names(found.get(name, ""), name, where)) for name in ("attrs", "exattrs")}
-    return Syncrepl(
-        rid=found["rid"],
-        provider=found["provider"],
-        searchbase=found["searchbase"],
-        filter=found.get("filter", ANYTHING),
-        scope=scope,
-        attrsonly="attrsonly" in found,
-        schemachecking="schemachecking" in found and not found["schemachecking"].lower().startswith("off"),
-        suffixmassage=found.get("suffixmassage"),
-        type=found.get("type", "refreshOnly").lower(),
-        syncdata=found.get("syncdata", "default").lower(),
-        logbase=found.get("logbase"),
-        **lists,
-    )
-
-
-def _names(text: str, option: str, where: str) -> Sequence[str]:
-    if text.lower().startswith(":include:"):
-        reason = f"{option}=:include: names a file, which only slapd's host has"
-        raise SyncreplUnreadable(where=where, reason=reason)
-    return [name for name in re.split(r"[ ,\t]+", text) if name]
-
-
-def _option(word: str) -> tuple[str, str]:
-    """Returns the name of an option in lower case, and its value."""
-    lower = word.lower()
-    for flag in _FLAGS:
-        if lower.startswith(flag):
-            return flag, ""
-    name, equals, text = word.partition("=")
-    return (name.lower(), text) if equals else ("(a word without =)", "")
-
-
-def _server(uri: str) -> tuple[str, str, str]:
-    """Returns scheme, host and port of an LDAP URI; the port defaults to that of the scheme."""
-    scheme, _, rest = uri.strip().lower().partition("://")
-    host, _, port = rest.partition("/")[0].rpartition(":") if ":" in rest else (rest.rstrip("/"), "", "")
-    return scheme, host.rstrip("/"), port.rstrip("/") or ("636" if scheme == "ldaps" else "389")
+def _is_same(uri: str, other: str) -> bool:
+    """Returns whether two LDAP URIs have the same scheme, host and port."""
+    servers = set()
+    for text in (uri, other):
+        scheme, _, rest = text.strip().lower().partition("://")
+        address = rest.partition("/")[0]
+        host = re.sub(r":\d*$", "", address)
+        servers.add((scheme, host, address[len(host) + 1 :] or ("636" if scheme == "ldaps" else "389")))
+    return len(servers) == 1

@@ -37,7 +37,7 @@ OPTIONS = {
             # accounts for preparing a provider
             "admin-bind-dn admin-password-file config-bind-dn config-password-file",
             # input, output and checks
-            "config suffix:b from target output:o keep-export repo:R engine maxsize verify no-glue:g "
+            "config suffix:b from target output:o repo:R engine maxsize verify no-glue:g "
             "server-id:S write-context-csn:w no-value-check no-space-check allow-file-urls allow-hidden strategy "
             "prepare-provider nosync keep-operational on-exists batch",
             # a template's tree
@@ -64,7 +64,7 @@ OPTIONS = {
             # migration to another volume
             "service fstab watch rollback",
             # the run itself
-            "plan replace dry-run restart forget run-dir timeout progress json report metrics profile "
+            "replace dry-run restart forget run-dir timeout progress json report metrics profile "
             "quiet:q verbose:v log-file",
         )
         for word in words.split()
@@ -74,7 +74,7 @@ OPTIONS = {
 TYPED = {
     name
     for words in (
-        "plan init from target output keep-export range skip strategy prepare-provider set add for stats-log filters",
+        "init from target output range skip strategy prepare-provider set add for stats-log filters",
         "costs give-back check fix layer probe as-of remove apply replace dry-run restart forget service",
         "rollback json report quiet verbose",
     )

@@ -22,19 +22,19 @@ from loader.server.session import Session, facts_of, words_of
 LIMIT = 60.0  # seconds; without an index on entryCSN slapd searches all entries for the cookie's CSN
 _RID = 999  # not a real consumer's; slapd only logs the rid
 _RELOAD = (4096, 16654)  # e-syncRefreshRequired, and its code before RFC 4533
-_NOT_OFFERED = (ldap.UNAVAILABLE_CRITICAL_EXTENSION, ldap.INAPPROPRIATE_MATCHING)
+_TRIES = 5  # of `touch`, if others change the entry meanwhile
 
 
 class SyncAnswer(str, Enum):
-    """The kinds of answers; see docs/catch-up.md."""
+    """The kinds of answers (docs/catch-up.md)."""
 
-    NOTHING = "nothing has changed"
-    CHANGES = "what changed, and what was deleted"
-    PRESENT = "the entryUUIDs of all that did not change"
-    WHOLE = "every entry whole"
-    RELOAD = "the consumer must ask for everything"
-    REFUSED = "an error"
-    NOT_OFFERED = "no synchronization"
+    NOTHING = "nothing"
+    CHANGES = "changes"  # and deletions
+    PRESENT = "present"  # the entryUUIDs of all entries that did not change
+    WHOLE = "whole"  # every entry
+    RELOAD = "reload"
+    REFUSED = "refused"
+    NOT_OFFERED = "not_offered"
 
 
 @dataclass(frozen=True)
@@ -53,26 +53,21 @@ def cookie_of(csns: Sequence[str]) -> str:
     return f"rid={_RID:03},csn=" + ";".join(by_server[sid] for sid in sorted(by_server))
 
 
-def probe(server: Session, base: str, csns: Sequence[str], where: str, reload_hint: bool = True) -> Reply:
-    """Returns the provider's reply to a consumer with the contextCSN `csns`; `where` matches one entry below `base`.
+def probe(
+    server: Session, base: str, csns: Sequence[str] | None, where: str = "(objectClass=*)", reload_hint: bool = True
+) -> Reply:
+    """Returns the provider's reply to a consumer with the contextCSN `csns`, or to one without a cookie, which gets the
+    provider's server ID. `where`: a filter that matches one entry below `base`; without it, only `base` is read.
+    `reload_hint`: syncrepl sends True, except when it reads an accesslog. Raises LoaderError."""
+    cookie = None if csns is None else cookie_of(csns)
+    control = SyncRequestControl(criticality=1, cookie=cookie, reloadHint=reload_hint and cookie is not None)
+    scope = ldap.SCOPE_BASE if csns is None else ldap.SCOPE_SUBTREE
 
-    `reload_hint`: syncrepl sends True, except when it reads an accesslog. Raises LoaderError.
-    """
-    control = SyncRequestControl(criticality=1, cookie=cookie_of(csns), reloadHint=reload_hint)
-    return _ask(server, (base, ldap.SCOPE_SUBTREE, where, ["1.1"]), control)
-
-
-def provider_server_id(server: Session, base: str) -> Reply:
-    """Returns the provider's reply, with its server ID, to a consumer without a cookie."""
-    return _ask(server, (base, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"]), SyncRequestControl(criticality=1))
-
-
-def _ask(server: Session, search: tuple[Any, ...], control: SyncRequestControl) -> Reply:
     def converse(handle: Any) -> Reply:
-        message = handle.search_ext(*search, serverctrls=[control])
+        message = handle.search_ext(base, scope, where, ["1.1"], serverctrls=[control])
         try:
-            return _reply(handle, message, had_cookie=control.cookie is not None)
-        except _NOT_OFFERED as error:
+            return _reply(handle, message, had_cookie=cookie is not None)
+        except (ldap.UNAVAILABLE_CRITICAL_EXTENSION, ldap.INAPPROPRIATE_MATCHING) as error:
             return Reply(SyncAnswer.NOT_OFFERED, reason=words_of(error))
         except PyAsn1Error as error:
             return Reply(SyncAnswer.NOT_OFFERED, reason=f"its answer is not that of RFC 4533: {error}")
@@ -83,63 +78,45 @@ def _ask(server: Session, search: tuple[Any, ...], control: SyncRequestControl) 
                 return Reply(SyncAnswer.REFUSED, reason=words_of(error))
             raise
 
-    return server.converse(f"synchronization of {search[0]}", converse, search[0], LIMIT)
+    return server.converse(f"synchronization of {base}", converse, base, LIMIT)
 
 
 def _reply(handle: Any, message: int, had_cookie: bool) -> Reply:
     """Returns the reply: the first set of entryUUIDs determines its kind, or the search's end if there is no set."""
-    whole = False
-    while True:
+    kind, whole = None, False
+    while kind != ldap.RES_SEARCH_RESULT:
         kind, messages, _, controls, _, _ = handle.result4(message, all=0, add_intermediates=1, add_ctrls=1)
-        if kind == ldap.RES_SEARCH_ENTRY:
-            whole = True
-        elif kind == ldap.RES_INTERMEDIATE:
-            for name, value, _ in messages:
-                if name == SyncInfoMessage.responseName and (ids := SyncInfoMessage(value).syncIdSet):
-                    handle.abandon_ext(message)
-                    return Reply(SyncAnswer.CHANGES if ids["refreshDeletes"] else SyncAnswer.PRESENT)
-        elif kind == ldap.RES_SEARCH_RESULT:
-            return _end(controls, whole, had_cookie)
-
-
-def _end(controls: Sequence[Any], whole: bool, had_cookie: bool) -> Reply:
-    """Returns the reply that follows from the end of the search. A provider with a session log or accesslog sends
-    refreshDeletes. Without refreshDeletes it ran a present phase, here empty: the entry was sent or does not match."""
-    done = next((one for one in controls if isinstance(one, SyncDoneControl)), None)
+        whole = whole or kind == ldap.RES_SEARCH_ENTRY
+        for name, value, _ in messages if kind == ldap.RES_INTERMEDIATE else ():
+            if name == SyncInfoMessage.responseName and (ids := SyncInfoMessage(value).syncIdSet):
+                handle.abandon_ext(message)
+                return Reply(SyncAnswer.CHANGES if ids["refreshDeletes"] else SyncAnswer.PRESENT)
+    done = next((control for control in controls if isinstance(control, SyncDoneControl)), None)
     if done is None:
         return Reply(SyncAnswer.NOT_OFFERED, reason="the search ends without a Sync Done control")
-    server_id = _server_id(done.cookie)
+    # A provider with a session log or accesslog sends refreshDeletes. Without refreshDeletes it ran a present phase,
+    # here empty: the entry was sent or does not match.
     if done.refreshDeletes and had_cookie:
-        return Reply(SyncAnswer.CHANGES if done.cookie else SyncAnswer.NOTHING, server_id)
-    return Reply(SyncAnswer.WHOLE if whole else SyncAnswer.PRESENT, server_id)
+        answer = SyncAnswer.CHANGES if done.cookie else SyncAnswer.NOTHING
+    else:
+        answer = SyncAnswer.WHOLE if whole else SyncAnswer.PRESENT
+    return Reply(answer, server_id(done.cookie))
 
 
-def _server_id(cookie: str | None) -> str | None:
+def server_id(cookie: str | None) -> str | None:
     """Returns the provider's server ID in a cookie; "000" if the cookie has none, since slapd omits the ID 0."""
-    if not cookie:
-        return None
-    match = re.search(r"(?:^|,)sid=([0-9a-fA-F]{3})(?:,|$)", cookie)
-    return match[1].lower() if match else "000"
-
-
-# --- touch -----------------------------------------------------------------------------------------------------------
-#
-# A write without effect: it replaces an entry's object classes by the same values.
-#
-# slapd assigns a CSN to this write too, and puts the CSN into the contextCSN and into syncprov's session log. In the
-# entry only entryCSN, modifyTimestamp and modifiersName change.
-
-
-_TRIES = 5
-_WHAT = "objectClass"
+    match = re.search(r"(?:^|,)sid=([0-9a-fA-F]{3})(?:,|$)", cookie or "")
+    return match[1].lower() if match else "000" if cookie else None
 
 
 def touch(server: Session, dn: str) -> None:
-    """Makes the write. Raises NoSuchBase; ServerRefused if the account may not write, or the database is a shadow."""
+    """Replaces an entry's object classes by the same values: a write that changes only entryCSN, modifyTimestamp and
+    modifiersName. slapd puts its CSN into the contextCSN and into syncprov's session log. Raises NoSuchBase;
+    ServerRefused if the account may not write, or the database is a shadow."""
     for _ in range(_TRIES):
-        entry = server.read(dn, [_WHAT, "entryCSN"])
+        entry = server.read(dn, ["objectClass", "entryCSN"])
         # The assertion (RFC 4528) prevents undoing a concurrent change of the object classes.
-        where = f"(entryCSN={entry['entrycsn'][0].decode()})"
-        if server.replace_if(dn, where, {_WHAT: entry[_WHAT.lower()]}):
+        unchanged = f"(entryCSN={entry['entrycsn'][0].decode()})"
+        if server.replace_if(dn, unchanged, {"objectClass": entry["objectclass"]}):
             return
     raise ServerRefused(uri=server.uri, operation=f"modify {dn}", reason=f"{dn} is changed by others all the time")

@@ -11,13 +11,15 @@ consumer is slower than the provider, and it uses one processor."""
 from __future__ import annotations
 
 import datetime
+import itertools
 import logging
 import math
 import re
 import shlex
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
 import msgspec
 
@@ -30,69 +32,102 @@ from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
 
 SESSION_LOG = "olcSpSessionlog"
-ONLY_CHANGES = (SyncAnswer.CHANGES, SyncAnswer.NOTHING)
 COSTLY = (SyncAnswer.PRESENT, SyncAnswer.WHOLE)  # answers that name every entry
-_MARGIN = 600.0  # assumed seconds from the end of a seeding until slapd is started
+_OTHERS = {
+    SyncAnswer.RELOAD: "the order to ask for everything",
+    SyncAnswer.REFUSED: "an error",
+    SyncAnswer.NOT_OFFERED: "no synchronization",
+}
 _WATCH = 1.5  # seconds to wait for a write by any client, if nothing else shows the provider's answer
 _LOOK_EVERY = 0.1  # seconds between two reads of contextCSN while waiting for a write
 _ANCIENT = "19700101000000.000000Z#000000#{}#000000"
 _SYNCPROV = re.compile(r"olcOverlay=(\{-?\d+\})?syncprov,", re.IGNORECASE)
-_SETTLED = 60  # minimum uptime of slapd in seconds before its counters give a usable rate
 _LEAST_LOG = 100_000  # minimum size of a recommended session log, in writes
 _ENTRIES_PER_WRITE = 100  # entries of the tree per write in a recommended session log
 _START = 0.2  # seconds to connect, bind and send the search
 _BUCKETS = 65536  # AVL trees in which slapd's consumer keeps entryUUIDs, one for each value of the first two bytes
-_NAMED = 2.4e-6  # seconds per entryUUID while the AVL trees have few nodes
-_DEEPER = 1.1e-6  # additional seconds per entryUUID for each doubling of the nodes: one more cache miss
-_SHALLOW = 2.2  # doublings of the nodes that _NAMED already includes
-_ENTRY = 28e-6  # seconds per entry that the provider sends whole and the consumer finds unchanged
+_EACH = {SyncAnswer.PRESENT: 2.4e-6, SyncAnswer.WHOLE: 28e-6}  # seconds per entry while the AVL trees have few nodes
+_DEEPER = 1.1e-6  # additional seconds per entry for each doubling of the nodes: one more cache miss
+_SHALLOW = 2.2  # doublings of the nodes that _EACH already includes
 _LINES = {SyncAnswer.PRESENT: 9.7e-6, SyncAnswer.WHOLE: 72e-6}  # additional seconds per entry with loglevel `sync`
 _UUID = 84  # bytes of the consumer's memory per entryUUID; entries sent whole count too
 _SYNC = 16384  # bit of `sync` in olcLogLevel
 _ASSUMED = 1_000_000  # entries that are priced if the size of the tree is unknown
-_READ = 100_000  # assumed entries per second that a seeding reads
 _NO_ENTRY = "(entryUUID=00000000-0000-0000-0000-000000000000)"
 UNKNOWN = "catch-up: what the provider will send is not known"
 
 log = logging.getLogger(__name__)
 
 
+class Forecast(msgspec.Struct, frozen=True):
+    """What the provider will send to the consumer. `sure`: a probe or the configuration proves the answer. `lost`: the
+    consumer will miss deletions. `entries`: those of the tree; None if unknown. `logged`: the consumer's log level has
+    `sync`."""
+
+    answer: SyncAnswer
+    why: str
+    sure: bool = True
+    lost: bool = False
+    entries: int | None = None
+    logged: bool = False
+
+    @property
+    def only_changes(self) -> bool:
+        return self.answer in (SyncAnswer.CHANGES, SyncAnswer.NOTHING) and not self.lost
+
+    def says(self, about: str = "about") -> str:
+        """Returns one line: what the provider sends, and what the catch-up costs the consumer."""
+        if self.lost:
+            return "what changes from now on, but NO deletions that come before it is started"
+        if self.only_changes:
+            return "what changes and is deleted from now on, and nothing else"
+        if self.answer not in COSTLY:
+            return _OTHERS[self.answer]
+        is_present = self.answer is SyncAnswer.PRESENT
+        what = "entryUUIDs of entries that did not change" if is_present else "entries, every one whole"
+        count = "an unknown number of" if self.entries is None else f"{about} {self.entries:,}"
+        return f"{count} {what}: {about} {cost_of(self.answer, self.entries, self.logged)}"
+
+
+class Preflight(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Facts of the preflight. Without a provider, only `suffix` is set. `prepared`: what --prepare-provider did."""
+
+    suffix: str
+    provider: str | None = None
+    prepared: list[str] | None = None
+    context_csns: list[str] | None = None
+    forecast: Forecast | None = None
+    catch_up: str = ""
+
+
 # The cost of an answer.
 
 
-@dataclass(frozen=True)
-class CatchUpCost:
-    seconds: float
-    memory: int
-
-    def __str__(self) -> str:
-        return f"{units.duration(self.seconds)} and {units.size(self.memory)} of its memory"
-
-
-def of(answer: SyncAnswer, entries: int, logged: bool) -> CatchUpCost:
-    """Returns the cost of an answer about `entries` entries. `logged`: the consumer's log level includes `sync`."""
+def seconds_of(answer: SyncAnswer, entries: int, logged: bool) -> float:
+    """Returns the consumer's seconds for an answer about `entries` entries. `logged`: its log level has `sync`."""
     if answer not in COSTLY:
-        return CatchUpCost(_START, 0)
+        return _START
     doublings = math.log2(max(1.0, entries / _BUCKETS))
-    each = _DEEPER * max(0.0, doublings - _SHALLOW) + (_NAMED if answer is SyncAnswer.PRESENT else _ENTRY)
-    return CatchUpCost(_START + entries * (each + (_LINES[answer] if logged else 0)), _UUID * entries)
+    each = _EACH[answer] + _DEEPER * max(0.0, doublings - _SHALLOW) + (_LINES[answer] if logged else 0)
+    return _START + entries * each
 
 
 def cost_of(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
-    """Returns the cost in words; that for _ASSUMED entries if `entries` is None."""
-    return f"{of(answer, _ASSUMED, logged)} for {_ASSUMED:,}" if entries is None else str(of(answer, entries, logged))
+    """Returns the cost of one of the COSTLY answers in words; that for _ASSUMED entries if `entries` is None."""
+    priced = _ASSUMED if entries is None else entries
+    cost = f"{units.duration(seconds_of(answer, priced, logged))} and {units.size(_UUID * priced)} of its memory"
+    return f"{cost} for {priced:,}" if entries is None else cost
 
 
 def logs_sync(config: Config) -> bool:
     """Returns whether olcLogLevel includes `sync`, so that slapd logs a line for every entryUUID."""
-    return any(_has_sync(word.lower()) for words in config.reader("cn=config").words("olcLogLevel") for word in words)
-
-
-def _has_sync(word: str) -> bool:
-    try:
-        return bool(int(word, 0) & _SYNC)
-    except ValueError:
-        return word in ("sync", "any")
+    for word in (word.lower() for words in config.reader("cn=config").words("olcLogLevel") for word in words):
+        if word in ("sync", "any"):
+            return True
+        with suppress(ValueError):  # another name
+            if int(word, 0) & _SYNC:
+                return True
+    return False
 
 
 # The provider's configuration and counters.
@@ -119,6 +154,11 @@ class Syncprov:
     def logs(self) -> bool:
         return bool(self.session_log) or self.log_base is not None
 
+    def resized(self, size: int) -> Change:
+        """Returns the change of cn=config that sets the size of the session log; 0 removes it."""
+        before = (str(self.session_log),) if self.session_log else ()
+        return Change(SESSION_LOG, before, (str(size),) if size else ())
+
 
 def syncprov_of(server: Session, suffix: str) -> Syncprov | None:
     """Returns the syncprov of the database of `suffix`; None if the account cannot see it or cn=config."""
@@ -129,171 +169,129 @@ def syncprov_of(server: Session, suffix: str) -> Syncprov | None:
 
 
 def syncprov_in(config: Config, suffix: str) -> Syncprov | None:
-    for database in config.databases:
-        if dn.key(suffix) not in map(dn.key, database.suffixes):
+    databases = [database for database in config.databases if dn.key(suffix) in map(dn.key, database.suffixes)]
+    for database, (name, _) in itertools.product(databases, config.entries):
+        if not (_SYNCPROV.match(name) and name.lower().endswith("," + database.entry_dn.lower())):
             continue
-        below = "," + database.entry_dn.lower()
-        for name, _ in config.entries:
-            if _SYNCPROV.match(name) and name.lower().endswith(below):
-                return _syncprov(config, database, name)
+        own, base = config.reader(name), config.reader(database.entry_dn)
+        multi = base.flag("olcMultiProvider", False) or base.flag("olcMirrorMode", False)
+        # A value of olcServerID is an ID, optionally followed by the URL of the listener it is for.
+        ids = [words[0] for words in config.reader("cn=config").words("olcServerID") if words] if multi else []
+        numbers = [text for text in ids if re.fullmatch(r"(0[xX])?[0-9a-fA-F]+", text)]
+        return Syncprov(
+            entry_dn=name,
+            database=database,
+            session_log=own.number(SESSION_LOG, 0),
+            log_base=own.dn("olcSpSessionlogSource"),
+            nopresent=own.flag("olcSpNoPresent", False),
+            changed=next(iter(own.stored("entryCSN")), ""),
+            writes_itself=multi or not database.consumer,
+            server_ids=frozenset(f"{int(text, 10 if text.isdigit() else 16):03x}" for text in numbers),
+            keeps_changes=configuration.keeps_changes(config),
+        )
     return None
-
-
-def _syncprov(config: Config, database: Database, name: str) -> Syncprov:
-    own, base = config.reader(name), config.reader(database.entry_dn)
-    multi = base.flag("olcMultiProvider", False) or base.flag("olcMirrorMode", False)
-    # A value of olcServerID is an ID, optionally followed by the URL of the listener it is for.
-    ids = [words[0] for words in config.reader("cn=config").words("olcServerID") if words] if multi else []
-    return Syncprov(
-        entry_dn=name,
-        database=database,
-        session_log=own.number(SESSION_LOG, 0),
-        log_base=own.dn("olcSpSessionlogSource"),
-        nopresent=own.flag("olcSpNoPresent", False),
-        changed=next(iter(own.stored("entryCSN")), ""),
-        writes_itself=multi or not database.consumer,
-        server_ids=frozenset(
-            f"{int(text, 10 if text.isdigit() else 16):03x}"
-            for text in ids
-            if re.fullmatch(r"(0[xX])?[0-9a-fA-F]+", text)
-        ),
-        keeps_changes=configuration.keeps_changes(config),
-    )
-
-
-def monitored(server: Session, entry: str, attribute: str) -> str:
-    """Returns the first value of `attribute` of an entry below cn=Monitor; empty if it cannot be read."""
-    try:
-        values = server.read(f"{entry},cn=Monitor", [attribute]).get(attribute.lower(), [])
-    except LoaderError:
-        return ""
-    return values[0].decode() if values else ""
-
-
-def _started(server: Session) -> datetime.datetime | None:
-    """Returns the start time of slapd from cn=Monitor, in UTC without tzinfo; None if it cannot be read."""
-    try:
-        return datetime.datetime.strptime(monitored(server, "cn=Start,cn=Time", "monitorTimestamp"), "%Y%m%d%H%M%SZ")
-    except ValueError:
-        return None
-
-
-def writes_per_second(server: Session) -> float | None:
-    """Returns the average since slapd started; None if cn=Monitor is unreadable or the uptime is below _SETTLED."""
-    uptime = monitored(server, "cn=Uptime,cn=Time", "monitoredInfo")
-    writes = ("Add", "Modify", "Modrdn", "Delete")
-    counts = [monitored(server, f"cn={name},cn=Operations", "monitorOpCompleted") for name in writes]
-    if not uptime or not all(counts) or int(uptime) < _SETTLED:
-        return None
-    return sum(map(int, counts)) / int(uptime)
 
 
 # The answer.
 
 
-@dataclass(frozen=True)
-class CatchUpForecast:
-    """`sure`: a probe or the configuration proves the answer. `lost`: the consumer will miss deletions. `lacking`:
-    server IDs not in the contextCSN yet. `own`: the provider's server ID. `known`: its syncprov, None if unreadable."""
-
-    answer: SyncAnswer
-    why: str
-    sure: bool = True
-    lost: bool = False
-    lacking: tuple[str, ...] = ()
-    own: str = "000"
-    known: Syncprov | None = None
-
-    @property
-    def fits(self) -> bool:
-        return self.answer in ONLY_CHANGES and not self.lost
-
-    def says(self, entries: int | None, logged: bool, about: str = "about") -> str:
-        """Returns one line: what the provider sends, and what the catch-up costs the consumer."""
-        if self.lost:
-            return "what changes from now on, but NO deletions that come before it is started"
-        if self.answer in ONLY_CHANGES:
-            return "what changes and is deleted from now on, and nothing else"
-        if self.answer not in COSTLY:
-            return str(self.answer.value)
-        named = self.answer is SyncAnswer.PRESENT
-        what = "entryUUIDs of entries that did not change" if named else "entries, every one whole"
-        count = "an unknown number of" if entries is None else f"{about} {entries:,}"
-        return f"{count} {what}: {about} {cost_of(self.answer, entries, logged)}"
-
-
 def expected_answer(
-    server: Session, suffix: str, claimed: Sequence[str], log_base: str | None = None
-) -> CatchUpForecast:
+    server: Session, suffix: str, claimed: Sequence[str], syncprov: Syncprov | None, log_base: str | None = None
+) -> Forecast:
     """Predicts the answer to a consumer with `claimed` as its contextCSN. Raises LoaderError if the provider fails.
 
     `log_base`: the accesslog of a delta-syncrepl consumer. If the accesslog does not reach back to `claimed`, syncrepl
     falls back to a refresh."""
-    known = syncprov_of(server, suffix)
-    reply = sync.provider_server_id(server, suffix)
+    reply = sync.probe(server, suffix, None)
     if reply.answer in (SyncAnswer.NOT_OFFERED, SyncAnswer.REFUSED):
-        forecast = CatchUpForecast(reply.answer, reply.reason, known=known)
+        forecast = Forecast(reply.answer, reply.reason)
     else:
-        forecast = _CatchUpProbe(server, suffix, sorted(claimed), reply.server_id or "000", known).expected()
+        forecast = _Probe(server, suffix, csn.by_server(claimed), reply.server_id or "000", syncprov).forecast()
     if log_base is None:
         return forecast
-    reaches = _log_reaches(server, log_base, sorted(claimed))
-    if reaches:
-        why = f"{log_base} reaches back to this contextCSN"
-        return replace(forecast, answer=SyncAnswer.CHANGES, why=why, sure=True, lost=False)
-    seen = "does not reach" if reaches is not None else "was not written to yet, and may not reach"
+    answer, newest = sync.probe(server, log_base, claimed, _NO_ENTRY, reload_hint=False).answer, max(claimed)
+    is_unwritten = answer is SyncAnswer.NOTHING
+    if is_unwritten:
+        older = [csn.just_before(text) if text == newest else text for text in claimed]
+        answer = sync.probe(server, log_base, older, _NO_ENTRY, reload_hint=False).answer
+    if answer is SyncAnswer.CHANGES:
+        return Forecast(SyncAnswer.CHANGES, f"{log_base} reaches back to this contextCSN")
+    # The last write is the first one in the log, or older: OpenLDAP 2.5.13 stores a second minCSN with the next write,
+    # other versions do not.
+    seen = "was not written to yet, and may not reach" if is_unwritten else "does not reach"
     why = f"{log_base} {seen} back to this contextCSN, so syncrepl falls back to a refresh: {forecast.why}"
-    return replace(forecast, why=why, sure=forecast.sure and reaches is not None)
+    return msgspec.structs.replace(forecast, why=why, sure=forecast.sure and not is_unwritten)
 
 
-def _log_reaches(server: Session, log_base: str, claimed: Sequence[str]) -> bool | None:
-    """Returns whether the accesslog answers this cookie, or a slightly older one, with changes. None (unknown) if the
-    last write is the first one in the log, or older: OpenLDAP 2.5.13 stores a second minCSN with the next write, other
-    versions do not."""
-    newest = max(claimed)
-    reply = sync.probe(server, log_base, claimed, _NO_ENTRY, reload_hint=False)
-    if reply.answer is not SyncAnswer.NOTHING:
-        return reply.answer is SyncAnswer.CHANGES
-    older = [csn.just_before(text) if text == newest else text for text in claimed]
-    reply = sync.probe(server, log_base, older, _NO_ENTRY, reload_hint=False)
-    return True if reply.answer is SyncAnswer.CHANGES else None
+def reply_to(server: Session, suffix: str, csns: Iterable[str]) -> sync.Reply:
+    """Returns the provider's reply to a consumer with the contextCSN `csns`."""
+    uuids = server.read(suffix, ["entryUUID"]).get("entryuuid", [])
+    return sync.probe(server, suffix, list(csns), f"(entryUUID={uuids[0].decode()})" if uuids else "(objectClass=*)")
 
 
 @dataclass(frozen=True)
-class _CatchUpProbe:
+class _Probe:
+    """`claimed`: the consumer's CSN of each server ID. `own`: the provider's server ID. `syncprov`: None if hidden."""
+
     server: Session
     suffix: str
-    claimed: Sequence[str]
+    claimed: Mapping[str, str]
     own: str
-    known: Syncprov | None
+    syncprov: Syncprov | None
 
-    def expected(self) -> CatchUpForecast:
-        claimed = csn.by_server(self.claimed)
-        lacking = sorted(self._writers() - claimed.keys())
+    def forecast(self) -> Forecast:
+        syncprov, claimed = self.syncprov, self.claimed
+        # The server IDs whose CSNs the next writes may bring into the contextCSN.
+        writers = {self.own} if (syncprov.writes_itself if syncprov else not self._is_shadow()) else set()
+        lacking = sorted((writers | syncprov.server_ids if syncprov else writers) - claimed.keys())
         if lacking:
-            if self.known is None and self._moved(_WATCH):
+            if syncprov is None and self._moved(_WATCH):
                 return self._exact()  # the provider may itself be a consumer, and the writes another server's
-            unless = "" if self.known else " (unless it is itself a consumer, which writes nothing of its own)"
             why = (
                 f"no CSN of server ID {' and '.join(lacking)} stands in its contextCSN yet (there are those of "
                 f"{', '.join(sorted(claimed))}); with the first one it takes the consumer's cookie for incomplete and "
-                f"ignores it{unless}"
+                "ignores it"
             )
-            return replace(self._of(SyncAnswer.WHOLE, why, self.known is not None), lacking=tuple(lacking))
+            if others := [sid for sid in lacking if sid != self.own]:
+                why += f". That write of server ID {' and '.join(others)} has to be made on another provider"
+            unless = "" if syncprov else " (unless it is itself a consumer, which writes nothing of its own)"
+            return Forecast(SyncAnswer.WHOLE, why + unless, sure=syncprov is not None)
         # If the provider answers a cookie of 1970 with changes only, for every server ID, it remembers no deletions.
         # With a session log, such answers come only for server IDs that had not written when the log began.
-        if all(self._ask(_ANCIENT.format(sid)) is SyncAnswer.CHANGES for sid in claimed):
+        if all(self._answer_to(_ANCIENT.format(sid)) is SyncAnswer.CHANGES for sid in claimed):
             why = "it answers any cookie, however old, with changes alone"
-            if self.known and self.known.nopresent:
+            if syncprov and syncprov.nopresent:
                 why = "olcSpNoPresent is set, which is for the database of an accesslog"
-            return replace(self._of(SyncAnswer.CHANGES, why), lost=True)
-        return self._shown() or self._inferred()
+            return Forecast(SyncAnswer.CHANGES, why, lost=True)
+        if self._moved(0):
+            return self._exact()
+        if self._answer_to(csn.just_before(claimed[self._next_writer])) is SyncAnswer.CHANGES:
+            return Forecast(SyncAnswer.CHANGES, "its log reaches back far enough")
+        if syncprov and not syncprov.logs:
+            return Forecast(SyncAnswer.PRESENT, "it has no session log")
+        if self._moved(_WATCH):
+            return self._exact()
+        if syncprov is None:
+            why = (
+                "its last write is in no session log: there is none, or nothing was written since it began, which only "
+                "its cn=config tells, and that cannot be read"
+            )
+            return Forecast(SyncAnswer.PRESENT, why, sure=False)
+        return (
+            self._from_accesslog(syncprov.log_base) if syncprov.log_base else self._from_session_log(syncprov.changed)
+        )
 
-    def _writers(self) -> set[str]:
-        """Returns the server IDs whose CSNs the next writes may bring into the contextCSN."""
-        if self.known is None:
-            return set() if self._is_shadow() else {self.own}
-        return ({self.own} if self.known.writes_itself else set()) | self.known.server_ids
+    @property
+    def _next_writer(self) -> str:
+        """The probable server ID of the next write: the provider's own, else that of the newest CSN."""
+        if self.own in self.claimed and (self.syncprov is None or self.syncprov.writes_itself):
+            return self.own
+        return max(self.claimed, key=lambda sid: self.claimed[sid])
+
+    def _answer_to(self, other: str) -> SyncAnswer:
+        """Probes with `other` in place of the claimed CSN of the same server ID."""
+        csns = dict(self.claimed) | {csn.server_id(other): other}
+        return reply_to(self.server, self.suffix, csns.values()).answer
 
     def _is_shadow(self) -> bool:
         """Returns whether the database is a shadow (a consumer) by cn=Monitor; False if cn=Monitor cannot be read."""
@@ -304,131 +302,58 @@ class _CatchUpProbe:
             return False
         return any(self.suffix.encode() in entry.get("namingcontexts", []) for _, entry in databases)
 
-    def _shown(self) -> CatchUpForecast | None:
-        """Probes with a cookie older than the provider's contextCSN: `claimed`, or `claimed` less a microsecond."""
-        if self._moved(0):
-            return self._exact()
-        if self._ask(csn.just_before(self._newest())) is SyncAnswer.CHANGES:
-            return self._of(SyncAnswer.CHANGES, "its log reaches back far enough")
-        if self.known is not None and not self.known.logs:
-            return self._of(SyncAnswer.PRESENT, "it has no session log")
-        return self._exact() if self._moved(_WATCH) else None
-
     def _moved(self, seconds: float) -> bool:
         """Returns whether the provider's contextCSN is past `claimed`, or gets past it within `seconds`."""
         until = time.monotonic() + seconds
-        while True:
-            now = csn.by_server(self.server.context_csns(self.suffix))
-            if not csn.is_covered_by(now, csn.by_server(self.claimed)):
-                return True
+        while csn.is_covered_by(csn.by_server(self.server.context_csns(self.suffix)), self.claimed):
             if time.monotonic() >= until:
                 return False
             time.sleep(_LOOK_EVERY)
+        return True
 
-    def _exact(self) -> CatchUpForecast:
-        reply = self._reply(self.claimed)
+    def _exact(self) -> Forecast:
+        """Returns the answer to `claimed` itself, which the provider's contextCSN has passed."""
+        reply, has_log = reply_to(self.server, self.suffix, self.claimed.values()), self.syncprov and self.syncprov.logs
         reasons = {
             SyncAnswer.CHANGES: "its log reaches back far enough",
-            SyncAnswer.PRESENT: "its session log begins after the contextCSN of this seed",
+            SyncAnswer.PRESENT: "its session log begins after the contextCSN of this seed"
+            if has_log
+            else "it has no session log that reaches back to this contextCSN",
             SyncAnswer.WHOLE: "it cannot place the contextCSN of this seed",
         }
-        if not (self.known and self.known.logs):
-            reasons[SyncAnswer.PRESENT] = "it has no session log that reaches back to this contextCSN"
-        return self._of(reply.answer, reasons.get(reply.answer, reply.reason))
+        return Forecast(reply.answer, reasons.get(reply.answer, reply.reason))
 
-    def _inferred(self) -> CatchUpForecast:
-        """Infers the answer from the configuration, if no write to the log was observed. A session log reaches back to
-        its first write, or to the start of slapd."""
-        if self.known is None:
-            why = (
-                "its last write is in no session log: there is none, or nothing was written since it began, which only "
-                "its cn=config tells, and that cannot be read"
-            )
-            return self._of(SyncAnswer.PRESENT, why, sure=False)
-        if self.known.log_base is not None:
-            return self._from_accesslog(self.known.log_base)
-        older = self._log_is_older(self.known.changed)
-        if older:
-            return self._of(SyncAnswer.CHANGES, "its session log began before this contextCSN")
-        why = "nothing was written since its session log was set"
-        if older is None:
-            why += ", if that was done while slapd ran"
-        return self._of(SyncAnswer.PRESENT, why, sure=older is not None)
-
-    def _log_is_older(self, changed: str) -> bool | None:
-        """Returns whether the session log was set before slapd started or before the last write; None if unknown."""
-        if changed and self._newest() > changed:
-            return True
-        began = _started(self.server)
-        if not changed or began is None:
-            return None
-        since = (csn.time(changed) - began).total_seconds()
-        return None if 0 <= since < 1 else since < 0  # cn=Monitor has the start time in whole seconds
-
-    def _from_accesslog(self, base: str) -> CatchUpForecast:
+    def _from_accesslog(self, base: str) -> Forecast:
         """Compares the accesslog's minCSN with the claimed CSN of the server ID that will write next."""
         try:
             values = self.server.read(base, ["minCSN"]).get("mincsn", [])
         except LoaderError:
-            return self._of(SyncAnswer.PRESENT, f"minCSN of {base} cannot be read", sure=False)
-        sid = self._first_to_move()
+            return Forecast(SyncAnswer.PRESENT, f"minCSN of {base} cannot be read", sure=False)
+        sid = self._next_writer
         least = csn.by_server(value.decode() for value in values).get(sid)
-        if least is not None and csn.by_server(self.claimed).get(sid, "") >= least:
-            return self._of(SyncAnswer.CHANGES, f"{base} reaches back far enough")
-        return self._of(SyncAnswer.PRESENT, f"{base} does not reach back to this contextCSN")
+        if least is not None and self.claimed[sid] >= least:
+            return Forecast(SyncAnswer.CHANGES, f"{base} reaches back far enough")
+        return Forecast(SyncAnswer.PRESENT, f"{base} does not reach back to this contextCSN")
 
-    def _newest(self) -> str:
-        return csn.by_server(self.claimed)[self._first_to_move()]
-
-    def _first_to_move(self) -> str:
-        """Returns the probable server ID of the next write: the provider's own, else that of the newest CSN."""
-        by_server = csn.by_server(self.claimed)
-        if (self.known is None or self.known.writes_itself) and self.own in by_server:
-            return self.own
-        return max(by_server, key=lambda sid: by_server[sid])
-
-    def _ask(self, other: str) -> SyncAnswer:
-        """Probes with `other` in place of the claimed CSN of the same server ID."""
-        sid = csn.server_id(other)
-        return self._reply([*(text for text in self.claimed if csn.server_id(text) != sid), other]).answer
-
-    def _reply(self, csns: Sequence[str]) -> sync.Reply:
-        uuids = self.server.read(self.suffix, ["entryUUID"]).get("entryuuid", [])
-        where = f"(entryUUID={uuids[0].decode()})" if uuids else "(objectClass=*)"
-        return sync.probe(self.server, self.suffix, csns, where)
-
-    def _of(self, answer: SyncAnswer, why: str, sure: bool = True) -> CatchUpForecast:
-        return CatchUpForecast(answer, why, sure, own=self.own, known=self.known)
+    def _from_session_log(self, changed: str) -> Forecast:
+        """Infers the answer if no write to the log was observed. A session log reaches back to its first write, or to
+        the start of slapd if it was set before that. `changed`: when it was set."""
+        older, since = bool(changed) and self.claimed[self._next_writer] > changed, 0.0
+        if changed and not older:
+            # Errors: cn=Monitor cannot be read.
+            with suppress(LoaderError, KeyError, IndexError, ValueError):
+                entry = self.server.read("cn=Start,cn=Time,cn=Monitor", ["monitorTimestamp"])
+                started = datetime.datetime.strptime(entry["monitortimestamp"][0].decode(), "%Y%m%d%H%M%SZ")
+                since = (csn.time(changed) - started).total_seconds()
+        if older or since < 0:
+            return Forecast(SyncAnswer.CHANGES, "its session log began before this contextCSN")
+        why = "nothing was written since its session log was set"
+        if since < 1:  # cn=Monitor has the start time in whole seconds
+            return Forecast(SyncAnswer.PRESENT, f"{why}, if that was done while slapd ran", sure=False)
+        return Forecast(SyncAnswer.PRESENT, why)
 
 
-# The forecast in the report of a seeding.
-
-
-class Forecast(msgspec.Struct, frozen=True):
-    """`answer`: name of a SyncAnswer. `entries`: None if unknown. `logged`: the consumer's log level has `sync`.
-    `lost`: the consumer will miss deletions."""
-
-    answer: str
-    why: str
-    sure: bool
-    entries: int | None
-    logged: bool
-    lost: bool
-
-    @property
-    def kind(self) -> SyncAnswer:
-        return SyncAnswer[self.answer.upper()]
-
-
-class Preflight(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts of the preflight. Without a provider, only `suffix` is set. `prepared`: what --prepare-provider did."""
-
-    suffix: str
-    provider: str | None = None
-    prepared: list[str] | None = None
-    context_csns: list[str] | None = None
-    forecast: Forecast | None = None
-    catch_up: str = ""
+# The report, and the commands that an operator types on the provider's host, so that the provider sends only changes.
 
 
 def forecast(
@@ -441,54 +366,33 @@ def forecast(
     if claimed is None:
         log.warning("%s: only reading the LDIF tells its contextCSN", UNKNOWN)
         return None, ""
+    notes, logged = [], logs_sync(consumer)
     try:
         with session(connection) as server:
             suffix = server.context_of(base)
-            expected = expected_answer(server, suffix, claimed, log_base)
+            syncprov = syncprov_of(server, suffix)
+            expected = expected_answer(server, suffix, claimed, syncprov, log_base)
             costly = expected.lost or expected.answer in COSTLY
             entries = questions.entries(server, suffix, sampled=costly)
-            many, logged = _ASSUMED if entries is None else entries, logs_sync(consumer)
-            cost = of(expected.answer, many, logged)
-            notes = list(_notes(server, expected, many / _READ + _MARGIN))
-            mend = list(commands(server, suffix, expected, entries)) if costly else []
+            expected = msgspec.structs.replace(expected, entries=entries, logged=logged)
+            says = expected.says("at most" if part or dn.key(base) != dn.key(suffix) else "about")
+            if not expected.only_changes:
+                sure = "" if expected.sure else ", as far as can be seen"
+                why = plain.printable(expected.why)
+                notes.append(f"when the consumer is started, {server.uri} will send it {says}{sure}; {why}")
+            if logged and expected.answer in COSTLY:
+                saved = units.duration(_LINES[expected.answer] * (_ASSUMED if entries is None else entries))
+                notes.append(f"the consumer's log level has `sync`, which is {saved} of that")
+            if costly:  # each command gets its own line, to be pasted
+                first = "to have what changes alone, stop here and do this on the provider first (or give "
+                lines = map(plain.printable, commands(server, suffix, syncprov, entries))
+                notes.append("\n".join([f"{first}--prepare-provider, with an account that may):", *lines]))
     except LoaderError as error:
         log.warning("%s: %s", UNKNOWN, error)
         return None, ""
-    if logged and expected.answer in COSTLY:
-        saved = units.duration(cost.seconds - of(expected.answer, many, logged=False).seconds)
-        notes.append(f"catch-up: the consumer's log level has `sync`, which is {saved} of that")
-    says = expected.says(entries, logged, "at most" if part or dn.key(base) != dn.key(suffix) else "about")
-    if not expected.fits:
-        sure = "" if expected.sure else ", as far as can be seen"
-        why = plain.printable(expected.why)
-        notes.insert(0, f"catch-up: when the consumer is started, {server.uri} will send it {says}{sure}; {why}")
-    if mend:  # each command gets its own line, to be pasted
-        first = "catch-up: to have what changes alone, stop here and do this on the provider first (or give "
-        lines = [f"{first}--prepare-provider, with an account that may):", *map(plain.printable, mend)]
-        notes.append("\n".join(lines))
     for note in notes:
-        log.warning(note)
-    answer = expected.answer.name.lower()
-    return Forecast(answer, expected.why, expected.sure, entries, logged, expected.lost), says
-
-
-def _notes(server: Session, expected: CatchUpForecast, seconds: float) -> Iterator[str]:
-    """Warns if the session log may overflow within `seconds`, or if another provider has to write first."""
-    size, rate = expected.known.session_log if expected.known else 0, writes_per_second(server)
-    if size and rate and rate * seconds > size / 2:
-        yield (
-            f"catch-up: its session log holds {size:,} writes, and it has taken {rate:,.1f}/s since its start: "
-            f"enough for {size / rate / 60:,.0f} minutes until the consumer is started"
-        )
-    others = [sid for sid in expected.lacking if sid != expected.own]
-    if others:
-        yield (
-            f"catch-up: server ID {' and '.join(others)} is that of another provider: the write that brings it into "
-            "the contextCSN has to be made there"
-        )
-
-
-# The commands that an operator types on the provider's host, so that the provider sends only changes.
+        log.warning("catch-up: %s", note)
+    return expected, says
 
 
 def log_size(entries: int | None) -> int:
@@ -497,47 +401,33 @@ def log_size(entries: int | None) -> int:
     return max(_LEAST_LOG, (entries or 0) // _ENTRIES_PER_WRITE)
 
 
-def change_command(known: Syncprov, size: int) -> Change:
-    before = (str(known.session_log),) if known.session_log else ()
-    return Change(SESSION_LOG, before, (str(size),) if size else ())
-
-
-def commands(server: Session, suffix: str, expected: CatchUpForecast, entries: int | None) -> Iterator[str]:
+def commands(server: Session, suffix: str, syncprov: Syncprov | None, entries: int | None) -> Iterator[str]:
     """Yields lines to paste into a shell on the provider's host. The write is last: the log begins with that write."""
-    known, size = expected.known, log_size(entries)
-    if known is None:
-        yield from _find_and_set(server.uri, suffix, size)
-    elif not known.logs:
-        yield f"ldapmodify {options.external(server.uri)} <<'EOF'"
-        yield from configuration.change_record(known.entry_dn, [change_command(known, size)]).splitlines()
+    size, external = log_size(entries), f"ldapmodify {options.external(server.uri)}"
+    if syncprov is None:
+        # cn=config is unreadable from here, so the shell looks for syncprov. `add` fails harmlessly if a log is set.
+        overlays = "'(objectClass=olcSyncProvConfig)' 1.1"
+        record = f"dn: %s\\nchangetype: modify\\nadd: {SESSION_LOG}\\n{SESSION_LOG}: {size}\\n"
+        yield options.find_database(server.uri, suffix)
+        yield f"DN=$({options.searching(server.uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
+        yield f"printf '{record}' \"$DN\" | {external}"
+    elif not syncprov.logs:
+        yield f"{external} <<'EOF'"
+        yield from configuration.change_record(syncprov.entry_dn, [syncprov.resized(size)]).splitlines()
         yield "EOF"
-        if not known.keeps_changes:
+        if not syncprov.keeps_changes:
             yield "# It runs on a slapd.conf, and forgets this when it ends: have there, too, below `overlay syncprov`,"
             yield f"# syncprov-sessionlog {size}"
-    yield from _write(server, suffix, known)
-
-
-def _find_and_set(uri: str, suffix: str, size: int) -> Iterator[str]:
-    """Yields commands for a cn=config that is unreadable from here. `add` fails harmlessly if a log is already set."""
-    yield options.find_database(uri, suffix)
-    overlays = "'(objectClass=olcSyncProvConfig)' 1.1"
-    yield f"DN=$({options.searching(uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
-    record = f"dn: %s\\nchangetype: modify\\nadd: {SESSION_LOG}\\n{SESSION_LOG}: {size}\\n"
-    yield f"printf '{record}' \"$DN\" | ldapmodify {options.external(uri)}"
-
-
-def _write(server: Session, suffix: str, known: Syncprov | None) -> Iterator[str]:
-    who = known.database.root_dn if known and known.database.root_dn else "DN-THAT-MAY-WRITE"
-    where = "URI-OF-ITS-OWN-PROVIDER" if known and not known.writes_itself else shlex.quote(server.uri)
-    try:
-        classes: Sequence[bytes] = server.read(suffix, ["objectClass"]).get("objectclass", [])
-    except LoaderError:
-        classes = []
-    record = [options.line("dn", suffix.encode()), "changetype: modify", "replace: objectClass"]
-    record += [options.line("objectClass", value) for value in classes]
+    who = syncprov.database.root_dn if syncprov and syncprov.database.root_dn else "DN-THAT-MAY-WRITE"
+    is_shadow = syncprov is not None and not syncprov.writes_itself
+    where = "URI-OF-ITS-OWN-PROVIDER" if is_shadow else shlex.quote(server.uri)
+    classes: Sequence[bytes] = ()
+    with suppress(LoaderError):
+        classes = server.read(suffix, ["objectClass"]).get("objectclass", [])
+    write = [options.line("dn", suffix.encode()), "changetype: modify", "replace: objectClass"]
+    write += [options.line("objectClass", value) for value in classes]
     yield f"ldapmodify -x -D {shlex.quote(who)} -W -H {where} <<'EOF'"
-    yield from record
-    if known is None:
-        # A second write: a probe cannot detect a log that has only one write.
-        yield from ("", *record)
+    yield from write
+    if syncprov is None:  # a second write, because a probe cannot detect a log that has only one
+        yield from ("", *write)
     yield "EOF"

@@ -33,11 +33,6 @@ from loader.storage import files
 from seeders.replica.catchup import Preflight
 from seeders.replica.strategies import READING_TAKES, Consumer, SeedOptions, Strategy, estimate, read_provider, reading
 
-_STRATEGY = "--strategy online"
-_EMPTY_SUFFIX = (
-    "cannot seed a database with the empty suffix: its contextCSN stands in an entry that no client can write; use "
-    "--strategy search, ldif or clone"
-)
 _NO_CONTEXT = "Use the output of `ditseed export`, which always has one."
 _ONLY_EMPTY = (
     "Stop slapd and give --strategy search --replace to replace the database (only an empty one is seeded online); "
@@ -65,10 +60,10 @@ class Online(Strategy):
 
     def __init__(self, options: SeedOptions) -> None:
         if options.consumer is None:
-            raise UsageProblem(reason=f"{_STRATEGY} needs the running consumer: --consumer URI")
+            raise UsageProblem(reason="--strategy online needs the running consumer: --consumer URI")
         if (options.connection is None) == (not options.source):
             reason = "takes the entries from a provider (-H) or from LDIF (--from), one of them"
-            raise UsageProblem(reason=f"{_STRATEGY} {reason}")
+            raise UsageProblem(reason=f"--strategy online {reason}")
         super().__init__(options)
         self.server = dataclasses.replace(options.consumer, base=options.suffix)
 
@@ -76,6 +71,7 @@ class Online(Strategy):
     def run_dir(self) -> Path:
         return run_dir_of(self.server.uri, self.server.base, self.options.run_dir)
 
+    @property
     def identity(self) -> dict[str, object]:
         provider = self.options.connection
         return {
@@ -110,7 +106,11 @@ class Online(Strategy):
             advice = "Stop that server, and use --strategy search or ldif."
             raise GlueRefused(suffix=database.suffix, reason=reason, advice=advice)
         if packaged.is_empty(database.suffix):
-            raise UsageProblem(reason=f"{_STRATEGY} {_EMPTY_SUFFIX}")
+            reason = (
+                "--strategy online cannot seed a database with the empty suffix: no client can write the entry with "
+                "its contextCSN; use --strategy search, ldif or clone"
+            )
+            raise UsageProblem(reason=reason)
         with session(self.server) as server:
             if server.exists(database.suffix):
                 raise _not_empty(server, config.where, database)
@@ -126,22 +126,10 @@ class Online(Strategy):
 
     def run(self, run: Run) -> Report:
         """Runs the steps, each of which can be repeated from its beginning."""
-        joined = run.directory / "joined.ldif"
-        claimed = run.catalogue.facts_of("claim", _Claimed) or self._load(run, joined)
-        files.remove_tree(run.directory / "export")
-        joined.unlink(missing_ok=True)
-        return {"entries": claimed.entries, "context_csns": claimed.context_csns, "next": _NEXT}
-
-    def _load(self, run: Run, joined: Path) -> _Claimed:
+        joined, exported = run.directory / "joined.ldif", run.directory / "export"
         preflight = run.catalogue.facts_of("preflight", Preflight)
         assert preflight is not None
-        suffix, source = preflight.suffix, self.options.source
-        if not source:
-            exporting = reading(self.options, suffix, run.directory / "export")
-            if not run.catalogue.is_done("join"):
-                read_provider(self.options, exporting, run)
-            source = (exporting.output,)
-        csns = run.do("join", lambda meter: _join(source, joined, suffix, meter), list[str])
+        suffix, source = preflight.suffix, self.options.source or (exported,)
 
         def claim(_: Meter) -> _Claimed:
             # contextCSN is written last, so that syncrepl never takes a partial load for a complete one.
@@ -150,11 +138,19 @@ class Online(Strategy):
                 server.replace(suffix, {"contextCSN": [text.encode() for text in csns]})
             return _Claimed(csns, added.added + added.present, loaded_database(self.server, suffix))
 
-        with lending.update_dn_set(self.server, suffix):
-            run_dir, nosync = run.directory / "add", self.options.nosync
-            adding = AddOptions(self.server, (joined,), nosync=nosync, as_replication=True, run_dir=run_dir)
-            added = add(adding, run.progress, dict(run.timeouts))
-            return run.do("claim", claim, _Claimed)
+        claimed = run.catalogue.facts_of("claim", _Claimed)
+        if claimed is None:
+            if not self.options.source and not run.catalogue.is_done("join"):
+                read_provider(self.options, reading(self.options, suffix, exported), run)
+            csns = run.do("join", lambda meter: _join(source, joined, suffix, meter), list[str])
+            with lending.update_dn_set(self.server, suffix):
+                run_dir, nosync = run.directory / "add", self.options.nosync
+                adding = AddOptions(self.server, (joined,), nosync=nosync, as_replication=True, run_dir=run_dir)
+                added = add(adding, run.progress, dict(run.timeouts))
+                claimed = run.do("claim", claim, _Claimed)
+        files.remove_tree(exported)
+        joined.unlink(missing_ok=True)
+        return {"entries": claimed.entries, "context_csns": claimed.context_csns, "next": _NEXT}
 
 
 def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> list[str]:
@@ -175,23 +171,21 @@ def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
     """Returns the error for a non-empty database. Its advice differs if all entries are from slapd's package."""
-    suffix = database.suffix
+    suffix, what, advice = database.suffix, "entries already", _ONLY_EMPTY
     try:
         entries, whole = server.first(suffix, packaged.MOST + 1, ["*", "+"])
     except LoaderError:
         entries, whole = [], False
     parts = [(name, {key: set(values) for key, values in entry.items()}) for name, entry in entries]
-    if not (whole and packaged.is_all(parts)):
-        what = "entries already"
-        return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=_ONLY_EMPTY)
-    admin = shlex.quote(database.root_dn or "ROOTDN")
-    names = " ".join(shlex.quote(name) for name, _ in reversed(parts))
-    advice = (
-        "Delete it as the root DN of that database, then give the same command again: "
-        f"ldapdelete -x -W -D {admin} -H {shlex.quote(server.uri)} {names} "
-        "(slapd 2.4 cannot delete the entry of a suffix: stop it, and use --strategy search --replace)"
-    )
-    what = "the entry that installing slapd made, and none of yours"
+    if whole and packaged.is_all(parts):
+        what = "the entry that installing slapd made, and none of yours"
+        admin = shlex.quote(database.root_dn or "ROOTDN")
+        names = " ".join(shlex.quote(name) for name, _ in reversed(parts))
+        advice = (
+            "Delete it as the root DN of that database, then give the same command again: "
+            f"ldapdelete -x -W -D {admin} -H {shlex.quote(server.uri)} {names} "
+            "(slapd 2.4 cannot delete the entry of a suffix: stop it, and use --strategy search --replace)"
+        )
     return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=advice)
 
 

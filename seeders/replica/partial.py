@@ -9,7 +9,8 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+
+import msgspec
 
 from loader import csn, exports, ldif, syncrepl
 from loader.config import Config, Database
@@ -43,11 +44,6 @@ class Partial:
     database: Database
     syncrepl: Syncrepl
 
-    @property
-    def identity(self) -> str:
-        """The syncrepl settings that must not change between a run and its resumption."""
-        return repr(self.syncrepl.content)
-
     @cached_property
     def unevaluated(self) -> Selection:
         """The selection for entries that the provider has already filtered."""
@@ -63,9 +59,6 @@ class Partial:
         own, attributes = self.syncrepl, tuple(self.unevaluated.request())
         return Narrowing(own.searchbase, own.filter, own.scope, attributes, own.exattrs)
 
-    def provider(self, connection: Connection) -> Connection:
-        return dataclasses.replace(connection, base=self.syncrepl.searchbase)
-
     def sides(self, provider: Connection, consumer: Connection) -> tuple[Server, Server, tuple[str, ...]]:
         """Returns both sides of a comparison (without the consumer's glue entries), and the attributes to ignore."""
         own = self.syncrepl
@@ -76,7 +69,7 @@ class Partial:
         here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=there.attributes)
         theirs = dataclasses.replace(consumer, base=self.database.suffix)
         left_out = tuple(self.unevaluated.left_out())
-        return Server(self.provider(provider), there), Server(theirs, here), left_out
+        return Server(dataclasses.replace(provider, base=own.searchbase), there), Server(theirs, here), left_out
 
 
 def of(
@@ -87,12 +80,9 @@ def of(
     if consumer is None:
         return None
     partial = Partial(config, database, consumer)
-    for foreign, option in (
-        (consumer.type == "dirsync", "type=dirSync"),
-        (consumer.syncdata == "changelog", "syncdata=changelog"),
-    ):
-        if foreign:
-            raise _refused(partial, (option,), "its provider is no OpenLDAP, and has no contextCSN", _ITSELF)
+    if consumer.type == "dirsync" or consumer.syncdata == "changelog":
+        option = "type=dirSync" if consumer.type == "dirsync" else "syncdata=changelog"
+        raise _refused(partial, (option,), "its provider is no OpenLDAP, and has no contextCSN", _ITSELF)
     options = consumer.narrowing(database.suffix)
     if not options:
         return None
@@ -118,6 +108,15 @@ def _refused(partial: Partial, options: Sequence[str], reason: str, advice: str)
     return PartialReplica(**facts, options=", ".join(options), reason=reason, advice=advice)
 
 
+class _Selected(msgspec.Struct, frozen=True):
+    """Numbers of entries: examined = selected + left out. The build gets selected + glue."""
+
+    examined: int
+    selected: int
+    left_out: int
+    glue: int
+
+
 def build(
     partial: Partial, options: BuildOptions, run: Run, place: TargetDatabase, context_csns: Sequence[str] | None
 ) -> Report:
@@ -126,9 +125,15 @@ def build(
     entries, glue = (run.directory / name for name in FILES)
 
     def select(meter: Meter) -> _Selected:
-        chosen = partial.evaluated if context_csns is None else partial.unevaluated
+        chosen, claimed = partial.unevaluated, context_csns
         with exports.held(options.inputs, meter) as paths:
-            claimed = _claimed(partial, options, paths, meter) if context_csns is None else context_csns
+            if claimed is None:  # the contextCSN of the whole input, including entries that are not selected
+                chosen, scan = partial.evaluated, ldif.scan(paths, meter)
+                csns = csn.by_server(scan.context_csns) or (dict(scan.max_csns) if options.write_context else {})
+                claimed = sorted(csns.values())
+                if not claimed:
+                    facts = {"where": options.inputs[0], "suffix": partial.database.suffix}
+                    raise NoContextCSN(**facts, advice=steps.NO_CONTEXT, commands=())
             counts = selection.select(paths, entries, glue, chosen, claimed, meter)
         exports.require_entries(options.inputs, counts.read)
         killpoint("select.middle")
@@ -149,23 +154,3 @@ def build(
     for path in (entries, glue):
         path.unlink(missing_ok=True)
     return report_of(facts, selected)
-
-
-def _claimed(partial: Partial, options: BuildOptions, paths: Sequence[Path], meter: Meter) -> list[str]:
-    """Returns the contextCSN of the whole input, including entries that are not selected."""
-    scan = ldif.scan(paths, meter)
-    claimed = csn.by_server(scan.context_csns) or (dict(scan.max_csns) if options.write_context else {})
-    if not claimed:
-        suffix = partial.database.suffix
-        raise NoContextCSN(where=options.inputs[0], suffix=suffix, advice=steps.NO_CONTEXT, commands=())
-    return sorted(claimed.values())
-
-
-@dataclass(frozen=True)
-class _Selected:
-    """Numbers of entries: examined = selected + left out. The build gets selected + glue."""
-
-    examined: int
-    selected: int
-    left_out: int
-    glue: int

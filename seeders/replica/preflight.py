@@ -41,15 +41,15 @@ from loader.run.lease import Lease
 from loader.run.log import killpoint
 from loader.server import configuration, questions, sync
 from loader.server.options import EVERYTHING, Connection
-from loader.server.session import Attributes, Session, session
+from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
 from loader.sinks.mdb import schema_of
 from loader.sources.location import is_stream
 from loader.sources.sampling import SampleSize
 from loader.storage import files, temporary
 from seeders.replica import catchup
-from seeders.replica.catchup import Preflight
-from seeders.replica.strategies import Admin, Consumer, Search, Strategy, context_csns_of_ldif
+from seeders.replica.catchup import Preflight, Syncprov
+from seeders.replica.strategies import Consumer, Search, Strategy, context_csns_of_ldif
 
 KIND = "sessionlog"  # kind of the lease
 # Maximum writes: to bring the server ID into contextCSN, to begin the log, to prove it; one spare for other writers.
@@ -92,7 +92,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     csns = _context_csns(strategy, consumer, base)
     prepared = None
     if options.admin and not dry_run:
-        prepared = prepare(options.admin, base, log_base)
+        prepared = prepare(*options.admin, base, log_base)
         csns = _context_csns(strategy, consumer, base)
     claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else csns
     forecast, says = catchup.forecast(provider, base, claimed, config, log_base, consumer.partial is not None)
@@ -100,8 +100,8 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
 
 
 def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str]:
-    """Returns the lowest contextCSN of all providers. Raises an error if a provider lacks the base or, if the strategy
-    searches it, hides anything below."""
+    """Returns the lowest contextCSN of all providers. Raises an error if a provider lacks the base, if it hides
+    anything below and the strategy searches it, or if the consumer lacks schema or room for its entries."""
     options, csns = strategy.options, []
     wants = consumer.partial.narrowing().wants if consumer.partial else None
     for connection in (options.connection, *options.replicas):
@@ -111,44 +111,49 @@ def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str
             csns.append(strategy.context_csns(provider, base))
             # Hidden entries are checked first: sampling sizes reads entries that the account may be unable to see.
             if not options.source and not options.allow_hidden:
-                own = consumer.database.overlays
-                live.require_all_visible(provider, base, wants, own=own)
+                live.require_all_visible(provider, base, wants, own=consumer.database.overlays)
             if isinstance(strategy, Search) and strategy.partial is None:
                 _require_fitting(strategy, provider, base)
     return live.lowest(csns)
 
 
-# The consumer's schema must know the provider's entries, and its map and its disk must have room for them.
-
-
 def _require_fitting(strategy: Search, provider: Session, base: str) -> None:
-    """Checks schema and room; logs checks that cannot be made. Raises SchemaMissing, MaxsizeTooSmall, NoSpace."""
+    """Checks that the consumer's schema knows the provider's entries, and that its map and its disk have room for them;
+    logs checks that cannot be made. Raises SchemaMissing, MaxsizeTooSmall, NoSpace."""
+    place = strategy.place
     # A server other than OpenLDAP is asked for user attributes only: the attributes it computes are not loaded.
     attributes = EVERYTHING if questions.is_openldap(provider) else EVERYTHING[:1]
     first, whole = provider.first(base, _SAMPLE, attributes)
     entries = [entry for _, entry in first]
-    _require_known(provider, base, strategy, entries)
+    try:
+        rules = backmdb.settings(place.config, place.database).attribute_options
+        schema = schema_of(place.config, place.database, rules)
+    except (NotProven, ConfigUnreadable) as error:
+        log.warning("schema: not compared with the provider's before the reading: %s", error)
+    else:
+        used = dict.fromkeys(name for entry in entries for name in entry if name not in _COMPUTED)
+        unknown = [*schema.unknown(list(used)), *unknown_classes(provider, base, SchemaFacts.of(schema))]
+        if unknown:
+            raise SchemaMissing(config=place.config.where, names=_named(unknown))
+
     count = len(entries)
     if not whole:  # the provider's count may be unavailable, or be that of a larger tree than `base`
         of_suffix = dn.key(provider.context_of(base)) == dn.key(base)
         count = questions.entries(provider, base, sampled=True) or 0 if of_suffix else 0
     sizes = [sum(len(name) + len(value) + 3 for name, values in entry.items() for value in values) for entry in entries]
     largest = max(_UNSEEN, sizing.LARGEST * sum(sizes) / max(1, len(sizes)))
-    limits = native.limits_of(strategy.building(), strategy.place)
-    require_room(limits, lambda: _needed(strategy, base), count * largest if count else math.inf)
 
+    def needed() -> int:
+        """Returns the bytes of the database, predicted from a sample; 0 if only slapadd can build it."""
+        try:
+            target = native.target_of(strategy.building(), place)
+        except NotProven:
+            return 0
+        with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+            sample = of_server(replace(provider.connection, base=base), _BUILT, scratch, Meter("sample"))
+            return sizing.forecast(sample, target, Meter("build"), timed=0.0).bytes
 
-def _require_known(provider: Session, base: str, strategy: Search, entries: Sequence[Attributes]) -> None:
-    config, database = strategy.place.config, strategy.place.database
-    try:
-        schema = schema_of(config, database, backmdb.settings(config, database).attribute_options)
-    except (NotProven, ConfigUnreadable) as error:
-        log.warning("schema: not compared with the provider's before the reading: %s", error)
-        return
-    used = dict.fromkeys(name for entry in entries for name in entry if name not in _COMPUTED)
-    unknown = [*schema.unknown(list(used)), *unknown_classes(provider, base, SchemaFacts.of(schema))]
-    if unknown:
-        raise SchemaMissing(config=config.where, names=_named(unknown))
+    require_room(native.limits_of(strategy.building(), place), needed, count * largest if count else math.inf)
 
 
 def _named(names: Sequence[str]) -> str:
@@ -185,68 +190,74 @@ def unknown_classes(provider: Session, base: str, schema: SchemaFacts) -> list[s
     return used
 
 
-def _needed(strategy: Search, base: str) -> int:
-    """Returns the predicted bytes of the database, from a sample of the provider; 0 if only slapadd can build it."""
-    assert strategy.options.connection is not None
-    try:
-        target = native.target_of(strategy.building(), strategy.place)
-    except NotProven:
-        return 0
-    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        sample = of_server(replace(strategy.options.connection, base=base), _BUILT, scratch, Meter("sample"))
-        return sizing.forecast(sample, target, Meter("build"), timed=0.0).bytes
-
-
 # --prepare-provider.
 
 
-def prepare(admin: Admin, base: str, log_base: str | None = None) -> list[str]:
-    """Prepares the database that holds `base`. Returns the actions taken, in words. `log_base`: the accesslog that the
-    consumer's syncrepl reads. Raises ConfigHidden, ConfigRefused, ServerRefused, ProviderNotPrepared."""
+def prepare(config: Connection, data: Connection, base: str, log_base: str | None) -> list[str]:
+    """Prepares the database that holds `base`. Returns the actions taken, in words. `config` may change cn=config,
+    `data` may write to the tree. `log_base`: the accesslog that the consumer's syncrepl reads. Raises ConfigHidden,
+    ConfigRefused, ServerRefused, ProviderNotPrepared."""
     done = []
-    with session(admin.config) as server:
+    with session(config) as server:
         suffix = server.context_of(base)
-        expected = catchup.expected_answer(server, suffix, server.context_csns(suffix), log_base)
-        if expected.fits and expected.sure:
+        syncprov, claimed = catchup.syncprov_of(server, suffix), server.context_csns(suffix)
+        expected = catchup.expected_answer(server, suffix, claimed, syncprov, log_base)
+        if expected.only_changes and expected.sure:
             return [f"{server.uri} is ready"]
-        if not expected.known or not expected.known.logs:
-            done.append(_set_log(admin.config, server, suffix))
-    with session(admin.data) as writer, session(admin.config) as server:
+        if not syncprov or not syncprov.logs:
+            done.append(_set_log(config, server, suffix))
+    with session(data) as writer, session(config) as server:
+        syncprov = catchup.syncprov_of(server, suffix)
         # Writes until a probe with the contextCSN from before the last write is answered with changes only.
         for count in range(1, _WRITES + 1):
             claimed = writer.context_csns(suffix)
             sync.touch(writer, suffix)
-            expected = catchup.expected_answer(server, suffix, claimed, log_base)
-            if expected.fits and expected.answer is SyncAnswer.CHANGES:
+            expected = catchup.expected_answer(server, suffix, claimed, syncprov, log_base)
+            if expected.only_changes and expected.answer is SyncAnswer.CHANGES:
                 return [*done, f"writes to {suffix} that change nothing: {count}"]
-    raise ProviderNotPrepared(uri=server.uri, suffix=suffix, answer=expected.answer.value, why=expected.why)
+    raise ProviderNotPrepared(uri=server.uri, suffix=suffix, answer=expected.says(), why=expected.why)
 
 
 def _set_log(admin: Connection, server: Session, suffix: str) -> str:
-    known = catchup.syncprov_of(server, suffix)
-    if known is None:
-        reason = f"no syncprov of {suffix} is shown"
-        raise ConfigHidden(uri=server.uri, who=server.connection.who, reason=reason)
+    syncprov = _visible_syncprov(server, suffix)
     size = catchup.log_size(questions.entries(server, suffix, sampled=True))
     config = configuration.read_online(server)
     # An existing lease records the session log from before the first seeding, so it is kept.
     if not any(old.database == suffix for old in lease.left(leases.identity(config), KIND)):
         mark = leases.mark(config, config.database(suffix))
         undo = shlex.join(["ditseed", "replica", "release", *admin.options(), "-b", suffix])
-        lease.note(Lease(KIND, server.uri, suffix, undo, before=str(known.session_log or ""), mark=mark))
+        lease.note(Lease(KIND, server.uri, suffix, undo, before=str(syncprov.session_log or ""), mark=mark))
     killpoint(f"{KIND}.written-down")
-    configuration.modify(server, known.entry_dn, [catchup.change_command(known, size)])
+    configuration.modify(server, syncprov.entry_dn, [syncprov.resized(size)])
     killpoint(f"{KIND}.taken")
     return f"{catchup.SESSION_LOG} of {suffix} set to {size:,} at {server.uri}"
+
+
+def _visible_syncprov(server: Session, suffix: str) -> Syncprov:
+    syncprov = catchup.syncprov_of(server, suffix)
+    if syncprov is None:
+        raise ConfigHidden(uri=server.uri, who=server.connection.who, reason=f"no syncprov of {suffix} is shown")
+    return syncprov
 
 
 def release(connection: Connection, suffix: str | None) -> list[str]:
     """Restores the session logs from before --prepare-provider. Returns a line for each. Raises LeaseStands if a log
     cannot be restored."""
     with session(connection) as server:
+
+        def restore(left: Lease) -> None:
+            try:
+                syncprov = _visible_syncprov(server, left.database)
+                change = syncprov.resized(int(left.before or 0))
+                if change.before != change.after:
+                    configuration.modify(server, syncprov.entry_dn, [change])
+            except LoaderError as error:
+                facts = {"what": catchup.SESSION_LOG, "suffix": left.database, "undo": left.undo}
+                raise LeaseStands(**facts, reason=error) from error
+
         chosen = [left for left in lease.left(leases.of_server(server), KIND) if suffix in (None, left.database)]
         for left in chosen:
-            lease.end(left, partial(_restore, server, left))
+            lease.end(left, partial(restore, left))
     return [f"{left.database}: {left.before or 'no session log'}" for left in chosen]
 
 
@@ -256,18 +267,6 @@ def forget(uri: str, suffix: str | None) -> list[str]:
     for left in chosen:
         lease.end(left)
     return [f"{left.kind} of {left.database}: forgotten, not put back" for left in chosen]
-
-
-def _restore(server: Session, left: Lease) -> None:
-    try:
-        known = catchup.syncprov_of(server, left.database)
-        if known is None:
-            raise ConfigHidden(uri=server.uri, who=server.connection.who, reason="nothing is shown")
-        change = catchup.change_command(known, int(left.before or 0))
-        if change.before != change.after:
-            configuration.modify(server, known.entry_dn, [change])
-    except LoaderError as error:
-        raise LeaseStands(what=catchup.SESSION_LOG, suffix=left.database, reason=error, undo=left.undo) from error
 
 
 def standing(uri: str) -> list[str]:

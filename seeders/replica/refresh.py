@@ -6,6 +6,7 @@ slapd starts, even if the provider does not remember its deletions."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 import uuid
@@ -50,13 +51,13 @@ VERB = "replica refresh"
 RUN_DIR = ".ditseed-refresh"  # in the database directory
 STEPS = ("preflight", "sync", "apply", "check")
 _ANEW = "Seed the replica anew (ditseed replica seed --replace)."
+_START = "Start slapd."
 MOST = 2  # if the provider sends more than one in MOST entries whole, the run ends: a new seeding is faster
 LEAST = 1000  # changed entries that are always accepted, whatever the size of the database
 _FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.uuids"
 _SCRATCH = "sort"
 LOOKS = 50  # passes before TreeRestless: a tree whose containers still change is being rebuilt, not used
 _TOGETHER = 100  # maximum number of entryUUIDs in one filter
-_ORPHAN = ("entryUUID", "entryCSN", "hasSubordinates")
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,29 @@ class RefreshOptions:
     allow_hidden: AllowHidden = False
     run_dir: RunDir = None
 
-    def identity(self) -> dict[str, object]:
-        """Returns the options that must not change between a run and its resumption."""
-        return {
-            "config": str(self.config_path.absolute()),
-            "suffix": self.suffix,
-            "provider": self.connection.identity(),
-        }
+
+class Start(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`base`: the suffix as the provider spells it. `reached`: contextCSN of the database. `context_csns`: that of the
+    provider. `held`: entries in the database. `attributes`: attributes to request. `started`: Unix time."""
+
+    base: str
+    reached: list[str]
+    context_csns: list[str]
+    held: int
+    attributes: list[str]
+    started: float = 0.0
+
+
+@dataclass(frozen=True)
+class Synced:
+    """Summary of the provider's answer. `sent`: entries sent whole. `present`, `named_deleted`: entryUUIDs sent.
+    `claimed`: the contextCSN in the provider's cookie."""
+
+    sent: int
+    present: int
+    named_deleted: int
+    names_present: bool
+    claimed: list[str]
 
 
 def refresh(
@@ -86,7 +103,12 @@ def refresh(
     run_dir = options.run_dir.absolute() if options.run_dir else place.directory / RUN_DIR
     with recorded(run_dir) as catalogue:
         anew = restart or catalogue is None or catalogue.is_done("check")
-    with open_run(run_dir, VERB, options.identity(), progress, timeouts, anew) as run:
+    identity = {
+        "config": str(options.config_path.absolute()),
+        "suffix": options.suffix,
+        "provider": options.connection.identity(),
+    }
+    with open_run(run_dir, VERB, identity, progress, timeouts, anew) as run:
         start = run.do("preflight", lambda meter: preflight(options, place, time.time()), Start)
         work = RefreshSteps(options.connection, options.allow_hidden, run, place, start)
         work.require_same()
@@ -117,16 +139,15 @@ def _possible(options: RefreshOptions) -> TargetDatabase:
         raise _refused(place, "there is no database yet", _ANEW)
     place.require_free()
     if meta.read_meta(place.directory).format != 1:
-        raise _refused(place, "its file is of LMDB 1.0", "Start slapd.")
+        raise _refused(place, "its file is of LMDB 1.0", _START)
     if backmdb.has_subentry(place.config, place.database):
-        raise _refused(place, "sync_use_subentry keeps contextCSN in another entry", "Start slapd.")
+        raise _refused(place, "sync_use_subentry keeps contextCSN in another entry", _START)
     for part in config.subordinates(place.config, place.database):
-        raise _refused(place, f"the database of {part.suffix} is glued to it", "Start slapd.")
+        raise _refused(place, f"the database of {part.suffix} is glued to it", _START)
     if config.is_subordinate(place.config, place.database):
-        raise _refused(place, "it is glued to another one", "Start slapd.")
+        raise _refused(place, "it is glued to another one", _START)
     consumer = syncrepl.of_database(place.config, place.database, options.connection.uri)
-    narrow = consumer.narrowing(place.database.suffix) if consumer else ()
-    if consumer and narrow:
+    if consumer and (narrow := consumer.narrowing(place.database.suffix)):
         reason = "a partial replica is not refreshed offline"
         advice = "Start slapd: its own refresh brings the rest."
         facts = {"config": options.config_path, "rid": consumer.rid, "options": ", ".join(narrow)}
@@ -138,30 +159,6 @@ def _refused(place: TargetDatabase, reason: str, advice: str) -> RefreshRefused:
     return RefreshRefused(path=place.directory, reason=reason, advice=advice)
 
 
-class Start(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`base`: the suffix as the provider spells it. `reached`: contextCSN of the database. `context_csns`: that of the
-    provider. `held`: entries in the database. `attributes`: attributes to request. `started`: Unix time."""
-
-    base: str
-    reached: list[str]
-    context_csns: list[str]
-    held: int
-    attributes: list[str]
-    started: float = 0.0
-
-
-@dataclass(frozen=True)
-class Synced:
-    """Summary of the provider's answer. `sent`: entries sent whole. `present`, `named_deleted`: entryUUIDs sent.
-    `claimed`: the contextCSN in the provider's cookie."""
-
-    sent: int
-    present: int
-    named_deleted: int
-    names_present: bool
-    claimed: list[str]
-
-
 def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0.0) -> Start:
     """Reads the contextCSN of the database and of the provider. Raises RefreshRefused if the provider is behind, and
     other errors if the database or the tree does not permit a refresh."""
@@ -169,8 +166,21 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
     try:
         known_to_core(place.config, place.database, directory)
     except IndexesUnknown as error:
-        raise _refused(place, str(error.facts["reason"]), "Start slapd.") from error
-    _require_fit(options, place)
+        raise _refused(place, str(error.facts["reason"]), _START) from error
+
+    # A sample of the entries must be stored and indexed as the configuration demands.
+    fit = made_with.look(directory, place.config, place.database, Meter("look"), whole=False)
+    fit.require(place.data, place.config, _ANEW)
+    if fit.rebuild:
+        where = ["-F" if place.config.is_directory else "-f", str(options.config_path)]
+        # If several attributes are named, slapindex may skip some; without names it rebuilds all indexes.
+        named = fit.rebuild if len(fit.rebuild) == 1 else ()
+        # -t empties each index first, so that no keys of the old index settings remain.
+        command = ["slapindex", "-t", *where, "-b", suffix, *named]
+        reason = f"entries are missing in the index of {', '.join(fit.rebuild)}, which was configured later"
+        advice = f"Run {shlex.join(command)} as slapd's account, then the same command again; or start slapd."
+        raise _refused(place, reason, advice)
+
     reached = contents.context_csns(directory, suffix)
     if not reached:
         raise NoContextCSN(where=directory, suffix=suffix, advice=_ANEW, commands=())
@@ -184,29 +194,6 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
             raise _refused(place, "the provider holds subentries (RFC 3672)", _ANEW)
         attributes = questions.everything(provider)
     return Start(base, reached, csns, contents.entry_count(directory), list(attributes), started)
-
-
-def _require_fit(options: RefreshOptions, place: TargetDatabase) -> None:
-    """Checks that a sample of the entries is stored and indexed as the configuration demands. Raises RefreshRefused,
-    SchemaMissing, MadeOtherwise."""
-    fit = made_with.look(place.directory, place.config, place.database, Meter("look"), whole=False)
-    fit.require(place.data, place.config, _ANEW)
-    if fit.rebuild:
-        where = ["-F" if place.config.is_directory else "-f", str(options.config_path)]
-        # If several attributes are named, slapindex may skip some; without names it rebuilds all indexes.
-        named = fit.rebuild if len(fit.rebuild) == 1 else ()
-        # -t empties each index first, so that no keys of the old index settings remain.
-        command = ["slapindex", "-t", *where, "-b", place.database.suffix, *named]
-        reason = f"entries are missing in the index of {', '.join(fit.rebuild)}, which was configured later"
-        advice = f"Run {shlex.join(command)} as slapd's account, then the same command again; or start slapd."
-        raise _refused(place, reason, advice)
-
-
-def csns_of(text: str) -> list[str]:
-    """Returns the CSNs in a syncrepl cookie."""
-    parts = (part.partition("=") for part in text.split(","))
-    csns = next((value for name, _, value in parts if name == "csn"), "")
-    return contents.ordered(csn.by_server(csns.split(";")).values())
 
 
 @dataclass(frozen=True)
@@ -252,14 +239,11 @@ class RefreshSteps:
             uuids = [str(uuid.UUID(bytes=raw)) for raw in answer.repeated]
             with session(self.provider) as provider:
                 live.require_none(provider, search.base, uuids, subentries=False)
-        claimed = csns_of(answer.cookie.decode()) if answer.cookie else self.start.reached
+        claimed = self.start.reached
+        if answer.cookie:
+            csns = re.search(r"(?:^|,)csn=([^,]*)", answer.cookie.decode())
+            claimed = contents.ordered(csn.by_server(csns[1].split(";") if csns else ()).values())
         return Synced(answer.entries, answer.present, answer.deleted, answer.names_present, claimed)
-
-    def _require_sight(self) -> None:
-        """Raises an error if the provider hides entries. The check takes long, so it runs in parallel to the work."""
-        if not self.allow_hidden:
-            with session(self.provider) as provider:
-                live.require_all_visible(provider, self.start.base, own=self.place.database.overlays)
 
     def apply(self, meter: Meter, synced: Synced) -> Report:
         """Applies the answer in one transaction, once no container has moved while entries were read again."""
@@ -270,10 +254,10 @@ class RefreshSteps:
         restless = ChangedContainers(self.provider, self.start.base, self.run.directory, synced.claimed, meter)
         restless.settle(self.start.reached)
         for _ in range(LOOKS):
-            done = self._apply(restless, synced, meter)
-            if not done.unsettled:
-                return dict(done.counts)
-            if restless.look_up(done.unsettled):
+            applied = self._apply(restless, synced, meter)
+            if not applied.unsettled:
+                return dict(applied.counts)
+            if restless.look_up(applied.unsettled):
                 restless.settle(self.start.reached)
         raise TreeRestless(base=self.start.base, passes=LOOKS)
 
@@ -293,9 +277,15 @@ class RefreshSteps:
         started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start.started))
         memory = Resources(resources.sorting_memory(), resources.processors(), scratch)
         spec = given_to_core(place.config, place.database, place.directory)
-        task = RefreshTask(place.directory, spec, result, started, memory)
+
+        def require_all_visible() -> None:  # takes long, so it runs in parallel to the work
+            if not self.allow_hidden:
+                with session(self.provider) as provider:
+                    live.require_all_visible(provider, self.start.base, own=place.database.overlays)
+
         try:
-            return changing.refresh(task, self._require_sight, meter)
+            task = RefreshTask(place.directory, spec, result, started, memory)
+            return changing.refresh(task, require_all_visible, meter)
         finally:
             files.remove_tree(scratch)
 
@@ -304,8 +294,7 @@ class RefreshSteps:
         record for the root and two for each entry."""
         now, claimed = self._now(), synced.claimed
         if now != claimed:
-            reason = f"its contextCSN is {now}, not {claimed}"
-            raise MdbDamaged(path=self.place.data, reason=reason)
+            raise MdbDamaged(path=self.place.data, reason=f"its contextCSN is {now}, not {claimed}")
         entries, nodes = contents.row_counts(self.place.directory, ("id2e", "dn2i"))
         if nodes != 2 * entries + 1:
             raise MdbDamaged(path=self.place.data, reason=f"{entries} entries, but {nodes} records in dn2i")
@@ -313,10 +302,8 @@ class RefreshSteps:
 
     def clear(self) -> None:
         """Removes the files of this run."""
-        for path in self.run.directory.glob("again-*"):
-            path.unlink()
-        for name in _FILES:
-            self._path(name).unlink(missing_ok=True)
+        for path in (*self.run.directory.glob("again-*"), *map(self._path, _FILES)):
+            path.unlink(missing_ok=True)
         files.remove_tree(self._path(_SCRATCH))
 
 
@@ -342,71 +329,60 @@ class ChangedContainers:
         """Reads again until a pass finds no changed container. `reached`: only entries newer than this are read.
 
         Raises TreeRestless if containers still change after LOOKS passes."""
-        since = self._since or self.claimed
+        since, look, root = self._since or self.claimed, self.directory / "again-look.ldif", dn.key(self.base)
         for _ in range(LOOKS):
             with session(self.connection) as server:
                 now = live.context_csns(server, self.base)
-            tops = [] if now == list(since) else self._changed(since, now)
+            tops: list[str] = []
+            if now != list(since):
+                moved = live.changed_containers(self.connection, Search(self.base), (since, now), look, self.meter)
+                # The suffix is left out: it cannot be renamed, and the whole tree is below it.
+                tops = live.topmost([name for name in moved if dn.key(name) != root])
             if not tops:
                 self._since = now
                 return
             for top in tops:
-                with suppress(NoSuchBase):  # the container moved once more; the next pass finds it
-                    self._read(Search(top, live.newer(reached, now)))
+                self._read(Search(top, live.newer(reached, now)))
             since = now
         raise TreeRestless(base=self.base, passes=LOOKS)
 
-    def _changed(self, since: Sequence[str], now: Sequence[str]) -> list[str]:
-        """Returns DNs of the topmost containers that changed between two contextCSNs. The suffix is left out: it cannot
-        be renamed, and the whole tree is below it."""
-        look, root = self.directory / "again-look.ldif", dn.key(self.base)
-        names = live.changed_containers(self.connection, Search(self.base), (since, now), look, self.meter)
-        return live.topmost([name for name in names if dn.key(name) != root])
-
     def _read(self, search: Search) -> None:
         path = self.directory / f"again-{len(self.files):05}.ldif"
-        source.fetch(self.connection, search, path, self.meter)
-        self.files.append(path)
+        with suppress(NoSuchBase):  # the entry moved once more; the next pass finds it
+            source.fetch(self.connection, search, path, self.meter)
+            self.files.append(path)
 
     def look_up(self, unsettled: Sequence[bytes]) -> bool:
         """Looks up orphans, given by entryUUID. Returns whether any were read again. An orphan that is gone, or that
         changed after the claimed contextCSN and has no subordinates, goes to `lost`; the others are read again with all
         their superior entries."""
         self.lost.difference_update(unsettled)
-        anything = False
+        claimed, root, anything = csn.by_server(self.claimed), dn.key(self.base), False
+        attributes = ("entryUUID", "entryCSN", "hasSubordinates")
         for at in range(0, len(unsettled), _TOGETHER):
             wanted = unsettled[at : at + _TOGETHER]
-            needed = self._needed(wanted)
+            with session(self.connection) as server:
+                orphans = server.find(self.base, _any_of(wanted), attributes)
+            needed = {
+                uuid.UUID(first_value(entry, "entryuuid")).bytes: name
+                for name, entry in orphans
+                if first_value(entry, "hassubordinates") == "TRUE"
+                or csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), claimed)
+            }
             self.lost.update(set(wanted) - needed.keys())
-            if needed:
-                self._above(list(needed.values()))
-                self._read(Search(self.base, _any_of(list(needed))))
-                anything = True
-        return anything
-
-    def _needed(self, wanted: Sequence[bytes]) -> dict[bytes, str]:
-        """Returns entryUUID -> DN of the orphans that the refreshed database must contain."""
-        with session(self.connection) as server:
-            orphans = server.find(self.base, _any_of(wanted), _ORPHAN)
-        claimed = csn.by_server(self.claimed)
-        return {
-            uuid.UUID(first_value(entry, "entryuuid")).bytes: name
-            for name, entry in orphans
-            if first_value(entry, "hassubordinates") == "TRUE"
-            or csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), claimed)
-        }
-
-    def _above(self, names: Sequence[str]) -> None:
-        """Reads the entries between the named entries and the base."""
-        root, above = dn.key(self.base), set()
-        for name in names:
-            parent = dn.parent(name)
-            while parent and dn.key(parent) != root and parent not in above:
-                above.add(parent)
-                parent = dn.parent(parent)
-        for name in sorted(above):
-            with suppress(NoSuchBase):  # the entry moved once more
+            if not needed:
+                continue
+            above: set[str] = set()
+            for name in needed.values():
+                parent = dn.parent(name)
+                while parent and dn.key(parent) != root and parent not in above:
+                    above.add(parent)
+                    parent = dn.parent(parent)
+            for name in sorted(above):
                 self._read(Search(name, scope="base"))
+            self._read(Search(self.base, _any_of(list(needed))))
+            anything = True
+        return anything
 
 
 def _any_of(uuids: Sequence[bytes]) -> str:

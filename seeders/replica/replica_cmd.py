@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,10 +12,9 @@ from loader import errors, units
 from loader.cli import access
 from loader.cli.access import Consumer, ConsumerUri, Server
 from loader.cli.options import Json, Run, Shown
-from loader.cli.report import for_people, show, show_facts, show_json
+from loader.cli.report import show, show_facts, show_json, show_report
 from loader.declared import command as declare
 from loader.errors import UsageProblem
-from loader.operations.compare import CompareReport
 from seeders.replica import preflight, seed_cmd, status_cmd, waiting
 from seeders.replica import refresh as refreshing
 from seeders.replica.refresh import RefreshOptions
@@ -32,8 +30,8 @@ def command() -> None:
     \b
     The runbook:
       1. On the consumer: install slapd with its configuration (schema, syncrepl, indexes), and stop it.
-      2. ditseed replica seed --dry-run ... --config /etc/ldap/slapd.d -o FILE: which strategy, and how long it takes.
-      3. ditseed replica seed --plan FILE ..., or --strategy search|ldif|clone ... --config /etc/ldap/slapd.d
+      2. ditseed replica seed --dry-run ... --config /etc/ldap/slapd.d: which strategy, and how long it takes.
+      3. ditseed replica seed --strategy search|ldif|clone ... --config /etc/ldap/slapd.d
       4. Start slapd: syncrepl fetches what changed meanwhile.
       5. ditseed replica verify -H ldap://provider --consumer ldap://consumer ...
     """
@@ -98,10 +96,7 @@ def refresh(server: Server, options: RefreshOptions, run: Run) -> None:
     else:
         timeouts = run.timeouts_of(refreshing.STEPS)
         facts = refreshing.refresh(options, run.progress, timeouts, run.restart)
-    if run.as_json:
-        show_json(facts)
-    else:
-        show_facts(for_people(facts))
+    show_report(facts, run.as_json)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +108,7 @@ class _Consumer(Consumer):
 def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) -> int:
     """Wait until the replica has caught up, then compare every entry with the provider (-H -D -y -b).
 
-    While waiting it shows what the provider is sending, the contextCSN of both and how far the replica is behind; also
-    the phase of the replica's syncrepl, if the bind DN may read cn=Monitor there.
+    While waiting it shows what the provider is sending, the contextCSN of both and how far the replica is behind.
 
     Of a partial replica, only what its syncrepl selects is compared: as its cn=config says, where the bind DN may read
     it, or --config.
@@ -129,19 +123,13 @@ def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) 
     provider = access.connection_of(server)
     options = dataclasses.replace(options, provider=provider, consumer=access.consumer_of(provider, at) or provider)
     waited, report, how = waiting.verify(options, shown.progress)
+    status = errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
     if shown.as_json:
         show_json({"waited": waited, "compared_as": how, **dataclasses.asdict(report), "equal": report.equal})
-    else:
-        show_facts({"compared as": how, "caught up after": units.duration(waited), **_compared(report)})
-        show(*_how_to_see(report), *preflight.standing(provider.uri or ""))
-    return errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
-
-
-def _compared(report: CompareReport) -> dict[str, object]:
-    verdict = "equal" if report.equal else "NOT equal"
-    if not report.equal and report.equal_but_for:
-        verdict = f"NOT compared in {', '.join(report.equal_but_for)}; equal in everything else"
+        return status
     facts: dict[str, object] = {
+        "compared as": how,
+        "caught up after": units.duration(waited),
         "entries": f"{report.a.entries:,} and {report.b.entries:,}",
         "checksums": f"{report.a.checksum} and {report.b.checksum}",
         "differences": f"{report.only_a + report.only_b + report.changed:,}",
@@ -151,20 +139,20 @@ def _compared(report: CompareReport) -> dict[str, object]:
         facts[f"{number}: {_KINDS[sample.kind]}"] = f"{sample.dn}{attributes}"
     if report.local:
         facts["not compared"] = f"{', '.join(report.local)}: each server keeps them for itself"
-    return {**facts, **{f"note {number}": note for number, note in enumerate(report.notes, 1)}, "verdict": verdict}
-
-
-def _how_to_see(report: CompareReport) -> Iterator[str]:
-    """Yields advice on how to compare attributes that differ because one of the servers hides them."""
+    facts |= {f"note {number}": note for number, note in enumerate(report.notes, 1)}
+    facts["verdict"] = "equal" if report.equal else "NOT equal"
+    if not report.equal and report.equal_but_for:
+        facts["verdict"] = f"NOT compared in {', '.join(report.equal_but_for)}; equal in everything else"
+    show_facts(facts)
     for hidden in report.hidden if report.equal_but_for else ():
-        yield (
+        show(
             f"{', '.join(hidden.attributes)}: hidden, not missing, as far as can be told without reading it: "
-            f"{hidden.location} does not show it to {hidden.who}, and every entry has the same entryCSN on both sides."
-        )
-        yield (
+            f"{hidden.location} does not show it to {hidden.who}, and every entry has the same entryCSN on both sides.",
             "  To compare it too, bind as somebody who may read it (--consumer-bind-dn, --consumer-password-file), or "
-            f"add this as the first rule of the database on {hidden.location}: olcAccess: {hidden.rule}"
+            f"add this as the first rule of the database on {hidden.location}: olcAccess: {hidden.rule}",
         )
+    show(*preflight.standing(provider.uri or ""))
+    return status
 
 
 for verb in (seed_cmd.command, status_cmd.command, release, refresh, verify):

@@ -15,18 +15,16 @@ from loader import resources, units
 from loader.cli import access
 from loader.cli.access import Consumer, Servers
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
-from loader.cli.report import for_people, show, show_facts, show_json, show_table
+from loader.cli.report import for_people, show, show_facts, show_json, show_report, show_table
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.progress import Progress
 from loader.run.log import Report
 from loader.run.steps import open_run
-from loader.server.options import Connection
 from seeders.replica.catchup import Preflight
 from seeders.replica.online import Online
-from seeders.replica.plan import FollowedPlan, SeedPlan, StrategyPlan
 from seeders.replica.preflight import preflight
-from seeders.replica.strategies import Admin, Clone, Ldif, Search, SeedOptions, Strategy
+from seeders.replica.strategies import Clone, Ldif, Search, SeedOptions, Strategy
 
 STRATEGIES: dict[str, type[Strategy]] = {"search": Search, "ldif": Ldif, "clone": Clone, "online": Online}
 OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
@@ -35,7 +33,6 @@ _PARAMETERS = {
     "consumer": ("consumer_uri", "consumer_bind_dn", "consumer_password_file", "consumer_mechanism"),
     "replicas": (),
 }
-_UNKNOWN = "not known"
 
 
 def options_of(name: str, options: SeedOptions) -> SeedOptions:
@@ -49,10 +46,10 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
     """Runs or resumes the seeding; does nothing if it has finished. Returns the facts for the report."""
     strategy = STRATEGIES[options.strategy](options)
     run_dir, anew = strategy.run_dir, strategy.begins_anew(restart)
-    with open_run(run_dir, strategy.verb, strategy.identity(), progress, timeouts, anew) as run:
+    with open_run(run_dir, strategy.verb, strategy.identity, progress, timeouts, anew) as run:
         strategy.begin(run, anew)
         checked = run.do("preflight", lambda meter: preflight(strategy), Preflight)
-        facts = strategy.run(run)
+        facts = {**strategy.run(run), **run.told_before()}
         if checked.catch_up:
             facts["catch_up"] = checked.catch_up
         if checked.prepared is not None:
@@ -65,20 +62,12 @@ class _Entries:
     strategy: Annotated[
         str | None,
         Choice(list(STRATEGIES)),
-        "Source of the entries: a search, LDIF or a database directory; online loads into a running consumer (default: "
-        "that of --plan; with --dry-run, each is tried).",
+        "Source of the entries: a search, LDIF or a database directory; online loads into a running consumer (with "
+        "--dry-run, the default is to try each).",
     ] = None
-    plan_path: Annotated[
-        Path | None, "--plan FILE", "Carry out a plan of --dry-run -o FILE: its strategy and --from."
-    ] = None
-    output: Annotated[Path | None, "-o --output FILE", "With --dry-run: write the plan into FILE, for --plan."] = None
     source: Annotated[
         tuple[Path, ...], "--from", "ldif, online: LDIF files or an export directory; clone: a database directory."
     ] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Preparing:
     prepare_provider: Annotated[
         bool,
         "Prepare the provider so that it sends the replica only what changed: set a session log, and make a few writes "
@@ -97,20 +86,9 @@ class _Preparing:
         str | None, "--config-password-file FILE", "Password file for --config-bind-dn (default: -y)."
     ] = None
 
-    def admin(self, provider: Connection) -> Admin | None:
-        """Returns the connections for --prepare-provider; None without that option."""
-        if not self.prepare_provider:
-            return None
-        if provider.uri is None:
-            raise UsageProblem(reason="--prepare-provider needs the provider: -H URI")
-        config, data = (access.second_of(provider, self, name) for name in ("config", "admin"))
-        return Admin(config, data)
-
 
 @declare("seed")
-def command(
-    entries: _Entries, servers: Servers, options: SeedOptions, at: Consumer, preparing: _Preparing, run: RecordedRun
-) -> int:
+def command(entries: _Entries, servers: Servers, options: SeedOptions, at: Consumer, run: RecordedRun) -> int:
     """Fill a consumer's empty database, so that its own syncrepl only fetches what has changed since.
 
     The consumer's slapd is stopped, and --config is its configuration. With --strategy online it is running
@@ -134,24 +112,23 @@ def command(
           -D cn=replicator,dc=example,dc=com -y /root/replicator.pw --config /etc/ldap/slapd.d
       ditseed replica seed --strategy online -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --consumer ldapi:/// --consumer-mechanism EXTERNAL
-      ditseed replica seed --dry-run -o /root/replica.plan -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+      ditseed replica seed --dry-run -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --config /etc/ldap/slapd.d --from /mnt/provider/var/lib/ldap --from /srv/export
-      ditseed replica seed --plan /root/replica.plan -H ldap://provider -D cn=replicator,dc=example,dc=com \\
-          -y /root/replicator.pw --config /etc/ldap/slapd.d
     """
-    followed = FollowedPlan.read(entries.plan_path, entries.strategy) if entries.plan_path else None
-    name = followed.row.strategy if followed else entries.strategy
+    name, source = entries.strategy, entries.source
     if name is None and not run.dry_run:
-        raise UsageProblem(reason="give --strategy, or --plan FILE of `ditseed replica seed --dry-run -o FILE`")
-    if entries.output is not None and not run.dry_run:
-        raise UsageProblem(reason="-o is only for --dry-run")
-    source = entries.source or (tuple(map(Path, followed.row.source)) if followed else ())
+        raise UsageProblem(reason="give --strategy; `ditseed replica seed --dry-run` tells which")
     if name is not None:
         _refuse_unfitting(STRATEGIES[name].takes, source, len(servers.uris))
     # Step names in a profile's timeouts may be of any strategy; those on the command line must fit this one.
     strategies = [STRATEGIES[name]] if name is not None and is_given("timeouts") else STRATEGIES.values()
     timeouts = run.timeouts_of(tuple(dict.fromkeys(step for strategy in strategies for step in strategy.steps)))
     connection, replicas = access.providers_of(servers)
+    admin = None
+    if entries.prepare_provider:
+        if connection.uri is None:
+            raise UsageProblem(reason="--prepare-provider needs the provider: -H URI")
+        admin = access.second_of(connection, entries, "config"), access.second_of(connection, entries, "admin")
     options = dataclasses.replace(
         options,
         source=source,
@@ -159,23 +136,16 @@ def command(
         connection=connection if connection.uri else None,
         replicas=replicas,
         consumer=access.consumer_of(connection, at),
-        admin=preparing.admin(connection),
+        admin=admin,
         jobs=options.jobs or resources.connections(),
     )
     if name is not None:
         options = options_of(name, options)
-    if followed:
-        followed.require_same(options)
     if run.dry_run:
-        return _try(options, run, entries.output)
-    if followed:
-        note({}, {step.name: step.seconds for step in followed.row.steps})
+        return _try(options, run)
     facts = seed(options, run.progress, timeouts, run.restart)
     note(facts)
-    if run.as_json:
-        show_json(facts)
-    else:
-        show_facts(for_people(facts))
+    show_report(facts, run.as_json)
     return EXIT_OK
 
 
@@ -190,50 +160,40 @@ def _refuse_unfitting(takes: Collection[str], source: tuple[Path, ...], provider
         refuse_given(("jobs", "pieces", "page"), "reading a provider (-H), not LDIF (--from)")
 
 
-def _try(options: SeedOptions, run: RecordedRun, output: Path | None) -> int:
+def _try(options: SeedOptions, run: RecordedRun) -> int:
     from seeders.replica.dry_run import dry_run  # imported here because only a dry run needs it
 
-    plan, facts = dry_run(options, run.progress)
-    if output is not None:
-        plan.write(output)
-    status = EXIT_OK if plan.chosen else EXIT_DIFFERENT
+    plan = dry_run(options, run.progress)
+    choice, status = plan.chosen, EXIT_OK if plan.chosen else EXIT_DIFFERENT
     if run.as_json:
-        show_json({**dataclasses.asdict(plan), **facts})
+        show_json(plan.as_json())
         return status
-    take = {"take": f"--strategy {plan.chosen}" if plan.chosen else "none", "why": plan.why}
-    show_facts({**({} if options.strategy else take), **for_people(facts), **plan.measured})
-    _show_strategies(plan)
-    if output is not None and plan.chosen:
-        command = shlex.join(["ditseed", "replica", "seed", "--plan", str(output)])
-        show("", f"carry it out with: {command} ...")
-    return status
-
-
-def _show_strategies(plan: SeedPlan) -> None:
+    take = {"take": f"--strategy {choice.strategy}" if choice else "none", "why": plan.why}
+    show_facts({**({} if options.strategy else take), **for_people(plan.facts), **plan.measured})
+    table = []
+    for row in plan.strategies:
+        catch_up = "what changed" if row.only_changes else row.catch_up.partition(":")[0]
+        reason = "it needs other options" if row.refused == UsageProblem.code else row.refused
+        cells = (
+            "yes",
+            "not known" if row.seconds is None else units.duration(row.seconds),
+            "not known" if row.disk is None else units.size(row.disk),
+            "NO deletions" if row.loses_deletions else catch_up,
+        )
+        table.append((row.strategy, *(cells if row.feasible else (f"no: {reason}", "", "", ""))))
     show("")
-    headings = ("strategy", "feasible", "time", "disk", "sent at the start of slapd")
-    show_table(headings, [_cells(row) for row in plan.strategies])
+    show_table(("strategy", "feasible", "time", "disk", "sent at the start of slapd"), table)
     for row in plan.strategies:
         if not row.feasible:
             show("", f"{row.strategy} cannot be taken: {row.reason}", *([f"  {row.advice}"] if row.advice else []))
-    if plan.choice is None:
-        return
-    show("")
-    steps = [(step.name, units.duration(step.seconds), step.why) for step in plan.choice.steps]
-    show_table(("step", "planned", "because"), steps, f"long steps of {plan.chosen}")
-    for remark in plan.choice.notes:
-        show("", *remark.split("\n"))
-
-
-def _cells(row: StrategyPlan) -> tuple[str, ...]:
-    if not row.feasible:
-        reason = "it needs other options" if row.refused == UsageProblem.code else row.refused
-        return (row.strategy, f"no: {reason}", "", "", "")
-    catch_up = "what changed" if row.only_changes else row.catch_up.partition(":")[0]
-    return (
-        row.strategy,
-        "yes",
-        _UNKNOWN if row.seconds is None else units.duration(row.seconds),
-        _UNKNOWN if row.disk is None else units.size(row.disk),
-        "NO deletions" if row.loses_deletions else catch_up,
-    )
+    if choice:
+        show("")
+        steps = [(step.name, units.duration(step.seconds), step.why) for step in choice.steps]
+        show_table(("step", "planned", "because"), steps, f"long steps of {choice.strategy}")
+        for remark in choice.notes:
+            show("", *remark.split("\n"))
+        if not options.strategy:
+            sources = [word for path in choice.source for word in ("--from", path)]
+            command = shlex.join(["ditseed", "replica", "seed", "--strategy", choice.strategy, *sources])
+            show("", f"carry it out with: {command} ...")
+    return status

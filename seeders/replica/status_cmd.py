@@ -20,12 +20,9 @@ from loader.operations import add, build
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.export import ReadingPlan
 from loader.run import lease
-from loader.run.lease import Lease
 from loader.run.log import Row, report_of
 from loader.run.steps import Failure, RunStatus, status_of
 from seeders.replica import online, preflight, strategies
-
-_HEADINGS = ("add", "entries", "entries/s", "time left", "last heard", "process")
 
 
 class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,12 +43,6 @@ class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
     expected: int | None = None
     rate: float | None = None
     left: float | None = None
-
-    @property
-    def so_far(self) -> str:
-        entries, expected = self.entries or 0, self.expected
-        percent = f" of {units.number(expected)} ({100 * entries // expected} %)" if expected else ""
-        return f"{units.number(entries)}{percent}"
 
 
 @declare("status")
@@ -86,92 +77,27 @@ def command(
     suffix = base if suffix is None else suffix
     if config_path is not None and consumer is None:
         directory = strategies.run_dir_of(run_dir, build.target_database(config_path, suffix, replace=False))
-        seed = _stopped(directory)
-        if seed is None:
+        run = status_of(directory)
+        if run is None:
             raise NoRun(path=directory)
-        show_json(report_of(seed)) if as_json else _show_seed(seed)
+        done = run.live.done or run.catalogue.is_done("publish")
+        step = None if done else run.under_way
+        counted = (run, run.live.entries, run.live.total) if step else None
+        seed = _progress(run, step, done, counted)
+        show_json(report_of(seed)) if as_json else _show_run(seed)
     elif config_path is None and consumer is not None:
-        directory = online.run_dir_of(consumer, suffix, run_dir)
-        _show_running(consumer, directory, as_json)
+        _show_running(consumer, online.run_dir_of(consumer, suffix, run_dir), as_json)
     else:
         raise UsageProblem(reason="give either --config (a stopped consumer) or --consumer (a running one)")
 
 
-# Progress, as read from the records of the runs.
-
-
-def _stopped(directory: Path) -> RunProgress | None:
-    """Returns the state of the seeding of a stopped consumer; None if `directory` has no run."""
-    run = status_of(directory)
-    if run is None:
-        return None
-    done = run.live.done or run.catalogue.is_done("publish")
-    step = None if done else run.under_way
-    progress = _progress(run, done, step)
-    return _counting(progress, run, run.live.entries, run.live.total) if step else progress
-
-
-def _online(directory: Path) -> RunProgress | None:
-    """Returns the state of a seeding by --strategy online; None if `directory` has no run."""
-    run = status_of(directory)
-    if run is None:
-        return None
-    load = status_of(directory / "add")
-    step = _next(run, load)
-    progress = _progress(run, step is None, step, load.steps if load else ())
-    if step == "read":
-        cut = run.catalogue.facts_of("plan", ReadingPlan)
-        return _counting(progress, run, run.read, cut.expected if cut else None)
-    return _counting(progress, load, add.settled(load), add.expected(load)) if step == "load" and load else progress
-
-
-def _load(run: RunStatus) -> RunProgress:
-    done = run.catalogue.is_done("load")
-    return _counting(_progress(run, done, None if done else "load"), run, add.settled(run), add.expected(run))
-
-
-def _progress(run: RunStatus, done: bool, step: str | None, more: Sequence[Row] = ()) -> RunProgress:
-    inputs = run.options.get("inputs")
-    return RunProgress(
-        verb=run.verb.removesuffix(" online"),
-        run_dir=str(run.directory),
-        inputs=[*map(str, inputs)] if isinstance(inputs, list) else [],
-        steps=[*run.steps, *more],
-        step=step,
-        done=done,
-        process=run.process,
-        heard=time.time() - run.heard,
-        failure=run.live.failure,
-    )
-
-
-def _counting(progress: RunProgress, run: RunStatus, entries: int, expected: int | None) -> RunProgress:
-    """Returns `progress` with the entries, rate and remaining seconds of the current step, which `run` counts."""
-    rate = run.live.rate
-    left = max(0, expected - entries) / rate if expected and rate else None
-    return msgspec.structs.replace(progress, entries=entries, expected=expected, rate=rate, left=left)
-
-
-def _next(run: RunStatus, load: RunStatus | None) -> str | None:
-    """Returns the first unfinished step of an online seeding; None if all are done."""
-    if run.catalogue.is_done("claim"):
-        return None
-    exporting = EXPORT_STEPS if run.options["provider"] else ()
-    begun = ["preflight", *exporting, "join"] if not run.catalogue.is_done("join") else []
-    steps: list[tuple[str, RunStatus | None]] = [
-        *((name, run) for name in begun),
-        *((name, load) for name in add.STEPS),
-        ("claim", run),
-    ]
-    return next(name for name, where in steps if where is None or not where.catalogue.is_done(name))
-
-
-# Output for people.
-
-
 def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
     """Shows what runs have done to a running consumer: the seeding in `directory`, loads, and settings changed."""
-    seed, loads = _online(directory), [_load(run) for run in add.loads_of(consumer)]
+    seed = _online(directory)
+    loads = []
+    for run in add.loads_of(consumer):
+        done = run.catalogue.is_done("load")
+        loads.append(_progress(run, None if done else "load", done, (run, add.settled(run), add.expected(run))))
     leases = [(standing, standing.process) for standing in lease.standing() if standing.target == consumer]
     if not (seed or loads or leases):
         raise NoRun(path=directory)
@@ -184,58 +110,93 @@ def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
         show_json({"seed": seed and report_of(seed), "loads": msgspec.to_builtins(loads), "leases": settings})
         return
     if seed:
-        _show_seed(seed)
-    if loads:
-        show_table(_HEADINGS, [_cells(load) for load in loads])
+        _show_run(seed)
+    for load in loads:
+        show("", f"add {' '.join(load.inputs) or 'a template'}")
+        _show_run(load)
     for standing, process in leases:
-        _show_lease(standing, process)
+        if standing.kind == preflight.KIND:
+            show(f"session log of {standing.database} set at {standing.taken} by --prepare-provider")
+            show(f"  to restore what was before: {standing.undo}")
+        else:
+            owner = f"process {process} will reset it" if process else "nothing will reset it"
+            show(f"{standing.kind} of {standing.database} since {standing.taken}: {owner}")
+            if not process:
+                show(f"  undone by the next run, or by hand: {standing.undo}")
 
 
-def _show_seed(seed: RunProgress) -> None:
-    rows = [
-        (row.name, units.number(row.entries), units.duration(row.seconds), units.rate(row.entries, row.seconds))
-        for row in seed.steps
-    ]
-    show_table(("step", "entries", "time", "entries/s"), rows)
-    running, failure = seed.process is not None, seed.failure
-    error = f"{failure.message} [{failure.code}]" if failure else None
-    how = "failed; once that is corrected," if failure else "interrupted;"
-    facts = {
-        "under way" if running else "next": seed.step,
-        "entries": None if seed.entries is None else seed.so_far,
-        "rate": f"{seed.rate:,.0f} entries/s" if running and seed.rate is not None else None,
-        "time left": units.duration(seed.left) if running and seed.left is not None else None,
-        "error": error,
-        "failed at": failure and units.moment(failure.at),
-        "hint": failure and failure.hint,
-        "last heard": None if seed.done else f"{units.duration(seed.heard)} ago",
-        "process": seed.process,
-        "state": None if running or seed.done else f"{how} the same `{seed.verb}` command resumes",
-    }
-    if seed.done:
-        show("finished")
-    show_facts({name: fact for name, fact in facts.items() if fact is not None})
+def _online(directory: Path) -> RunProgress | None:
+    """Returns the state of a seeding by --strategy online; None if `directory` has no run."""
+    run = status_of(directory)
+    if run is None:
+        return None
+    load, step, counted = status_of(directory / "add"), None, None
+    if not run.catalogue.is_done("claim"):
+        exporting = EXPORT_STEPS if run.options["provider"] else ()
+        is_joined = run.catalogue.is_done("join")
+        own = () if is_joined else ("preflight", *exporting, "join")
+        steps = [*((name, run) for name in own), *((name, load) for name in add.STEPS), ("claim", run)]
+        step = next(name for name, where in steps if where is None or not where.catalogue.is_done(name))
+    if step == "read":
+        cut = run.catalogue.facts_of("plan", ReadingPlan)
+        counted = (run, run.read, cut.expected if cut else None)
+    elif step == "load" and load:
+        counted = (load, add.settled(load), add.expected(load))
+    return _progress(run, step, step is None, counted, load.steps if load else ())
 
 
-def _cells(load: RunProgress) -> tuple[str, ...]:
-    is_moving, failure = load.process is not None and not load.done, load.failure
-    how = f"failed: {failure.message} [{failure.code}]; once that is corrected," if failure else "interrupted;"
-    return (
-        " ".join(load.inputs) or "a template",
-        load.so_far,
-        f"{load.rate:,.0f}/s" if is_moving and load.rate else "-",
-        units.duration(load.left) if is_moving and load.left is not None else "-",
-        f"{units.duration(load.heard)} ago",
-        "finished" if load.done else str(load.process or f"{how} the same command resumes"),
+def _progress(
+    run: RunStatus,
+    step: str | None,
+    done: bool,
+    counted: tuple[RunStatus, int, int | None] | None,
+    more: Sequence[Row] = (),
+) -> RunProgress:
+    """`counted`: the run that counts the entries of the current step, its entries so far, and those expected. `more`:
+    finished steps of another run."""
+    counting, entries, expected = counted or (None, None, None)
+    inputs = run.options.get("inputs")
+    rate = counting.live.rate if counting else None
+    return RunProgress(
+        verb=run.verb.removesuffix(" online"),
+        run_dir=str(run.directory),
+        inputs=[*map(str, inputs)] if isinstance(inputs, list) else [],
+        steps=[*run.steps, *more],
+        step=step,
+        done=done,
+        process=run.process,
+        heard=time.time() - run.heard,
+        failure=run.live.failure,
+        entries=entries,
+        expected=expected,
+        rate=rate,
+        left=max(0, expected - (entries or 0)) / rate if expected and rate else None,
     )
 
 
-def _show_lease(standing: Lease, process: int | None) -> None:
-    if standing.kind == preflight.KIND:
-        show(f"session log of {standing.database} set at {standing.taken} by --prepare-provider")
-        show(f"  to restore what was before: {standing.undo}")
-        return
-    owner = f"process {process} will reset it" if process else "nothing will reset it"
-    show(f"{standing.kind} of {standing.database} since {standing.taken}: {owner}")
-    if not process:
-        show(f"  undone by the next run, or by hand: {standing.undo}")
+def _show_run(run: RunProgress) -> None:
+    rows = [
+        (row.name, units.number(row.entries), units.duration(row.seconds), units.rate(row.entries, row.seconds))
+        for row in run.steps
+    ]
+    show_table(("step", "entries", "time", "entries/s"), rows)
+    if run.done:
+        show("finished")
+    is_running, failure = run.process is not None, run.failure
+    percent = ""
+    if run.entries is not None and run.expected:
+        percent = f" of {units.number(run.expected)} ({100 * run.entries // run.expected} %)"
+    how = "failed; once that is corrected," if failure else "interrupted;"
+    facts = {
+        "under way" if is_running else "next": run.step,
+        "entries": None if run.entries is None else f"{units.number(run.entries)}{percent}",
+        "rate": f"{run.rate:,.0f} entries/s" if is_running and run.rate is not None else None,
+        "time left": units.duration(run.left) if is_running and run.left is not None else None,
+        "error": failure and f"{failure.message} [{failure.code}]",
+        "failed at": failure and units.moment(failure.at),
+        "hint": failure and failure.hint,
+        "last heard": None if run.done else f"{units.duration(run.heard)} ago",
+        "process": run.process,
+        "state": None if is_running or run.done else f"{how} the same `{run.verb}` command resumes",
+    }
+    show_facts({name: fact for name, fact in facts.items() if fact is not None})

@@ -8,13 +8,13 @@ import logging
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import click
 import msgspec
 
 from loader import backmdb, csn, defaults, dn, exports, indexes, resources
@@ -72,17 +72,10 @@ _READ = "search, online: number of"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Admin:
-    """Connections to the provider. `config`: the account may change cn=config. `data`: it may write to the tree."""
-
-    config: Connection
-    data: Connection
-
-
 @dataclass(frozen=True, kw_only=True)
 class SeedOptions(Placing, Reading):
-    """`strategy`: its name; empty if a dry run tries all strategies. `connection`: the provider. `source`: the paths of
+    """`strategy`: its name; empty if a dry run tries all strategies. `connection`: the provider. `admin`: for
+    --prepare-provider, connections that may change the provider's cn=config, and write to its tree. `source`: paths of
     --from (LDIF, an export directory, or a database directory). `config_path`: the configuration of a stopped consumer.
     `consumer`: the connection to a running consumer."""
 
@@ -92,7 +85,7 @@ class SeedOptions(Placing, Reading):
     consumer: Connection | None = None
     connection: Connection | None = None
     source: tuple[Path, ...] = ()
-    admin: Admin | None = None  # --prepare-provider
+    admin: tuple[Connection, Connection] | None = None
     replicas: tuple[Connection, ...] = ()  # more providers of the same tree
     engine: Engine = defaults.ENGINES[0]
     verify: VerifyNew = "quick"
@@ -109,12 +102,6 @@ class SeedOptions(Placing, Reading):
         "repeated.",
     ] = 0
     page: Annotated[Page, "search, online: entries per page; 0: no paging unless a limit requires it."] = 0
-    keep_export: Annotated[
-        Path | None,
-        "--keep-export DIR",
-        click.Path(path_type=Path, file_okay=False),
-        "search: export into DIR first, build from the export, and keep it.",
-    ] = None
     nosync: Annotated[bool, "online: switch nosync on during the load, as `ditseed add --nosync`."] = False
     run_dir: RunDir = None
 
@@ -144,9 +131,10 @@ class Strategy(ABC):
     @abstractmethod
     def run_dir(self) -> Path: ...
 
+    @property
     @abstractmethod
     def identity(self) -> Mapping[str, object]:
-        """Returns the options that must not change between a run and its resumption."""
+        """The options that must not change between a run and its resumption."""
 
     @abstractmethod
     def begins_anew(self, restart: bool) -> bool:
@@ -166,7 +154,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def plan(self, suffix: str, progress: Progress) -> Report:
-        """Returns what the steps would do, for a dry run. Changes nothing."""
+        """Returns what the steps would do, as far as it is known beforehand, for a dry run. Changes nothing."""
 
     @abstractmethod
     def run(self, run: Run) -> Report:
@@ -180,7 +168,7 @@ def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | 
     """Returns the options of an export of the provider's base (default: the consumer's suffix) into `output`."""
     assert options.connection is not None
     first, *others = (
-        partial.provider(provider) if partial else dataclasses.replace(provider, base=provider.base or suffix)
+        dataclasses.replace(provider, base=partial.syncrepl.searchbase if partial else provider.base or suffix)
         for provider in (options.connection, *options.replicas)
     )
     return ExportOptions(
@@ -190,8 +178,7 @@ def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | 
         pieces=options.pieces,
         page=options.page,
         narrowing=partial.narrowing() if partial else None,
-        # The preflight has checked what the provider hides. A kept export checks again and records it for later users.
-        looked=options.keep_export is None,
+        looked=True,  # the preflight has checked what the provider hides
         replicas=tuple(others),
     )
 
@@ -254,7 +241,7 @@ class StoppedConsumer(Strategy):
         return run_dir_of(self.options.run_dir, self.place)
 
     @cached_property
-    def _identity(self) -> dict[str, object]:
+    def identity(self) -> dict[str, object]:
         options = self.options
         return {
             "strategy": options.strategy,
@@ -266,25 +253,20 @@ class StoppedConsumer(Strategy):
             "write_context": options.write_context,
             "engine": options.engine,
             "maxsize": options.maxsize,
-            **({"keep_export": str(options.keep_export.absolute())} if options.keep_export else {}),
             **({"replicas": [provider.uri for provider in options.replicas]} if options.replicas else {}),
-            **({"syncrepl": self.partial.identity} if self.partial else {}),
+            **({"syncrepl": repr(self.partial.syncrepl.content)} if self.partial else {}),
         }
 
-    def identity(self) -> dict[str, object]:
-        return self._identity
-
     def begins_anew(self, restart: bool) -> bool:
-        return self.place.begins_anew(self.run_dir, self.verb, self.identity(), restart)
+        return self.place.begins_anew(self.run_dir, self.verb, self.identity, restart)
 
     def begin(self, run: Run, anew: bool) -> None:
         """Removes files by name: the old run may be of another strategy, and --run-dir may contain foreign files."""
         if anew:
             clear(run.directory)
-            for name in ("export", "environment", "slices", "split"):
-                files.remove_tree(run.directory / name)
-            for scratch in run.directory.glob("sort-*"):
-                files.remove_tree(scratch)
+            trees = [run.directory / name for name in ("export", "environment", "slices", "split")]
+            for tree in (*trees, *run.directory.glob("sort-*")):
+                files.remove_tree(tree)
             for name in partial.FILES:
                 (run.directory / name).unlink(missing_ok=True)
         if not run.catalogue.is_done("publish"):
@@ -295,15 +277,24 @@ class StoppedConsumer(Strategy):
         self.require_buildable()
         config, database = self.place.config, self.place.database
         if not database.consumer:
-            log.warning(
-                "%s: no syncrepl for %s: the new replica will not follow the provider",
-                self.config_path,
-                database.suffix,
-            )
+            lacking = f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
+            log.warning("%s: %s", self.config_path, lacking)
         for part in (database, *glue.subordinates(config, database)):
-            prefix = "" if part is database else f"{part.suffix}: "
-            for weakness in _weaknesses(part, config) if part.backend == "mdb" else ():
-                log.warning("%s: %s%s", self.config_path, prefix, weakness)
+            if part.backend != "mdb":
+                continue
+            where = f"{self.config_path}: " if part is database else f"{self.config_path}: {part.suffix}: "
+            tune = ["--config", str(config.path), "-b", part.suffix]
+            apply = ["--apply"] if config.is_directory else []
+            missing = indexes.lacking_for_sync(indexes.parse(part.indexes))
+            if missing:
+                adding = [word for index in missing for word in ("--add", index)]
+                command = shlex.join(["ditseed", "tune", "indexes", *tune, *adding, *apply])
+                slow = f"no index {' and '.join(missing)}, so syncrepl will be slow"
+                log.warning("%s%s; with slapd stopped: %s", where, slow, command)
+            if part.nosync:
+                command = shlex.join(["ditseed", "tune", "sync", *tune, "--nosync", "off", *apply])
+                unsafe = "nosync is on, so a crash of the host can lose or damage the database"
+                log.warning("%s%s; with slapd stopped: %s", where, unsafe, command)
         return Consumer(config, database, self.partial)
 
     def require_buildable(self) -> None:
@@ -311,23 +302,6 @@ class StoppedConsumer(Strategy):
 
     def context_csns(self, provider: Session, base: str) -> list[str]:
         return live.context_csns(provider, base) or provider.context_csns(base)
-
-    def plan(self, suffix: str, progress: Progress) -> Report:
-        facts = self.estimate(progress)
-        if self.partial:
-            facts["entries"] = "those that the consumer's syncrepl selects"
-        return {**facts, "directory": str(self.place.directory)}
-
-    @abstractmethod
-    def estimate(self, progress: Progress) -> Report:
-        """Returns the number of entries or bytes to load, as far as either is known beforehand."""
-
-    def run(self, run: Run) -> Report:
-        return {**self.fill(run), **run.told_before()}
-
-    @abstractmethod
-    def fill(self, run: Run) -> Report:
-        """Runs the steps that build the database and publish it. Returns the facts for the report."""
 
     def building(self, *inputs: Path) -> BuildOptions:
         """Returns the options of the build that is part of this seeding."""
@@ -342,19 +316,6 @@ class StoppedConsumer(Strategy):
             verify=self.options.verify,
             seeding=True,
         )
-
-
-def _weaknesses(database: Database, config: Config) -> Iterator[str]:
-    tune = ["--config", str(config.path), "-b", database.suffix]
-    apply = ["--apply"] if config.is_directory else []
-    missing = indexes.lacking_for_sync(indexes.parse(database.indexes))
-    if missing:
-        adding = [word for index in missing for word in ("--add", index)]
-        command = shlex.join(["ditseed", "tune", "indexes", *tune, *adding, *apply])
-        yield f"no index {' and '.join(missing)}, so syncrepl will be slow; with slapd stopped: {command}"
-    if database.nosync:
-        command = shlex.join(["ditseed", "tune", "sync", *tune, "--nosync", "off", *apply])
-        yield f"nosync is on, so a crash of the host can lose or damage the database; with slapd stopped: {command}"
 
 
 def context_csns_of_ldif(paths: Sequence[Path]) -> list[str] | None:
@@ -386,7 +347,7 @@ class Ldif(StoppedConsumer):
         if not options.source:
             raise self._lacks("--from: LDIF files or an export directory")
 
-    def estimate(self, progress: Progress) -> Report:
+    def plan(self, suffix: str, progress: Progress) -> Report:
         return {} if self.partial else build.plan(self.building(*self.options.source), progress)
 
     def require_context_csn(self, progress: Progress) -> None:
@@ -395,7 +356,7 @@ class Ldif(StoppedConsumer):
             with progress.step("scan") as meter:
                 steps.scan(self.building(*self.options.source), self.place, meter)
 
-    def fill(self, run: Run) -> Report:
+    def run(self, run: Run) -> Report:
         sources = self.options.source
         if self.partial:
             return partial.build(self.partial, self.building(*sources), run, self.place, None)
@@ -409,10 +370,9 @@ class Search(StoppedConsumer):
     """Builds from a search of the provider over parallel connections, and claims the contextCSN read before the search.
 
     The native engine builds a whole replica while it reads. In all other cases (slapadd, a partial replica, a glued
-    tree, the empty suffix, several providers, --keep-export) the entries are read into files first.
-    """
+    tree, the empty suffix, several providers) the entries are read into files first."""
 
-    takes = _TAKES | READING_TAKES | {"engine", "keep_export", "replicas"}
+    takes = _TAKES | READING_TAKES | {"engine", "replicas"}
     steps = ("preflight", *stream_build.STEPS, *export.STEPS, partial.STEP, *build.STEPS)
 
     def __init__(self, options: SeedOptions) -> None:
@@ -423,17 +383,16 @@ class Search(StoppedConsumer):
     @property
     def streams(self) -> bool:
         """Whether the database is built while the provider is read, without LDIF files in between."""
-        options, is_native = self.options, self.options.engine == defaults.ENGINES[0]
-        return self.is_plain and is_native and options.keep_export is None and not options.replicas
+        return self.is_plain and self.options.engine == defaults.ENGINES[0] and not self.options.replicas
 
     def reading(self, output: Path) -> ExportOptions:
         return reading(self.options, self.place.database.suffix, output, self.partial)
 
-    def estimate(self, progress: Progress) -> Report:
+    def plan(self, suffix: str, progress: Progress) -> Report:
         return estimate(self.reading(self.place.directory), progress)
 
-    def fill(self, run: Run) -> Report:
-        exporting = self.reading(self.options.keep_export or run.directory / "export")
+    def run(self, run: Run) -> Report:
+        exporting = self.reading(run.directory / "export")
         if self.streams:
             return stream_build.build(exporting, self.building(), run, self.place, self.options.allow_hidden)
         if not run.catalogue.is_done("publish"):
@@ -444,8 +403,7 @@ class Search(StoppedConsumer):
         else:
             start = run.catalogue.facts_of("start", Start)
             facts = partial.build(self.partial, building, run, self.place, start.context_csns if start else [])
-        if not self.options.keep_export:
-            files.remove_tree(exporting.output)
+        files.remove_tree(exporting.output)
         return facts
 
 
@@ -494,7 +452,7 @@ class Clone(StoppedConsumer):
             advice = "Use --strategy search or ldif."
             raise GlueRefused(suffix=self.place.database.suffix, reason=reason, advice=advice)
 
-    def estimate(self, progress: Progress) -> Report:
+    def plan(self, suffix: str, progress: Progress) -> Report:
         """Returns the bytes to copy. For a conversion, extrapolates from a trial conversion of the first entries, and
         raises the error that refuses them. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
         with progress.step("schema") as meter:
@@ -516,35 +474,34 @@ class Clone(StoppedConsumer):
         suffixes = contents.summarise(self.source, newest=False).suffixes
         if dn.key(suffix) and dn.key(suffix) not in map(dn.key, suffixes):
             raise NoSuchSuffix(config=self.source, suffix=suffix, known=", ".join(suffixes) or "none")
-        fit = made_with.look(self.source, self.place.config, self.place.database, meter, self._origin())
+        origin = None  # the configuration of the server that owns the source, if the account may read it
+        if self.options.connection:
+            with suppress(LoaderError), session(self.options.connection) as provider:
+                config = configuration.read_online(provider)
+                origin = Origin(config, config.database(suffix))
+        fit = made_with.look(self.source, self.place.config, self.place.database, meter, origin)
         if self.conversion:
             native.require(self.building(), self.place)
             fit = Fit(unknown=fit.unknown, entries=fit.entries)
         fit.require(meta.data_file(self.source), self.place.config, _ANEW)
         return fit
 
-    def _origin(self) -> Origin | None:
-        """Returns the configuration of the server that owns the source; None if the account may not read it."""
-        if self.options.connection is None:
-            return None
-        try:
-            with session(self.options.connection) as provider:
-                config = configuration.read_online(provider)
-            return Origin(config, config.database(self.place.database.suffix))
-        except LoaderError:
-            return None
-
-    def fill(self, run: Run) -> Report:
+    def run(self, run: Run) -> Report:
         """Runs the steps, each of which can be repeated from its beginning."""
         database = run.directory / "environment"
-        schema = run.do("schema", self._schema, _Schema)
-        if schema.converted:
-            copied = self._convert(run)
-        else:
-            copied = run.do("copy", lambda meter: self._copy(database, meter), _Copied)
-        preflight = run.catalogue.facts_of("preflight", Preflight)
-        live = (preflight and preflight.context_csns) or []
-        stamped = run.do("stamp", lambda meter: self._stamp(database, live, meter), _Stamped)
+
+        def look(meter: Meter) -> _Schema:
+            return _Schema(list(self.fit(meter).rebuild), self.conversion)
+
+        def copy_pages(meter: Meter) -> _Copied:
+            files.remove_tree(database)
+            database.mkdir(mode=0o700)
+            facts = meta.read_meta(self.source)
+            maxsize = choose_maxsize(self.place, facts.pages * facts.page_size, self.options.maxsize)
+            copy.hot_copy(self.source, database, meter)
+            killpoint("copy.middle")
+            files.publish(database / copy.PARTIAL, database / DATA)
+            return _Copied(maxsize)
 
         def index(meter: Meter) -> _Indexed:
             # slapd assumes that the indexes match the configuration.
@@ -561,25 +518,16 @@ class Clone(StoppedConsumer):
             files.remove_tree(database)
             return published
 
+        schema = run.do("schema", look, _Schema)
+        copied = self._convert(run) if schema.converted else run.do("copy", copy_pages, _Copied)
+        preflight = run.catalogue.facts_of("preflight", Preflight)
+        live = (preflight and preflight.context_csns) or []
+        stamped = run.do("stamp", lambda meter: self._stamp(database, live, meter), _Stamped)
         indexed = run.do("index", index, _Indexed)
         checked = run.do("check", check, Checked)
         published = run.do("publish", publish, Published)
         converted = {"converted": schema.converted} if schema.converted else {}
         return report_of(checked, stamped, indexed, converted, copied, published)
-
-    def _schema(self, meter: Meter) -> _Schema:
-        fit = self.fit(meter)
-        return _Schema(list(fit.rebuild), fit.entries, self.conversion)
-
-    def _copy(self, database: Path, meter: Meter) -> _Copied:
-        files.remove_tree(database)
-        database.mkdir(mode=0o700)
-        facts = meta.read_meta(self.source)
-        maxsize = choose_maxsize(self.place, facts.pages * facts.page_size, self.options.maxsize)
-        copy.hot_copy(self.source, database, meter)
-        killpoint("copy.middle")
-        files.publish(database / copy.PARTIAL, database / DATA)
-        return _Copied(maxsize)
 
     def _convert(self, run: Run) -> _Copied:
         """Converts the source from one snapshot, kept open while a slapd may write; rebuilds everything that the
@@ -605,23 +553,26 @@ class Clone(StoppedConsumer):
     def _stamp(self, database: Path, live: Sequence[str], meter: Meter) -> _Stamped:
         """Writes the contextCSN. `live`: the provider's contextCSN before the copy; empty without a provider."""
         suffix = self.place.database.suffix
-        stored = csn.by_server(contents.context_csns(database, suffix))
+        claimed = csn.by_server(contents.context_csns(database, suffix))
         newest = contents.newest_csns(database, suffix, whole=False)
-        claimed = sorted(claimable_context_csn(csn.by_server(live), stored, newest).values())
+        # Claiming too little costs some replication, too much loses changes. So the provider's CSNs are capped at the
+        # copy's newest entryCSNs: the copy may be of another, slower server.
+        for sid, text in csn.by_server(live).items():
+            if sid in newest:
+                claimed[sid] = max(claimed.get(sid, ""), min(text, newest[sid]))
         if not claimed:
             advice = "Give -H (and -D, -y) of the server whose database this is, to ask it before the copy."
             raise NoContextCSN(where=self.source, suffix=suffix, advice=advice, commands=())
-        held_back = cap_entry_csns(database, claimed, backmdb.idlexp(self.place.config), meter)
-        edits.stamp(database, suffix, claimed)
-        return _Stamped(claimed, held_back)
+        context_csns = sorted(claimed.values())
+        held_back = cap_entry_csns(database, context_csns, backmdb.idlexp(self.place.config), meter)
+        edits.stamp(database, suffix, context_csns)
+        return _Stamped(context_csns, held_back)
 
 
-@dataclass(frozen=True)
-class _Schema:
+class _Schema(msgspec.Struct, frozen=True):
     """`rebuild`: attributes whose indexes must be rebuilt. `converted`: the LMDB data formats before and after."""
 
     rebuild: list[str]
-    looked_at: int
     converted: str | None
 
 
@@ -633,8 +584,7 @@ class _Copied(msgspec.Struct, frozen=True, omit_defaults=True):
     invalid: list[str] = msgspec.field(default_factory=list, name="invalid values")
 
 
-@dataclass(frozen=True)
-class _Stamped:
+class _Stamped(msgspec.Struct, frozen=True):
     context_csns: list[str]
     held_back: int
 
@@ -644,16 +594,3 @@ class _Indexed(msgspec.Struct, frozen=True, omit_defaults=True):
 
     indexed: list[str]
     index_notes: list[str] = []
-
-
-def claimable_context_csn(
-    live: Mapping[str, str], stored: Mapping[str, str], newest: Mapping[str, str]
-) -> dict[str, str]:
-    """Returns the contextCSN a copy may claim. Claiming too little costs some replication, too much loses changes. So
-    the provider's `live` CSNs are capped at the copy's newest entryCSNs: the copy may be of another, slower server."""
-    claimable = dict(stored)
-    for sid, text in live.items():
-        reached = min(text, newest[sid]) if sid in newest else ""
-        if reached > claimable.get(sid, ""):
-            claimable[sid] = reached
-    return claimable

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -29,14 +28,12 @@ def test_each_strategy_takes_as_long_as_planned(tmp_path: Path) -> None:
             with consumer_of(both) as one:
                 where = (*one.bind, "--config", one.consumer.config_path, "-b", one.consumer.suffix)
                 sources = ("--from", one.provider.database_dir, "--from", one.export_dir)
-                file = tmp_path / f"{strategy}.plan"
-                ditseed("replica", "seed", "--dry-run", *where, *sources, "-o", file).ok()
-                rows = {row["strategy"]: row for row in json.loads(file.read_text())["strategies"]}
-                steps = rows[strategy]["steps"]
-                planned = sum(step["seconds"] for step in steps if step["name"] != "catch-up")
+                plan = ditseed("replica", "seed", "--dry-run", *where, *sources, "--json").ok().facts
+                (row,) = (row for row in plan["strategies"] if row["strategy"] == strategy)
+                planned = sum(step["seconds"] for step in row["steps"] if step["name"] != "catch-up")
+                source = [word for path in row["source"] for word in ("--from", path)]
                 began = time.monotonic()
-                seed = ("replica", "seed", "--plan", file, "--strategy", strategy, *where)
-                ditseed(*seed).ok()
+                ditseed("replica", "seed", "--strategy", strategy, *source, *where).ok()
                 took = time.monotonic() - began
                 status = ditseed("replica", "status", *where[-4:]).ok().out
                 print(f"\n{strategy}: planned {planned:.1f} s, took {took:.1f} s\n{status}")

@@ -32,8 +32,8 @@ def both(tmp_path: Path) -> Iterator[Pair]:
 
 def _seeding(both: Pair, points: Sequence[str], kept: bool) -> AbstractContextManager[Stopping]:
     """`kept`: by way of an export."""
-    keep = ("--keep-export", both.scratch / "kept") if kept else ()
-    return stopping(both, points, "--page", "50", *keep)
+    engine = ("--engine", "slapadd") if kept else ()
+    return stopping(both, points, "--page", "50", *engine)
 
 
 def _assert_converges(both: Pair, sent: int) -> None:

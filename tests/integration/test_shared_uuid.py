@@ -52,7 +52,7 @@ def test_an_export_is_refused_with_both_names(both: Pair, tmp_path: Path) -> Non
 
 
 def test_a_seeding_by_way_of_an_export_is_refused(both: Pair) -> None:
-    done = ditseed(*both.seed("search", "--keep-export", both.scratch / "kept"))
+    done = ditseed(*both.seed("search", "--engine", "slapadd"))
     _expect_named(done.status, done.err)
     assert not (both.consumer.database_dir / "data.mdb").exists()
 

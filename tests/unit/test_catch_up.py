@@ -29,19 +29,19 @@ def test_a_cookie_is_in_the_order_of_server_ids() -> None:
     [(f"rid=999,sid=0Ff,csn={A}", "0ff"), (f"rid=999,csn={A}", "000"), ("sid=\x1b[2", "000"), ("", None), (None, None)],
 )
 def test_the_server_id_in_a_cookie(cookie: str | None, server_id: str | None) -> None:
-    assert sync._server_id(cookie) == server_id
+    assert sync.server_id(cookie) == server_id
 
 
 @pytest.mark.parametrize("answer", [SyncAnswer.PRESENT, SyncAnswer.WHOLE])
 def test_costs_grow_faster_than_the_tree(answer: SyncAnswer) -> None:
     """The consumer's list of entryUUIDs gets deeper."""
-    small, large = (catchup.of(answer, entries, False).seconds / entries for entries in (10**6, 10**8))
+    small, large = (catchup.seconds_of(answer, entries, False) / entries for entries in (10**6, 10**8))
     assert large > 1.1 * small
-    assert catchup.of(answer, 10**6, True).seconds > catchup.of(answer, 10**6, False).seconds
+    assert catchup.seconds_of(answer, 10**6, True) > catchup.seconds_of(answer, 10**6, False)
 
 
 def test_changes_alone_cost_nothing_of_the_tree() -> None:
-    assert catchup.of(SyncAnswer.CHANGES, 10**9, False) == catchup.of(SyncAnswer.CHANGES, 1, False)
+    assert catchup.seconds_of(SyncAnswer.CHANGES, 10**9, False) == catchup.seconds_of(SyncAnswer.CHANGES, 1, False)
 
 
 def config_of(attribute: str, *values: str) -> config.Config:
@@ -90,10 +90,10 @@ def test_what_is_not_there_is_added_and_not_replaced(size: int, before: tuple[st
             {"olcOverlay": [b"{0}syncprov"], **({"olcSpSessionlog": [b"500"]} if size else {})},
         ),
     ]
-    found = catchup.syncprov_in(config.parse(Path("cn=config"), entries, "ldap://host"), "DC=example, DC=com")
-    assert found is not None
-    assert found.session_log == size
-    assert catchup.change_command(found, 1000).before == before
+    syncprov = catchup.syncprov_in(config.parse(Path("cn=config"), entries, "ldap://host"), "DC=example, DC=com")
+    assert syncprov is not None
+    assert syncprov.session_log == size
+    assert syncprov.resized(1000).before == before
 
 
 def test_all_providers_that_may_write_are_known(tmp_path: Path) -> None:
@@ -112,6 +112,6 @@ def test_all_providers_that_may_write_are_known(tmp_path: Path) -> None:
         ),
         (f"olcOverlay={{0}}syncprov,{name}", {"olcOverlay": [b"{0}syncprov"]}),
     ]
-    found = catchup.syncprov_in(config.parse(Path("cn=config"), entries, "ldap://one"), "dc=com")
-    assert found is not None
-    assert (found.writes_itself, found.server_ids) == (True, {"001", "00a", "00c"})
+    syncprov = catchup.syncprov_in(config.parse(Path("cn=config"), entries, "ldap://one"), "dc=com")
+    assert syncprov is not None
+    assert (syncprov.writes_itself, syncprov.server_ids) == (True, {"001", "00a", "00c"})
