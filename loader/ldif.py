@@ -41,13 +41,13 @@ _AT_A_LINE: dict[str, type[LoaderError]] = {
 }
 SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
 
-Translate = Callable[[_native.NativeError], LoaderError | None]
+Translate = Callable[[_native.NativeError], Exception | None]
 
 
 @contextmanager
 def with_counters(meter: Meter, origin: str = "", translate: Translate | None = None) -> Iterator[Counters]:
-    """Yields counters for a native call, included in `meter`. Turns the call's errors into LoaderErrors: the result of
-    `translate`, or if that is None, errors of reading LDIF."""
+    """Yields counters for a native call, included in `meter`. Turns the call's errors into the result of `translate`,
+    or if that is None, into the LoaderErrors of reading LDIF."""
     counters = Counters()
     with meter.counting(counters):
         try:
