@@ -43,9 +43,14 @@ class Tree:
     def spec(self, name: str, suffix: str | None) -> TreeSpec:
         """Returns the tree of template `name`. Raises NoSuchTemplate, TemplateError; UsageProblem for --define."""
         template = locate(name, Kind.TEMPLATE)
-        defines = dict(map(_define, self.defines))
-        if template.convert is None and defines:
-            raise UsageProblem(reason=f"--define {next(iter(defines))}: only makeldif templates have defines")
+        defines: dict[str, str] = {}
+        for define in self.defines:
+            name, equals, value = define.partition("=")
+            if not (name and equals):
+                raise UsageProblem(reason=f"--define {define}: write NAME=VALUE")
+            if template.convert is None:
+                raise UsageProblem(reason=f"--define {name}: only makeldif templates have defines")
+            defines[name] = value
         text = template.convert(template.path, defines) if template.convert else None
         return TreeSpec(*(template.path, template.lists, self.seed, suffix, self.entries, text), self.operational)
 
@@ -63,16 +68,12 @@ class TreeInput(Tree):
         if self.template is None:
             if not inputs:
                 raise UsageProblem(reason="nothing to load: give LDIF files, or --from TEMPLATE -n N")
-            self.refuse()
+            refuse_given((*Tree.__dataclass_fields__, "tree_suffix"), "--from TEMPLATE")
             return ldif_inputs(inputs), None
         if inputs:
             reason = f"give either --from {self.template} or LDIF files ({inputs[0]}), not both"
             raise UsageProblem(reason=reason)
         return (), Synthetic(self.spec(self.template, suffix))
-
-    def refuse(self) -> None:
-        """Raises UsageProblem if options of a tree were given without --from."""
-        refuse_given((*Tree.__dataclass_fields__, "tree_suffix"), "--from TEMPLATE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,10 +138,3 @@ def _range_of(template: Template, piece: str | None) -> Range:
     if int(end) > template.entries:
         raise UsageProblem(reason=f"--range {piece}: ends after the {units.number(template.entries)} entries")
     return Range(int(first), int(end))
-
-
-def _define(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise UsageProblem(reason=f"--define {text}: write NAME=VALUE")
-    return name, value
