@@ -37,8 +37,6 @@ _TRY = "try"
 
 @dataclass(frozen=True)
 class ExportOptions(ExportLimits):
-    """What to read, and where to."""
-
     connection: Connection
     output: Path
     jobs: int = field(default=2, kw_only=True)  # connections to each provider
@@ -385,7 +383,6 @@ class ExportSteps:
 
 
 def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Finished:
-    """Runs or resumes an export into a directory."""
     with into(options.output, options.identity(), progress, timeouts, restart) as run:
         return Finished(export_steps(options, run), run.told_before())
 

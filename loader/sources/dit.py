@@ -42,7 +42,6 @@ class TreeSpec:
     operational: bool = False
 
     def text(self) -> str:
-        """Returns the template as TOML."""
         if self.converted is not None:
             return self.converted
         with files.explained(self.path):
@@ -151,7 +150,6 @@ class Synthetic:
         return self.recipe.compiled()
 
     def below(self, suffix: str) -> Synthetic:
-        """Returns the same tree with another suffix."""
         return Synthetic(dataclasses.replace(self.recipe, suffix=suffix))
 
     def identity(self) -> dict[str, object]:

@@ -119,7 +119,6 @@ def _location(text: str) -> Location:
 
 
 def _kind(path: Path) -> Kind:
-    """Returns the kind of an existing directory or file."""
     if (path / meta.DATA).exists():
         return Kind.DATABASE
     files.require_readable(path)
@@ -173,7 +172,6 @@ class LdifFiles:
 
     @property
     def streamed(self) -> bool:
-        """Returns True if one of the inputs can be read only once."""
         return any(map(is_stream, self.given))
 
     def entries(self) -> int | None:

@@ -52,7 +52,6 @@ def stream(
 
 
 def digest(part: Part, tree: EntryDigests, meter: Meter) -> None:
-    """Adds all entries of the part to `tree`."""
     with _reading(part, meter) as (dump, counters):
         dump.digest(tree, counters)
 

@@ -46,7 +46,6 @@ class SampleSize:
     seconds: float = math.inf
 
     def of(self, total: float) -> float:
-        """Returns the number of records to sample from `total` records."""
         return min(max(self.records, total * self.share), self.most)
 
 

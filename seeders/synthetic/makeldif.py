@@ -90,7 +90,6 @@ class _Block:
 
     @cached_property
     def first(self) -> dict[str, _Line]:
-        """Returns the first line of each attribute."""
         first: dict[str, _Line] = {}
         for line in self.lines:
             first.setdefault(line.key, line)
@@ -104,7 +103,7 @@ class _Block:
         used = () if self.is_branch else self.first.items()
         return {key: re.sub(r"[^\w.-]", "_", line.attribute) for key, line in used if key in named}
 
-    def add(self, number: int, line: str, templates: Mapping[str, _Block]) -> None:
+    def add(self, number: int, line: str) -> None:
         word, colon, rest = (part.strip() for part in line.partition(":"))
         match word.lower():
             case _ if not colon:
@@ -112,9 +111,7 @@ class _Block:
             case "rdnattr":
                 self.rdn += [name.strip() for name in rest.split("+")]
             case "extends":
-                if rest.lower() not in templates:
-                    raise _Refusal(number, f"extends: no template named {rest} before this one")
-                self.lines += templates[rest.lower()].lines
+                raise _Refusal(number, f"extends: has no equivalent; write the lines of {rest} into this template")
             case "subordinatetemplate":
                 name, colon, count = (part.strip() for part in rest.partition(":"))
                 if colon and not _is_number(count.removeprefix("-")):
@@ -156,7 +153,7 @@ def _read(text: str, given: Mapping[str, str]) -> tuple[str, list[_Block], dict[
             hint = "; tags that are written in Java cannot be included" if line.startswith("include") else ""
             raise _Refusal(number, f"{line}: expected define, branch: or template:{hint}")
         else:
-            block.add(number, line, templates)
+            block.add(number, line)
     if not branches:
         raise _Refusal(1, "the template has no branch")
     suffix = _compact(defines.get("suffix", ""))
@@ -299,8 +296,6 @@ class _Converter:
                 return self._file(line, f"{which}.names")
             case ["parentdn"] if not block.is_branch:
                 return "{parentdn}"
-            case ["statictext", literal]:
-                return _literal(literal)
             case ["file", file] | ["file", file, "random"]:
                 return self._file(line, file)
             case ["list", *values] if values:
@@ -386,7 +381,6 @@ def _literal(text: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """Returns a value as TOML on one line."""
     if isinstance(value, dict):
         return f"{{ {', '.join(_assignments({key: _toml(item) for key, item in value.items()}))} }}"
     if isinstance(value, list):

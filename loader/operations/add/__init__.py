@@ -265,7 +265,6 @@ def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], res
 
 
 def plan(options: AddOptions, progress: Progress) -> Report:
-    """Returns what a load would do, as far as that is known without a change to the server."""
     if options.files.streamed:
         raise UsageProblem(reason="a stream can be read only once, so --dry-run cannot read it")
     options.files.require_fitting(options.rejects)
@@ -449,7 +448,9 @@ class _AddSteps:
         if loaded.stopped:
             first = loaded.rejections[0]
             where = f"{first.path or 'standard input'}, line {first.line}; also in {self.options.reject_file}"
-            advice = next(text for pattern, text in _ADVICE if re.match(pattern, first.reason)).format(where=where)
+            advice = next(text for pattern, text in _ADVICE.items() if re.match(pattern, first.reason)).format(
+                where=where
+            )
             counts = {"rejected": loaded.rejected, "added": loaded.added}
             raise AddRefused(dn=first.dn, reason=first.reason, advice=advice, **counts)
         settled = loaded.added + loaded.present + loaded.replaced + loaded.rejected
@@ -475,38 +476,21 @@ class _AddSteps:
 
 
 # Advice for the first rejection, by its reason, which begins with the name of the LDAP result code.
-_ADVICE = (
-    (
-        "entryAlreadyExists",
-        "To keep entries that are there already, give the same command with --on-exists skip; to bring them up to the "
-        "LDIF, with --on-exists replace or newer ({where}).",
-    ),
-    (
-        "insufficientAccessRights",
-        "Give the same command as an account that may add entries there (`ditseed add --dry-run` asks beforehand); "
-        "EXTERNAL on ldapi:/// may only if a rule of olcAccess of that database lets it.",
-    ),
-    (
-        "referral",
-        "The server is a replica, or does not hold that part of the tree: give the same command with -H and the URI "
-        "that it names, which is that of the provider.",
-    ),
-    (
-        "(?s)unwillingToPerform.*shadow context",
-        "The server is a replica, in which nobody but syncrepl writes: give the same command with -H and the URI of "
-        "its provider (olcSyncrepl names it).",
-    ),
-    (
-        # back-mdb's messages after an LMDB error (servers/slapd/back-mdb/add.c, modify.c); the error itself is only in
-        # slapd's log.
-        r"(?s)other \(80\).*(txn_commit failed|index generation failed|entry store failed|DN index add)",
-        "slapd could not write to its database. Most often that has reached its maxsize (slapd's log then has "
-        "MDB_MAP_FULL): `ditseed tune maxsize` shows how much of it is left, and sets a larger one. Otherwise the disk "
-        "is full, or has failed (dmesg). Then give the same command again: what was added is not added twice.",
-    ),
-    (
-        "",
-        "Mend the cause ({where}) and give the same command again: what was added is not added twice. Or accept some "
-        "rejects with --max-rejects.",
-    ),
-)
+_ADVICE = {
+    "entryAlreadyExists": "To keep entries that are there already, give the same command with --on-exists skip; to "
+    "bring them up to the LDIF, with --on-exists replace or newer ({where}).",
+    "insufficientAccessRights": "Give the same command as an account that may add entries there (`ditseed add "
+    "--dry-run` asks beforehand); EXTERNAL on ldapi:/// may only if a rule of olcAccess of that database lets it.",
+    "referral": "The server is a replica, or does not hold that part of the tree: give the same command with -H and "
+    "the URI that it names, which is that of the provider.",
+    "(?s)unwillingToPerform.*shadow context": "The server is a replica, in which nobody but syncrepl writes: give the "
+    "same command with -H and the URI of its provider (olcSyncrepl names it).",
+    # back-mdb's messages after an LMDB error (servers/slapd/back-mdb/add.c, modify.c); the error itself is only in
+    # slapd's log.
+    r"(?s)other \(80\).*(txn_commit failed|index generation failed|entry store failed|DN index add)": "slapd could not "
+    "write to its database. Most often that has reached its maxsize (slapd's log then has MDB_MAP_FULL): `ditseed tune "
+    "maxsize` shows how much of it is left, and sets a larger one. Otherwise the disk is full, or has failed (dmesg). "
+    "Then give the same command again: what was added is not added twice.",
+    "": "Mend the cause ({where}) and give the same command again: what was added is not added twice. Or accept some "
+    "rejects with --max-rejects.",
+}
