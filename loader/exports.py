@@ -80,26 +80,23 @@ def read(directory: Path) -> Manifest | None:
     path = directory / FILE
     try:
         manifest = typed.read(path, Manifest, FORMAT)
-        _require_sums(manifest)
     except FileNotFoundError:
         return None
     except Unfit as error:
         raise ManifestBroken(path=path, reason=error) from error
-    return manifest
-
-
-def _require_sums(manifest: Manifest) -> None:
-    """Raises Unfit if the manifest contradicts itself."""
-    shards = manifest.shards
-    if len({shard.name for shard in shards}) != len(shards):
-        raise Unfit("names a file twice")
-    if any(shard.name in (".", "..") for shard in shards):
-        raise Unfit("names a directory")
-    entries = sum(shard.entries for shard in shards)
-    if entries != manifest.entries:
-        raise Unfit(f"promises {manifest.entries:,} entries, but the files on its list hold {entries:,}")
-    if total(shard.content_checksum for shard in shards) != manifest.content_checksum:
-        raise Unfit("the content checksums of the files on its list do not add up to that of the whole")
+    names = [shard.name for shard in manifest.shards]
+    entries = sum(shard.entries for shard in manifest.shards)
+    if len({*names}) != len(names):
+        reason = "names a file twice"
+    elif {".", ".."} & {*names}:
+        reason = "names a directory"
+    elif entries != manifest.entries:
+        reason = f"promises {manifest.entries:,} entries, but the files on its list hold {entries:,}"
+    elif total(shard.content_checksum for shard in manifest.shards) != manifest.content_checksum:
+        reason = "the content checksums of the files on its list do not add up to that of the whole"
+    else:
+        return manifest
+    raise ManifestBroken(path=path, reason=reason)
 
 
 def require(directory: Path) -> Manifest:
@@ -122,8 +119,7 @@ def require_there(manifest: Manifest, directory: Path, which: Sequence[ShardFile
         if not stat.S_ISREG(status.st_mode):
             raise ManifestBroken(path=path, reason="is not a regular file")
         if status.st_size != shard.bytes:
-            reason = f"has {status.st_size:,} bytes, the manifest says {shard.bytes:,}"
-            raise ManifestBroken(path=path, reason=reason)
+            raise ManifestBroken(path=path, reason=f"has {status.st_size:,} bytes, the manifest says {shard.bytes:,}")
 
 
 # --- LDIF to be read -------------------------------------------------------------------------------
@@ -151,8 +147,8 @@ def require_entries(given: Sequence[Path], read: int) -> None:
     """Raises ManifestBroken if the manifests promise another number of entries than `read`."""
     promised = entries(given)
     if promised not in (None, read):
-        path = given[0] / FILE
-        raise ManifestBroken(path=path, reason=f"promises {promised:,} entries, but {read:,} were read")
+        reason = f"promises {promised:,} entries, but {read:,} were read"
+        raise ManifestBroken(path=given[0] / FILE, reason=reason)
 
 
 @contextmanager

@@ -41,13 +41,13 @@ _AT_A_LINE: dict[str, type[LoaderError]] = {
 }
 SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
 
-Translate = Callable[[_native.NativeError], LoaderError | None]
+Translate = Callable[[_native.NativeError], Exception | None]
 
 
 @contextmanager
 def with_counters(meter: Meter, origin: str = "", translate: Translate | None = None) -> Iterator[Counters]:
-    """Yields counters for a native call, included in `meter`. Turns the call's errors into LoaderErrors: the result of
-    `translate`, or if that is None, errors of reading LDIF."""
+    """Yields counters for a native call, included in `meter`. Turns the call's errors into the result of `translate`,
+    or if that is None, into the LoaderErrors of reading LDIF."""
     counters = Counters()
     with meter.counting(counters):
         try:
@@ -69,25 +69,23 @@ def of_the_disk(error: _native.NativeError) -> bool:
 
 
 def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
-    """Returns the LoaderError for an error of the core."""
-    path, line, reason = error.path or origin, error.line or 0, error.message
-    if error.code == "internal":
-        raise error  # a bug: the command line reports it as such, with its causes
+    path, reason = error.path or origin, error.message
     if error.code in _AT_A_LINE:
-        return _AT_A_LINE[error.code](path=path, line=line, reason=reason)
-    if error.code == "ldif.encoding":
-        return LdifEncoding(path=path, reason=reason)
-    if error.code == "build.empty":
-        return NothingToLearn(reason=error.message)
-    if error.code == "build.too_many":
-        return TooManyEntries(path=path or "the input", reason=reason)
-    if error.code == "cancelled":
-        return Cancelled(signal="the watch over this step")
-    if error.code == "ldif.no_space":
-        return NoSpace(path=path, lack=FULL)
-    if of_the_disk(error):
-        return SystemFailed(path=path, reason=reason)
-    return LdifUnreadable(path=path, reason=reason)
+        return _AT_A_LINE[error.code](path=path, line=error.line or 0, reason=reason)
+    match error.code:
+        case "internal":
+            raise error  # a bug: the command line reports it as such, with its causes
+        case "ldif.encoding":
+            return LdifEncoding(path=path, reason=reason)
+        case "build.empty":
+            return NothingToLearn(reason=reason)
+        case "build.too_many":
+            return TooManyEntries(path=path or "the input", reason=reason)
+        case "cancelled":
+            return Cancelled(signal="the watch over this step")
+        case "ldif.no_space":
+            return NoSpace(path=path, lack=FULL)
+    return (SystemFailed if of_the_disk(error) else LdifUnreadable)(path=path, reason=reason)
 
 
 def scan(paths: Sequence[Path], meter: Meter) -> ScanResult:
@@ -155,9 +153,8 @@ def join(
     a consumer ignores the deletion of entries newer than its cookie (claim.rs explains why). The values of an attribute
     are written side by side, even if it occurs under several names: `aliases`, from `loader.schema.synonyms`.
     """
-    texts = [str(path) for path in paths]
+    texts, root = [str(path) for path in paths], None if context_csns is None else root
     with with_counters(meter) as counters:
-        root = None if context_csns is None else root
         return _native.join(texts, descriptor, counters, root=root, context_csns=context_csns, aliases=aliases)
 
 
@@ -196,13 +193,10 @@ def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator
 def files_of(paths: Sequence[Path]) -> list[Path]:
     """Returns the LDIF files named on a command line. A directory stands for the LDIF files in it, sorted by name;
     loader/exports.py handles manifests. Raises UsageProblem for a directory without LDIF files."""
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
-        if not path.is_dir():
-            found.append(path)
-            continue
-        inside = sorted(one for one in path.iterdir() if one.name.endswith(SUFFIXES))
+        inside = sorted(one for one in path.iterdir() if one.name.endswith(SUFFIXES)) if path.is_dir() else [path]
         if not inside:
             raise UsageProblem(reason=f"{path}: no LDIF files in this directory")
-        found += inside
-    return found
+        files += inside
+    return files

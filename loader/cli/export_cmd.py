@@ -21,11 +21,6 @@ from loader.operations.shards import Finished
 from loader.sources.location import STDIN, Kind, locate
 from loader.sources.mdb import Part
 
-_PIECES = (
-    "-o - works for a database directory only; a server is read in pieces, which have to be sorted before parents come "
-    "first: give a directory (`ditseed build` and `add` accept it)"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Output:
@@ -72,16 +67,30 @@ def command(
     """
     if to.directory is None:
         standard.reserve_output()
-    exported = (
-        _of_server(servers, to, limits, run) if source is None else _of_database(source, servers, to, limits, run)
+    if source is None:
+        done, without = _of_server(servers, to, limits, run), "the server has no syncprov"
+    else:
+        done, without = _of_database(source, servers, to, limits, run), "none is stored"
+    if done is None:
+        return
+    facts, manifest = {"output": to.output, **done.report}, done.manifest
+    note(facts)
+    if run.as_json:
+        show_json(facts)
+        return
+    show_facts(
+        {
+            "base": manifest.base,
+            "entries": f"{manifest.entries:,}",
+            "met twice": f"{manifest.duplicates:,}",
+            "shards": len(manifest.shards),
+            "read as": manifest.partitions,
+            "contextCSN": " ".join(manifest.context_csns) or f"none ({without})",
+            "finished": manifest.finished,
+            "output": to.output,
+            **{f"note {number}": text for number, text in enumerate(manifest.notes, 1)},
+        }
     )
-    if exported is not None:
-        without = "the server has no syncprov" if source is None else "none is stored"
-        _show(exported, to.output, run.as_json, without)
-
-
-_OF_SERVERS = tuple(field.name for field in fields(Servers))
-_LIMITS = tuple(field.name for field in fields(ExportLimits) if field.name != "jobs")
 
 
 def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
@@ -90,7 +99,10 @@ def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: Recorde
     from loader.operations.export import STEPS, ExportOptions, export, plan
 
     if to.directory is None:
-        raise UsageProblem(reason=_PIECES)
+        raise UsageProblem(
+            reason="-o - works for a database directory only; a server is read in pieces, which have to be sorted "
+            "before parents come first: give a directory (`ditseed build` and `add` accept it)"
+        )
     connection, replicas = access.providers_of(servers)
     options = ExportOptions(
         connection,
@@ -108,8 +120,8 @@ def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: Recorde
 def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
     """Exports a database. With --dry-run or to stdout, prints the report and returns None."""
     base = servers.base if is_given("base") else None
-    others = (name for name in (*_OF_SERVERS, *_LIMITS) if name != "base")
-    refuse_given(others, "a server, not for a database")
+    names = {field.name for field in (*fields(Servers), *fields(ExportLimits))} - {"base", "jobs"}
+    refuse_given(sorted(names), "a server, not for a database")
     part = Part(locate(source, Kind.DATABASE).path, base)
     jobs = limits.jobs or resources.processors()
     if run.dry_run:
@@ -123,28 +135,6 @@ def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimit
     options = DumpOptions(part, to.directory, jobs, to.compress or defaults.COMPRESS)
     timeouts = run.timeouts_of(export_mdb.STEPS)
     return export_mdb.export_database(options, run.progress, timeouts, run.restart)
-
-
-def _show(done: Finished, output: Path, as_json: bool, without: str) -> None:
-    """Prints the report. `without`: why the export has no contextCSN, if it has none."""
-    facts, manifest = {"output": output, **done.report}, done.manifest
-    note(facts)
-    if as_json:
-        show_json(facts)
-        return
-    show_facts(
-        {
-            "base": manifest.base,
-            "entries": f"{manifest.entries:,}",
-            "met twice": f"{manifest.duplicates:,}",
-            "shards": len(manifest.shards),
-            "read as": manifest.partitions,
-            "contextCSN": " ".join(manifest.context_csns) or f"none ({without})",
-            "finished": manifest.finished,
-            "output": output,
-            **{f"note {number}": note for number, note in enumerate(manifest.notes, 1)},
-        }
-    )
 
 
 def _tell_streamed(report: StreamReport, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from loader.common_options import Compress, Jobs
 from loader.errors import UsageProblem
 from loader.operations.generate import SHARD_ENTRIES, GenerateOptions, to_directory, to_stream
 from loader.sources import dit
-from loader.sources.dit import Range, Synthetic, Template, TreeSpec
+from loader.sources.dit import Range, Synthetic, TreeSpec
 from loader.sources.location import STDIN, Kind, ldif_inputs, locate
 
 TreeSuffix = Annotated[str | None, "--suffix DN", "Suffix of the tree (default: that of the template)."]
@@ -43,9 +43,14 @@ class Tree:
     def spec(self, name: str, suffix: str | None) -> TreeSpec:
         """Returns the tree of template `name`. Raises NoSuchTemplate, TemplateError; UsageProblem for --define."""
         template = locate(name, Kind.TEMPLATE)
-        defines = dict(map(_define, self.defines))
-        if template.convert is None and defines:
-            raise UsageProblem(reason=f"--define {next(iter(defines))}: only makeldif templates have defines")
+        defines: dict[str, str] = {}
+        for define in self.defines:
+            name, equals, value = define.partition("=")
+            if not (name and equals):
+                raise UsageProblem(reason=f"--define {define}: write NAME=VALUE")
+            if template.convert is None:
+                raise UsageProblem(reason=f"--define {name}: only makeldif templates have defines")
+            defines[name] = value
         text = template.convert(template.path, defines) if template.convert else None
         return TreeSpec(*(template.path, template.lists, self.seed, suffix, self.entries, text), self.operational)
 
@@ -63,16 +68,12 @@ class TreeInput(Tree):
         if self.template is None:
             if not inputs:
                 raise UsageProblem(reason="nothing to load: give LDIF files, or --from TEMPLATE -n N")
-            self.refuse()
+            refuse_given((*Tree.__dataclass_fields__, "tree_suffix"), "--from TEMPLATE")
             return ldif_inputs(inputs), None
         if inputs:
             reason = f"give either --from {self.template} or LDIF files ({inputs[0]}), not both"
             raise UsageProblem(reason=reason)
         return (), Synthetic(self.spec(self.template, suffix))
-
-    def refuse(self) -> None:
-        """Raises UsageProblem if options of a tree were given without --from."""
-        refuse_given((*Tree.__dataclass_fields__, "tree_suffix"), "--from TEMPLATE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +98,21 @@ class TreeOutput:
 
 
 def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
-    """Generates the tree or the range of --range, and prints the report."""
     streamed = to.output == STDIN
     if streamed:
         standard.reserve_output()
     template = recipe.compiled()
+    part = dit.whole(template)
+    if to.piece is not None:
+        first, _, end = to.piece.partition(":")
+        if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
+            reason = f"--range {to.piece}: write A:B with A less than B, entries A to B-1 counted from 0"
+            raise UsageProblem(reason=reason)
+        if int(end) > template.entries:
+            raise UsageProblem(reason=f"--range {to.piece}: ends after the {units.number(template.entries)} entries")
+        part = Range(int(first), int(end))
     packing = to.compress or ("none" if streamed else defaults.COMPRESS)
-    part, threads = _range_of(template, to.piece), to.jobs or resources.processors()
+    threads = to.jobs or resources.processors()
     options = GenerateOptions(recipe, template, part, threads, packing, to.shard_entries)
     if streamed:
         plain = packing == "none"
@@ -125,22 +134,3 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
         "directory": to.output,
     }
     show_facts(facts)
-
-
-def _range_of(template: Template, piece: str | None) -> Range:
-    """Returns the range of --range, or the whole tree without it. Raises UsageProblem."""
-    if piece is None:
-        return dit.whole(template)
-    first, _, end = piece.partition(":")
-    if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
-        raise UsageProblem(reason=f"--range {piece}: write A:B with A less than B, entries A to B-1 counted from 0")
-    if int(end) > template.entries:
-        raise UsageProblem(reason=f"--range {piece}: ends after the {units.number(template.entries)} entries")
-    return Range(int(first), int(end))
-
-
-def _define(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise UsageProblem(reason=f"--define {text}: write NAME=VALUE")
-    return name, value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from loader import dn
 from loader.errors import EmptyInput, LoaderError
@@ -27,13 +27,8 @@ IGNORED = (*COMPUTED, *MOVING, CONTEXT_CSN)
 # What slapd itself writes into an entry (slapd-config(5) olcLastMod, RFC 4512 3.4); two loads of one LDIF
 # that lacks them differ in every one.
 SERVER_ATTRIBUTES = (
-    "structuralObjectClass",
-    "entryUUID",
-    "entryCSN",
-    "creatorsName",
-    "createTimestamp",
-    "modifiersName",
-    "modifyTimestamp",
+    *("structuralObjectClass", "entryUUID", "entryCSN"),
+    *("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"),
 )
 LIMIT = 20
 
@@ -113,52 +108,57 @@ class CompareReport:
 
 
 def compare(options: CompareOptions, progress: Progress) -> CompareReport:
-    """Read both sides, side by side, and say what differs. Raises EmptyInput when there is nothing at all."""
+    """Reads both sides at once, and returns what differs. Raises EmptyInput if neither side has entries."""
     started = time.monotonic()
+    sides = (options.a, options.b)
     with progress.step("compare") as meter:
-        unseen = [
-            (side, sight) for side in (options.a, options.b) if (sight := _unseen(side, options, meter)) is not None
-        ]
+        sights = [(side.label, sight) for side in sides if (sight := _unseen(side, options, meter)) is not None]
         a, b = _digests(options, meter)
     if not a.entries and not b.entries:
         raise EmptyInput(path=f"{options.a.label} and {options.b.label}")
-    found = a.diff(b, options.limit)
+    difference = a.diff(b, options.limit)
     kinds = {"only-left": "only-a", "only-right": "only-b"}
-    samples = [Sample(kinds.get(kind, kind), name) for kind, name in found.samples]
-    if options.show_attributes:
+    samples = [Sample(kinds.get(kind, kind), name) for kind, name in difference.samples]
+    names = [sample.dn for sample in samples if sample.kind == "changed"]
+    if options.show_attributes and names:
         with progress.step("attributes"):
-            samples = _explained(samples, options)
+            in_a, in_b = options.a.find(names), options.b.find(names)
+        for index, sample in enumerate(samples):
+            key = dn.key(sample.dn)
+            if sample.kind == "changed" and key in in_a and key in in_b:  # else it was deleted meanwhile
+                attributes = differing(in_a[key], in_b[key], options.ignore)
+                samples[index] = Sample("changed", sample.dn, attributes)
     return CompareReport(
         a=Side(options.a.label, a.entries, a.checksum),
         b=Side(options.b.label, b.entries, b.checksum),
-        only_a=found.only_left,
-        only_b=found.only_right,
-        changed=found.changed,
+        only_a=difference.only_left,
+        only_b=difference.only_right,
+        changed=difference.changed,
         samples=tuple(samples),
         subtrees=tuple(
             Subtree(name, entries_a, entries_b, checksum_a, checksum_b, different)
-            for name, (entries_a, checksum_a), (entries_b, checksum_b), different in found.subtrees
+            for name, (entries_a, checksum_a), (entries_b, checksum_b), different in difference.subtrees
         ),
         ignored=options.ignore,
         seconds=time.monotonic() - started,
-        notes=tuple(f"{side.label}: {note}" for side, sight in unseen for note in live.hidden_notes(sight)),
+        notes=tuple(f"{label}: {note}" for label, sight in sights for note in live.hidden_notes(sight)),
         hidden=tuple(
-            Hidden(side.label, sight.who, tuple(sorted(sight.hidden)), live.rule(sight.who))
-            for side, sight in unseen
+            Hidden(label, sight.who, tuple(sorted(sight.hidden)), live.rule(sight.who))
+            for label, sight in sights
             if sight.hidden
         ),
     )
 
 
 def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> VisibilityReport | None:
-    """What a server does not show as it is stored, as far as a sample tells; None where nothing is known."""
+    """Returns what a server does not show as it is stored, judged from a sample; None if that is unknown."""
     if not isinstance(side, Server):
         return None
     asked, left_out = side.asked, {name.lower() for name in options.ignore}
+    listed = {name.lower() for name in asked.attributes} if asked else {"*"}
+    every = any(name[0] in "*+@" for name in listed)
 
     def wants(attribute: str) -> bool:
-        listed = {name.lower() for name in asked.attributes} if asked else {"*"}
-        every = any(name[0] in "*+@" for name in listed)
         return attribute.lower() not in left_out and (every or attribute.lower() in listed)
 
     try:
@@ -180,22 +180,6 @@ def _digests(options: CompareOptions, meter: Meter) -> tuple[EntryDigests, Entry
                 meter.cancel()
             raise
     return sides[0].result(), sides[1].result()
-
-
-def _explained(samples: Sequence[Sample], options: CompareOptions) -> list[Sample]:
-    """Looks up the changed entries on both sides again; one that is gone meanwhile stays unexplained."""
-    names = [sample.dn for sample in samples if sample.kind == "changed"]
-    if not names:
-        return list(samples)
-    a, b = options.a.find(names), options.b.find(names)
-
-    def explained(sample: Sample) -> Sample:
-        key = dn.key(sample.dn)
-        if sample.kind != "changed" or key not in a or key not in b:
-            return sample
-        return replace(sample, attributes=differing(a[key], b[key], options.ignore))
-
-    return list(map(explained, samples))
 
 
 def differing(a: Entry, b: Entry, ignore: Sequence[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ files are named `try-...` with the connection that reads it; once it is whole an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from loader.run.steps import Run
 from loader.server import questions, visibility
 from loader.server.options import Connection, Search
 from loader.server.session import Session, session
-from loader.server.wire import Part
 from loader.sources import ldap as source
 from loader.sources import planner
 from loader.sources.ldap import Narrowing
@@ -38,8 +37,6 @@ _TRY = "try"
 
 @dataclass(frozen=True)
 class ExportOptions(ExportLimits):
-    """What to read, and where to."""
-
     connection: Connection
     output: Path
     jobs: int = field(default=2, kw_only=True)  # connections to each provider
@@ -123,25 +120,24 @@ class Arranged:
 
 def start_of(options: ExportOptions) -> Start:
     """Returns the state of the first provider, with the contextCSN that all providers have reached."""
-    starts = [_start_of(options, one) for one in options.providers]
+    starts = []
+    for connection in options.providers:
+        with session(connection) as server:
+            base = server.spelt(server.base())
+            uuids = server.read(base, ["entryUUID"]).get("entryuuid", [])
+            start = Start(
+                base,
+                [one.decode("utf-8", "replace") for one in uuids],
+                live.context_csns(server, base),
+                # A partial replica's consumer searches without the subentries control.
+                not options.narrowing and server.offers_subentries(base),
+                list(questions.everything(server)),
+                now(),
+                server.uri,
+            )
+            starts.append(start)
     live.require_same(starts)
     return dataclasses.replace(starts[0], context_csns=live.lowest([one.context_csns for one in starts]))
-
-
-def _start_of(options: ExportOptions, connection: Connection) -> Start:
-    with session(connection) as server:
-        base = server.spelt(server.base())
-        uuids = server.read(base, ["entryUUID"]).get("entryuuid", [])
-        return Start(
-            base,
-            [one.decode("utf-8", "replace") for one in uuids],
-            live.context_csns(server, base),
-            # A partial replica's consumer searches without the subentries control.
-            not options.narrowing and server.offers_subentries(base),
-            list(questions.everything(server)),
-            now(),
-            server.uri,
-        )
 
 
 def trial_plan(options: ExportOptions, meter: Meter) -> tuple[Start, ReadingPlan]:
@@ -157,32 +153,31 @@ def trial_plan(options: ExportOptions, meter: Meter) -> tuple[Start, ReadingPlan
 
 def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> ReadingPlan:
     """Samples the first entries and divides the tree into pieces; retries if the connection breaks."""
-    return source.with_retries(lambda: _plan(options, meter, start), meter)
+    base, narrowing, replicas = start.base, options.narrowing, Replicas(options.providers, start.base, meter)
 
+    def attempt() -> ReadingPlan:
+        connection, attributes = replicas.living(), start.attributes
+        with session(connection) as server:
+            looked = planner.sample(server, base)
+            if not looked.entries:
+                raise EmptyInput(path=f"{connection.uri} {base}")
+            if options.replicas:  # each must show the same entries as the first
+                names = [name for name, _ in looked.entries]
+                for number, csns in replicas.context_csns().items():
+                    if options.providers[number] is not connection:
+                        with session(options.providers[number]) as other:
+                            live.require_like(server, other, names, csns)
+            count = options.pieces or (1 if looked.whole else options.jobs * len(options.providers))
+            entries = planner.expected(server, base)
+            pieces, how = planner.plan(server, base, looked, count, entries)
+            if narrowing:
+                pieces, attributes = narrowing.pieces(pieces), list(narrowing.of(Search(base)).attributes)
+            elif start.subentries:  # other searches omit them; slapd finds them by its objectClass index
+                pieces.append(Piece("subentries", Search(base, subentries=True)))
+            hidden = [] if options.looked else _hidden(server, base, looked, narrowing)
+            return ReadingPlan(entries, how, looked.containers(), hidden, attributes, pieces)
 
-def _plan(options: ExportOptions, meter: Meter, start: Start) -> ReadingPlan:
-    base, narrowing, attributes = start.base, options.narrowing, start.attributes
-    replicas = Replicas(options.providers, base, meter)
-    connection = replicas.living()
-    with session(connection) as server:
-        looked = planner.sample(server, base)
-        if not looked.entries:
-            raise EmptyInput(path=f"{connection.uri} {base}")
-        if options.replicas:  # each must show the same entries as the first
-            names = [name for name, _ in looked.entries]
-            for number, csns in replicas.context_csns().items():
-                if options.providers[number] is not server.connection:
-                    with session(options.providers[number]) as other:
-                        live.require_like(server, other, names, csns)
-        count = options.pieces or (1 if looked.whole else options.jobs * len(options.providers))
-        entries = planner.expected(server, base)
-        pieces, how = planner.plan(server, base, looked, count, entries)
-        if narrowing:
-            pieces, attributes = narrowing.pieces(pieces), list(narrowing.of(Search(base)).attributes)
-        elif start.subentries:  # other searches omit them; slapd finds them by its objectClass index
-            pieces.append(Piece("subentries", Search(base, subentries=True)))
-        hidden = [] if options.looked else _hidden(server, base, looked, narrowing)
-        return ReadingPlan(entries, how, looked.containers(), hidden, attributes, pieces)
+    return source.with_retries(attempt, meter)
 
 
 def _hidden(server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None) -> list[str]:
@@ -203,8 +198,15 @@ def notes(
 ) -> tuple[list[str], list[str]]:
     """Returns notes for the operator after `entries` were read, as two lists: data that the server hides or alters, and
     other notes."""
+
+    def attempt() -> tuple[int | None, bool]:
+        """Returns the server's entry count, and whether its contextCSN is still that of the start."""
+        with session(Replicas(options.providers, start.base, meter).living()) as server:
+            counted = planner.expected(server, start.base)
+            return counted, live.context_csns(server, start.base) == start.context_csns
+
     hidden = list(cut.hidden)
-    counted, calm = source.with_retries(lambda: _counted(options, meter, start), meter)
+    counted, calm = source.with_retries(attempt, meter)
     if counted is not None and packaged.is_empty(start.base) and start.context_csns:
         counted = max(counted, entries)  # the root may not be stored yet
     if options.narrowing or counted is None or counted == entries:
@@ -214,14 +216,6 @@ def notes(
         return hidden, [f"{counts}: the tree changed meanwhile; syncrepl brings the rest"]
     others = "" if start.subentries else ", or they are subentries"
     return [*hidden, f"{counts}: access control hides the others from {options.connection.who}{others}"], []
-
-
-def _counted(options: ExportOptions, meter: Meter, start: Start) -> tuple[int | None, bool]:
-    """Returns the server's entry count, and whether its contextCSN is still that of the start."""
-    base = start.base
-    with session(Replicas(options.providers, base, meter).living()) as server:
-        counted = planner.expected(server, base)
-        return counted, live.context_csns(server, base) == start.context_csns
 
 
 @dataclass(frozen=True)
@@ -249,8 +243,12 @@ class ExportSteps:
         files.remove_tree(self.parts)
         return start_of(self.options)
 
-    def _replicas(self, meter: Meter, start: Start) -> Replicas:
-        return Replicas(self.options.providers, start.base, meter)
+    def _remove(self, pattern: str) -> None:
+        for path in self.parts.glob(pattern):
+            path.unlink()
+
+    def _done(self) -> Mapping[str, ReadPiece]:
+        return self.run.catalogue.partitions("read", ReadPiece)
 
     def read(self, meter: Meter, start: Start, cut: ReadingPlan) -> None:
         """Reads the pieces side by side; a finished one is never read again."""
@@ -258,47 +256,39 @@ class ExportSteps:
         if packaged.is_empty(start.base) and start.context_csns:
             # No search returns the root entry (the empty DN), which must exist to hold the contextCSN.
             packaged.write(self.parts / f"part-{packaged.FILE}")
-        done = self.run.catalogue.partitions("read", ReadPiece)
+        done = self._done()
         meter.add(sum(piece.entries for piece in done.values()))
         todo = [piece for piece in cut.pieces(self.options.page) if piece.name not in done]
         self._read(todo, meter, range(len(self.options.providers)))
 
     def _read(self, wanted: Sequence[Piece], meter: Meter, among: Collection[int]) -> None:
         """Reads the `wanted` pieces from the providers numbered `among`. Raises the errors of `schedule`."""
-        options, providers = self.options, sorted(among)
-        for path in self.parts.glob(f"{_TRY}-*"):
-            path.unlink()  # of an interrupted run
-        slots = [ConnectionSlot(number, n) for n in range(options.jobs) for number in providers]
-        pace = RateLimit(options.max_rate)
+        options, parts, pace = self.options, self.parts, RateLimit(self.options.max_rate)
 
         def read(slot: ConnectionSlot, piece: Piece, meter: Meter) -> None:
             attempt = f"{_TRY}-{slot}-of-{piece.name}"
-            how = (options.providers[slot.server], piece.search, self.parts, attempt)
+            how = (options.providers[slot.server], piece.search, parts, attempt)
             try:
                 part = source.fetch_part(*how, compress=self.compress, meter=meter, pace=pace, retries=0)
             except LoaderError:
-                for path in self.parts.glob(f"{attempt}[-.]*"):
-                    path.unlink()
+                self._remove(f"{attempt}[-.]*")
                 raise
-            self._keep(slot, piece, attempt, part)
 
+            # The files of a whole piece get their names before the piece is recorded. Those of an earlier read of it
+            # were never recorded, or are from a provider that died.
+            self._remove(f"part-{piece.name}[-.]*")
+            for path in parts.glob(f"{attempt}[-.]*"):
+                path.rename(parts / path.name.replace(attempt, f"part-{piece.name}", 1))
+            files.make_durable(parts)
+            names = (Path(file).name.replace(attempt, f"part-{piece.name}", 1) for file in part.files)
+            sums = dict(zip(names, part.sums, strict=True))
+            record = ReadPiece(part.entries, part.bytes, sums, slot.server)
+            self.run.catalogue.finish_partition("read", piece.name, record)
+            killpoint("read.partition")
+
+        self._remove(f"{_TRY}-*")  # of an interrupted run
+        slots = [ConnectionSlot(number, n) for n in range(options.jobs) for number in sorted(among)]
         schedule(wanted, slots, read, meter)
-
-    def _keep(self, slot: ConnectionSlot, piece: Piece, attempt: str, part: Part) -> None:
-        """Gives the files of a whole piece their names, and records the piece."""
-
-        def final(name: str) -> str:
-            return f"part-{piece.name}{name.removeprefix(attempt)}"
-
-        for path in self.parts.glob(f"part-{piece.name}[-.]*"):
-            path.unlink()  # an earlier read of this piece: never recorded, or from a provider that died
-        for path in self.parts.glob(f"{attempt}[-.]*"):
-            path.rename(path.with_name(final(path.name)))
-        files.make_durable(self.parts)
-        sums = dict(zip((final(Path(file).name) for file in part.files), part.sums, strict=True))
-        read = ReadPiece(part.entries, part.bytes, sums, slot.server)
-        self.run.catalogue.finish_partition("read", piece.name, read)
-        killpoint("read.partition")
 
     def late(self, meter: Meter, start: Start) -> list[str]:
         """Re-reads subtrees that moved during the read; none did if no contextCSN has changed. Returns the contextCSN
@@ -313,14 +303,13 @@ class ExportSteps:
         return self._late(meter, start)
 
     def _late(self, meter: Meter, start: Start) -> list[str]:
-        for path in self.parts.glob("late-*"):
-            path.unlink()  # left by an interrupted attempt; the numbers of late files must follow the order of reading
+        # The numbers of late files must follow the order of reading, so those of an interrupted attempt go.
+        self._remove("late-*")
         told, looker = self._settled(meter, start)
         narrowing = self.options.narrowing
-        is_flat = narrowing is not None and narrowing.is_flat
         containers = self.containers(meter, start, looker, start.context_csns)
         killpoint("late.middle")
-        if not is_flat and any(csns != start.context_csns for csns in told.values()):
+        if not (narrowing and narrowing.is_flat) and any(csns != start.context_csns for csns in told.values()):
             containers.settle()
         return list(containers.since)
 
@@ -329,10 +318,12 @@ class ExportSteps:
 
         Changes known only to a provider that died may be lost, so its pieces are read again from the others.
         """
-        replicas = self._replicas(meter, start)
+        replicas = Replicas(self.options.providers, start.base, meter)
+        cut = self.run.catalogue.facts_of("plan", ReadingPlan)
         while True:
             told = replicas.context_csns()
-            if lost := self._lost(told):
+            names = {name for name, piece in self._done().items() if piece.server not in told}
+            if cut and (lost := [piece for piece in cut.pieces(self.options.page) if piece.name in names]):
                 self._read(lost, meter, told)
                 continue
             try:
@@ -341,61 +332,50 @@ class ExportSteps:
                 if replicas.context_csns().keys() >= told.keys():
                     raise
 
-    def _lost(self, living: Collection[int]) -> list[Piece]:
-        """Returns the pieces that were read from providers not in `living`."""
-        done = self.run.catalogue.partitions("read", ReadPiece)
-        names = {name for name, piece in done.items() if piece.server not in living}
-        cut = self.run.catalogue.facts_of("plan", ReadingPlan)
-        if not names or cut is None:
-            return []
-        return [piece for piece in cut.pieces(self.options.page) if piece.name in names]
-
     def containers(self, meter: Meter, start: Start, looker: Connection, since: Sequence[str]) -> MovedContainers:
         return MovedContainers(looker, self.options, start, self.parts, since, meter)
 
     def arrange(self, meter: Meter, start: Start, since: Sequence[str]) -> Arranged:
         """Writes each entry to the shards once, parents first."""
-        looker = self._replicas(meter, start).covering(csn.by_server(since))
+        looker = Replicas(self.options.providers, start.base, meter).covering(csn.by_server(since))
         containers = self.containers(meter, start, looker, since)
         narrowing = self.options.narrowing
-        if narrowing:
+        if narrowing and since and not narrowing.is_flat:
             # A build replaces unwanted parents by glue, so orphans do not reveal moved containers. Therefore the
             # containers are always checked once more.
-            if since and not narrowing.is_flat:
-                containers.settle()
-            start = dataclasses.replace(start, context_csns=[])
-        arranged = self._arrange(containers, start, drop_orphans=False)
+            containers.settle()
+
+        def attempt(drop_orphans: bool) -> Arrangement:
+            task = ArrangeTask(
+                paths=self._files("part"),
+                again=self._files("late"),
+                root=start.base,
+                context_csns=[] if narrowing else start.context_csns,
+                compress=self.compress,
+                drop_orphans=drop_orphans,
+                name_orphans=narrowing is None,
+            )
+            arranged = ldif.arrange(task, self.sink.empty_arranged(), meter)
+            containers.require_renamed(arranged.renamed)
+            return arranged
+
+        arranged = attempt(drop_orphans=False)
         while arranged.orphans and not narrowing:
-            late = containers.for_orphans(arranged.orphans)
-            arranged = self._arrange(containers, start, drop_orphans=not late)
+            arranged = attempt(drop_orphans=not containers.for_orphans(arranged.orphans))
         counts = (arranged.entries, arranged.duplicates, arranged.dropped)
         return Arranged(*counts, arranged.checksum, arranged.files, dict(arranged.taken))
 
-    def _arrange(self, containers: MovedContainers, start: Start, drop_orphans: bool) -> Arrangement:
-        task = ArrangeTask(
-            paths=self._files("part"),
-            again=self._files("late"),
-            root=start.base,
-            context_csns=start.context_csns,
-            compress=self.compress,
-            drop_orphans=drop_orphans,
-            name_orphans=self.options.narrowing is None,
-        )
-        arranged = ldif.arrange(task, self.sink.empty_arranged(), containers.meter)
-        containers.require_renamed(arranged.renamed)
-        return arranged
-
     def _files(self, kind: str) -> list[Path]:
-        found = (self.parts.glob(f"{kind}-*{suffix}") for suffix in (".ldif", ".ldif.zst"))
-        return sorted(path for paths in found for path in paths)
+        return sorted(path for suffix in (".ldif", ".ldif.zst") for path in self.parts.glob(f"{kind}-*{suffix}"))
 
     def publish(self, meter: Meter, start: Start, cut: ReadingPlan, arranged: Arranged) -> None:
         """Moves the shards to their place, and writes the manifest."""
-        done = self.run.catalogue.partitions("read", ReadPiece).values()
-        read = {name: one for piece in done for name, one in piece.sums.items()}  # of shards that are parts as read
-        sums = {name: read.get(part) for name, part in arranged.taken.items()}
+        sums = {name: one for piece in self._done().values() for name, one in piece.sums.items()}
         self.sink.take([name for name, *_ in arranged.files])
-        shards = [self.sink.shard(name, entries, content, sums.get(name)) for name, entries, content in arranged.files]
+        shards = [  # the checksum of a shard that is a part as read is known
+            self.sink.shard(name, entries, content, sums.get(arranged.taken.get(name, "")))
+            for name, entries, content in arranged.files
+        ]
         hidden, others = notes(self.options, meter, start, cut, arranged.entries)
         counts = (arranged.entries, arranged.checksum, arranged.duplicates, arranged.dropped)
         whole = Whole(start.base, start.started, start.context_csns, *counts)
@@ -403,7 +383,6 @@ class ExportSteps:
 
 
 def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Finished:
-    """Runs or resumes an export into a directory."""
     with into(options.output, options.identity(), progress, timeouts, restart) as run:
         return Finished(export_steps(options, run), run.told_before())
 

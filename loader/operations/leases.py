@@ -17,13 +17,13 @@ def mark(config: Config, database: Database) -> str:
 
 
 def identity(config: Config) -> ServerIdentity:
-    """Of a server, or of the slapd.d of one: its URI and its databases."""
+    """Returns the identity of a server, or of its slapd.d: its URI and its databases."""
     marks = (mark(config, one) for one in config.databases)
     return ServerIdentity(config.uri or "", frozenset(one for one in marks if one))
 
 
 def of_server(server: Session) -> ServerIdentity:
-    """Its URI alone if the account may not read cn=config."""
+    """Returns the URI alone if the account may not read cn=config."""
     try:
         return identity(configuration.read_online(server))
     except ConfigHidden:

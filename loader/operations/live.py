@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -178,14 +179,13 @@ class MovedContainers:
     def _read_below(self, top: str) -> bool:
         """Reads the whole subtree again. Returns False if the entry `top` no longer exists: it was deleted, or moved
         again, which the next pass finds."""
-        exists = False
+        exists, compress = False, self.options.compress != "none"
         for subentries in (True, False) if self.start.subentries else (False,):
             search = Search(top, page=self.options.page, subentries=subentries)
             if self.options.narrowing:
                 search = self.options.narrowing.of(search)
             name = f"late-{len(list(self.parts.glob(f'late-*{INNER_NOTES}'))):05}"
             try:
-                compress = self.options.compress != "none"
                 source.fetch_part(self.connection, search, self.parts, name, compress=compress, meter=self.meter)
                 exists = True
             except NoSuchBase:
@@ -198,10 +198,21 @@ class MovedContainers:
         Orphans that were deleted or renamed themselves are left to syncrepl. Raises MissingParents if an orphan still
         has its DN: then its parent is hidden, and leaving out the orphan would lose it.
         """
+
+        def current(server: Session, name: str, uuid: str) -> list[tuple[str, dict[str, str]]]:
+            """Returns the current DNs of an orphan, each with its entryCSN by server ID; empty if it was deleted."""
+            if not uuid:
+                return [(name, {})] if server.exists(name) else []
+            query = (self.start.base, f"(entryUUID={uuid})", ["entryCSN"])
+            entries = server.find(*query)
+            if not entries and self.start.subentries:
+                entries = server.find(*query, subentries=True)
+            return [(place, _stamps(entry)) for place, entry in entries]
+
         hidden, again, began = [], [], csn.by_server(self.start.context_csns)
-        places = self._ask(lambda server: [self._find(server, orphan) for orphan in orphans])
-        for (parent, name, _), current in zip(orphans, places, strict=True):
-            for place, stamps in current:
+        places = self._ask(lambda server: [current(server, name, uuid) for _, name, uuid in orphans])
+        for (parent, name, _), entries in zip(orphans, places, strict=True):
+            for place, stamps in entries:
                 if dn.key(place) == dn.key(name):
                     hidden.append(parent)
                 elif csn.is_covered_by(stamps, began):
@@ -210,18 +221,10 @@ class MovedContainers:
             raise MissingParents(count=len(hidden), first=hidden[0])
         return topmost(list(dict.fromkeys(again)))
 
-    def _find(self, server: Session, orphan: Orphan) -> list[tuple[str, dict[str, str]]]:
-        """Returns the current DNs of the orphan, each with its entryCSN by server ID; empty if it was deleted."""
-        _, name, uuid = orphan
-        if not uuid:
-            return [(name, {})] if server.exists(name) else []
-        query = (self.start.base, f"(entryUUID={uuid})", ["entryCSN"])
-        entries = server.find(*query)
-        if not entries and self.start.subentries:
-            entries = server.find(*query, subentries=True)
-        return [
-            (place, csn.by_server(value.decode() for value in entry.get("entrycsn", []))) for place, entry in entries
-        ]
+
+def _stamps(entry: Attributes) -> dict[str, str]:
+    """Returns the entry's entryCSN by server ID."""
+    return csn.by_server(value.decode() for value in entry.get("entrycsn", []))
 
 
 def changed_containers(
@@ -277,17 +280,13 @@ def require_none(server: Session, base: str, uuids: Sequence[str], subentries: b
             for name, entry in server.find(base, where, ["entryUUID"], subentries=shown):
                 places.setdefault(first_value(entry, "entryuuid"), []).append(name)
         for uuid, names in places.items():
+            still = []
             # A search may return an entry twice if it is renamed during the search.
-            still = [name for name in dict.fromkeys(names) if len(names) > 1 and _has_uuid(server, name, uuid)]
+            for name in dict.fromkeys(names) if len(names) > 1 else ():
+                with suppress(NoSuchBase):
+                    still += [name] if server.matches(name, f"(entryUUID={uuid})") else []
             if len(still) > 1:
                 raise SharedUuid(uuid=uuid, first=still[0], dn=still[1])
-
-
-def _has_uuid(server: Session, name: str, uuid: str) -> bool:
-    try:
-        return server.matches(name, f"(entryUUID={uuid})")
-    except NoSuchBase:
-        return False
 
 
 # --- several providers -----------------------------------------------------------------------------------------------
@@ -323,36 +322,35 @@ def require_same(starts: Sequence[Start]) -> None:
 
 def require_like(leader: Session, other: Session, names: Sequence[str], told: Sequence[str]) -> None:
     """Raises OtherTree if a sample of these entries differs between the two. `told`: the contextCSN of `other`."""
+
+    def read(server: Session, name: str) -> Attributes | None:
+        try:
+            return server.read(name)
+        except NoSuchBase:
+            return None
+
+    def difference(name: str) -> str | None:
+        """Returns how the entry differs; None if it is equal, or if changes after `told` explain the difference."""
+        theirs, ours = read(other, name), read(leader, name)
+        if ours is None:
+            return None
+        if theirs is None:
+            covered = csn.is_covered_by(_stamps(ours), csn.by_server(told))
+            return f"it does not show {name}" if covered else None
+        if theirs.get("entrycsn") != ours.get("entrycsn"):
+            return None
+        both = (ours.keys() | theirs.keys()) - visibility.NOT_ASKED
+        differing = [one for one in both if set(ours.get(one, ())) != set(theirs.get(one, ()))]
+        return f"it shows another {min(differing)} of {name}" if differing else None
+
     for name in names[:: max(1, len(names) // _COMPARED)]:
         for again in range(_TRIES):
-            difference = _difference(leader, other, name, told)
-            if difference is None:
+            reason = difference(name)
+            if reason is None:
                 break
             time.sleep(_INTERVAL * again)
         else:
-            raise OtherTree(uri=other.uri, other=leader.uri, reason=difference)
-
-
-def _difference(leader: Session, other: Session, name: str, told: Sequence[str]) -> str | None:
-    """Returns how the entry differs between the providers; None if equal, or if changes after `told` explain it."""
-    theirs, ours = _read(other, name), _read(leader, name)
-    if ours is None:
-        return None
-    stamps = csn.by_server(value.decode() for value in ours.get("entrycsn", []))
-    if theirs is None:
-        return f"it does not show {name}" if csn.is_covered_by(stamps, csn.by_server(told)) else None
-    if theirs.get("entrycsn") != ours.get("entrycsn"):
-        return None
-    both = (ours.keys() | theirs.keys()) - visibility.NOT_ASKED
-    differing = [one for one in both if set(ours.get(one, ())) != set(theirs.get(one, ()))]
-    return f"it shows another {min(differing)} of {name}" if differing else None
-
-
-def _read(server: Session, name: str) -> Attributes | None:
-    try:
-        return server.read(name)
-    except NoSuchBase:
-        return None
+            raise OtherTree(uri=other.uri, other=leader.uri, reason=reason)
 
 
 @dataclass(frozen=True)
@@ -366,21 +364,22 @@ class Replicas:
 
     def context_csns(self) -> dict[int, list[str]]:
         """Returns the contextCSN of each provider that answers. Raises the last provider's error if none does."""
-        return source.with_retries(self._context_csns, self.meter)
 
-    def _context_csns(self) -> dict[int, list[str]]:
-        csns, failure = {}, None
-        for number, connection in enumerate(self.connections):
-            try:
-                with session(connection) as server:
-                    csns[number] = context_csns(server, self.base)
-            except LoaderError as error:
-                if not error.retryable:
-                    raise
-                failure = error
-        if not csns:
-            raise failure or ServerDown(uri="", reason="no provider")
-        return csns
+        def attempt() -> dict[int, list[str]]:
+            csns, failure = {}, None
+            for number, connection in enumerate(self.connections):
+                try:
+                    with session(connection) as server:
+                        csns[number] = context_csns(server, self.base)
+                except LoaderError as error:
+                    if not error.retryable:
+                        raise
+                    failure = error
+            if not csns:
+                raise failure or ServerDown(uri="", reason="no provider")
+            return csns
+
+        return source.with_retries(attempt, self.meter)
 
     def living(self) -> Connection:
         """Returns the first provider that answers."""
@@ -415,18 +414,16 @@ def require_all_visible(server: Session, base: str, wanted: Wanted = None, own: 
     sight = visibility.compare_sample(server, base, wanted)
     if sight is None:
         return
-    unknown = [] if sight.tells_overlays else overlays.overlays_that_change_searches(own)
-    differing = [
-        *_distorted(sight),
-        *(
+    differing = _distorted(sight)
+    if not sight.tells_overlays:
+        differing += [
             f"the replica's configuration has the overlay {overlay.name}; if the provider has it as well, it changes "
             f"what a search shows: {overlay.why}"
-            for overlay in unknown
-        ),
-    ]
+            for overlay in overlays.overlays_that_change_searches(own)
+        ]
     if differing:
         raise NotAsStored(uri=server.uri, what="; ".join(differing))
-    if hidden := list(_hidden(sight)):
+    if hidden := _hidden(sight):
         raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), rule=rule(sight.who))
 
 
@@ -453,22 +450,19 @@ def hidden_notes(sight: VisibilityReport) -> list[str]:
     return [*_hidden(sight), *_distorted(sight)]
 
 
-def _hidden(sight: VisibilityReport) -> Iterator[str]:
-    if sight.hidden:
-        example = next(iter(sight.hidden.values()))
-        yield f"access control hides {_listed(list(sight.hidden))} from {sight.who} (for instance of {example})"
-    for name in sight.below[:1]:
-        yield f"access control hides the entries below {name} from {sight.who}"
+def _hidden(sight: VisibilityReport) -> list[str]:
+    notes = [f"access control hides {_listed(sight.hidden, f'from {sight.who}')}"] if sight.hidden else []
+    return notes + [f"access control hides the entries below {name} from {sight.who}" for name in sight.below[:1]]
 
 
-def _distorted(sight: VisibilityReport) -> Iterator[str]:
-    for one in sight.distorting:
-        yield f"the overlay {one.name} changes what a search shows: {one.why}"
-    if sight.computed and not sight.distorting:
-        example = next(iter(sight.computed.values()))
-        yield f"an overlay computes {_listed(list(sight.computed))} for the answer (for instance of {example})"
+def _distorted(sight: VisibilityReport) -> list[str]:
+    notes = [f"the overlay {one.name} changes what a search shows: {one.why}" for one in sight.distorting]
+    computed = [f"an overlay computes {_listed(sight.computed, 'for the answer')}"] if sight.computed else []
+    return notes or computed
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _listed(attributes: Mapping[str, str], words: str) -> str:
+    """Returns the names of the attributes, the words, and the DN of an entry that has the first attribute."""
+    more = len(attributes) - _NAMED
+    names = ", ".join([*attributes][:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{names} {words} (for instance of {next(iter(attributes.values()))})"

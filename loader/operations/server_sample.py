@@ -12,7 +12,7 @@ from pathlib import Path
 
 from loader import units
 from loader.errors import Cancelled
-from loader.operations.export import ExportOptions, Start, trial_plan
+from loader.operations.export import ExportOptions, trial_plan
 from loader.progress import Meter
 from loader.server.options import Connection, Search
 from loader.server.session import session
@@ -29,33 +29,39 @@ _WIDER = 8  # times as large is the next part then
 
 
 def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: Meter) -> Sample:
-    """Its notes are what the server hides. The server looks at all entries; a directory whose entries have no entryUUID
-    is read whole. Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
+    """Returns a sample, with notes on what the server hides. The server evaluates all entries; if entries have no
+    entryUUID, all are read. Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
     asked = ExportOptions(connection, scratch, pieces=1)
     start, cut = trial_plan(asked, meter)
     (whole, *_) = cut.pieces(asked.page)
     entries, counted = cut.expected, True
     if entries is None:
         entries, counted = _count(connection, whole.search, scratch, meter)
-    parts = 1 if entries <= _READ_WHOLE else int(entries / wanted.of(entries))
-    path = scratch / "sample.ldif"
-    while where := _part(connection, start, cut.expected, parts):
-        source.fetch(connection, replace(whole.search, where=where), path, meter)
+    parts, path = 1 if entries <= _READ_WHOLE else int(entries / wanted.of(entries)), scratch / "sample.ldif"
+    distribution = None
+    if parts > 1:
+        with session(connection) as server:
+            looked = planner.sample(server, start.base)
+        if (uuids := looked.uuids()) is not None and not looked.whole:
+            distribution = spread(uuids, cut.expected)
+    while distribution and parts > 1:
+        windows = replace(distribution, each=max(distribution.each, _SPREAD))
+        source.fetch(connection, replace(whole.search, where=filters(windows, parts)[parts // 2]), path, meter)
         read = sampling.count(path)
         if read >= wanted.records / _LEAST:
+            how = f"one of {units.number(parts)} parts by entryUUID"
+            total = entries if counted else max(entries, parts * read)
             break
         parts = parts // _WIDER
     else:
         source.fetch(connection, whole.search, path, meter)
-        parts, read, entries, counted = 1, 0, 0, True  # what is read is counted
-    how = f"one of {units.number(parts)} parts by entryUUID" if where else "all of it was read"
-    total = entries if counted else max(entries, parts * read)
-    found = sampling.of_part([path], total, wanted, how, counted)
-    return replace(found, notes=tuple(cut.hidden))
+        how, total, counted = "all of it was read", 0, True  # what is read is counted
+    sample = sampling.of_part([path], total, wanted, how, counted)
+    return replace(sample, notes=tuple(cut.hidden))
 
 
 def _count(connection: Connection, search: Search, scratch: Path, meter: Meter) -> tuple[int, bool]:
-    """By a search that asks for no attributes; and whether these are all, or those that came in time."""
+    """Counts the entries by a search without attributes. Returns their number, and whether all came in time."""
     inner, path = Meter("count"), scratch / "names.ldif"
     asked = replace(search, attributes=("1.1",))
     with ThreadPoolExecutor(1, "count") as pool, meter.cancelling(inner.cancel):
@@ -73,16 +79,3 @@ def _count(connection: Connection, search: Search, scratch: Path, meter: Meter) 
         for left in scratch.glob("*names.ldif"):
             left.unlink()
     return entries, whole
-
-
-def _part(connection: Connection, start: Start, expected: int | None, parts: int) -> str | None:
-    """A filter for one of so many parts; None where all is read."""
-    if parts <= 1:
-        return None
-    with session(connection) as server:
-        looked = planner.sample(server, start.base)
-    uuids = looked.uuids()
-    if looked.whole or uuids is None:
-        return None
-    lie = spread(uuids, expected)
-    return filters(replace(lie, each=max(lie.each, _SPREAD)), parts)[parts // 2]

@@ -126,7 +126,6 @@ def external(uri: str) -> str:
 
 
 def searching(uri: str) -> str:
-    """Returns the beginning of an ldapsearch command; the caller appends the base."""
     return f"ldapsearch {external(uri)} -LLL -o ldif-wrap=no -b"
 
 

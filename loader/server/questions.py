@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,8 @@ def of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
     """Checks a slapd and its databases. Raises TlsFailed if TLS fails at a URI and slapd answers at no other URI."""
     silent: list[str] = []
     untrusted: TlsFailed | None = None
-    for uri in sorted(uris, key=_rank):
+    # ldapi first, since slapd may require TLS elsewhere; ldaps last, since its certificate may be untrusted.
+    for uri in sorted(uris, key=lambda uri: {"ldapi": 0, "ldaps": 2}.get(uri.partition(":")[0], 1)):
         try:
             with hurried(Connection(uri=uri.replace("//*", "//localhost"))) as server:
                 return Answers("", tuple(_failed(server, suffixes)))
@@ -51,11 +52,6 @@ def of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
     if untrusted is not None:
         raise untrusted
     return Answers("; ".join(silent))
-
-
-def _rank(uri: str) -> int:
-    """Ranks ldapi first, since slapd may require TLS elsewhere; ldaps last, since its certificate may be untrusted."""
-    return {"ldapi": 0, "ldaps": 2}.get(uri.partition(":")[0], 1)
 
 
 @contextmanager
@@ -118,8 +114,6 @@ def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> 
 
 
 # --- entry count -----------------------------------------------------------------------------------------------------
-#
-# Estimates a provider's entry count, for an account that may only read the tree.
 
 
 _ENOUGH = 100  # minimum entries in a sample
@@ -130,13 +124,8 @@ _EVEN = 1.5  # maximum ratio of the entry counts of two adjacent samples
 
 
 def entries(server: Session, suffix: str, sampled: bool) -> int | None:
-    """Returns the entry count of cn=Monitor, else an estimate if `sampled` permits that (seconds of server time)."""
-    counted = server.counted(suffix)
-    return _by_sample(server, suffix) if counted is None and sampled else counted
-
-
-def _by_sample(server: Session, suffix: str) -> int | None:
-    """Estimates the count from the lowest entryUUIDs. None unless twice the range has about twice the entries."""
+    """Returns the entry count of cn=Monitor. For an account that may only read the tree: an estimate from the lowest
+    entryUUIDs, if `sampled` permits that (seconds of server time) and twice the range has about twice the entries."""
 
     def count(bits: int) -> int | None:
         """Counts the entries with an entryUUID in the lowest 1/2^bits of its range; None beyond a limit."""
@@ -144,16 +133,16 @@ def _by_sample(server: Session, suffix: str) -> int | None:
         first, whole = server.first(suffix, _MOST_COUNTED, ["1.1"], where, _SECONDS)
         return len(first) if whole else None
 
-    try:
+    counted = server.counted(suffix)
+    if counted is not None or not sampled:
+        return counted
+    with suppress(LoaderError):
         for bits in _STEPS:
             one, two = count(bits), count(bits - 1)
             if one is None or two is None:
                 return None
             if one >= _ENOUGH:
-                even = one / _EVEN < two - one < one * _EVEN
-                return two << (bits - 1) if even else None
-    except LoaderError:
-        pass
+                return two << (bits - 1) if one / _EVEN < two - one < one * _EVEN else None
     return None
 
 
@@ -192,6 +181,15 @@ def subschema(server: Session) -> SubschemaInfo:
     """Reads the root DSE and the subschema. The result has no names or aliases if the server shows no schema."""
     root = server.read("", ["*", "+"])
     types = list(_types(server, root))
+    by_name = {name.lower(): one for one in types for name in (*one.names, one.oid)}
+    naming = []
+    for name, one in by_name.items():
+        kind, seen = one, set[str]()
+        while not kind.syntax and kind.sup and kind.oid not in seen:
+            seen.add(kind.oid)
+            kind = by_name.get(kind.sup[0].lower(), kind)
+        if kind.syntax in _NAMING and not one.usage:
+            naming.append(name)
     # slapd's subschema includes the configuration attributes of loaded modules.
     known = {name.lower() for one in types for name in one.names}
     return SubschemaInfo(
@@ -202,7 +200,7 @@ def subschema(server: Session) -> SubschemaInfo:
             (other.lower(), one.names[0].lower()) for one in types if one.names for other in (*one.names[1:], one.oid)
         ),
         openldap=_OPENLDAP in root.get("objectclass", []),
-        naming=tuple(_naming(types)),
+        naming=tuple(naming),
         memberof=not known or "olcmemberofmemberad" in known,
         of_2_7=not known or "olcdbpagesize" in known,
     )
@@ -258,15 +256,3 @@ def _types(server: Session, root: Attributes) -> Iterator[AttributeType]:
         if not is_whole or not all(f"'{name}'" in text for name in one.names):
             raise unreadable
         yield one
-
-
-def _naming(types: Sequence[AttributeType]) -> Iterator[str]:
-    by_name = {name.lower(): one for one in types for name in (*one.names, one.oid)}
-    for name, one in by_name.items():
-        syntax, seen = one.syntax, set()
-        while not syntax and one.sup and one.oid not in seen:
-            seen.add(one.oid)
-            one = by_name.get(one.sup[0].lower(), one)
-            syntax = one.syntax
-        if syntax in _NAMING and not by_name[name].usage:
-            yield name

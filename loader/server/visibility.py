@@ -16,7 +16,7 @@ import itertools
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import ldap
@@ -71,25 +71,6 @@ class VisibilityReport:
 
 def compare_sample(server: Session, base: str, wanted: Wanted = None) -> VisibilityReport | None:
     """Checks some entries below `base`. Returns None if the server is not a slapd or shows no schema."""
-    schema = _schema(server)
-    if schema is None:
-        return None
-    known = overlays_of(server, server.context_of(base))
-    who = server.who_am_i()
-    subject = f'dn.exact="{who}"' if who else "anonymous"
-    sight = VisibilityReport(subject, tells_overlays=bool(known))
-    sight.distorting = overlays.overlays_that_change_searches(known)
-    for name in _chosen(_SampleSearches(server, base), schema, sight):
-        try:
-            _EntryCheck(server, schema, name, sight, wanted).look()
-        except NoSuchBase:
-            continue  # deleted meanwhile
-    for name in sight.readable & sight.hidden.keys():
-        del sight.hidden[name]
-    return sight
-
-
-def _schema(server: Session) -> SubSchema | None:
     root = server.read("", ["objectClass", "subschemaSubentry"])
     if b"OpenLDAProotDSE" not in root.get("objectclass", []):
         return None
@@ -99,8 +80,21 @@ def _schema(server: Session) -> SubSchema | None:
         entry = server.read(entry_dn, kinds, "(objectClass=subschema)")
     except (NoSuchBase, ServerRefused):
         return None
-    definitions = {kind: entry.get(kind.lower()) for kind in kinds}
-    return SubSchema(definitions) if all(definitions.values()) else None
+    if not all(entry.get(kind.lower()) for kind in kinds):
+        return None
+    schema = SubSchema({kind: entry.get(kind.lower()) for kind in kinds})
+    known = overlays_of(server, server.context_of(base))
+    who = server.who_am_i()
+    sight = VisibilityReport(f'dn.exact="{who}"' if who else "anonymous", tells_overlays=bool(known))
+    sight.distorting = overlays.overlays_that_change_searches(known)
+    for name in _chosen(server, base, schema, sight):
+        try:
+            _EntryCheck(server, schema, name, sight, wanted).look()
+        except NoSuchBase:
+            continue  # deleted meanwhile
+    for name in sight.readable & sight.hidden.keys():
+        del sight.hidden[name]
+    return sight
 
 
 def overlays_of(server: Session, base: str) -> list[str]:
@@ -125,49 +119,42 @@ def overlays_of(server: Session, base: str) -> list[str]:
         return []
 
 
-class _SampleSearches:
-    """Searches of the whole tree for a few entries, with a common time limit of about _SEARCHING seconds."""
+def _chosen(server: Session, base: str, schema: SubSchema, sight: VisibilityReport) -> list[str]:
+    """Returns the DNs to check: entries with secrets, then one entry per parent and set of object classes. Notes
+    containers that show no child."""
+    seconds = 0.0  # of the searches of the whole tree
 
-    def __init__(self, server: Session, base: str) -> None:
-        self.server, self.base, self._seconds = server, base, 0.0
-
-    def first(self, limit: int, where: str) -> Entries:
+    def first(limit: int, where: str) -> Entries:
         """Returns the first matching entries; fewer if the time is up. slapd measures time in whole seconds."""
-        if self._seconds >= _SEARCHING:
+        nonlocal seconds
+        if seconds >= _SEARCHING:
             return []
         started = time.monotonic()
         try:
-            return self.server.first(self.base, limit, _KIND, where, 1)[0]
+            return server.first(base, limit, _KIND, where, 1)[0]
         except (LimitTooLow, ServerRefused):
             return []
         finally:
-            self._seconds += time.monotonic() - started
+            seconds += time.monotonic() - started
 
-
-def _chosen(searching: _SampleSearches, schema: SubSchema, sight: VisibilityReport) -> list[str]:
-    """Returns the DNs to check: entries with secrets, then one entry per parent and set of object classes."""
-    kinds: dict[tuple[str, frozenset[bytes]], str] = {}
-    for name, entry in _sampled(searching, sight):
-        classes = frozenset(value.lower() for value in entry.get("objectclass", []))
-        kinds.setdefault((dn.key(dn.parent(name)), classes), name)
-    # The values of secrets need not be readable.
-    secrets = (secret for secret in SECRETS if schema.get_obj(AttributeType, secret) is not None)
-    holders = [name for secret in secrets for name, _ in searching.first(_OF_EACH, f"({secret}=*)")]
-    return list(dict.fromkeys([*holders, *kinds.values()]))[:_LOOKS]
-
-
-def _sampled(searching: _SampleSearches, sight: VisibilityReport) -> Iterator[tuple[str, Attributes]]:
-    server = searching.server
-    yield from server.first(searching.base, _FIRST, _KIND)[0]
-    for container, _ in searching.first(_CONTAINERS, "(hasSubordinates=TRUE)"):
+    sampled = [*server.first(base, _FIRST, _KIND)[0]]
+    for container, _ in first(_CONTAINERS, "(hasSubordinates=TRUE)"):
         try:
             entries = server.first(container, _OF_EACH + 1, _KIND)[0]
             is_alone = len(entries) == 1 and _is_always_alone(server, container)
         except NoSuchBase:
             continue  # moved or deleted meanwhile
-        yield from entries
+        sampled += entries
         if is_alone:
             sight.below.append(container)
+    kinds: dict[tuple[str, frozenset[bytes]], str] = {}
+    for name, entry in sampled:
+        classes = frozenset(value.lower() for value in entry.get("objectclass", []))
+        kinds.setdefault((dn.key(dn.parent(name)), classes), name)
+    # The values of secrets need not be readable.
+    secrets = (secret for secret in SECRETS if schema.get_obj(AttributeType, secret) is not None)
+    holders = [name for secret in secrets for name, _ in first(_OF_EACH, f"({secret}=*)")]
+    return list(dict.fromkeys([*holders, *kinds.values()]))[:_LOOKS]
 
 
 def _is_always_alone(server: Session, container: str) -> bool:
@@ -198,38 +185,35 @@ class _EntryCheck:
     def look(self) -> None:
         """Checks the entry. An entry that changes all the time is skipped: the sample has similar ones."""
         among: set[str] | None = None
-        for _ in _tries():
+        begun = time.monotonic()
+        for number in itertools.count():
+            if number >= _TRIES and time.monotonic() - begun > _PATIENCE:
+                return  # a fast server was tried more often
             entry = self.server.read(self.name)
-            seen = self._seen(entry, among)
-            among = {*seen.hidden, *seen.computed, *seen.readable}
+            computed, readable, hidden = self._contradicted(entry, among)
+            among = {*computed, *readable, *hidden}
             if not among or _is_same(entry, self.server.read(self.name)):
-                self._note(seen)
-                return
+                break
+        self.sight.readable.update(readable)
+        for known, names in ((self.sight.computed, computed), (self.sight.hidden, hidden)):
+            for name in names:
+                if self.wanted is None or self.wanted(name):
+                    known.setdefault(name, self.name)
 
-    def _seen(self, entry: Attributes, among: set[str] | None) -> VisibilityReport:
-        """Returns the attributes for which filters contradict the read entry. `among`: names to check (None: all)."""
+    def _contradicted(self, entry: Attributes, among: set[str] | None) -> tuple[list[str], list[str], list[str]]:
+        """Returns the attributes for which filters contradict the read entry: those that are computed, that may be
+        read but not searched, and that are hidden. `among`: names to check (None: all)."""
         types = {name.partition(";")[0] for name in entry} - NOT_ASKED
         present = sorted(self._lineage(name)[0] for name in types)
         shown = {alias.lower() for name in types for alias in self._lineage(name)}
         absent = [name for name in self._possible(entry) if name.lower() not in shown]
         if among is not None:
             present, absent = ([name for name in names if name in among] for names in (present, absent))
-        seen = VisibilityReport()
-        for name in self._untrue(present, "({}=*)"):
-            if self.server.matches(self.name, f"(!({name}=*))"):
-                seen.computed[name] = self.name
-            else:
-                seen.readable.add(name)
+        doubtful = self._untrue(present, "({}=*)")
+        computed = [name for name in doubtful if self.server.matches(self.name, f"(!({name}=*))")]
         # The presence filter is undefined, or it is true although the attribute was not returned.
-        seen.hidden = dict.fromkeys(self._untrue(absent, "(!({}=*))"), self.name)
-        return seen
-
-    def _note(self, seen: VisibilityReport) -> None:
-        self.sight.readable |= seen.readable
-        for known, found in ((self.sight.computed, seen.computed), (self.sight.hidden, seen.hidden)):
-            for name in found:
-                if self.wanted is None or self.wanted(name):
-                    known.setdefault(name, self.name)
+        hidden = self._untrue(absent, "(!({}=*))")
+        return computed, [name for name in doubtful if name not in computed], hidden
 
     def _untrue(self, names: Sequence[str], claim: str) -> list[str]:
         """Returns the attributes for which the filter `claim` is not true of this entry, found by bisection."""
@@ -262,15 +246,6 @@ class _EntryCheck:
         return [*names, name]
 
 
-def _tries() -> Iterator[int]:
-    """Yields at least _TRIES numbers, and continues until _PATIENCE is over: a fast server is tried more often."""
-    begun = time.monotonic()
-    for number in itertools.count():
-        if number >= _TRIES and time.monotonic() - begun > _PATIENCE:
-            return
-        yield number
-
-
 def _is_same(before: Attributes, after: Attributes) -> bool:
     """Compares marks and attribute names (some overlays write without a new entryCSN); without marks all values."""
     if not all(mark in before for mark in _MARKS):
@@ -301,20 +276,19 @@ _EXACT = re.compile(r"dn(?:\.(?:exact|base))?=(.+)", re.IGNORECASE)
 def require_below(server: Session, parent: str) -> None:
     """Raises NoWriteAccess if slapd refuses to add entries below the existing entry `parent`."""
     nobody = f"cn=ditseed-{uuid.uuid4()},{parent}"
-    reason = server.converse(f"rename {nobody}", lambda handle: _refusal(handle, nobody), parent)
-    if reason is not None:
+
+    def rename(handle: ldap.ldapobject.LDAPObject) -> str | None:
+        """Returns why the account may not; None if only the missing entry prevents the rename."""
+        try:
+            handle.rename_s(nobody, nobody.partition(",")[0])
+        except (ldap.INSUFFICIENT_ACCESS, ldap.UNWILLING_TO_PERFORM, ldap.STRONG_AUTH_REQUIRED) as error:
+            return words_of(error)
+        except ldap.LDAPError:
+            pass  # no such entry; servers other than slapd check for the entry before the permission
+        return None
+
+    if (reason := server.converse(f"rename {nobody}", rename, parent)) is not None:
         raise _refused(server, parent, reason)
-
-
-def _refusal(handle: ldap.ldapobject.LDAPObject, name: str) -> str | None:
-    """Renames a missing entry. Returns why the account may not; None if only the missing entry prevents the rename."""
-    try:
-        handle.rename_s(name, name.partition(",")[0])
-    except (ldap.INSUFFICIENT_ACCESS, ldap.UNWILLING_TO_PERFORM, ldap.STRONG_AUTH_REQUIRED) as error:
-        return words_of(error)
-    except ldap.LDAPError:
-        pass  # no such entry; servers other than slapd check for the entry before the permission
-    return None
 
 
 def require_may_add_first_entry(server: Session, config: Config, database: Database) -> None:

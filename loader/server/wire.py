@@ -62,9 +62,9 @@ class Reader:
     def feed(self, asked: Search, target: Feed, notes: Path, drop: Sequence[str], copy: Path | None) -> int:
         """Sends all found entries to `target` and to the file `copy`; returns their number. `notes`: output file that
         lists the entries with children."""
-        texts = (str(notes), list(drop))
-        beside = str(copy) if copy else None
-        return self._asking(asked.base, lambda: self._channel.feed(_of(asked), target, *texts, copy=beside))
+        options = (str(notes), list(drop))
+        path = str(copy) if copy else None
+        return self._asking(asked.base, lambda: self._channel.feed(_of(asked), target, *options, copy=path))
 
     def file(self, asked: Search, path: Path, drop: Sequence[str]) -> Part:
         """Like `part`, but writes a single file without `.rows`, compressed if its name ends in .zst."""

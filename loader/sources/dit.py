@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from loader import _native, ldif, resources
-from loader._native import Counters, Shard, Template
+from loader._native import Shard, Template
 from loader.errors import TemplateError, UsageProblem
 from loader.piped import piped
 from loader.progress import Meter
@@ -42,7 +42,6 @@ class TreeSpec:
     operational: bool = False
 
     def text(self) -> str:
-        """Returns the template as TOML."""
         if self.converted is not None:
             return self.converted
         with files.explained(self.path):
@@ -99,13 +98,13 @@ def whole(template: Template) -> Range:
 
 def write(template: Template, piece: Range, descriptor: int, jobs: int, meter: Meter, compress: bool = False) -> None:
     """Writes LDIF to a descriptor. Raises BrokenPipeError if the reader has closed the pipe."""
-    with _counting(meter, "standard output") as counters:
+    with ldif.with_counters(meter, "standard output", _translated) as counters:
         template.write(descriptor, piece.first, piece.end, jobs, counters, compress=compress)
 
 
 def shard(template: Template, piece: Range, path: Path, jobs: int, meter: Meter) -> Shard:
     """Writes LDIF to a file, compressed if its name ends in .zst; the file is synced when this returns."""
-    with _counting(meter, str(path)) as counters:
+    with ldif.with_counters(meter, str(path), _translated) as counters:
         return template.shard(path, piece.first, piece.end, jobs, counters)
 
 
@@ -126,22 +125,14 @@ class PlanOptions:
 
 def plan(template: Template, options: PlanOptions, descriptor: int, jobs: int, meter: Meter) -> None:
     """Writes a load plan. Raises BrokenPipeError if the reader closed the pipe, UsageProblem for an impossible plan."""
-    with _counting(meter, "standard output") as counters:
+    with ldif.with_counters(meter, "standard output", _translated) as counters:
         template.plan(descriptor, jobs, counters, **{**vars(options), "mix": list(options.mix.items())})
 
 
-@contextmanager
-def _counting(meter: Meter, target: str) -> Iterator[Counters]:
-    counters = Counters()
-    with meter.counting(counters):
-        try:
-            yield counters
-        except _native.NativeError as error:
-            if error.code == "ldif.pipe":
-                raise BrokenPipeError(error.message) from error
-            if error.code == "template.usage":
-                raise UsageProblem(reason=error.message) from error
-            raise ldif.as_loader_error(error, target) from error
+def _translated(error: _native.NativeError) -> Exception | None:
+    if error.code == "ldif.pipe":
+        return BrokenPipeError(error.message)
+    return UsageProblem(reason=error.message) if error.code == "template.usage" else None
 
 
 MOMENT = "20260101000000Z"  # the time in generated attributes, fixed so that a build of the tree is reproducible
@@ -159,7 +150,6 @@ class Synthetic:
         return self.recipe.compiled()
 
     def below(self, suffix: str) -> Synthetic:
-        """Returns the same tree with another suffix."""
         return Synthetic(dataclasses.replace(self.recipe, suffix=suffix))
 
     def identity(self) -> dict[str, object]:
@@ -184,8 +174,9 @@ class Synthetic:
     @contextmanager
     def stream(self) -> Iterator[int]:
         """Yields a descriptor from which the tree can be read once. Raises the generator's error after the body."""
-        with piped(self._write, "template") as (descriptor, _):
-            yield descriptor
 
-    def _write(self, descriptor: int) -> None:
-        write(self.compiled, whole(self.compiled), descriptor, resources.processors(), Meter("template"))
+        def generate(descriptor: int) -> None:
+            write(self.compiled, whole(self.compiled), descriptor, resources.processors(), Meter("template"))
+
+        with piped(generate, "template") as (descriptor, _):
+            yield descriptor

@@ -33,11 +33,10 @@ DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 
 def fetch(connection: Connection, asked: Search, target: Path, meter: Meter) -> Part:
     """Writes a search's entries to `target`, retrying after lost connections; `target` exists only when complete."""
-    beside = target.with_name("partial-" + target.name)
-
-    found = _searching(connection, asked, meter, lambda reader, asked: reader.file(asked, beside, DROPPED))
-    files.publish(beside, target)
-    return found
+    partial_file = target.with_name("partial-" + target.name)
+    part = _searching(connection, asked, meter, lambda reader, asked: reader.file(asked, partial_file, DROPPED))
+    files.publish(partial_file, target)
+    return part
 
 
 def fetch_part(
@@ -72,7 +71,7 @@ def feed(
 ) -> int:
     """Sends a search's entries to `target` and returns their number, without retries. `notes`: as in `Reader.feed`.
     `copy`: exists only when complete. After an error `target` has received some of the entries."""
-    beside = copy.with_name("partial-" + copy.name) if copy else None
+    partial_copy = copy.with_name("partial-" + copy.name) if copy else None
     tried = False
 
     def search(reader: Reader, asked: Search) -> int:
@@ -81,12 +80,12 @@ def feed(
             target.repeat()
         tried = True
         with pace.over(reader.counters):
-            return reader.feed(asked, target, notes, DROPPED, beside)
+            return reader.feed(asked, target, notes, DROPPED, partial_copy)
 
-    found = _searching(connection, asked, meter, search, retries=0)
-    if beside and copy:
-        files.publish(beside, copy)
-    return found
+    entries = _searching(connection, asked, meter, search, retries=0)
+    if partial_copy and copy:
+        files.publish(partial_copy, copy)
+    return entries
 
 
 def _searching(
@@ -108,8 +107,7 @@ def _searching(
 def _in_pages(asked: Search, page: int, search: Callable[[Search], Result], meter: Meter | None = None) -> Result:
     """Searches with pages of the size `page`; if a limit is met, with the smaller sizes of PAGES in turn. Raises
     LimitTooLow if the search meets a limit even with the smallest pages."""
-    smaller = [size for size in PAGES[1:-1] if not page or size < page]
-    for size in (page, *smaller):
+    for size in (page, *(size for size in PAGES[1:-1] if not page or size < page)):
         try:
             return search(replace(asked, page=size))
         except LimitTooLow as error:
@@ -148,7 +146,13 @@ class Server:
         return self.connection.uri or "the default server"
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        searches = [self.asked] if self.asked else self._whole(meter)
+        searches = [self.asked] if self.asked else []
+        if not searches:
+            with session(self.connection, meter.cancelled) as server:
+                base = server.base()
+                server.read(base, ["1.1"])
+                whole = Search(base, attributes=questions.everything(server))
+                searches = [whole, *([replace(whole, subentries=True)] if server.offers_subentries(base) else [])]
 
         def attempt() -> EntryDigests:
             with ldif.digesting(ignore, meter) as tree, reading(self.connection, meter) as reader:
@@ -157,13 +161,6 @@ class Server:
                 return tree
 
         return with_retries(attempt, meter)
-
-    def _whole(self, meter: Meter) -> list[Search]:
-        with session(self.connection, meter.cancelled) as server:
-            base = server.base()
-            server.read(base, ["1.1"])
-            asked = Search(base, attributes=questions.everything(server))
-            return [asked, replace(asked, subentries=True)] if server.offers_subentries(base) else [asked]
 
     def find(self, names: Sequence[str]) -> Entries:
         entries: Entries = {}
@@ -201,9 +198,6 @@ def require_readable(server: Session, pieces: Iterable[Piece], page: int) -> Non
 
 # --- narrowing -------------------------------------------------------------------------------------------------------
 #
-# Restricts searches to the entries and attributes that a partial replica stores.
-
-
 # Attributes that the export itself needs: to identify an entry, to find the newer of two copies, to record containers.
 NEEDED = ("entryUUID", "entryCSN", "hasSubordinates")
 _ON_THE_WIRE = {"subordinate": "children"}

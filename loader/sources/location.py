@@ -24,9 +24,7 @@ from loader.sources.mdb import Part
 from loader.storage import files
 
 STDIN = "-"
-_SCHEMES = ("ldap://", "ldaps://", "ldapi://")
 _DATABASE = "mdb:"  # prefix of a directory that is a database, whatever it contains
-_TEMPLATES = "ditseed.templates"
 
 
 class Kind(Enum):
@@ -73,11 +71,15 @@ def locate(text: str, *taken: Kind) -> Location:
     """Returns what `text` names. Raises NoSuchPath, NotPermitted, NoSuchTemplate; ManifestBroken if an export is not
     complete; UsageProblem if the kind is not among `taken`."""
     location = _template(text) if taken == (Kind.TEMPLATE,) else _location(text)
-    if location.kind not in taken:
-        raise _refused(location, taken)
+    kind = location.kind
+    if kind not in taken:
+        if kind is Kind.LDIF and location.path.is_dir():
+            raise UsageProblem(reason=f"{text} is not a database directory: it contains no {meta.DATA}")
+        wanted = " or ".join(one.value for one in taken)
+        raise UsageProblem(reason=f"{text} is {kind.value}: {_INSTEAD[kind]}; expected here is {wanted}")
     if text == STDIN:
         standard.require_input("the LDIF")
-    if location.kind is Kind.LDIF:
+    if kind is Kind.LDIF:
         for path in exports.files_of(location.paths):
             files.require_readable(path)
     return location
@@ -100,7 +102,7 @@ def is_stream(path: Path) -> bool:
 
 
 def _location(text: str) -> Location:
-    if text.lower().startswith(_SCHEMES):
+    if text.lower().startswith(("ldap://", "ldaps://", "ldapi://")):
         return Location(Kind.SERVER, text)
     if text.startswith(_DATABASE):
         return Location(Kind.DATABASE, text, (Path(text.removeprefix(_DATABASE)),))
@@ -117,7 +119,6 @@ def _location(text: str) -> Location:
 
 
 def _kind(path: Path) -> Kind:
-    """Returns the kind of an existing directory or file."""
     if (path / meta.DATA).exists():
         return Kind.DATABASE
     files.require_readable(path)
@@ -134,7 +135,7 @@ def _template(name: str) -> Location:
     from importlib.metadata import entry_points  # imported here: it takes a third of the start of a verb
 
     try:
-        for entry in entry_points(group=_TEMPLATES):
+        for entry in entry_points(group="ditseed.templates"):
             path, lists, convert = entry.load()(name)
             return Location(Kind.TEMPLATE, name, (path,), tuple(lists), convert)
     except NoSuchTemplate as error:
@@ -143,14 +144,6 @@ def _template(name: str) -> Location:
         except NoSuchPath:
             raise error from None
     raise NoSuchTemplate(name=name, known="none; no installed package has any")
-
-
-def _refused(location: Location, taken: Iterable[Kind]) -> UsageProblem:
-    kind, text = location.kind, location.text
-    if kind is Kind.LDIF and location.path.is_dir():
-        return UsageProblem(reason=f"{text} is not a database directory: it contains no {meta.DATA}")
-    wanted = " or ".join(one.value for one in taken)
-    return UsageProblem(reason=f"{text} is {kind.value}: {_INSTEAD[kind]}; expected here is {wanted}")
 
 
 def comparable(text: str, connection: Connection, again: bool = False) -> Comparable:
@@ -179,7 +172,6 @@ class LdifFiles:
 
     @property
     def streamed(self) -> bool:
-        """Returns True if one of the inputs can be read only once."""
         return any(map(is_stream, self.given))
 
     def entries(self) -> int | None:
@@ -239,11 +231,11 @@ def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int 
         with files.explained(source), source.open("rb") as file:
             records = ldif.records(file.fileno(), str(source), names, most)
     result: list[tuple[str, Entry]] = []
-    for dn_of_record, attributes in records:
+    for name, attributes in records:
         entry: Entry = {}
-        for name, values in attributes.items():
-            entry[name.lower()] = entry.get(name.lower(), frozenset()).union(values)
-        result.append((dn_of_record, entry))
+        for attribute, values in attributes.items():
+            entry[attribute.lower()] = entry.get(attribute.lower(), frozenset()).union(values)
+        result.append((name, entry))
     return result
 
 
@@ -270,17 +262,21 @@ class ConfiguredDatabase:
             return [Part(self.place, base)]
         source = configuration.read(self.place)
         suffixes = (suffix for database in source.databases for suffix in database.suffixes)
-        holding = (suffix for suffix in suffixes if base is not None and dn.is_below(base, suffix))
-        database = source.database(next(holding, base))
+        database = source.database(next((one for one in suffixes if base is not None and dn.is_below(base, one)), base))
         # If the base is a suffix, in any spelling, everything in the database is read.
         is_whole = base is None or dn.key(base) in map(dn.key, database.suffixes)
         top = database.suffix if base is None else base
         glued = (  # slapd.conf(5), subordinate
-            Part(_directory(other))
+            (other, None)
             for other in config.subordinates(source, database)
             if other.backend == "mdb" and dn.is_below(other.suffix, top)
         )
-        return [Part(_directory(database), None if is_whole else base), *glued]
+        parts = []
+        for one, below in ((database, None if is_whole else base), *glued):
+            if one.directory is None:
+                raise NoSuchPath(path="the database's directory")
+            parts.append(Part(one.directory, below))
+        return parts
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
         with ldif.digesting(ignore, meter) as tree:
@@ -290,9 +286,3 @@ class ConfiguredDatabase:
 
     def find(self, names: Sequence[str]) -> Entries:
         return {name: entry for part in self.parts() for name, entry in find(mdb.find(part, names), names).items()}
-
-
-def _directory(database: config.Database) -> Path:
-    if database.directory is None:
-        raise NoSuchPath(path="the database's directory")
-    return database.directory

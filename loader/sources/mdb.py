@@ -52,7 +52,6 @@ def stream(
 
 
 def digest(part: Part, tree: EntryDigests, meter: Meter) -> None:
-    """Adds all entries of the part to `tree`."""
     with _reading(part, meter) as (dump, counters):
         dump.digest(tree, counters)
 
@@ -77,29 +76,22 @@ def _reading(
     file."""
     require_database(part.directory)
     path = part.directory / DATA
+
+    def translate(error: _native.NativeError) -> LoaderError | None:
+        if error.code == "ldif.pipe":
+            return ReaderGone(path=origin, what="LDIF")
+        if ldif.of_the_disk(error):
+            return SystemFailed(path=error.path or path, reason=error.message)
+        if error.code == "build.damaged":
+            return MdbDamaged(path=path, reason=str(error).removeprefix(f"{path}: "))
+        return NoEntry(path=path, dn=part.base) if error.code == "mdb.no_such_base" else None
+
     with snapshot.held(part.directory) as held:
         if counted and not part.base:
             meter.total = held.entries() or meter.total
-        counters = Counters()
-        base = part.base or None
-        dump = Dump(held.path, txn=held.txn, base=base, jobs=jobs or resources.processors())
-        with meter.counting(counters):
-            try:
-                yield dump, counters
-            except _native.NativeError as error:
-                raise _ours(error, path, part.base, origin) from error
-
-
-def _ours(error: _native.NativeError, path: Path, base: str | None, origin: str | None) -> LoaderError:
-    if error.code == "ldif.pipe":
-        return ReaderGone(path=origin, what="LDIF")
-    if ldif.of_the_disk(error):
-        return SystemFailed(path=error.path or path, reason=error.message)
-    if error.code == "build.damaged":
-        return MdbDamaged(path=path, reason=str(error).removeprefix(f"{path}: "))
-    if error.code == "mdb.no_such_base":
-        return NoEntry(path=path, dn=base)
-    return ldif.as_loader_error(error, origin or str(path))
+        dump = Dump(held.path, txn=held.txn, base=part.base or None, jobs=jobs or resources.processors())
+        with ldif.with_counters(meter, origin or str(path), translate) as counters:
+            yield dump, counters
 
 
 def require_database(directory: Path) -> None:

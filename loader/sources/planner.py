@@ -21,7 +21,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from loader import defaults
@@ -82,29 +82,21 @@ def plan(server: Session, base: str, looked: Sample, pieces: int, entries: int |
     `entries`: the tree's entry count, None if unknown."""
     if pieces == 1:
         return [Piece("all", Search(base))], "one piece"
-    uuids = looked.uuids()
-    if uuids is None:
-        return _by_subtree(server, base)
-    distribution = spread(uuids, len(uuids) if looked.whole else entries)
-    ranges = [
-        Piece(f"range-{number:05}", Search(base, where)) for number, where in enumerate(filters(distribution, pieces))
-    ]
-    proofs = looked.entries[:: max(1, len(looked.entries) // _PROVED)]
-    if not all(_in_one(server, ranges, name) for name, _ in proofs):
-        return _by_subtree(server, base)
-    return ranges, f"{pieces} ranges of entryUUID ({distribution.why})"
 
+    def in_one(name: str) -> bool:
+        """Returns True if exactly one range matches the entry, or if the entry has been moved since the sample."""
+        try:
+            return sum(server.matches(name, piece.search.where) for piece in ranges) == 1
+        except NoSuchBase:
+            return True
 
-def _in_one(server: Session, pieces: Sequence[Piece], name: str) -> bool:
-    """Returns True if exactly one piece's filter matches the entry, or if the entry has been moved since the sample."""
-    try:
-        return sum(server.matches(name, piece.search.where) for piece in pieces) == 1
-    except NoSuchBase:
-        return True
+    if (uuids := looked.uuids()) is not None:
+        distribution = spread(uuids, len(uuids) if looked.whole else entries)
+        wheres = enumerate(filters(distribution, pieces))
+        ranges = [Piece(f"range-{number:05}", Search(base, where)) for number, where in wheres]
+        if all(in_one(name) for name, _ in looked.entries[:: max(1, len(looked.entries) // _PROVED)]):
+            return ranges, f"{pieces} ranges of entryUUID ({distribution.why})"
 
-
-def _by_subtree(server: Session, base: str) -> tuple[list[Piece], str]:
-    """Returns these pieces: the base, the base's children that are leaves, and the subtree of each other child."""
     root, inner = Piece("base", Search(base, scope="base")), server.children_with_children(base)
     if not inner:
         return [root, Piece("children", Search(base, scope="children"))], "one piece"
@@ -154,37 +146,28 @@ class UuidDistribution:
 
     def below(self, offset: float) -> float:
         """Returns the fraction of all UUIDs that lie between the start and `offset` (at most 1) after the start."""
-        return self.share * self._run(offset) + (1 - self.share) * offset
-
-    def _run(self, offset: float) -> float:
-        """Returns the fraction of the run that lies before `offset`."""
         if self.least < self.most:  # the logarithm of the length is taken as evenly distributed
             long = math.log(self.most / self.least)
             more = min(long, math.log(max(offset / self.least, 1)))
-            return (min(1.0, offset / self.least) + more) / (1 + long)
-        turns = int(self.most)
-        return (turns * offset + min(offset, self.most - turns)) / self.most
+            of_run = (min(1.0, offset / self.least) + more) / (1 + long)
+        else:
+            turns = int(self.most)
+            of_run = (turns * offset + min(offset, self.most - turns)) / self.most
+        return self.share * of_run + (1 - self.share) * offset
 
     def cuts(self, pieces: int) -> list[tuple[int, int]]:
         """Returns (start, piece number) of each window, in ascending order of the starts."""
         count = max(self.each * pieces, self.all)
-        offsets = [0.0] + [self._offset(number / count) for number in range(1, count)]
-        places = [(self.start + int(offset * RING)) % RING for offset in offsets]
-        return sorted(zip(places, _dealt(count, pieces), strict=True))
-
-    def _offset(self, share: float) -> float:
-        low, high = 0.0, 1.0
-        for _ in range(_STEPS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.below(middle) < share else (low, middle)
-        return high
-
-
-def _dealt(count: int, pieces: int) -> Iterator[int]:
-    """Yields 0 1 2 2 1 0 0 1 ..., so that a density that rises or falls along the ring is divided evenly."""
-    for number in range(count):
-        turn, place = divmod(number, pieces)
-        yield pieces - 1 - place if turn % 2 else place
+        cuts = []
+        for number in range(count):
+            low, high = 0.0, 1.0 if number else 0.0
+            for _ in range(_STEPS):
+                middle = (low + high) / 2
+                low, high = (middle, high) if self.below(middle) < number / count else (low, middle)
+            # The owners are 0 1 2 2 1 0 0 1 ..., so that a density that rises or falls is divided evenly.
+            turn, owner = divmod(number, pieces)
+            cuts.append(((self.start + int(high * RING)) % RING, pieces - 1 - owner if turn % 2 else owner))
+        return sorted(cuts)
 
 
 def filters(spread: UuidDistribution, pieces: int) -> list[str]:
@@ -192,14 +175,12 @@ def filters(spread: UuidDistribution, pieces: int) -> list[str]:
     cuts = spread.cuts(pieces)
     if cuts[0][0] > 0:
         cuts.insert(0, (0, cuts[-1][1]))  # the last window continues at the beginning of the ring
-    return [_filter(cuts, piece) for piece in range(pieces)]
-
-
-def _filter(cuts: Sequence[tuple[int, int]], piece: int) -> str:
-    """Returns the filter that matches the entryUUIDs in the windows of `piece`."""
-    own = [(start, owner == piece) for start, owner in cuts]
-    bounds = [*own[:1], *(window for before, window in pairwise(own) if window[1] != before[1])]
-    return _tree(bounds) or EVERYTHING
+    result = []
+    for piece in range(pieces):
+        own = [(start, owner == piece) for start, owner in cuts]
+        bounds = [*own[:1], *(window for before, window in pairwise(own) if window[1] != before[1])]
+        result.append(_tree(bounds) or EVERYTHING)
+    return result
 
 
 def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
@@ -209,20 +190,13 @@ def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
     middle = len(windows) // 2
     low, high = windows[:middle], windows[middle:]
     asked = f"(entryUUID>={uuid.UUID(int=high[0][0])})"
-    branches = [
-        *_branch(f"(!{asked})", _tree(low), needed=len(low) > 2 or low[-1][1]),
-        *_branch(f"(!(!{asked}))", _tree(high), needed=len(high) > 2 or high[0][1]),
-    ]
+    branches = []
+    for guard, half, next_to_cut in ((f"(!{asked})", low, low[-1][1]), (f"(!(!{asked}))", high, high[0][1])):
+        inner = _tree(half)
+        # A guard is needed if the half matches next to the cut, and worthwhile if the half is large.
+        if inner is not None:
+            branches.append(guard if not inner else f"(&{guard}{inner})" if len(half) > 2 or next_to_cut else inner)
     return branches[0] if len(branches) == 1 else f"(|{''.join(branches)})"
-
-
-def _branch(guard: str, inner: str | None, needed: bool) -> list[str]:
-    """Returns at most one filter. `needed`: the half matches next to the cut, or its size makes a guard worthwhile."""
-    if inner is None:
-        return []
-    if not inner:
-        return [guard]
-    return [f"(&{guard}{inner})" if needed else inner]
 
 
 # --- spread ----------------------------------------------------------------------------------------------------------
@@ -253,12 +227,14 @@ def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
     others = [one for one in uuids if one.version != 1]
     if {one.version for one in others} - _EVEN_VERSIONS and _gap(others) > _GAP:
         # They come from a counter, or their version begins with the time.
-        why, numbers = "in ascending order", [one.int for one in uuids]
+        why, numbers = "in ascending order", sorted(one.int for one in uuids)
     elif timed and _gap(timed) > _GAP:
-        why, numbers = "loaded in bulk", [one.time << 96 for one in timed]
+        why, numbers = "loaded in bulk", sorted(one.time << 96 for one in timed)
     else:
         return EVENLY
-    start, pace = _pace(numbers)
+    outliers = len(numbers) // 20  # the suffix may be days older
+    core = numbers[outliers : len(numbers) - outliers]
+    start, pace = core[0] % RING, (core[-1] - core[0]) / RING / len(core)  # turns of the ring from entry to entry
     share = len(numbers) / len(uuids)
     if pace * len(numbers) > 1:
         return UuidDistribution("several bulk loads", each=8, all=32)
@@ -268,15 +244,6 @@ def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
     # Twice the length that the pace implies: an overestimate does less harm than an underestimate.
     length = max(_LEAST, 2 * pace * share * entries)
     return EVENLY if length > _LONG else UuidDistribution(why, share, start, length, length, each=4)
-
-
-def _pace(numbers: Sequence[int]) -> tuple[int, float]:
-    """Returns the start of numbers that grow from entry to entry, and the turns of the ring between successive entries.
-    Ignores outliers: the suffix may be days older."""
-    ordered = sorted(numbers)
-    aside = len(ordered) // 20
-    core = ordered[aside : len(ordered) - aside]
-    return core[0] % RING, (core[-1] - core[0]) / RING / len(core)
 
 
 def _gap(uuids: Sequence[uuid.UUID]) -> float:
@@ -316,103 +283,103 @@ ReadPiece = Callable[[ConnectionSlot, Piece, Meter], None]
 def schedule(pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: ReadPiece, meter: Meter) -> None:
     """Reads all pieces and counts their entries in `meter`. Raises the first error that is not retryable; raises the
     last error if every connection has exceeded RETRIES consecutive failures."""
-    _Schedule(pieces, slots, read, meter).run()
-
-
-class _Schedule:
-    """The state that the connections' threads share, guarded by `_changed`."""
-
-    def __init__(self, pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: ReadPiece, meter: Meter) -> None:
-        self._slots, self._read, self._meter = slots, read, meter
-        self._waiting = list(pieces)
-        self._unread = len(pieces)
-        self._running: list[Meter] = []
-        self._error: BaseException | None = None
-        self._alive = len(slots)  # connections that have not given up
-        self._changed = threading.Condition()
-
-    def run(self) -> None:
-        threads = [threading.Thread(target=self._work, args=(slot,), daemon=True) for slot in self._slots]
+    state = _Schedule(read, meter, list(pieces), len(pieces), len(slots))
+    threads = [threading.Thread(target=state.work, args=(slot,), daemon=True) for slot in slots]
+    for thread in threads:
+        thread.start()
+    try:
         for thread in threads:
-            thread.start()
-        try:
-            for thread in threads:
-                thread.join()
-        except BaseException as stop:
-            self._give_up(stop)
-            for thread in threads:
-                thread.join()
-            raise
-        if self._error:
-            raise self._error
-        if self._unread:
-            raise Cancelled(signal="the watch over this step")
+            thread.join()
+    except BaseException as stop:
+        state.give_up(stop)
+        for thread in threads:
+            thread.join()
+        raise
+    if state.error:
+        raise state.error
+    if state.unread:
+        raise Cancelled(signal="the watch over this step")
 
-    def _give_up(self, error: BaseException) -> None:
-        with self._changed:
-            self._error = self._error or error
-            for meter in self._running:
-                meter.cancel()
-            self._changed.notify_all()
+
+@dataclass
+class _Schedule:
+    """The state that the connections' threads share, guarded by `changed`. `alive`: connections that have not given
+    up. `running`: the meters of the pieces that are being read."""
+
+    read: ReadPiece
+    meter: Meter
+    waiting: list[Piece]
+    unread: int
+    alive: int
+    running: list[Meter] = field(default_factory=list)
+    error: BaseException | None = None
+    changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
-    def _is_over(self) -> bool:
-        return not self._unread or self._error is not None or self._meter.cancelled.is_set()
+    def is_over(self) -> bool:
+        return not self.unread or self.error is not None or self.meter.cancelled.is_set()
 
-    def _work(self, slot: ConnectionSlot) -> None:
+    def give_up(self, error: BaseException) -> None:
+        with self.changed:
+            self.error = self.error or error
+            for meter in self.running:
+                meter.cancel()
+            self.changed.notify_all()
+
+    def work(self, slot: ConnectionSlot) -> None:
         failures = 0  # consecutive
         try:
             while failures <= defaults.RETRIES and (piece := self._next()) is not None:
-                error = self._try(slot, piece)
-                failures = failures + 1 if error else 0
-                if error:
-                    self._pause(error, failures)
+                failure = self._try(slot, piece)
+                failures = failures + 1 if failure else 0
+                if failure:
+                    self._pause(failure, failures)
         except BaseException as error:
-            self._give_up(error)
+            self.give_up(error)
 
     def _next(self) -> Piece | None:
         """Waits for a piece; returns None if all pieces are read, or reading has been stopped."""
-        with self._changed:
-            while not self._is_over:
-                if self._waiting:
-                    return self._waiting.pop(0)
-                self._changed.wait(_LOOK)
+        with self.changed:
+            while not self.is_over:
+                if self.waiting:
+                    return self.waiting.pop(0)
+                self.changed.wait(_LOOK)
         return None
 
     def _try(self, slot: ConnectionSlot, piece: Piece) -> LoaderError | None:
         """Reads the piece. Returns None, or the retryable error after which the piece waits again."""
         meter, failure = Meter(piece.name), None
-        with self._changed:
-            self._running.append(meter)
-            if self._error:
+        with self.changed:
+            self.running.append(meter)
+            if self.error:
                 meter.cancel()
         try:
-            with self._meter.counting(meter):
-                self._read(slot, piece, meter)
+            with self.meter.counting(meter):
+                self.read(slot, piece, meter)
         except LoaderError as error:
             if not error.retryable:
                 raise
             failure = error
-        with self._changed:
-            self._running.remove(meter)
+        with self.changed:
+            self.running.remove(meter)
             if failure:
-                self._waiting.insert(0, piece)
+                self.waiting.insert(0, piece)
             else:
-                self._unread -= 1
-            self._changed.notify_all()
+                self.unread -= 1
+            self.changed.notify_all()
         return failure
 
     def _pause(self, error: LoaderError, failures: int) -> None:
-        self._meter.note = f"{error}; trying again"
-        with self._changed:
+        self.meter.note = f"{error}; trying again"
+        with self.changed:
             if failures > defaults.RETRIES:
-                self._alive -= 1
-                if not self._alive:
+                self.alive -= 1
+                if not self.alive:
                     raise error
                 return
             until = time.monotonic() + min(LONGEST_PAUSE, 0.5 * 2 ** (failures - 1))
-            while time.monotonic() < until and not self._is_over:
-                self._changed.wait(_LOOK)
+            while time.monotonic() < until and not self.is_over:
+                self.changed.wait(_LOOK)
 
 
 class RateLimit:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import gzip
 import math
-import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
@@ -47,7 +46,6 @@ class SampleSize:
     seconds: float = math.inf
 
     def of(self, total: float) -> float:
-        """Returns the number of records to sample from `total` records."""
         return min(max(self.records, total * self.share), self.most)
 
 
@@ -97,30 +95,25 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
         return taken.sample(origin, how, size / (_WINDOWS * _CHUNK), known)
     until, before = time.monotonic() + wanted.seconds, 0
     for path in paths:
-        with path.open("rb", buffering=0) as file, _explained(path):
-            for batch in _batches(_decompressed(file).read, to_end=True):
-                if meter.cancelled.is_set():
-                    raise Cancelled(signal="the watch over this step")
-                records = _entries(batch)
-                meter.add(len(records), sum(map(len, records)))
-                taken.take(records)
-                if time.monotonic() > until:
-                    how = f"the first {units.size(taken.bytes)} of LDIF"
-                    return taken.sample(origin, how, max(1.0, size / (before + file.tell())), known)
+        with path.open("rb", buffering=0) as file:
+            try:
+                for batch in _batches(_decompressed(file).read, to_end=True):
+                    if meter.cancelled.is_set():
+                        raise Cancelled(signal="the watch over this step")
+                    records = _entries(batch)
+                    meter.add(len(records), sum(map(len, records)))
+                    taken.take(records)
+                    if time.monotonic() > until:
+                        read = sum(thinned.bytes + 2 * thinned.count for thinned in taken.classes)
+                        how, scale = f"the first {units.size(read)} of LDIF", max(1.0, size / (before + file.tell()))
+                        return taken.sample(origin, how, scale, known)
+            except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+                raise LdifUnreadable(path=path, reason=str(error)) from error
             before += file.tell()
     if zstd := [path for path in paths if _magic(path).startswith(_COMPRESSED[0])]:
         with suppress(LdifSyntax):  # which the load itself reports, or not: it may allow URLs
             ldif.scan(zstd, Meter("scan"))  # zstandard accepts a file that ends within a frame, the core does not
     return taken.sample(origin, "all of it was read", 1.0, None)
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Raises LdifUnreadable if a compressed file is damaged."""
-    try:
-        yield
-    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
-        raise LdifUnreadable(path=path, reason=str(error)) from error
 
 
 def of_part(paths: Sequence[Path], total: float, wanted: SampleSize, how: str, is_counted: bool = True) -> Sample:
@@ -131,7 +124,7 @@ def of_part(paths: Sequence[Path], total: float, wanted: SampleSize, how: str, i
         with path.open("rb") as file:
             for batch in _batches(file.read):
                 taken.take(batch)
-    scale = max(1.0, total / max(1, taken.records))
+    scale = max(1.0, total / max(1, sum(thinned.count for thinned in taken.classes)))
     sample = taken.sample(", ".join(map(str, paths)), how, scale, None)
     return replace(sample, is_counted=is_counted)
 
@@ -161,9 +154,6 @@ class _Thinned:
             self.kept, self.each = self.kept[::2], self.each * 2
             self.kept_bytes = sum(map(len, self.kept))
 
-    def text(self) -> bytes:
-        return b"".join(one + b"\n\n" for one in self.kept)
-
 
 class _Taken:
     """Receives all records and keeps a part of each size class."""
@@ -192,41 +182,31 @@ class _Taken:
         self._common.take(records)
 
     @property
-    def records(self) -> int:
-        return sum(thinned.count for thinned in self._classes)
-
-    @property
-    def bytes(self) -> int:
-        """Returns the received bytes of LDIF, with a blank line after each record."""
-        return sum(thinned.bytes + 2 * thinned.count for thinned in self._classes)
-
-    @property
-    def _classes(self) -> list[_Thinned]:
+    def classes(self) -> list[_Thinned]:
         return [self._common, *self._larger.values()]
 
     def sample(self, origin: str, how: str, scale: float, known: int | None) -> Sample:
         """Returns the sample. `scale`: records per received record. `known`: the total, if known. Raises EmptyInput."""
-        kept_classes = [thinned for thinned in self._classes if thinned.kept]
+        kept_classes = [thinned for thinned in self.classes if thinned.kept]
         if not kept_classes:
             raise EmptyInput(path=origin)
         # Classes whose records were all kept need no scaling of their own, so they are combined.
         whole = [thinned for thinned in kept_classes if thinned.each == 1]
-        parts = [(thinned, thinned.text()) for thinned in kept_classes if thinned.each > 1]
-        if whole:
-            parts.append((whole[0], b"".join(thinned.text() for thinned in whole)))
-        parts.sort(key=lambda part: (part[0] is not self._common, -part[0].count))
+        groups = [[thinned] for thinned in kept_classes if thinned.each > 1] + ([whole] if whole else [])
+        groups.sort(key=lambda group: (group[0] is not self._common, -group[0].count))
         classes = []
-        for thinned, text in parts:
-            names = _names(text, origin)
+        for group in groups:
+            text = b"".join(record + b"\n\n" for thinned in group for record in thinned.kept)
+            names, thinned = _names(text, origin), group[0]
             kept = scale * (thinned.bytes / thinned.kept_bytes if thinned.each > 1 else 1)
             classes.append(SizeClass(text, names, max(len(names), round(len(names) * kept))))
         first, *larger = classes
-        counted = scale == 1.0 or known is not None
-        total = known or round(self.records * scale)
         if self._common.each > 1:
             how = f"one record in {self._common.each}; {how}"
         elif larger:
             how = f"some of the large records; {how}"
+        total = known or round(sum(thinned.count for thinned in self.classes) * scale)
+        counted = scale == 1.0 or known is not None
         return Sample(first.text, first.names, total, counted, how, larger=tuple(larger))
 
 
@@ -265,49 +245,29 @@ def _windows(paths: Sequence[Path], step: int) -> Iterator[list[bytes]]:
     start = 0
     for path in paths:
         size = path.stat().st_size
-        with path.open("rb") as file:
+        with path.open("rb", buffering=0) as file:
             first = -(-(start - step // 2) // step)
-            position = max(0, first) * step + step // 2 - start
-            while position < size:
-                yield _beginning_at(file, position)
-                position += step
+            for position in range(max(0, first) * step + step // 2 - start, size, step):
+                file.seek(position)
+                chunk = file.read(_CHUNK).replace(b"\r\n", b"\n")
+                begin = chunk.find(b"\n\n") + 2 if position else 0
+                if begin == 1:  # the window is inside one record
+                    continue
+                chunks = [chunk[begin:]]
+                while (more := file.read(_CHUNK).replace(b"\r\n", b"\n")) and (end := more.find(b"\n\n")) < 0:
+                    chunks.append(more)
+                chunks.append(more[:end] if more else b"")
+                yield _entries(b"".join(chunks).split(b"\n\n"))
         start += size
 
 
-def _beginning_at(file: IO[bytes], position: int) -> list[bytes]:
-    def read(at: int) -> bytes:
-        return os.pread(file.fileno(), _CHUNK, at).replace(b"\r\n", b"\n")
-
-    chunks = [read(position)]
-    first = chunks[0].find(b"\n\n")
-    if position and first < 0:
-        return []
-    chunks[0] = chunks[0][first + 2 if position else 0 :]
-    while (more := read(position := position + _CHUNK)) and (end := more.find(b"\n\n")) < 0:
-        chunks.append(more)
-    chunks.append(more[:end] if more else b"")
-    return _entries(b"".join(chunks).split(b"\n\n"))
-
-
-class _Sips:
-    """Reads a file in small pieces, so that a decompressor reads hardly more of it than it needs."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def read(self, size: int) -> bytes:
-        return self._file.read(min(size, _SIP))
-
-
 def _decompressed(file: IO[bytes]) -> IO[bytes]:
+    """Returns the decompressed file; reads hardly more of the compressed one than is needed."""
     magic = file.read(4)
     file.seek(0)
-    sips = cast("IO[bytes]", _Sips(file))
     if magic.startswith(_COMPRESSED[0]):
-        return zstandard.ZstdDecompressor().stream_reader(sips, read_across_frames=True)
-    if magic.startswith(_COMPRESSED[1]):
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=sips))
-    return file
+        return zstandard.ZstdDecompressor().stream_reader(file, read_size=_SIP, read_across_frames=True)
+    return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if magic.startswith(_COMPRESSED[1]) else file
 
 
 def of_database(directory: Path, wanted: SampleSize, meter: Meter) -> Sample:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from loader.errors import TemplateError
@@ -56,7 +57,8 @@ def convert(path: Path, defines: Mapping[str, str]) -> str:
     if len(content) > _MOST_BYTES:
         raise TemplateError(path=path, reason=f"more than {_MOST_BYTES} bytes")
     try:
-        return _Converter(path, _read(content.decode(), defines)).template()
+        suffix, branches, templates = _read(content.decode(), defines)
+        return _Converter(path, suffix, templates).template(branches)
     except UnicodeDecodeError as error:
         raise TemplateError(path=path, reason="must be UTF-8") from error
     except _Refusal as refusal:
@@ -74,26 +76,34 @@ class _Line:
         return _key(self.attribute)
 
 
-@dataclass(frozen=True)
-class _Subordinate:
-    """A subordinateTemplate line. `count`: None if left out; makeldif then never ends, while ditseed requires -n."""
-
-    line: int
-    template: str
-    count: int | None
-
-
 @dataclass
 class _Block:
-    """A branch or a template. `name`: the DN of a branch, or the name of a template."""
+    """A branch or a template. `name`: the DN of a branch, or the name of a template. `below`: line, template and count
+    of each subordinateTemplate; without a count (None) makeldif never ends, while ditseed requires -n."""
 
     line: int
     name: str
+    is_branch: bool
     rdn: list[str] = field(default_factory=list)
-    below: list[_Subordinate] = field(default_factory=list)
+    below: list[tuple[int, str, int | None]] = field(default_factory=list)
     lines: list[_Line] = field(default_factory=list)
 
-    def add(self, number: int, line: str, templates: Mapping[str, _Block]) -> None:
+    @cached_property
+    def first(self) -> dict[str, _Line]:
+        first: dict[str, _Line] = {}
+        for line in self.lines:
+            first.setdefault(line.key, line)
+        return first
+
+    @cached_property
+    def values(self) -> dict[str, str]:
+        """Returns the names in `values` of the attributes that {NAME} or {NAME:LENGTH} in a line refers to."""
+        references = (match["value"] for line in self.lines for match in _PIECE.finditer(line.text))
+        named = {_key(text.partition(":")[0].strip()) for text in references if text is not None}
+        used = () if self.is_branch else self.first.items()
+        return {key: re.sub(r"[^\w.-]", "_", line.attribute) for key, line in used if key in named}
+
+    def add(self, number: int, line: str) -> None:
         word, colon, rest = (part.strip() for part in line.partition(":"))
         match word.lower():
             case _ if not colon:
@@ -101,33 +111,31 @@ class _Block:
             case "rdnattr":
                 self.rdn += [name.strip() for name in rest.split("+")]
             case "extends":
-                if rest.lower() not in templates:
-                    raise _Refusal(number, f"extends: no template named {rest} before this one")
-                self.lines += templates[rest.lower()].lines
+                raise _Refusal(number, f"extends: has no equivalent; write the lines of {rest} into this template")
             case "subordinatetemplate":
                 name, colon, count = (part.strip() for part in rest.partition(":"))
                 if colon and not _is_number(count.removeprefix("-")):
                     raise _Refusal(number, f"subordinateTemplate: {count!r} is not a number of entries")
-                self.below.append(_Subordinate(number, name, int(count) if _is_number(count) else None))
+                self.below.append((number, name, int(count) if _is_number(count) else None))
             case _ if value := rest.removeprefix(":").strip():
                 self.lines.append(_Line(number, word, value))
         if len(self.lines) > _MOST_LINES:
             raise _Refusal(number, f"more than {_MOST_LINES} lines")
 
 
-@dataclass(frozen=True)
-class _Source:
-    suffix: str
-    branches: list[_Block]
-    templates: dict[str, _Block]  # by name in lower case
-
-
-def _read(text: str, given: Mapping[str, str]) -> _Source:
+def _read(text: str, given: Mapping[str, str]) -> tuple[str, list[_Block], dict[str, _Block]]:
+    """Returns the suffix, the branches, and the templates by name in lower case."""
+    lines: list[tuple[int, str]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(" ") and line.strip() and lines:  # it continues the previous line
+            lines[-1] = (lines[-1][0], lines[-1][1] + line[1:])
+        elif not line.startswith("#"):
+            lines.append((number, line))
     defines = {name.lower(): value for name, value in given.items()}
     branches: list[_Block] = []
     templates: dict[str, _Block] = {}
     block: _Block | None = None
-    for number, raw in _joined(text):
+    for number, raw in lines:
         line = _substituted(number, raw, defines).rstrip()
         word, _, rest = (part.strip() for part in line.partition(":"))
         if not line:
@@ -135,34 +143,23 @@ def _read(text: str, given: Mapping[str, str]) -> _Source:
         elif match := re.match(r"define\s+([^=]+)=(.*)", line, re.IGNORECASE):
             defines.setdefault(match[1].strip().lower(), match[2])
         elif word.lower() == "branch":
-            block = _Block(number, _compact(rest))
+            block = _Block(number, _compact(rest), is_branch=True)
             branches.append(block)
         elif word.lower() == "template":
-            block = _Block(number, rest)
+            block = _Block(number, rest, is_branch=False)
             if templates.setdefault(rest.lower(), block) is not block:
                 raise _Refusal(number, f"there is a template {rest} already")
         elif block is None:
             hint = "; tags that are written in Java cannot be included" if line.startswith("include") else ""
             raise _Refusal(number, f"{line}: expected define, branch: or template:{hint}")
         else:
-            block.add(number, line, templates)
+            block.add(number, line)
     if not branches:
         raise _Refusal(1, "the template has no branch")
     suffix = _compact(defines.get("suffix", ""))
     if not suffix or _relative(branches[0].name, suffix) is None:
         suffix = branches[0].name
-    return _Source(suffix, branches, templates)
-
-
-def _joined(text: str) -> Iterator[tuple[int, str]]:
-    """Returns the numbered lines without comments. A line that begins with a space continues the previous line."""
-    lines: list[tuple[int, list[str]]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith(" ") and line.strip() and lines:
-            lines[-1][1].append(line[1:])
-        elif not line.startswith("#"):
-            lines.append((number, [line]))
-    return ((number, "".join(parts)) for number, parts in lines)
+    return suffix, branches, templates
 
 
 def _substituted(number: int, line: str, defines: Mapping[str, str]) -> str:
@@ -175,177 +172,139 @@ def _substituted(number: int, line: str, defines: Mapping[str, str]) -> str:
     return _DEFINE.sub(lambda match: defines[match[1].lower()], line)
 
 
-class _Scope:
-    """The lines of a branch or template. Attributes that other lines of a template refer to become `values`.
-
-    `passed`: number of entries in earlier kinds of the same template; None for a branch, which has a single entry.
-    """
-
-    def __init__(self, lines: list[_Line], passed: int | None) -> None:
-        self.lines, self.passed = lines, passed
-        self.first: dict[str, _Line] = {}
-        for line in lines:
-            self.first.setdefault(line.key, line)
-        named = {_key(name) for line in lines for name in _names(line.text)} if passed is not None else set()
-        self.values = {key: re.sub(r"[^\w.-]", "_", line.attribute) for key, line in self.first.items() if key in named}
-
-    def before(self, line: _Line, name: str) -> str:
-        """Returns the key of attribute `name`. Raises _Refusal unless a line before `line` sets the attribute."""
-        first = self.first.get(_key(name))
-        if first is None or first.number >= line.number:
-            raise _Refusal(line.number, f"{line.attribute}: no line before this one makes {name}")
-        return first.key
-
-
-@dataclass
-class _Item:
-    """The converted value of a line: a text with tags, and the conditions under which an entry has the value."""
-
-    text: str = ""
-    chance: float = 1.0
-    when: list[str] = field(default_factory=list)
-
-    def toml(self) -> str:
-        if self.chance == 1 and not self.when:
-            return _toml(self.text)
-        return _toml({key: part for key, part in vars(self).items() if part not in ([], 1.0)})
-
-
 class _Converter:
-    def __init__(self, path: Path, source: _Source) -> None:
-        self.path, self.source = path, source
+    def __init__(self, path: Path, suffix: str, templates: Mapping[str, _Block]) -> None:
+        self.path, self.suffix, self.templates = path, suffix, templates
         self.lists: dict[str, object] = {}
         self.kinds: list[str] = []
         self.lines = 0  # total lines of all kinds
         self.uses: Counter[str] = Counter()
         self.passed: dict[str, int | None] = {}  # entries of each template so far; None: given by -n
-        suffix = re.escape(source.suffix)
-        self.suffix = re.compile(rf"(?<![^\s,=/:(]){suffix}(?![\w.,-])", re.IGNORECASE)
+        self.start = 0  # entries in earlier kinds of the template that is being converted
+        self.suffixes = re.compile(rf"(?<![^\s,=/:(]){re.escape(suffix)}(?![\w.,-])", re.IGNORECASE)
 
-    def template(self) -> str:
-        branches = []
-        for branch in self.source.branches:
-            dn = _relative(branch.name, self.source.suffix)
+    def template(self, branches: Sequence[_Block]) -> str:
+        tables = []
+        for branch in branches:
+            dn = _relative(branch.name, self.suffix)
             if dn is None:
-                reason = f"branch {branch.name} is not below {self.source.suffix}: a template makes one tree"
+                reason = f"branch {branch.name} is not below {self.suffix}: a template makes one tree"
                 raise _Refusal(branch.line, reason)
-            branches.append(self._branch(branch, dn))
+            table = _toml(dn)
+            if branch.lines:
+                attributes = self._attributes(branch)
+                naming = branch.name.partition("=")[0].lower()
+                if "objectClass" not in attributes and naming not in _CLASSES:
+                    raise _Refusal(branch.line, f"branch {branch.name}: objectClass is missing")
+                if "objectClass" not in attributes:
+                    attributes = {"objectClass": _toml(_CLASSES[naming]), **attributes}
+                table = f"{{ dn = {table}, attributes = {{ {', '.join(_assignments(attributes))} }} }}"
+            if table != _toml(""):
+                tables.append(f"    {table},")
             for below in branch.below:
                 self._subordinate(below, _toml(dn), 1, ())
-        facts = {"description": f"converted from {self.path.name} of makeldif", "suffix": self.source.suffix}
-        head = [*_assignments({key: _toml(value) for key, value in facts.items()}), "branches = ["]
-        head += [*(f"    {branch}," for branch in branches if branch != _toml("")), "]", "", "[lists]"]
+        facts = {"description": f"converted from {self.path.name} of makeldif", "suffix": self.suffix}
+        head = [*_assignments({key: _toml(value) for key, value in facts.items()}), "branches = [", *tables, "]"]
         lists = _assignments({key: _toml(value) for key, value in self.lists.items()})
-        return "\n".join([*head, *lists, *self.kinds, ""])
+        return "\n".join([*head, "", "[lists]", *lists, *self.kinds, ""])
 
-    def _branch(self, branch: _Block, dn: str) -> str:
-        if not branch.lines:
-            return _toml(dn)
-        attributes = self._attributes(_Scope(branch.lines, None))
-        if "objectClass" not in attributes:
-            naming = branch.name.partition("=")[0].lower()
-            if naming not in _CLASSES:
-                raise _Refusal(branch.line, f"branch {branch.name}: objectClass is missing")
-            attributes = {"objectClass": _toml(_CLASSES[naming]), **attributes}
-        return f"{{ dn = {_toml(dn)}, attributes = {{ {', '.join(_assignments(attributes))} }} }}"
-
-    def _subordinate(self, below: _Subordinate, parent: str, above: int | None, ancestors: tuple[str, ...]) -> None:
+    def _subordinate(
+        self, below: tuple[int, str, int | None], parent: str, above: int | None, ancestors: tuple[str, ...]
+    ) -> None:
         """Adds a kind of entries, then the kinds below it. `above`: number of parents; None if given by -n."""
-        template = self.source.templates.get(below.template.lower())
+        line, name, count = below
+        template = self.templates.get(name.lower())
         if template is None:
-            raise _Refusal(below.line, f"no template named {below.template}")
+            raise _Refusal(line, f"no template named {name}")
         if template.name in ancestors or len(ancestors) > _MOST_LEVELS:
-            raise _Refusal(below.line, f"template {template.name} is below itself, or too many levels deep")
-        if below.count == 0:
+            raise _Refusal(line, f"template {template.name} is below itself, or too many levels deep")
+        if count == 0:
             return
-        self.uses[template.name] += 1
-        uses = self.uses[template.name]
-        name = template.name if uses == 1 else f"{template.name}-{uses}"
-        total = None if below.count is None or above is None else below.count * above
-        passed = self.passed.get(template.name, 0)
-        if passed is None:
-            raise _Refusal(below.line, f"template {template.name} is used again after a use without a count")
-        self.passed[template.name] = None if total is None else passed + total
-        facts = {"name": _toml(name), "below": parent}
-        if below.count is not None:
-            facts["count"] = _toml(f"{below.count} each" if ancestors else below.count)
-        self._kind(template, facts, passed)
-        for subordinate in template.below:
-            self._subordinate(subordinate, _toml({"kind": name}), total, (*ancestors, template.name))
-
-    def _kind(self, template: _Block, facts: Mapping[str, str], passed: int) -> None:
         if not template.rdn:
             raise _Refusal(template.line, f"template {template.name} has no rdnAttr")
         self.lines += 1 + len(template.lines)
         if self.lines > _MOST_LINES:
             raise _Refusal(template.line, f"more than {_MOST_LINES} lines in all kinds of entries")
-        scope = _Scope(template.lines, passed)
-        values = {name: self._item(scope.first[key], scope).toml() for key, name in scope.values.items()}
-        rdn = [scope.first[_key(name)].attribute if _key(name) in scope.first else name for name in template.rdn]
-        facts = {**facts, "rdn": _toml(rdn[0] if len(rdn) == 1 else rdn)}
+        passed = self.passed.get(template.name, 0)
+        if passed is None:
+            raise _Refusal(line, f"template {template.name} is used again after a use without a count")
+        total = None if count is None or above is None else count * above
+        self.passed[template.name], self.start = None if total is None else passed + total, passed
+        self.uses[template.name] += 1
+        uses = self.uses[template.name]
+        name = template.name if uses == 1 else f"{template.name}-{uses}"
+
+        first = template.first
+        rdn = [first[_key(word)].attribute if _key(word) in first else word for word in template.rdn]
+        facts = {"name": _toml(name), "below": parent}
+        if count is not None:
+            facts["count"] = _toml(f"{count} each" if ancestors else count)
+        facts["rdn"] = _toml(rdn[0] if len(rdn) == 1 else rdn)
+        values = {value: self._item(first[key], template)[0] for key, value in template.values.items()}
         self.kinds += ["", "[[kinds]]", *_assignments(facts)]
         self.kinds += ["[kinds.values]", *_assignments(values)] if values else []
-        self.kinds += ["[kinds.attributes]", *_assignments(self._attributes(scope))]
+        self.kinds += ["[kinds.attributes]", *_assignments(self._attributes(template))]
+        for subordinate in template.below:
+            self._subordinate(subordinate, _toml({"kind": name}), total, (*ancestors, template.name))
 
-    def _attributes(self, scope: _Scope) -> dict[str, str]:
+    def _attributes(self, block: _Block) -> dict[str, str]:
         """Returns the TOML of each attribute; several lines of one attribute become a list."""
         items: dict[str, list[str]] = {}
-        for line in scope.lines:
-            item = self._item(line, scope)
-            first = scope.first[line.key]
-            if line is first and line.key in scope.values:
-                value = scope.values[line.key]
-                item = _Item(f"{{{value}}}", when=[value] if item.chance < 1 else [])
-            items.setdefault("objectClass" if line.key == "objectclass" else first.attribute, []).append(item.toml())
+        for line in block.lines:
+            item, chance = self._item(line, block)
+            first = block.first[line.key]
+            if line is first and line.key in block.values:
+                value = block.values[line.key]
+                item = _toml(f"{{{value}}}" if chance == 1 else {"text": f"{{{value}}}", "when": [value]})
+            items.setdefault("objectClass" if line.key == "objectclass" else first.attribute, []).append(item)
         return {name: tomls[0] if len(tomls) == 1 else f"[{', '.join(tomls)}]" for name, tomls in items.items()}
 
-    def _item(self, line: _Line, scope: _Scope) -> _Item:
-        item = _Item()
+    def _item(self, line: _Line, block: _Block) -> tuple[str, float]:
+        """Returns the TOML of a line's value, and the fraction of entries that have the value."""
+        text, chance = "", 1.0
         for match in _PIECE.finditer(line.text):
             if match["tag"] is not None:
-                name, *words = [word.strip() for word in match["tag"].split(":") if word] or [""]
-                if name.lower() == "presence" and len(words) == 1 and _is_number(words[0]) and int(words[0]) <= 100:
-                    item.chance *= int(words[0]) / 100
+                word, *words = [word.strip() for word in match["tag"].split(":") if word] or [""]
+                if word.lower() == "presence" and len(words) == 1 and _is_number(words[0]) and int(words[0]) <= 100:
+                    chance *= int(words[0]) / 100
                     continue
-                tag = self._tag(line, [name.lower(), *words], scope)
+                tag = self._tag(line, [word.lower(), *words], block)
                 if tag is None:
                     raise _no_equivalent(line, f"<{match['tag']}>")
-                item.text += tag
+                text += tag
             elif match["value"] is not None:
-                item.text += self._value(line, match["value"], scope)
+                name, _, length = (part.strip() for part in match["value"].partition(":"))
+                first = block.first.get(_key(name))
+                if first is None or first.number >= line.number:
+                    raise _Refusal(line.number, f"{line.attribute}: no line before this one makes {name}")
+                if block.is_branch or (length and not _is_number(length)):
+                    raise _no_equivalent(line, f"{{{match['value']}}}{' in a branch' if block.is_branch else ''}")
+                text += f"{{{block.values[first.key]}{f':{length}' if int(length or 0) else ''}}}"
             elif match["text"] in ("<", "{"):
                 raise _Refusal(line.number, f"{match['text']} is not closed; write \\{match['text']} for the character")
             else:
-                item.text += _literal(match["escaped"] or match["text"])
-        item.text = self.suffix.sub("{suffix}", item.text)
-        return item
+                text += _literal(match["escaped"] or match["text"])
+        text = self.suffixes.sub("{suffix}", text)
+        return _toml(text if chance == 1 else {"text": text, "chance": chance}), chance
 
-    def _value(self, line: _Line, text: str, scope: _Scope) -> str:
-        name, _, length = (part.strip() for part in text.partition(":"))
-        key = scope.before(line, name)
-        if scope.passed is None or (length and not _is_number(length)):
-            where = " in a branch" if scope.passed is None else ""
-            raise _no_equivalent(line, f"{{{text}}}{where}")
-        return f"{{{scope.values[key]}:{length}}}" if int(length or 0) else f"{{{scope.values[key]}}}"
-
-    def _tag(self, line: _Line, words: list[str], scope: _Scope) -> str | None:
+    def _tag(self, line: _Line, words: list[str], block: _Block) -> str | None:
         """Returns the equivalent of a tag in ditseed's templates; None if there is none."""
         match words:
             case ["guid"] | ["random", "uuid"]:
                 return "{uuid}"
             case ["first" | "last" as which]:
                 return self._file(line, f"{which}.names")
-            case ["parentdn"] if scope.passed is not None:
+            case ["parentdn"] if not block.is_branch:
                 return "{parentdn}"
-            case ["statictext", literal]:
-                return _literal(literal)
             case ["file", file] | ["file", file, "random"]:
                 return self._file(line, file)
             case ["list", *values] if values:
                 return self._pick(line.attribute, _weighted(values))
             case ["sequential", *rest] if all(map(_is_number, rest[:1])):
-                start = int(rest[0] if rest else 0) + (scope.passed or 0)
-                return str(start) if scope.passed is None else f"{{number:0:{start}}}" if start else "{number}"
+                if block.is_branch:
+                    return str(int(rest[0] if rest else 0))
+                start = int(rest[0] if rest else 0) + self.start
+                return f"{{number:0:{start}}}" if start else "{number}"
             case ["random", kind, *rest]:
                 return self._random(kind.lower(), rest)
         return None
@@ -382,11 +341,6 @@ class _Converter:
         name = known[0] if known else next(name for name in names if name not in self.lists)
         self.lists[name] = content
         return f"{{pick:{name}}}"
-
-
-def _names(text: str) -> list[str]:
-    """Returns the names in the {NAME} and {NAME:LENGTH} tags of a value."""
-    return [match["value"].partition(":")[0].strip() for match in _PIECE.finditer(text) if match["value"] is not None]
 
 
 def _no_equivalent(line: _Line, what: str) -> _Refusal:
@@ -427,7 +381,6 @@ def _literal(text: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """Returns a value as TOML on one line."""
     if isinstance(value, dict):
         return f"{{ {', '.join(_assignments({key: _toml(item) for key, item in value.items()}))} }}"
     if isinstance(value, list):

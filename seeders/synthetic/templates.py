@@ -12,7 +12,6 @@ LISTS = HERE / "data"
 
 
 def shipped() -> dict[str, Path]:
-    """Returns the paths of the shipped templates by name."""
     return {path.stem: path for path in sorted((HERE / "templates").glob("*.toml"))}
 
 

@@ -223,7 +223,7 @@ def test_hiding_is_found_while_others_write(case: str) -> None:
 
 
 def looked_at(server: Slapd) -> VisibilityReport:
-    connection = Connection(server.uri, READER, password_file=server.home / "reader", base=SUFFIX)
+    connection = Connection(server.uri, READER, password_file=str(server.home / "reader"), base=SUFFIX)
     with session(connection) as asked:
         found = visibility.compare_sample(asked, SUFFIX)
     assert found is not None

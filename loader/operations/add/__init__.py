@@ -120,7 +120,8 @@ class AddOptions(Rejecting, LdifInputs):
         """The run directory; without --run-dir, its name is derived from the server's URI and the input."""
         if self.run_dir is not None:
             return self.run_dir.absolute()
-        text = json.dumps([self.connection.uri, self._names() or self._tree()])
+        options = self.identity()
+        text = json.dumps([options["uri"], options["inputs"] or options["tree"]])
         return state_dir() / "add" / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -131,24 +132,12 @@ class AddOptions(Rejecting, LdifInputs):
         """Returns the options that a resumed run must share. A run whose input files changed begins anew instead."""
         return {
             "uri": self.connection.uri,
-            "inputs": self._names(),
+            "inputs": [str(path if is_stream(path) else path.absolute()) for path in self.files.paths()],
             "files": self.files.fingerprints(),
-            "tree": self._tree(),
+            "tree": self.tree.identity() if self.tree else None,
             "keep_operational": self.keep_operational,
             "as_replication": self.as_replication,
         }
-
-    def _names(self) -> list[str]:
-        return [str(path if is_stream(path) else path.absolute()) for path in self.files.paths()]
-
-    def _tree(self) -> dict[str, object] | None:
-        return self.tree.identity() if self.tree else None
-
-    def require_fitting(self, dry: bool = False) -> None:
-        """Raises UsageProblem if the options contradict each other."""
-        if self.files.streamed and dry:
-            raise UsageProblem(reason="a stream can be read only once, so --dry-run cannot read it")
-        self.files.require_fitting(self.rejects)
 
 
 def loads_of(uri: str) -> list[RunStatus]:
@@ -259,7 +248,7 @@ def is_still_loaded(connection: Connection, before: LoadedDatabase | None) -> bo
 
 def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> AddCounts:
     """Runs or resumes a load. Raises AddRefused if more entries are rejected than `max_rejects`."""
-    options.require_fitting()
+    options.files.require_fitting(options.rejects)
     directory, identity = options.directory, options.identity()
     with session(options.connection) as server:
         offer = questions.subschema(server)
@@ -277,8 +266,9 @@ def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], res
 
 
 def plan(options: AddOptions, progress: Progress) -> Report:
-    """Returns what a load would do, as far as that is known without a change to the server."""
-    options.require_fitting(dry=True)
+    if options.files.streamed:
+        raise UsageProblem(reason="a stream can be read only once, so --dry-run cannot read it")
+    options.files.require_fitting(options.rejects)
     with session(options.connection) as server:
         offer = questions.subschema(server)
     with progress.step("scan") as meter:
@@ -296,10 +286,10 @@ def plan(options: AddOptions, progress: Progress) -> Report:
 
 def _require_access(server: Session, name: str) -> None:
     """Raises NoWriteAccess if the account may not add the first entry `name`. Access that cannot be checked passes."""
-    for place in filter(None, (dn.parent(name), name)):
-        if server.exists(place):
-            visibility.require_below(server, place)
-            return
+    existing = next((place for place in (dn.parent(name), name) if place and server.exists(place)), None)
+    if existing is not None:
+        visibility.require_below(server, existing)
+        return
     try:
         config = configuration.read_online(server)
         database = config.database(name)
@@ -368,22 +358,17 @@ class _AddSteps:
             database = max(holding, key=lambda one: len(one.suffix), default=None)
             if database is None:
                 return
-            seen, its_readers = readers.look(database)
+            seen, _ = readers.look(database)
             if sizing.at_most(inputs) < seen.available:
                 return
             needed = sizing.of_files(native.sample_target(config, database), inputs, Meter("sample")).bytes
         except (LoaderError, OSError) as error:
             log.info("room in the map was not looked at: %s", error)
             return
-        suffix = database.suffix
-        if needed > seen.available and seen.held:
-            oldest, held = max(its_readers, key=lambda reader: reader.lag), units.size(seen.held)
-            message = "%s: %s (process %d) keeps %s of free pages from being used again"
-            log.warning(message, suffix, oldest.process or "a dead reader", oldest.pid, held)
-        sizing.require_map(suffix, seen.maxsize, seen.maxsize - seen.available + needed)
+        sizing.require_map(database.suffix, seen.maxsize, seen.maxsize - seen.available + needed)
         if needed * LOOSER > seen.available:
             message = "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map"
-            log.warning(message, suffix, units.size(needed), units.size(seen.available))
+            log.warning(message, database.suffix, units.size(needed), units.size(seen.available))
 
     def lease(self) -> AbstractContextManager[None]:
         """Returns a context that switches nosync on, if the options request it and the load is not finished."""
@@ -426,11 +411,20 @@ class _AddSteps:
 
     def _load_options(self, uncertain: bool, scan: _Scan) -> LoadOptions:
         options, offer = self.options, self.offer
-        without = left_out(options, offer)
-        references, singly = self._naming(scan)
+        without, naming = left_out(options, offer), offer.naming or NAMING
+        if scan.attributes is not None:
+            without = sorted(set(without).intersection(scan.attributes))
+            naming = tuple(sorted(set(naming).intersection(scan.attributes)))
+        # Attributes whose values name entries: whether the server looks these entries up, and whether entries with such
+        # attributes must be added singly. Unknown properties of slapd are assumed to be true.
+        looks, singly = True, bool(naming) and offer.openldap and offer.memberof
+        if naming and offer.openldap:
+            with suppress(LoaderError), session(options.connection) as server:
+                known = configuration.read_online(server).overlays
+                looks, singly = overlays.look_for_named_entries(known), overlays.change_named_entries(known)
         return {
             "exists": options.on_exists,
-            "leave_out": without if scan.attributes is None else sorted(set(without).intersection(scan.attributes)),
+            "leave_out": without,
             "relax": options.keep_operational,
             "jobs": options.jobs,
             "batch": options.batch,
@@ -439,8 +433,8 @@ class _AddSteps:
             "transactions": offer.transactions,
             "contexts": offer.contexts,
             "aliases": offer.aliases,
-            "references": references,
-            "singly": singly,
+            "references": sorted(naming) if looks else [],
+            "singly": singly and offer.of_2_7,
             "window": sink.WINDOW_SLAPD if offer.openldap else sink.WINDOW,
             "journal": str(self.journal),
             "rejects": str(options.reject_file),
@@ -450,25 +444,16 @@ class _AddSteps:
             "patience": defaults.SERVER_PATIENCE,
         }
 
-    def _naming(self, scan: _Scan) -> tuple[list[str], bool]:
-        """Returns the LDIF's attributes whose values name entries, if the server may look these entries up; and whether
-        entries with such attributes must be added singly. Unknown properties of a server are assumed to be true."""
-        offer = self.offer
-        naming = offer.naming or NAMING
-        there = sorted(set(naming if scan.attributes is None else scan.attributes).intersection(naming))
-        if not there or not offer.openldap:
-            return there, False
-        looks, changes = True, offer.memberof
-        with suppress(LoaderError), session(self.options.connection) as server:
-            known = configuration.read_online(server).overlays
-            looks = overlays.look_for_named_entries(known)
-            changes = overlays.change_named_entries(known)
-        return there if looks else [], changes and offer.of_2_7
-
     def _counts(self, loaded: Counts, seconds: float) -> AddCounts:
         """Returns the report. Raises AddRefused if the load was stopped, AddLost if entries are unaccounted for."""
         if loaded.stopped:
-            raise self._refused(loaded)
+            first = loaded.rejections[0]
+            where = f"{first.path or 'standard input'}, line {first.line}; also in {self.options.reject_file}"
+            advice = next(text for pattern, text in _ADVICE.items() if re.match(pattern, first.reason)).format(
+                where=where
+            )
+            counts = {"rejected": loaded.rejected, "added": loaded.added}
+            raise AddRefused(dn=first.dn, reason=first.reason, advice=advice, **counts)
         settled = loaded.added + loaded.present + loaded.replaced + loaded.rejected
         if loaded.read != settled:
             raise AddLost(read=loaded.read, settled=settled, where=self.run.directory)
@@ -490,47 +475,23 @@ class _AddSteps:
             seconds=seconds,
         )
 
-    def _refused(self, loaded: Counts) -> AddRefused:
-        first = loaded.rejections[0]
-        where = f"{first.path or 'standard input'}, line {first.line}; also in {self.options.reject_file}"
-        advice = next(text for pattern, text in _ADVICE if re.match(pattern, first.reason)).format(where=where)
-        counts = {"rejected": loaded.rejected, "added": loaded.added}
-        return AddRefused(dn=first.dn, reason=first.reason, advice=advice, **counts)
-
 
 # Advice for the first rejection, by its reason, which begins with the name of the LDAP result code.
-_ADVICE = (
-    (
-        "entryAlreadyExists",
-        "To keep entries that are there already, give the same command with --on-exists skip; to bring them up to the "
-        "LDIF, with --on-exists replace or newer ({where}).",
-    ),
-    (
-        "insufficientAccessRights",
-        "Give the same command as an account that may add entries there (`ditseed add --dry-run` asks beforehand); "
-        "EXTERNAL on ldapi:/// may only if a rule of olcAccess of that database lets it.",
-    ),
-    (
-        "referral",
-        "The server is a replica, or does not hold that part of the tree: give the same command with -H and the URI "
-        "that it names, which is that of the provider.",
-    ),
-    (
-        "(?s)unwillingToPerform.*shadow context",
-        "The server is a replica, in which nobody but syncrepl writes: give the same command with -H and the URI of "
-        "its provider (olcSyncrepl names it).",
-    ),
-    (
-        # back-mdb's messages after an LMDB error (servers/slapd/back-mdb/add.c, modify.c); the error itself is only in
-        # slapd's log.
-        r"(?s)other \(80\).*(txn_commit failed|index generation failed|entry store failed|DN index add)",
-        "slapd could not write to its database. Most often that has reached its maxsize (slapd's log then has "
-        "MDB_MAP_FULL): `ditseed tune maxsize` shows how much of it is left, and sets a larger one. Otherwise the disk "
-        "is full, or has failed (dmesg). Then give the same command again: what was added is not added twice.",
-    ),
-    (
-        "",
-        "Mend the cause ({where}) and give the same command again: what was added is not added twice. Or accept some "
-        "rejects with --max-rejects.",
-    ),
-)
+_ADVICE = {
+    "entryAlreadyExists": "To keep entries that are there already, give the same command with --on-exists skip; to "
+    "bring them up to the LDIF, with --on-exists replace or newer ({where}).",
+    "insufficientAccessRights": "Give the same command as an account that may add entries there (`ditseed add "
+    "--dry-run` asks beforehand); EXTERNAL on ldapi:/// may only if a rule of olcAccess of that database lets it.",
+    "referral": "The server is a replica, or does not hold that part of the tree: give the same command with -H and "
+    "the URI that it names, which is that of the provider.",
+    "(?s)unwillingToPerform.*shadow context": "The server is a replica, in which nobody but syncrepl writes: give the "
+    "same command with -H and the URI of its provider (olcSyncrepl names it).",
+    # back-mdb's messages after an LMDB error (servers/slapd/back-mdb/add.c, modify.c); the error itself is only in
+    # slapd's log.
+    r"(?s)other \(80\).*(txn_commit failed|index generation failed|entry store failed|DN index add)": "slapd could not "
+    "write to its database. Most often that has reached its maxsize (slapd's log then has MDB_MAP_FULL): `ditseed tune "
+    "maxsize` shows how much of it is left, and sets a larger one. Otherwise the disk is full, or has failed (dmesg). "
+    "Then give the same command again: what was added is not added twice.",
+    "": "Mend the cause ({where}) and give the same command again: what was added is not added twice. Or accept some "
+    "rejects with --max-rejects.",
+}

@@ -31,8 +31,6 @@ from loader.storage.holders import DATA
 UPDATE_DN = "updatedn"
 KINDS = (*syncing.SETTINGS, UPDATE_DN)
 _UPDATE_DN = "olcUpdateDN"
-_OF_REPLICA = ("olcUpdateRef", "olcSyncrepl")
-_MARKER = "ditseed-sync"
 log = logging.getLogger(__name__)
 
 
@@ -43,7 +41,7 @@ def nosync_on(connection: Connection) -> Iterator[None]:
     If nosync was on without a lease, it stays on. Raises ConfigHidden, and LeaseStands if the restoring fails.
     """
     nosync, database = _sync_lease(connection, syncing.NOSYNC, "ditseed add")
-    if database.nosync and not _is_lent(nosync):
+    if database.nosync and nosync.name not in {other.name for other in lease.standing()}:
         log.warning("%s has nosync on already, and keeps it", database.suffix)
         yield
         return
@@ -72,13 +70,10 @@ def lend(connection: Connection, kind: str, value: str, seconds: float, why: str
     Raises ConfigHidden, ConfigNotEditable, and UsageProblem if the setting has that value without a lease.
     """
     setting, database = _sync_lease(connection, kind, why)
-    if syncing.SETTINGS[kind].of(database) == value and not _is_lent(setting):
+    is_lent = setting.name in {other.name for other in lease.standing()}
+    if syncing.SETTINGS[kind].of(database) == value and not is_lent:
         raise UsageProblem(reason=f"{kind} of {database.suffix} is {value} already, and no lease of it")
     lease.lend_until(setting, seconds, lambda: _set(connection, setting, value))
-
-
-def _is_lent(setting: Lease) -> bool:
-    return setting.name in {other.name for other in lease.standing()}
 
 
 def release(connection: Connection, *kinds: str) -> None:
@@ -89,9 +84,13 @@ def release(connection: Connection, *kinds: str) -> None:
         uri, identity = server.uri, leases.of_server(server)
     for kind in kinds or KINDS:
         for one in lease.left(identity, kind):
-            # A lease with another URI may belong to a server with a copy of this configuration.
-            if one.target != uri and _value(connection, one) == one.before:
-                continue
+            if one.target != uri:  # it may belong to a server with a copy of this configuration
+                with opened(connection) as target:
+                    database = target.config.database(one.database)
+                    update_dn = "".join(target.config.values(database.entry_dn, _UPDATE_DN))
+                value = update_dn if kind == UPDATE_DN else syncing.SETTINGS[kind].of(database)
+                if value == one.before:
+                    continue
             log.warning("%s: %s of %s was left set by a run of %s", uri, _name(kind), one.database, one.taken)
             lease.end(one, partial(restore, connection, one))
 
@@ -135,7 +134,7 @@ def require_free(config: Config, database: Database) -> None:
     """Raises NotAReplica if the database is a replica already: its olcUpdateDN cannot be lent."""
     if database.consumer:
         # slapd does not start with an olcUpdateRef alone.
-        settings = [one for one in _OF_REPLICA if config.values(database.entry_dn, one)]
+        settings = [one for one in ("olcUpdateRef", "olcSyncrepl") if config.values(database.entry_dn, one)]
         undo = _by_hand(database, config.uri or "ldapi:///", *settings)
         raise NotAReplica(where=config.where, suffix=database.suffix, undo=undo)
 
@@ -148,10 +147,11 @@ def flush(server: Session, database: Database) -> None:
     """
     if not server.exists(database.suffix):
         return
-    marker = f"cn={_MARKER},{database.suffix}"
+    name = "ditseed-sync"
+    marker = f"cn={name},{database.suffix}"
     try:
         if not server.exists(marker):  # a run that was killed here leaves it
-            server.add(marker, {"objectClass": [b"organizationalRole"], "cn": [_MARKER.encode()]})
+            server.add(marker, {"objectClass": [b"organizationalRole"], "cn": [name.encode()]})
         server.delete(marker)
     except ServerRefused:
         pid = server.peer()
@@ -168,14 +168,6 @@ def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Dat
         options = (*target.place, "-b", database.suffix, f"--{kind}", before, "--apply")
         undo, mark = shlex.join(("ditseed", "tune", "sync", *options)), leases.mark(target.config, database)
     return Lease(kind, uri, database.suffix, undo, before=before, mark=mark, why=why), database
-
-
-def _value(connection: Connection, one: Lease) -> str:
-    with opened(connection) as target:
-        database = target.config.database(one.database)
-        if one.kind != UPDATE_DN:
-            return syncing.SETTINGS[one.kind].of(database)
-        return "".join(target.config.values(database.entry_dn, _UPDATE_DN))
 
 
 def _set(connection: Connection, one: Lease, value: str) -> Database:
