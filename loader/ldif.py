@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import _native, dn, resources
+from loader import _native, defaults, dn
 from loader._native import Arrangement, Counters, Difference, EntryDigests, LearnResult, Rejection, ScanResult, Shard
 from loader.errors import (
     FULL,
@@ -185,7 +185,7 @@ def records(
 def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[EntryDigests]:
     """Yields an empty digest of a tree, to be filled in the body. Attributes in `ignore` do not count. A digest uses
     half of the sorting memory, because two are compared, and beyond it temporary files in $TMPDIR."""
-    memory = resources.sorting_memory() // 2
+    memory = defaults.sorting_memory() // 2
     with with_counters(meter, origin) as counters:
         yield _native.tree(list(ignore), counters, memory=memory, scratch=tempfile.gettempdir())
 

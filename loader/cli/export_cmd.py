@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
-from loader import defaults, log, resources, standard, units
+from loader import defaults, log, standard, units
 from loader.cli import access
 from loader.cli.access import Servers
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
@@ -109,7 +109,7 @@ def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: Recorde
         to.directory,
         to.compress or defaults.COMPRESS,
         replicas=replicas,
-        **{**vars(limits), "jobs": limits.jobs or resources.connections()},
+        **{**vars(limits), "jobs": limits.jobs or defaults.connections()},
     )
     if run.dry_run:
         show_report(plan(options, run.progress), run.as_json)
@@ -123,7 +123,7 @@ def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimit
     names = {field.name for field in (*fields(Servers), *fields(ExportLimits))} - {"base", "jobs"}
     refuse_given(sorted(names), "a server, not for a database")
     part = Part(locate(source, Kind.DATABASE).path, base)
-    jobs = limits.jobs or resources.processors()
+    jobs = limits.jobs or defaults.processors()
     if run.dry_run:
         show_report(export_mdb.plan(part, to.directory), run.as_json)
         return None

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from click import IntRange
 
-from loader import defaults, resources, standard, units
+from loader import defaults, standard, units
 from loader.cli.options import Restart, Shown, note, refuse_given
 from loader.cli.report import show_facts, show_json
 from loader.common_options import Compress, Jobs
@@ -112,7 +112,7 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
             raise UsageProblem(reason=f"--range {to.piece}: ends after the {units.number(template.entries)} entries")
         part = Range(int(first), int(end))
     packing = to.compress or ("none" if streamed else defaults.COMPRESS)
-    threads = to.jobs or resources.processors()
+    threads = to.jobs or defaults.processors()
     options = GenerateOptions(recipe, template, part, threads, packing, to.shard_entries)
     if streamed:
         plain = packing == "none"

@@ -20,7 +20,7 @@ from typing import Annotated, TypedDict
 
 from click import IntRange
 
-from loader import _native, resources, units
+from loader import _native, defaults, units
 from loader.common_options import Limit, Sorting, TemporaryDirectory
 from loader.defaults import LEVELS
 from loader.errors import MdbDamaged, SharedUuid, UsageProblem
@@ -105,7 +105,7 @@ class Resources(Sorting):
 def default_level(place: Path) -> str:
     """Returns "pages" if that takes only seconds and little memory, otherwise "quick"."""
     used = meta.read_meta(place).used
-    return "pages" if used < min(PAGES_UP_TO, resources.memory() * NOTED) else "quick"
+    return "pages" if used < min(PAGES_UP_TO, defaults.memory() * NOTED) else "quick"
 
 
 def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = None) -> Verified:
@@ -180,7 +180,7 @@ class _Limits(TypedDict):
 
 
 def _limits(means: Resources) -> _Limits:
-    memory, jobs = means.memory or resources.sorting_memory(), means.jobs or resources.processors()
+    memory, jobs = means.memory or defaults.sorting_memory(), means.jobs or defaults.processors()
     return {"memory": memory, "jobs": jobs, "scratch": means.scratch or tempfile.gettempdir()}
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import indexes, resources, units
+from loader import defaults, indexes, units
 from loader.backmdb import INTLEN, Settings
 from loader.child import Child
 from loader.config import Config, Database
@@ -267,7 +267,7 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
 def by_core(target: Target, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
     """Makes all of the indexes or changes nothing; `target.map_size` is how large the file may become. Raises NotProven
     before it changes anything, MapFull, NoSpace, MdbDamaged, TargetInUse."""
-    limits = mdb.Resources(resources.sorting_memory(), resources.processors(), scratch)
+    limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), scratch)
     changing.rebuild(directory, target, tuple(attributes), limits, meter)
 
 

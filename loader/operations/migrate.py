@@ -20,7 +20,7 @@ from typing import Annotated
 import msgspec
 from click import Choice
 
-from loader import backmdb, ldif, plain, resources
+from loader import backmdb, defaults, ldif, plain
 from loader.common_options import Config, Placing, Sorting, SpaceCheck, Suffix, VerifyNew
 from loader.declared import Argument
 from loader.defaults import LEVELS
@@ -277,7 +277,7 @@ class MigrateSteps:
         inner, options, building = Meter("read"), self.options, self.building
 
         def read(descriptor: int) -> mdb.Exported:
-            jobs, scratch = options.jobs or resources.processors(), options.scratch or Path(tempfile.gettempdir())
+            jobs, scratch = options.jobs or defaults.processors(), options.scratch or Path(tempfile.gettempdir())
             return mdb.stream(Part(options.source), descriptor, False, jobs, inner, scratch)
 
         with meter.cancelling(inner.cancel), piped(read, "read") as (descriptor, reading):

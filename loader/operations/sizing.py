@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import dn, resources, units
+from loader import defaults, dn, units
 from loader.defaults import MAXSIZE_FACTOR
 from loader.errors import EmptyInput, MaxsizeTooSmall
 from loader.mdb import contents, copy, meta
@@ -340,7 +340,7 @@ def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, ti
     """Builds the inputs for `timed` seconds again and again. Returns the numbers of entries and of rejected records,
     and the upper quartile of the durations, because a long build also has slow moments. A first, cold build is not
     timed if others follow."""
-    limits = mdb.Resources(resources.sorting_memory(), resources.processors(), directory)
+    limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), directory)
     rules = BuildRules(_NOW, directory / "rejects.ldif", value_check="skip", check_schema=False, max_rejects=1 << 31)
     target = replace(target, map_size=_ROOM)  # its schema is compiled in the first build
     began, durations = time.monotonic(), list[float]()

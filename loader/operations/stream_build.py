@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import ldif, resources
+from loader import defaults, ldif
 from loader.errors import Cancelled, EntryRefused
 from loader.operations import live
 from loader.operations.build import native
@@ -41,7 +41,7 @@ def build(
     reading: ExportOptions, building: BuildOptions, run: Run, place: TargetDatabase, allow_hidden: bool
 ) -> Report:
     """Runs the steps. Returns the facts for the report. `allow_hidden`: accept a provider that hides entries."""
-    building = dataclasses.replace(building, memory=building.memory or min(MEMORY, resources.sorting_memory()))
+    building = dataclasses.replace(building, memory=building.memory or min(MEMORY, defaults.sorting_memory()))
     export, build_steps = ExportSteps(reading, run), NativeSteps(building, run, place)
     work = _StreamStep(export, building, place, run, allow_hidden)
     run.do("config", build_steps.config)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from loader import _native, ldif, resources
+from loader import _native, defaults, ldif
 from loader._native import Shard, Template
 from loader.errors import TemplateError, UsageProblem
 from loader.piped import piped
@@ -176,7 +176,7 @@ class Synthetic:
         """Yields a descriptor from which the tree can be read once. Raises the generator's error after the body."""
 
         def generate(descriptor: int) -> None:
-            write(self.compiled, whole(self.compiled), descriptor, resources.processors(), Meter("template"))
+            write(self.compiled, whole(self.compiled), descriptor, defaults.processors(), Meter("template"))
 
         with piped(generate, "template") as (descriptor, _):
             yield descriptor

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import _native, ldif, resources
+from loader import _native, defaults, ldif
 from loader._native import Counters, Dump, EntryDigests, Exported, Sample
 from loader.errors import LoaderError, MdbDamaged, NoEntry, NotLmdb, ReaderGone, SystemFailed
 from loader.mdb import meta, snapshot
@@ -89,7 +89,7 @@ def _reading(
     with snapshot.held(part.directory) as held:
         if counted and not part.base:
             meter.total = held.entries() or meter.total
-        dump = Dump(held.path, txn=held.txn, base=part.base or None, jobs=jobs or resources.processors())
+        dump = Dump(held.path, txn=held.txn, base=part.base or None, jobs=jobs or defaults.processors())
         with ldif.with_counters(meter, origin or str(path), translate) as counters:
             yield dump, counters
 

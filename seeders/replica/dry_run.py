@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from loader import exports, ldif, resources, units
+from loader import defaults, exports, ldif, units
 from loader.errors import Cancelled, LoaderError, NotProven, SchemaMissing
 from loader.mdb import contents
 from loader.mdb.meta import DATA
@@ -338,7 +338,7 @@ class _Trial:
             f"{units.number(forecast.sampled)} entries ({forecast.how}); all of them are "
             f"{units.size(forecast.bytes)} in {units.duration(forecast.seconds)}"
         )
-        spills = forecast.bytes >= min(stream_build.MEMORY, resources.sorting_memory())
+        spills = forecast.bytes >= min(stream_build.MEMORY, defaults.sorting_memory())
         return TrialBuild(forecast, ldif_bytes / rate, forecast.bytes * (_SPILL if spills else 1))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from loader import backmdb, config, csn, dn, resources, syncrepl
+from loader import backmdb, config, csn, defaults, dn, syncrepl
 from loader.common_options import AllowHidden, Config, ConsumerSuffix, RunDir
 from loader.errors import (
     IndexesUnknown,
@@ -275,7 +275,7 @@ class RefreshSteps:
             claimed=synced.claimed,
         )
         started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start.started))
-        memory = Resources(resources.sorting_memory(), resources.processors(), scratch)
+        memory = Resources(defaults.sorting_memory(), defaults.processors(), scratch)
         spec = given_to_core(place.config, place.database, place.directory)
 
         def require_all_visible() -> None:  # takes long, so it runs in parallel to the work

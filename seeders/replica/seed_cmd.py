@@ -11,7 +11,7 @@ from typing import Annotated
 
 from click import Choice
 
-from loader import resources, units
+from loader import defaults, units
 from loader.cli import access
 from loader.cli.access import Consumer, Servers
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
@@ -137,7 +137,7 @@ def command(entries: _Entries, servers: Servers, options: SeedOptions, at: Consu
         replicas=replicas,
         consumer=access.consumer_of(connection, at),
         admin=admin,
-        jobs=options.jobs or resources.connections(),
+        jobs=options.jobs or defaults.connections(),
     )
     if name is not None:
         options = options_of(name, options)

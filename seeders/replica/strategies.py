@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from loader import backmdb, csn, defaults, dn, exports, indexes, resources
+from loader import backmdb, csn, defaults, dn, exports, indexes
 from loader import config as glue
 from loader.common_options import (
     AllowHidden,
@@ -174,7 +174,7 @@ def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | 
     return ExportOptions(
         first,
         output,
-        jobs=options.jobs or resources.connections(),
+        jobs=options.jobs or defaults.connections(),
         pieces=options.pieces,
         page=options.page,
         narrowing=partial.narrowing() if partial else None,

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from loader import exports, ldif, resources, standard, units
+from loader import defaults, exports, ldif, standard, units
 from loader.cli.options import Shown
 from loader.cli.report import show_facts, show_json
 from loader.common_options import Jobs
@@ -46,7 +46,7 @@ def command(
     paths = [path for source in sources for path in locate(source, Kind.LDIF, Kind.STREAM).paths if source != STDIN]
     descriptor = 0 if STDIN in sources else None
     with shown.progress.step("learn") as meter, exports.held(paths, meter) as opened:
-        learned = ldif.learn(opened, descriptor, jobs or resources.processors(), meter)
+        learned = ldif.learn(opened, descriptor, jobs or defaults.processors(), meter)
     if descriptor is None:
         exports.require_entries(paths, learned.entries)
     if template is None:

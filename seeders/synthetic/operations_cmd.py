@@ -9,7 +9,7 @@ from typing import Annotated
 
 from click import Choice, FloatRange, IntRange
 
-from loader import resources, standard
+from loader import defaults, standard
 from loader.cli.options import ProgressMode, progress_of
 from loader.cli.trees import Tree, TreeSuffix
 from loader.common_options import Jobs
@@ -85,7 +85,7 @@ def operations(
       ditseed generate operations people -n 1000 --operations 500 --format ldif | ldapmodify -H ldap://test ...
     """
     template = tree.spec(template_name, tree_suffix).compiled()
-    plan, jobs = options.plan(tree.seed), options.jobs or resources.processors()
+    plan, jobs = options.plan(tree.seed), options.jobs or defaults.processors()
     with progress_of(progress_mode).step("operations", options.count) as meter:
         if options.output == "-":
             stdout = standard.output("the plan", readable=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from loader import resources
+from loader import defaults
 from loader.cli import ditseed
 
 HOST = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -25,8 +25,8 @@ def groups(monkeypatch: pytest.MonkeyPatch, home: Path, own: str, files: Mapping
         path = home / "fs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-    monkeypatch.setattr(resources, "CGROUPS", home / "fs")
-    monkeypatch.setattr(resources, "_OWN", home / "own")
+    monkeypatch.setattr(defaults, "CGROUPS", home / "fs")
+    monkeypatch.setattr(defaults, "_OWN", home / "own")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_memory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: str, files: Mapping[str, str], memory: int
 ) -> None:
     groups(monkeypatch, tmp_path, own, files)
-    assert resources.memory() == memory
+    assert defaults.memory() == memory
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_processors(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: str, files: Mapping[str, str], processors: int
 ) -> None:
     groups(monkeypatch, tmp_path, own, files)
-    assert resources.processors() == processors
+    assert defaults.processors() == processors
 
 
 def test_where_nothing_can_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(resources, "_OWN", tmp_path / "none")
-    assert resources.memory() == HOST
-    assert resources.processors() == PROCESSORS
+    monkeypatch.setattr(defaults, "_OWN", tmp_path / "none")
+    assert defaults.memory() == HOST
+    assert defaults.processors() == PROCESSORS
 
 
 @pytest.mark.parametrize(("processors", "connections"), [(1, 1), (4, 4), (64, 4)])
@@ -81,8 +81,8 @@ def test_a_server_gets_at_most_four_connections(
     monkeypatch: pytest.MonkeyPatch, processors: int, connections: int
 ) -> None:
     """However many processors this host has: those of the server are others."""
-    monkeypatch.setattr(resources, "processors", lambda: processors)
-    assert resources.connections() == connections
+    monkeypatch.setattr(defaults, "processors", lambda: processors)
+    assert defaults.connections() == connections
 
 
 @pytest.mark.parametrize("verb", [("export",), ("replica", "seed")])

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from loader import csn, ldif, overlays, resources, schema, standard, units
+from loader import csn, defaults, ldif, overlays, schema, standard, units
 from loader.child import Child
 from loader.common_options import OptionalConfig, Scratch, Suffix
 from loader.config import Database
@@ -275,7 +275,7 @@ def extract(options: ExtractOptions, progress: Progress) -> int:
             else:
                 part = Part(directory / "data", options.dn)
                 try:
-                    mdb.stream(part, source.fileno(), False, resources.processors(), meter)
+                    mdb.stream(part, source.fileno(), False, defaults.processors(), meter)
                 except NoEntry as error:
                     raise missing from error
             source.seek(0)

@@ -32,7 +32,7 @@ import msgspec
 import zstandard
 from click import IntRange
 
-from loader import age, resources, units
+from loader import age, defaults, units
 from loader.age import Identities, Recipients
 from loader.declared import Size
 from loader.errors import BackupDamaged, BackupEncrypted, FileUnsafe, NoSuchPath
@@ -102,7 +102,7 @@ def in_order(work: Callable[[Task], Done], tasks: Iterable[Task]) -> Iterator[Do
         with suppress(OSError):  # on Linux, the priority of this thread only
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
-    threads = resources.processors()
+    threads = defaults.processors()
     waiting: deque[Future[Done]] = deque()
     with ThreadPoolExecutor(threads, "pack", initializer=yield_to_slapd) as pool:
         try:
@@ -479,7 +479,7 @@ def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: I
             with_counters(meter) as counters,
             explained_packs(directory / backup.file),
         ):
-            packs.restore(page_map.head, pieces, page_map.own, out.fileno(), resources.processors(), counters)
+            packs.restore(page_map.head, pieces, page_map.own, out.fileno(), defaults.processors(), counters)
 
 
 def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = None) -> PagePacks:

@@ -22,7 +22,7 @@ from typing import Annotated
 import msgspec
 import zstandard
 
-from loader import dn, plain, resources
+from loader import defaults, dn, plain
 from loader.common_options import OptionalConfig, Suffix
 from loader.config import Config, Database
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
@@ -251,7 +251,7 @@ def _previous(options: BackupOptions, repo: Repository, member: _Member) -> Prev
 
 def _copy_entries(member: _Member, packing: Packing, meter: Meter) -> None:
     """Stores the entries as compressed LDIF, parents first. Raises NoSpace, MdbDamaged."""
-    before, size, threads = meter.seconds, 0, resources.processors()
+    before, size, threads = meter.seconds, 0, defaults.processors()
     with held.private(member.partial) as directory:
 
         def export(descriptor: int) -> Exported:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import xxhash
 
-from loader import backmdb, exports, ldif, resources, units
+from loader import backmdb, defaults, exports, ldif, units
 from loader.backmdb import Settings
 from loader.config import Config, Database
 from loader.errors import (
@@ -295,7 +295,7 @@ class NativeSteps(BuildSteps):
 
     def records_checksum(self, meter: Meter) -> str:
         """The checksum of the records that `transfer` wrote, read from the disk."""
-        jobs = self.options.jobs or resources.processors()
+        jobs = self.options.jobs or defaults.processors()
         return mdb.records_checksum(self.made / DATA, jobs, meter)
 
     @contextmanager
@@ -324,7 +324,7 @@ class NativeSteps(BuildSteps):
                     files.remove_tree(scratch)
                     scratch.mkdir(mode=0o700)
                     stack.callback(files.remove_tree, scratch)
-            memory, jobs = options.memory or resources.sorting_memory(), options.jobs or resources.processors()
+            memory, jobs = options.memory or defaults.sorting_memory(), options.jobs or defaults.processors()
             yield Resources(memory, jobs, scratch)
 
     def check(self, meter: Meter, loaded: NativeLoaded) -> Checked:

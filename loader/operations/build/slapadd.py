@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from loader import backmdb, ldif, resources, standard, units
+from loader import backmdb, defaults, ldif, standard, units
 from loader.errors import EmptyInput, EntriesLost, LdifUnreadable, NotProven
 from loader.mdb import contents, verify
 from loader.mdb.meta import DATA
@@ -187,7 +187,7 @@ class _Sizing(BuildSteps):
             can_slice = False  # contextCSN goes into an entry of its own: one slapadd must see all entries
         count = options.shards or 1
         if can_slice and not options.shards:
-            for_memory = -(-(needed or scan.bytes) * resources.processors() * _SHARE // resources.memory())
+            for_memory = -(-(needed or scan.bytes) * defaults.processors() * _SHARE // defaults.memory())
             for_speed = min(_MANY, scan.entries // _FEW)
             count = max(1, min(max(for_memory, for_speed), scan.entries // _LEAST, MOST_SHARDS))
         count = count if can_slice else 1
@@ -259,8 +259,8 @@ class _Loading(BuildSteps):
         there are processors, if their environments together fit into memory."""
         done, count, inner = self._done(), len(plan.cuts), Meter(meter.name)
         meter.add(entries=sum(part.entries for part in done.values()))
-        fitting = resources.memory() // _SHARE * count // (self.size.estimate or self.scanned.bytes)
-        threads = max(1, min(resources.processors(), count, fitting))
+        fitting = defaults.memory() // _SHARE * count // (self.size.estimate or self.scanned.bytes)
+        threads = max(1, min(defaults.processors(), count, fitting))
         with meter.counting(inner), ThreadPoolExecutor(threads) as pool:
             todo = [number for number in range(count) if _name(number) not in done]
             running = [pool.submit(self._load_slice, number, plan, inner) for number in todo]
@@ -325,7 +325,7 @@ class _Loading(BuildSteps):
             map_size=self.size.maxsize,
             idlexp=self.settings.idlexp,
             context=self.place.database.suffix if self.writes_context else None,
-            jobs=resources.processors(),
+            jobs=defaults.processors(),
         )
         killpoint("merge.middle")
         files.publish(partial, self.made / DATA)

@@ -20,7 +20,7 @@ from typing import Annotated
 import msgspec
 from click import IntRange
 
-from loader import child, resources
+from loader import child, defaults
 from loader.child import Child
 from loader.declared import Size
 from loader.errors import UsageProblem
@@ -176,7 +176,7 @@ def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -
     template = dataclasses.replace(recipe, entries=entries).compiled()
     step = progress.step(f"generate {path.name}", template.entries)
     with step as meter, files.explained(path), files.creating(path) as file:
-        dit.write(template, dit.whole(template), file.fileno(), resources.processors(), meter)
+        dit.write(template, dit.whole(template), file.fileno(), defaults.processors(), meter)
         os.fsync(file.fileno())
     return _Tree(path, template.entries)
 

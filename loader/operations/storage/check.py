@@ -13,7 +13,7 @@ from shlex import quote
 import msgspec
 from msgspec.structs import replace
 
-from loader import resources, units
+from loader import defaults, units
 from loader.config import Database as ConfiguredDatabase
 from loader.errors import LoaderError, NoSuchPath, UsageProblem
 from loader.mdb import meta
@@ -213,7 +213,7 @@ def situation(path: Path) -> Situation:
         except LoaderError as error:
             database = Database(str(file), allocated, allocated, None, PAGE)  # as if all of it were in use
             unseen += (Unseen("map size and pages in use", str(error)),)
-    return Situation(facts, resources.memory(), database, unseen)
+    return Situation(facts, defaults.memory(), database, unseen)
 
 
 def data_file(path: Path) -> Path | None:

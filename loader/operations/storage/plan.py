@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from click import Choice, IntRange
 
-from loader import resources, units
+from loader import defaults, units
 from loader.declared import Size
 from loader.errors import DisksUnequal, StripesImpossible, UsageProblem, VolumeTooSmall
 from loader.operations.storage import check, commands
@@ -58,7 +58,7 @@ class VolumeOptions:
     stripe_size: Annotated[int, Size(), {"show_default": False}, "Stripe size (default: 64K)."] = STRIPE
     size: Annotated[int | None, "--volume-size", Size(), "Size of the volume (default: all of the disks)."] = None
     memory: Annotated[int, Size(), {"required": False}, "Memory of the server (default: of this host)."] = field(
-        default_factory=resources.memory
+        default_factory=defaults.memory
     )
     group: Annotated[str, "--vg", "Name of the volume group."] = "ldap"
     volume: Annotated[str, "--lv", "Name of the logical volume."] = "data"
