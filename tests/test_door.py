@@ -32,10 +32,9 @@ ALLOWED: Mapping[str, str] = {
     "loader.server.private": "the run directory, or a temporary one",
     "loader.standard": "/dev/null",
     "loader.storage.probes": "a nameless file through its descriptor",
-    "loader.storage.files": "files of a private directory; an output only where nobody else can write",
+    "loader.storage.files": "files of a private directory; an output only where nobody else can write, or rename",
     "loader.storage.remote": "directories on the server of a repository",
     "loader.storage.sftp": "files on the server of a repository, as the account of the login",
-    "loader.storage.temporary": "a directory in which no other account can rename what is ours",
     "loader.storage.trees": "below descriptors of a new volume that only root enters; through O_PATH what is there",
     "seeders.replica.online": "the run directory",
 }

@@ -17,7 +17,7 @@ from loader import age, log, units
 from loader.cli.options import DryRun, Json, Shown, is_given
 from loader.cli.profile import Lazy
 from loader.cli.report import show, show_error, show_facts, show_json, show_table
-from loader.common_options import Metrics, Scratch, Suffix
+from loader.declared import Metrics, Scratch, Suffix
 from loader.declared import command as declare
 from loader.errors import LoaderError, UsageProblem
 from loader.operations.backup import check as checking

@@ -10,8 +10,7 @@ from loader import plain, units
 from loader.cli.access import Bind, ConsumerAccount, connection_of, second_of
 from loader.cli.options import Shown
 from loader.cli.report import show, show_json, show_table
-from loader.common_options import Limit
-from loader.declared import Argument
+from loader.declared import Argument, Limit
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.compare import IGNORED, LIMIT, SERVER_ATTRIBUTES, CompareOptions, CompareReport, compare

@@ -12,7 +12,7 @@ from loader import units
 from loader.cli.access import Account, connection_of
 from loader.cli.options import Json, refuse_given
 from loader.cli.report import findings, show, show_error, show_json
-from loader.common_options import OptionalConfig, Suffix
+from loader.declared import OptionalConfig, Suffix
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
 from loader.operations import doctor

@@ -49,7 +49,7 @@ from loader.errors import (
     keeps_run_directory,
 )
 from loader.log import printable, redact
-from loader.storage import files, temporary
+from loader.storage import files
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ def _run(command: click.Command, name: str) -> int:
 
 def _call(command: click.Command, name: str) -> int:
     """Runs the verb; returns its exit status. `command.main` would make a SIGTERM an Abort, and a broken pipe a 1."""
-    temporary.sweep()
+    files.sweep_temporary()
     variable = f"_{name.upper()}_COMPLETE"
     if variable in os.environ:
         return shell_completion.shell_complete(command, {}, name, variable, os.environ[variable])

@@ -11,8 +11,7 @@ from loader.cli import access
 from loader.cli.access import Servers
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
 from loader.cli.report import show_facts, show_json, show_report, tell, tell_json
-from loader.common_options import Compress, ExportLimits
-from loader.declared import Argument
+from loader.declared import Argument, Compress, ExportLimits
 from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.operations import export_mdb

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from loader import log, units
 from loader.cli import ending
 from loader.cli.ending import Ending
-from loader.common_options import Metrics
+from loader.declared import Metrics
 from loader.errors import NoSuchPath, UsageProblem
 from loader.progress import Progress, Recorder
 from loader.storage import files

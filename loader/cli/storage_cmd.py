@@ -19,8 +19,7 @@ from loader import units
 from loader.cli.options import Json, Shown, is_given, refuse_given
 from loader.cli.profile import Lazy
 from loader.cli.report import findings, show, show_json, show_report, tell
-from loader.common_options import OptionalConfig, Suffix
-from loader.declared import Argument
+from loader.declared import Argument, OptionalConfig, Suffix
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError, MigrationRefused, NotPermitted, UsageProblem
 from loader.operations.storage import check as checking

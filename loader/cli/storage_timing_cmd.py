@@ -18,8 +18,7 @@ from loader import plain, units
 from loader.cli.options import Json, Shown, refuse_given
 from loader.cli.report import show, show_json, show_json_line, show_table
 from loader.cli.trees import Tree
-from loader.common_options import Metrics
-from loader.declared import Argument, Milliseconds
+from loader.declared import Argument, Metrics, Milliseconds
 from loader.declared import command as declare
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations import monitoring

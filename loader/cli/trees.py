@@ -12,7 +12,7 @@ from click import IntRange
 from loader import defaults, standard, units
 from loader.cli.options import Restart, Shown, note, refuse_given
 from loader.cli.report import show_facts, show_json
-from loader.common_options import Compress, Jobs
+from loader.declared import Compress, Jobs
 from loader.errors import UsageProblem
 from loader.operations.generate import SHARD_ENTRIES, GenerateOptions, to_directory, to_stream
 from loader.sources import dit

@@ -19,8 +19,7 @@ from loader.cli import ending
 from loader.cli.access import Server, connection_of
 from loader.cli.options import DryRun, Json, ProgressMode, is_given, keep_strongest, progress_of, refuse_given
 from loader.cli.report import show, show_json, show_table
-from loader.common_options import OptionalConfig
-from loader.declared import Duration, Share, Size, Written
+from loader.declared import Duration, OptionalConfig, Share, Size, Written
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.add import lending

@@ -34,7 +34,7 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.mdb import isolated, meta
-from loader.storage import files, held, temporary
+from loader.storage import files, held
 from loader.storage.files import Owner
 
 LOCK = "lock.mdb"
@@ -110,7 +110,7 @@ def reached(directory: Path, writable: bool) -> Iterator[Path]:
     not follow unchecked names. It no longer needs the directory after opening. Raises FileUnsafe, NotPermitted."""
     with ExitStack() as stack:
         held_open = stack.enter_context(held.opened(directory))
-        private = stack.enter_context(temporary.directory("env"))
+        private = stack.enter_context(files.temporary_directory("env"))
         plain.register(private, held_open.name)
         stack.callback(plain.forget, private)
         data = stack.enter_context(held_open.pinned(meta.DATA, writable))

@@ -21,7 +21,7 @@ from typing import Annotated, TypedDict
 from click import IntRange
 
 from loader import _native, defaults, units
-from loader.common_options import Limit, Sorting, TemporaryDirectory
+from loader.declared import Limit, Sorting, TemporaryDirectory
 from loader.defaults import LEVELS
 from loader.errors import MdbDamaged, SharedUuid, UsageProblem
 from loader.ldif import with_counters

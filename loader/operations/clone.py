@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from loader import standard
-from loader.common_options import Scratch, VerifyCopy
-from loader.declared import Argument
+from loader.declared import Argument, Scratch, VerifyCopy
 from loader.errors import LoaderError, NoSuchPath, NotLmdb, UsageProblem
 from loader.mdb import copy, meta, verify
 from loader.mdb.contents import summarise

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loader import csn, defaults, exports, ldif
-from loader.common_options import ExportLimits
+from loader.declared import ExportLimits
 from loader.errors import EmptyInput, LimitTooLow, LoaderError, ReplicasApart, ServerRefused
 from loader.exports import Manifest
 from loader.ldif import Arrangement, ArrangeTask

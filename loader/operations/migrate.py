@@ -21,8 +21,7 @@ import msgspec
 from click import Choice
 
 from loader import backmdb, defaults, ldif, plain
-from loader.common_options import Config, Placing, Sorting, SpaceCheck, Suffix, VerifyNew
-from loader.declared import Argument
+from loader.declared import Argument, Config, Placing, Sorting, SpaceCheck, Suffix, VerifyNew
 from loader.defaults import LEVELS
 from loader.errors import (
     EmptyInput,
@@ -50,7 +49,7 @@ from loader.server import configuration, tools
 from loader.sources import mdb, sampling
 from loader.sources.mdb import Part
 from loader.sources.sampling import SampleSize
-from loader.storage import files, temporary
+from loader.storage import files
 
 STEPS = ("look", "config", "load", "check", "compare", "publish")
 RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
@@ -142,7 +141,7 @@ def planned(
     Raises NotProven for a configuration that the core does not follow."""
     place.require_free()
     with (
-        temporary.directory("plan", configuration.tools_tmpdir()) as scratch,
+        files.temporary_directory("plan", configuration.tools_tmpdir()) as scratch,
         open_run(Path(scratch), "plan", {}, progress) as run,
     ):
         work = MigrateSteps(options, run, place)

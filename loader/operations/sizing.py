@@ -40,7 +40,7 @@ from loader.sinks.mdb import BuildRules, Target
 from loader.sources import sampling
 from loader.sources.location import LdifFiles
 from loader.sources.sampling import Sample, SampleSize, SizeClass
-from loader.storage import files, held, temporary
+from loader.storage import files, held
 
 GIB = 1 << 30
 LARGEST = 24  # factor: upper bound of database size / LDIF size, with every attribute indexed
@@ -279,7 +279,7 @@ def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED)
     sizes: dict[str, TableForecast] = {}
     sampled = rejected = 0
     duration = 0.0
-    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+    with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
         parts: list[tuple[Sample | SizeClass, int, float]] = [(sample, sample.common, timed)]
         parts += ((larger, larger.total, 0.0) for larger in sample.larger)
         for part, total, seconds in parts:

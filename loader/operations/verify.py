@@ -13,9 +13,8 @@ from click import Choice
 
 from loader import backmdb, schema, syncrepl, units
 from loader import config as glue
-from loader.common_options import OptionalConfig, Suffix
 from loader.config import Config, Database
-from loader.declared import Argument
+from loader.declared import Argument, OptionalConfig, Suffix
 from loader.defaults import LADDER
 from loader.errors import IndexesUnknown, MdbDamaged, NoSuchPath, NotProven, SyncreplUnreadable, UsageProblem
 from loader.mdb import contents, meta, verify

@@ -19,7 +19,7 @@ from loader.config import Change, Config, Database, Entry
 from loader.schema import ROOT
 from loader.server import tools
 from loader.server.options import line as ldif_line
-from loader.storage import files, held, temporary
+from loader.storage import files, held
 from loader.storage.files import Owner
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def dump(path: Path) -> bytes:
         try:
             if path.is_dir():
                 return tools.configuration("-F", str(known), owner=owner)
-            with temporary.directory("config", tools_tmpdir()) as converted:
+            with files.temporary_directory("config", tools_tmpdir()) as converted:
                 tools.change_owner(owner, converted)
                 # With -f and -F slapcat converts -f to -F, opens no other database, and fails if slaptest -u would.
                 return tools.configuration("-f", str(known), "-F", str(converted), owner=owner)
@@ -147,7 +147,7 @@ def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str
     if not has_log and (owner is None or tools.may_read(owner, used)):
         yield path, ""
         return
-    with temporary.directory("read", tools_tmpdir()) as root:
+    with files.temporary_directory("read", tools_tmpdir()) as root:
         copy = Path(f"{root}{os.path.abspath(path)}")
         copy.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
@@ -198,7 +198,7 @@ def of_modules(source: Config) -> list[Entry]:
         for keyword, setting in (("modulepath", "olcModulePath"), ("moduleload", "olcModuleLoad"))
         for words in source.reader(name).words(setting)
     ]
-    with temporary.directory("schema", tools_tmpdir()) as scratch:
+    with files.temporary_directory("schema", tools_tmpdir()) as scratch:
         text, converted = scratch / "slapd.conf", scratch / "slapd.d"
         text.write_bytes(os.fsencode("".join(lines)))
         converted.mkdir(mode=0o700)
@@ -259,7 +259,7 @@ def replacement(source: Config, database: Database, changes: Sequence[Change]) -
         raise not_editable(path, "no such file in slapd.d")
     old = files.read(path)
     new = edited(old, source, changes)
-    with temporary.directory("tune", tools_tmpdir()) as scratch:
+    with files.temporary_directory("tune", tools_tmpdir()) as scratch:
         copy = scratch / "slapd.d"
         copy_directory(source.path, copy)
         write(copy / name, new)

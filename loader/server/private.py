@@ -27,7 +27,7 @@ from loader.config import Config, Database, Entry
 from loader.errors import ServerDown, ToolFailed, UsageProblem
 from loader.server import configuration, tools
 from loader.server.options import Connection
-from loader.storage import files, temporary
+from loader.storage import files
 from loader.storage.files import Owner
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Ite
     ToolFailed with slapd's last output if it ends, ServerDown if it does not listen in time, UsageProblem."""
     from loader.server.session import session
 
-    with temporary.directory("slapd", tmpdir) as place:  # a short path, since socket paths are limited
+    with files.temporary_directory("slapd", tmpdir) as place:  # a short path, since socket paths are limited
         tools.change_owner(owner, place)
         path = place / "ldapi"
         if len(bytes(path)) > 107:  # sun_path of unix(7): slapd crashes on a longer name

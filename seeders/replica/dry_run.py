@@ -34,7 +34,7 @@ from loader.sources import sampling
 from loader.sources.location import Kind, LdifFiles, is_stream, locate
 from loader.sources.planner import Piece
 from loader.sources.sampling import Sample, SampleSize
-from loader.storage import files, temporary
+from loader.storage import files
 from seeders.replica import catchup, preflight
 from seeders.replica.seed_cmd import STRATEGIES, options_of
 from seeders.replica.strategies import Clone, Ldif, Search, SeedOptions, StoppedConsumer, Strategy, reading
@@ -269,7 +269,7 @@ class _Trial:
     def _read(self, strategy: Strategy, suffix: str, entries: int | None) -> None:
         """Fetches the first pieces of the plan, one per job, for at most `_READ_FOR` seconds. Then builds a sample of
         the entries read."""
-        with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
             with self.progress.step("read") as meter:
                 if isinstance(strategy, Search):
                     exporting = strategy.reading(scratch)
@@ -319,7 +319,7 @@ class _Trial:
             )
             return None
         part, ldif_bytes = sample()
-        with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
             path = scratch / "sample.ldif"
             files.write_durably(path, part.text, 0o600)
             with self.progress.step("scan") as meter:

@@ -46,7 +46,7 @@ from loader.server.sync import SyncAnswer
 from loader.sinks.mdb import schema_of
 from loader.sources.location import is_stream
 from loader.sources.sampling import SampleSize
-from loader.storage import files, temporary
+from loader.storage import files
 from seeders.replica import catchup
 from seeders.replica.catchup import Preflight, Syncprov
 from seeders.replica.strategies import Consumer, Search, Strategy, context_csns_of_ldif
@@ -149,7 +149,7 @@ def _require_fitting(strategy: Search, provider: Session, base: str) -> None:
             target = native.target_of(strategy.building(), place)
         except NotProven:
             return 0
-        with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
             sample = of_server(replace(provider.connection, base=base), _BUILT, scratch, Meter("sample"))
             return sizing.forecast(sample, target, Meter("build"), timed=0.0).bytes
 

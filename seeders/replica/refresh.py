@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from loader import backmdb, config, csn, defaults, dn, syncrepl
-from loader.common_options import AllowHidden, Config, ConsumerSuffix, RunDir
+from loader.declared import AllowHidden, Config, ConsumerSuffix, RunDir
 from loader.errors import (
     IndexesUnknown,
     MdbDamaged,

@@ -13,7 +13,7 @@ import msgspec
 from loader import units
 from loader.cli.options import Json, is_given
 from loader.cli.report import show, show_facts, show_json, show_table
-from loader.common_options import ConsumerSuffix, OptionalConfig, RunDir
+from loader.declared import ConsumerSuffix, OptionalConfig, RunDir
 from loader.declared import command as declare
 from loader.errors import NoRun, UsageProblem
 from loader.operations import add, build

@@ -19,7 +19,8 @@ import msgspec
 
 from loader import backmdb, csn, defaults, dn, exports, indexes
 from loader import config as glue
-from loader.common_options import (
+from loader.config import Config, Database
+from loader.declared import (
     AllowHidden,
     ConsumerSuffix,
     Engine,
@@ -33,7 +34,6 @@ from loader.common_options import (
     VerifyNew,
     WriteContextCsn,
 )
-from loader.config import Config, Database
 from loader.errors import GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix, UsageProblem
 from loader.mdb import contents, copy, edits, meta, verify
 from loader.mdb.edits import cap_entry_csns

@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Annotated
 
 from loader import csn, units
-from loader.common_options import Limit, OptionalConfig
-from loader.declared import Duration
+from loader.declared import Duration, Limit, OptionalConfig
 from loader.errors import ConfigHidden, LoaderError, NoContextCSN, NoSuchBase, NoSuchSuffix, NotInSync
 from loader.operations import live
 from loader.operations.compare import IGNORED, CompareOptions, CompareReport, compare

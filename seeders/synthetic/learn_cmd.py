@@ -9,8 +9,7 @@ from typing import Annotated
 from loader import defaults, exports, ldif, standard, units
 from loader.cli.options import Shown
 from loader.cli.report import show_facts, show_json
-from loader.common_options import Jobs
-from loader.declared import Argument
+from loader.declared import Argument, Jobs
 from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.sources.location import STDIN, Kind, locate

@@ -12,8 +12,7 @@ from click import Choice, FloatRange, IntRange
 from loader import defaults, standard
 from loader.cli.options import ProgressMode, progress_of
 from loader.cli.trees import Tree, TreeSuffix
-from loader.common_options import Jobs
-from loader.declared import Argument, Share
+from loader.declared import Argument, Jobs, Share
 from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.sources import dit

@@ -17,7 +17,7 @@ import pytest
 
 from fixtures import storage_vm
 from fixtures.limits import loop_device, missing_loop_filesystem
-from loader.storage import temporary
+from loader.storage import files
 from tests.support.command import COMMAND, ditseed
 from tests.support.require import require
 
@@ -212,7 +212,7 @@ def test_a_linear_volume_is_told_from_a_striped_one_and_mended(tmp_path: Path) -
 def test_the_vm_leaves_temporary_directories_of_this_host_alone() -> None:
     """Locks of this host are not seen in there: ditseed would take each directory for one that a killed run left."""
     require(storage_vm.missing_storage_vm())
-    with temporary.directory("kept") as place:
+    with files.temporary_directory("kept") as place:
         done = storage_vm.run(f"{COMMAND} storage check /run", [], modules=[])
         assert "/run" in done.out, done
         assert place.is_dir()

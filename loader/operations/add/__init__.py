@@ -22,7 +22,7 @@ import xxhash
 from click import Choice, IntRange
 
 from loader import csn, defaults, dn, exports, ldif, overlays, units
-from loader.common_options import MaxRate, MaxRejects, Rejecting, RunDir
+from loader.declared import MaxRate, MaxRejects, Rejecting, RunDir
 from loader.defaults import state_dir
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, UsageProblem
 from loader.ldif import Rejected, ScanResult

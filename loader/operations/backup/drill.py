@@ -22,9 +22,8 @@ from typing import Annotated
 
 from loader import csn, defaults, ldif, overlays, schema, standard, units
 from loader.child import Child
-from loader.common_options import OptionalConfig, Scratch, Suffix
 from loader.config import Database
-from loader.declared import Share
+from loader.declared import OptionalConfig, Scratch, Share, Suffix
 from loader.errors import (
     BackupDamaged,
     ConnectionLost,
@@ -53,7 +52,7 @@ from loader.server.options import Search
 from loader.server.session import Session
 from loader.sources import mdb
 from loader.sources.mdb import Part
-from loader.storage import files, held, temporary
+from loader.storage import files, held
 
 log = logging.getLogger(__name__)
 EVERY = "all"
@@ -232,7 +231,7 @@ def _searched(session: Session, backup: Backup, database: Database, is_indexed: 
 def _scratch(kind: str, top: Path, backup: Backup) -> Iterator[Path]:
     """Yields a temporary directory with a subdirectory `data` for a backup's database. Raises NoSpace."""
     files.require_space(top, backup.room)
-    with temporary.directory(kind, top) as directory, files.explained(top):
+    with files.temporary_directory(kind, top) as directory, files.explained(top):
         (directory / "data").mkdir(mode=0o700)
         yield directory
 

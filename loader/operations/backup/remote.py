@@ -47,7 +47,7 @@ from loader.operations.backup.repository import Repository
 from loader.progress import Progress
 from loader.run.lease import boot_id
 from loader.run.log import killpoint
-from loader.storage import files, remote, temporary
+from loader.storage import files, remote
 from loader.storage.remote import Location, Store
 from loader.typed import Count, Name, Unfit
 
@@ -191,7 +191,7 @@ def opened(
     """Opens a repository on a server; the parameters are those of `repository.at`. Messages show the server's URL
     instead of the local directory."""
     top = scratch or Path(tempfile.gettempdir())
-    with remote.opened(repo) as store, temporary.directory("backup", top) as directory, ExitStack() as stack:
+    with remote.opened(repo) as store, files.temporary_directory("backup", top) as directory, ExitStack() as stack:
         plain.register(directory, repo.url)
         stack.callback(plain.forget, directory)
         try:

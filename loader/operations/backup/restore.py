@@ -16,8 +16,8 @@ import msgspec
 
 from loader import age, config, dn, schema, units
 from loader.age import Identities
-from loader.common_options import OptionalConfig, Suffix, Target, VerifyCopy
 from loader.config import DEFAULT_MODE, Config, Database, Entry
+from loader.declared import OptionalConfig, Suffix, Target, VerifyCopy
 from loader.errors import BackupDamaged, BackupEncrypted, LoaderError, UsageProblem
 from loader.mdb import copy, meta
 from loader.operations import made_with
@@ -39,7 +39,7 @@ from loader.operations.publish import (
 from loader.progress import Progress
 from loader.run.log import killpoint
 from loader.server import configuration, private
-from loader.storage import files, temporary
+from loader.storage import files
 
 log = logging.getLogger(__name__)
 _BUILT = "built"  # temporary directory beside the data file for a build from LDIF
@@ -112,7 +112,7 @@ class Contents:
         try:
             with (
                 pack.plain(self.directory, self.backup, self.identities, target.with_name(ENTRIES)) as entries,
-                temporary.directory("backup", configuration.tools_tmpdir()) as scratch,
+                files.temporary_directory("backup", configuration.tools_tmpdir()) as scratch,
                 private.configured(original, original.database(self.backup.suffix), scratch) as config_path,
             ):
                 options = build.BuildOptions(

@@ -23,8 +23,8 @@ import msgspec
 import zstandard
 
 from loader import defaults, dn, plain
-from loader.common_options import OptionalConfig, Suffix
 from loader.config import Config, Database
+from loader.declared import OptionalConfig, Suffix
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
 from loader.mdb import contents, meta, snapshot
 from loader.mdb.copy import paged

@@ -18,7 +18,7 @@ from loader.progress import Progress
 from loader.run.log import Report
 from loader.run.steps import Run, open_run
 from loader.server import configuration
-from loader.storage import temporary
+from loader.storage import files
 
 __all__ = ["FULL", "STEPS", "BuildOptions", "build", "build_steps", "plan", "require", "target_database"]
 
@@ -81,7 +81,7 @@ def plan(options: BuildOptions, progress: Progress) -> Report:
     place.require_free()
     options = options.below(place.database.suffix)
     with (
-        temporary.directory("plan", configuration.tools_tmpdir()) as scratch,
+        files.temporary_directory("plan", configuration.tools_tmpdir()) as scratch,
         open_run(Path(scratch), "plan", {}, progress) as run,
     ):
         if options.engine == "native":

@@ -44,7 +44,7 @@ from loader.server import tools
 from loader.server.tools import Release
 from loader.sinks import mdb
 from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Target, Transferred, definitions_of
-from loader.storage import files, temporary
+from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
 LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map that much
@@ -319,7 +319,7 @@ class NativeSteps(BuildSteps):
         with ExitStack() as stack:
             with files.explained(options.scratch or scratch):
                 if options.scratch:
-                    scratch = stack.enter_context(temporary.directory("sort", options.scratch))
+                    scratch = stack.enter_context(files.temporary_directory("sort", options.scratch))
                 else:
                     files.remove_tree(scratch)
                     scratch.mkdir(mode=0o700)

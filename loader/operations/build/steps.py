@@ -17,10 +17,10 @@ from click import Choice, IntRange
 
 from loader import child, csn, dn, exports, ldif
 from loader import config as configs
-from loader.common_options import Config as ConfigOption
-from loader.common_options import Engine as EngineOption
-from loader.common_options import Placing, Rejecting, Sorting, SpaceCheck, Suffix, Target, VerifyNew, WriteContextCsn
 from loader.config import Config, Database
+from loader.declared import Config as ConfigOption
+from loader.declared import Engine as EngineOption
+from loader.declared import Placing, Rejecting, Sorting, SpaceCheck, Suffix, Target, VerifyNew, WriteContextCsn
 from loader.defaults import ENGINES, ENV_EPOCH, LADDER, LEVELS
 from loader.errors import EmptyInput, GlueRefused, NoContextCSN, NoSuchSuffix, SchemaMissing, UsageProblem
 from loader.ldif import Rejected

@@ -31,7 +31,7 @@ from loader.server import private, questions, tools
 from loader.server.questions import Question
 from loader.sources import dit
 from loader.sources.dit import PlanOptions, TreeSpec
-from loader.storage import files, held, survey, temporary
+from loader.storage import files, held, survey
 
 SUFFIX = "dc=example,dc=com"
 _INDEXES = ("objectClass,entryUUID,entryCSN eq", "uid,cn,sn,mail eq")
@@ -131,7 +131,7 @@ def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, prog
     named = _named(directories)
     for directory in named.values():
         files.require_space(directory, sizes.entries * _DISK_OF_ENTRY + sizes.fio_size + _DISK_BESIDE)
-    with temporary.directory("bench") as work:
+    with files.temporary_directory("bench") as work:
         whole = _generated(recipe, sizes.entries, work / "whole.ldif", progress)
         part = _generated(recipe, sizes.sync_entries, work / "part.ldif", progress) if sizes.sync_entries else None
         searches = _searches(recipe, sizes, work / "plan", progress) if sizes.searches else []
@@ -218,7 +218,7 @@ class _Measuring(msgspec.Struct, frozen=True):
         """Measures a directory. Raises ToolFailed, NoSpace and others: a load that fails is no measurement."""
         sync = searches = disk = None
         no_disk = ""
-        with temporary.directory("bench", parent) as directory:
+        with files.temporary_directory("bench", parent) as directory:
             with self.progress.step(f"{name}: slapadd -q") as meter:
                 nosync = self._slapadd(directory, self.whole, meter, "-q")
             if self.searches:
@@ -238,7 +238,7 @@ class _Measuring(msgspec.Struct, frozen=True):
     @contextmanager
     def _step(self, name: str, parent: Path) -> Iterator[tuple[Path, Meter]]:
         """Yields an empty directory in `parent`, and the step's meter."""
-        with temporary.directory("bench", parent) as directory, self.progress.step(name) as meter:
+        with files.temporary_directory("bench", parent) as directory, self.progress.step(name) as meter:
             yield directory, meter
 
     def _config(self, directory: Path, tree: _Tree) -> Path:

@@ -27,7 +27,7 @@ from loader.progress import Progress
 from loader.server import configuration, private, tools
 from loader.sources import selection
 from loader.sources.selection import SearchGroup
-from loader.storage import files, held, temporary
+from loader.storage import files, held
 from loader.storage.files import Owner
 
 WORKSHOP = ".ditseed-index"  # subdirectory of the database directory for data that does not fit into memory
@@ -195,7 +195,7 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
         chosen = made_with.only(change.after, plan.index) if change.attribute == "olcDbIndex" else None
         settings[change.attribute] = chosen or [value.encode() for value in change.after]
     with (
-        temporary.directory("index", configuration.tools_tmpdir()) as scratch,
+        files.temporary_directory("index", configuration.tools_tmpdir()) as scratch,
         private.configured(config, plan.database, Path(scratch), settings) as copy,
         progress.step("slapindex") as meter,
     ):

@@ -21,7 +21,7 @@ from loader.server.options import Connection
 from loader.sources import sampling
 from loader.sources.location import Kind, LdifFiles, locate
 from loader.sources.sampling import Sample, SampleSize
-from loader.storage import files, temporary
+from loader.storage import files
 
 SHORT = 1.5  # if maxsize is below 1.5 times the used bytes, a long reader (slapcat, a backup) can fill the map
 READER = 3600  # assumed seconds of the longest reader (slapcat, a backup, an export)
@@ -142,7 +142,7 @@ class Load:
             from loader.operations.server_sample import of_server  # python-ldap takes 40 ms to load
 
             provider = replace(self.provider, base=self.provider.base or suffix)
-            with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+            with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
                 return of_server(provider, self.sample, scratch, meter), None
         if location.kind is Kind.DATABASE:
             return sampling.of_database(location.path, self.sample, meter), location.path

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import DirectoryUnsafe
-from loader.storage import temporary
+from loader.storage import files
 from tests.support.command import ditseed
 
 HOLDER = """
@@ -30,7 +30,7 @@ with temporary.directory("held", sys.argv[1]) as made:
 
 @pytest.fixture(autouse=True)
 def _another_process() -> None:
-    temporary.sweep.cache_clear()
+    files.sweep_temporary.cache_clear()
 
 
 @contextmanager
@@ -45,14 +45,14 @@ def _holder(place: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
 
 
 def test_it_is_private_and_goes(tmp_path: Path) -> None:
-    with temporary.directory("read", tmp_path) as made:
+    with files.temporary_directory("read", tmp_path) as made:
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
         (made / "file").touch()
     assert not list(tmp_path.iterdir())
 
 
 def test_that_of_a_living_process_stays(tmp_path: Path) -> None:
-    with _holder(tmp_path) as (_, theirs), temporary.directory("read", tmp_path):
+    with _holder(tmp_path) as (_, theirs), files.temporary_directory("read", tmp_path):
         assert (theirs / "secret").exists()
 
 
@@ -61,7 +61,7 @@ def test_that_of_a_killed_process_is_removed(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert (theirs / "secret").exists()
-    with temporary.directory("read", tmp_path) as made:
+    with files.temporary_directory("read", tmp_path) as made:
         assert list(tmp_path.iterdir()) == [made.parent]
 
 
@@ -71,16 +71,16 @@ def test_one_that_was_given_away_is_removed_too(tmp_path: Path) -> None:
         os.chown(theirs, 65534, 65534)
         process.kill()
         process.wait()
-    with temporary.directory("read", tmp_path) as made:
+    with files.temporary_directory("read", tmp_path) as made:
         assert list(tmp_path.iterdir()) == [made.parent]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_one_of_another_account_is_not_touched(tmp_path: Path) -> None:
-    planted = tmp_path / f"{temporary.PREFIX}planted"
+    planted = tmp_path / f"{files.PREFIX}planted"
     planted.mkdir()
     os.chown(planted, 65534, 65534)
-    with temporary.directory("read", tmp_path):
+    with files.temporary_directory("read", tmp_path):
         assert planted.exists()
 
 
@@ -96,7 +96,7 @@ def way(tmp_path: Path) -> Path:
 def test_none_is_made_where_another_account_could_replace_it(way: Path, tmp_path: Path, name: str) -> None:
     os.chown(tmp_path / name, 65534, 65534)
     (tmp_path / name).chmod(0o1755)  # the sticky bit does not bind the owner of the directory
-    with pytest.raises(DirectoryUnsafe, match="belongs to another account"), temporary.directory("read", way):
+    with pytest.raises(DirectoryUnsafe, match="belongs to another account"), files.temporary_directory("read", way):
         pass
     assert not list(way.iterdir())
 
@@ -104,18 +104,18 @@ def test_none_is_made_where_another_account_could_replace_it(way: Path, tmp_path
 @pytest.mark.parametrize("name", ["above", "above/below"])
 def test_the_sticky_bit_is_what_makes_a_shared_directory_safe(way: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / name).chmod(0o1777)
-    with temporary.directory("read", way) as made:
+    with files.temporary_directory("read", way) as made:
         assert made.parent.parent == way
     if os.geteuid() != 0 and name == "above":
         return  # an ordinary user is told of the directory alone
     (tmp_path / name).chmod(0o777)
-    with pytest.raises(DirectoryUnsafe, match="mode 0777"), temporary.directory("read", way):
+    with pytest.raises(DirectoryUnsafe, match="mode 0777"), files.temporary_directory("read", way):
         pass
 
 
 def test_a_link_on_the_way_is_left_behind(way: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(way.parent)
-    with temporary.directory("read", tmp_path / "link/below") as made:
+    with files.temporary_directory("read", tmp_path / "link/below") as made:
         assert made.parent.parent == way
 
 
