@@ -137,7 +137,7 @@ PRINTING = {
     "loader.mdb.isolated",  # to the process that asked
     "loader.cli.manual",  # no part of a run
 }
-_DATA = {"seeders.synthetic.generate_cmd", "seeders.synthetic.learn_cmd"}  # LDIF, a template
+_DATA = {"seeders.synthetic.generate_cmd"}  # LDIF, a template
 
 
 def printed(source: str) -> Iterator[int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from loader import defaults, standard
-from loader.cli import ending, profile
+from loader.cli import ending, options
 
 # A copy of the entry points in setup.cfg (a test compares them): reading them with importlib.metadata would take a
 # third of a verb's start time, and setuptools sorts them by name.
@@ -42,7 +42,7 @@ class Verbs(click.Group):
         if cmd_name == _help.name:
             return _help
         place = place_of(cmd_name)
-        return profile.load(place) if place else None
+        return options.load(place) if place else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         places = verbs()
@@ -110,7 +110,7 @@ def ditseed() -> None:
     """
 
 
-ditseed.params += profile.options(defaults.ENV_PROFILE)
+ditseed.params += options.options(defaults.ENV_PROFILE)
 
 
 def main() -> None:

@@ -14,8 +14,7 @@ import click
 from click import Choice
 
 from loader import age, log, units
-from loader.cli.options import DryRun, Json, Shown, is_given
-from loader.cli.profile import Lazy
+from loader.cli.options import DryRun, Json, Lazy, Shown, is_given
 from loader.cli.report import show, show_error, show_facts, show_json, show_table
 from loader.declared import Metrics, Scratch, Suffix
 from loader.declared import command as declare

@@ -29,7 +29,7 @@ import click
 from click import shell_completion
 
 from loader import child, defaults, log, standard
-from loader.cli import profile
+from loader.cli import options
 from loader.cli.report import show_failure
 from loader.errors import (
     EXIT_OK,
@@ -266,7 +266,7 @@ def _refusal(error: click.ClickException) -> str:
         advice = f"did you mean `{path} {close[0]}`?" if close else f"there are {', '.join(known)}"
         return f"no such verb: {unknown[1]} ({advice})"
     if isinstance(error, click.BadParameter) and error.ctx and error.param:
-        words += profile.origin(error.ctx, error.param)
+        words += options.origin(error.ctx, error.param)
     if "unexpected extra argument" in words and "-w" in sys.argv:
         return f"-w takes no value here. {NO_SECRETS}"
     return words[:1].lower() + words[1:] if words[1:2].islower() else words

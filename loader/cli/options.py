@@ -15,7 +15,6 @@ from click.core import ParameterSource
 
 from loader import log, units
 from loader.cli import ending
-from loader.cli.ending import Ending
 from loader.declared import Metrics
 from loader.errors import NoSuchPath, UsageProblem
 from loader.progress import Progress, Recorder
@@ -25,6 +24,15 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     Options = TypeVar("Options", bound=DataclassInstance)
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from functools import partial
+from importlib import import_module
+
+from loader import defaults
+from loader.storage import held
 
 _RECORDING = "ditseed.recording"  # key of the _Recording in a click context's meta
 Json = Annotated[bool, "--json", "Print the report as JSON."]
@@ -104,9 +112,9 @@ class RecordedRun(Run):
             if self.metrics_path is not None:
                 recording.metrics = _require_file(self.metrics_path, "--metrics")
             if self.report_path is not None:
-                from loader.operations.reports import page
+                from loader.operations import reports
 
-                page.require()
+                reports.require()
                 path = _require_file(self.report_path, "--report")
                 if path == recording.metrics:
                     raise UsageProblem(reason="--report and --metrics name the same file")
@@ -124,7 +132,7 @@ class _Recording:
     facts: Mapping[str, object] = field(default_factory=dict)
     planned: Mapping[str, float] = field(default_factory=dict)
 
-    def write(self, end: Ending) -> None:
+    def write(self, end: ending.Ending) -> None:
         """Writes the files; the metrics come first, because less can go wrong with them."""
         from loader.operations import reports  # few runs are recorded
 
@@ -134,12 +142,10 @@ class _Recording:
         )
         if self.metrics is not None:
             with files.explained(self.metrics):
-                reports.write(report, self.metrics)
+                reports.write_metrics(report, self.metrics)
         if self.report is not None:
-            from loader.operations.reports import page
-
             with files.explained(self.report):
-                page.write(report, shlex.join(["ditseed", *sys.argv[1:]]), self.report)
+                reports.write_page(report, shlex.join(["ditseed", *sys.argv[1:]]), self.report)
 
 
 def _require_file(path: Path, option: str) -> Path:
@@ -192,3 +198,305 @@ def keep_strongest(options: Options, deciding: Sequence[str], following: Sequenc
     sources = {name: context.get_parameter_source(name) or ParameterSource.DEFAULT for name in names}
     strongest = min((sources[name] for name in deciding if name in sources), default=ParameterSource.DEFAULT)
     return replace(options, **{name: defaults[name] for name, source in sources.items() if source > strongest})
+
+
+# Option name -> letter. A letter has one meaning, except those that OpenLDAP's own tools use for two (-b, -R).
+OPTIONS = {
+    name: letter
+    for name, _, letter in (
+        word.partition(":")
+        for words in (
+            # connection to a server: ldapsearch's letters; long names as in ldap.conf(5) where it has them
+            "uri:H simple:x bind-dn:D password-file:y ask-password:W mechanism:Y authcid:U authzid:X realm:R "
+            "secprops:O nocanon:N start-tls:Z base:b",
+            # the second server
+            "consumer consumer-bind-dn consumer-password-file consumer-mechanism consumer-base",
+            # accounts for preparing a provider
+            "admin-bind-dn admin-password-file config-bind-dn config-password-file",
+            # input, output and checks
+            "config suffix:b from target output:o repo:R engine maxsize verify no-glue:g "
+            "server-id:S write-context-csn:w no-value-check no-space-check allow-file-urls allow-hidden strategy "
+            "prepare-provider nosync keep-operational on-exists batch",
+            # a template's tree
+            "entries:n seed define operational range shard-entries operations mix miss skew search format",
+            # parallelism, pace and limits
+            "jobs:j shards pieces page memory tmp max-rate max-rejects rejects compress "
+            "compress-level compact reflink skip",
+            # comparing, watching
+            "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count "
+            "max-verify-age max-drill-age max-shrink",
+            # changing settings
+            "set add remove no-reindex apply for growth stats-log filters costs lease "
+            "give-back envflags checkpoint why",
+            # planning a volume
+            "database-size fs stripes redundant stripe-size vg lv mount volume-size unequal",
+            # backups: retention, space, selection
+            "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free "
+            "all-databases kind incremental throttle only-on only-role run-as sample dn filter as-of "
+            "recipient recipients-file identity init",
+            # watching storage, and monitoring it
+            "interval samples window half-life layer probe state check warning:w critical:c fix",
+            # benchmark of directories
+            "sync-entries searches fio-size",
+            # migration to another volume
+            "service fstab watch rollback",
+            # the run itself
+            "replace dry-run restart forget run-dir timeout progress json report metrics profile "
+            "quiet:q verbose:v log-file",
+        )
+        for word in words.split()
+    )
+}
+# Options that decide what a command does and to what. They are accepted on the command line only, where they are seen.
+TYPED = {
+    name
+    for words in (
+        "init from target output range skip strategy prepare-provider set add for stats-log filters",
+        "costs give-back check fix layer probe as-of remove apply replace dry-run restart forget service",
+        "rollback json report quiet verbose",
+    )
+    for name in words.split()
+}
+
+COMMON = "default"  # the table that applies with every profile
+_CHOSEN = "ditseed.profile"  # key of the chosen profile's name in a click context's meta
+_SECRETS = ("passw", "passphrase", "bindpw", "rootpw", "credential", "secret")
+_ACCOUNT = (
+    *("bind-dn", "mechanism", "simple", "password-file", "ask-password"),
+    *("authcid", "authzid", "realm", "secprops", "nocanon"),
+)
+_OTHERS_WRITE = 0o022
+_log = logging.getLogger(__name__)
+
+
+def name_of(option: click.Parameter) -> str | None:
+    """Returns an option's long name without dashes; None for an argument and for -w, which has only a letter."""
+    return next((word[2:] for word in option.opts if word.startswith("--")), None)
+
+
+def variable(name: str) -> str:
+    return f"DITSEED_{name.upper().replace('-', '_')}"
+
+
+def origin(context: click.Context, parameter: click.Parameter) -> str:
+    """Returns the source of an option's value for a message; empty for an option given on the command line."""
+    source = context.get_parameter_source(parameter.name or "")
+    if source is ParameterSource.ENVIRONMENT:
+        return f" (from the variable {parameter.envvar})"
+    return f" (from {defaults.config_file()})" if source is ParameterSource.DEFAULT_MAP else ""
+
+
+def _apply(context: click.Context, option: click.Parameter, name: str | None) -> None:
+    if context.resilient_parsing:
+        return
+    if name is not None:
+        context.meta[_CHOSEN] = name
+    if not isinstance(context.command, click.Group):
+        _check_variables(context.command)
+        context.default_map = settings(context, context.meta.get(_CHOSEN))
+
+
+def _check_variables(command: click.Command) -> None:
+    known = {variable(name) for name in OPTIONS}
+    others = {value for name, value in vars(defaults).items() if name.startswith("ENV_")}
+    for other in {name for name in os.environ if name.startswith("DITSEED_")} - known - others:
+        near = _near(other, known, 0.9)
+        if near:
+            _log.warning("the variable %s is not that of an option%s", other, near)
+    for name in map(name_of, command.params):
+        if name in TYPED and os.environ.get(variable(name)):
+            raise UsageProblem(
+                reason=f"the variable {variable(name)} is set, but --{name} is taken from the command line only"
+            )
+
+
+def settings(context: click.Context, name: str | None) -> dict[str, object]:
+    """Returns the verb's option values in [default] and in profile `name`, by parameter name. Raises UsageProblem,
+    FileUnsafe."""
+    from loader import cli  # imported here because loader.cli imports this module
+
+    path = defaults.config_file()
+    document = _read(path)
+    if name is not None and name not in document:
+        raise UsageProblem(reason=f"{path} has no profile {name}{_near(name, document)}")
+    for key, value in document.items():
+        if not isinstance(value, dict):
+            raise UsageProblem(reason=f"{path}: {key} is in no profile; put it below [{COMMON}]")
+        if key in cli.OWN:
+            raise UsageProblem(reason=f"{path}: [{key}] is a verb; write [{COMMON}.{key}]")
+    own = {name_of(parameter): parameter for parameter in context.command.params}
+    verbs = context.command_path.split()[1:]
+    values: dict[str, object] = {}
+    for table in dict.fromkeys((COMMON, name or COMMON)):
+        entries = _entries(document.get(table, {}), f"{path}, [{table}]", verbs, context)
+        nearer = {key: _fitted(own[key], value, where) for where, key, value in entries if key in own}
+        # An account of its own in the nearer table replaces that of the other as a whole.
+        replaced = {
+            f"{prefix}{key}"
+            for prefix in ("", "consumer-")
+            if {f"{prefix}bind-dn", f"{prefix}mechanism"} & nearer.keys()
+            for key in _ACCOUNT
+        }
+        values = {key: value for key, value in values.items() if key not in replaced} | nearer
+    if values:
+        _log.info("options from %s: %s", path, ", ".join(values))
+    return {own[key].name or key: value for key, value in values.items()}
+
+
+def _read(path: Path) -> Mapping[str, dict[str, object]]:
+    """Reads config.toml; empty if it does not exist or its directory is not accessible (sudo -u, with root's HOME).
+    Raises FileUnsafe, UsageProblem."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {}
+    with files.explained(path), files.reading(path) as file:
+        if os.geteuid() == 0:
+            # Others may read it, because it holds no secrets; who can write to it could make root replace files.
+            with held.opened(path.parent) as directory:
+                held.require_private(directory.status, path.parent)
+            status = os.fstat(file.fileno())
+            if status.st_uid != 0 or status.st_mode & _OTHERS_WRITE:
+                reason = f"another account can write to {path}, so root does not read it: chown root, and chmod go-w"
+                raise UsageProblem(reason=reason)
+        content = file.read()
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        document: Mapping[str, dict[str, object]] = tomllib.loads(content.decode())
+    except ValueError as error:
+        raise UsageProblem(reason=f"{path} is not TOML: {error}") from error
+    return document
+
+
+def _entries(
+    table: Mapping[str, object], where: str, verbs: list[str], context: click.Context, depth: int = 0
+) -> Iterator[tuple[str, str, object]]:
+    """Yields position, key and value of each option: first those for all verbs, then those for the running verb.
+    Raises UsageProblem for an unknown option or verb."""
+    from loader import cli
+
+    options = [name for name in map(name_of, context.command.params) if name] if depth and not verbs else OPTIONS
+    group = context.parent.command if context.parent is not None else None
+    below = group.list_commands(context) if isinstance(group, click.Group) and depth else []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            if not verbs or not (key in below or (not depth and cli.place_of(key))):
+                raise UsageProblem(reason=f"{where}: there is no verb {key}{_near(key, below or cli.OWN)}")
+        elif key in TYPED or key == "profile":
+            raise UsageProblem(reason=f"{where}: {key} is taken from the command line only")
+        elif key in options:
+            yield f"{where}: {key}", key, value
+        elif key not in OPTIONS and any(word in key.lower() for word in _SECRETS):
+            reason = (
+                "a password, which a profile never holds; put the password into a file and name that: password-file"
+            )
+            raise UsageProblem(reason=f"{where}: {key} looks like {reason}")
+        else:
+            by_letter = [name for name in options if key in OPTIONS.get(name, ()) and key]
+            near = f"; write {by_letter[0]}" if by_letter else _near(key, options)
+            raise UsageProblem(reason=f"{where}: there is no option {key}{near}")
+    for key, value in table.items():
+        if isinstance(value, dict) and key == verbs[0]:
+            yield from _entries(value, f"{where.removesuffix(']')}.{key}]", verbs[1:], context, depth + 1)
+
+
+def _fitted(parameter: click.Parameter, value: object, where: str) -> object:
+    """Returns a value as click expects it: text, a list of texts, or a bool for a flag. Raises UsageProblem."""
+    if isinstance(parameter, click.Option) and parameter.is_flag and not parameter.count:
+        if not isinstance(value, bool):
+            raise UsageProblem(reason=f"{where} takes true or false")
+        return value
+    values = value if parameter.multiple and isinstance(value, list) else [value]
+    for item in values:
+        if isinstance(item, bool) or not isinstance(item, str | int | float):
+            raise UsageProblem(reason=f"{where} takes {'text' if parameter.multiple else 'text or a number'}")
+    return [*map(str, values)] if parameter.multiple else str(value)
+
+
+def _near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    import difflib  # imported here because only errors need it
+
+    near = difflib.get_close_matches(name, list(known), 1, cutoff)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+# --- the options of every verb -----------------------------------------------------------------------
+
+
+def load(place: str) -> click.Command:
+    """Imports the command at `MODULE:NAME`, and adds the options of every verb."""
+    module, _, name = place.partition(":")
+    command: click.Command = getattr(import_module(module), name)
+    return give(command)
+
+
+class Lazy(click.Group):
+    """A group that imports a command's module only when it is called. `places`: command name -> MODULE:NAME."""
+
+    places: Mapping[str, str]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return load(self.places[cmd_name]) if cmd_name in self.places else None
+
+
+def give(command: click.Command) -> click.Command:
+    """Adds the options of every verb and the variables of its own to a command, or to each command of a group."""
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            give(below)
+        return command
+    names = {word for option in command.params for word in option.opts}
+    command.params += [option for option in options() if not names.intersection(option.opts)]
+    for parameter in command.params:
+        name = name_of(parameter)
+        if name is not None and name not in TYPED and name != "profile":
+            parameter.envvar = variable(name)
+    command.epilog = (
+        "Options that are not given here are taken from variables (DITSEED_OPTION, such as DITSEED_JOBS for --jobs) "
+        f"and from {defaults.CONFIG_FILE}: docs/profiles.md."
+    )
+    return command
+
+
+def options(profile_variable: str | None = None) -> list[click.Option]:
+    """Returns the options of every verb. --log-file is last: -q and -v set its level, and a profile may name it.
+    `profile_variable`: that of --profile; only --profile before the verb has one, so that one after the verb wins."""
+    option = partial(click.Option, is_eager=True, expose_value=False)
+    path = click.Path(path_type=Path, readable=False)
+    quiet, verbose = "Print nothing to stderr but errors.", "Report servers, files, tools and steps on stderr"
+    chosen = f"Profile of {defaults.CONFIG_FILE} to take options from, besides [{COMMON}]."
+    log_file = "Append to FILE what -v reports, with the time of each line (UTC)."
+    return [
+        option(["-q", "--quiet"], is_flag=True, callback=_set_verbosity, help=quiet),
+        option(["-v", "--verbose"], count=True, callback=_set_verbosity, help=f"{verbose}; -vv: everything."),
+        option(["--profile"], metavar="NAME", envvar=profile_variable, callback=_apply, help=chosen),
+        option(["--log-file"], type=path, metavar="FILE", callback=_open_log, help=log_file),
+    ]
+
+
+def _set_verbosity(context: click.Context, option: click.Parameter, value: int) -> None:
+    """Adds the number of -v, or sets -1 for -q; either may come before the verb and after it."""
+    if not value:
+        return
+    step = -1 if option.name == "quiet" else value
+    if log.verbosity() * step < 0:
+        raise UsageProblem(reason="-q and -v contradict each other: give one of them")
+    log.setup(max(-1, log.verbosity() + step))
+
+
+def _open_log(context: click.Context, option: click.Parameter, path: Path | None) -> None:
+    """Opens the log file; ignores that of a variable or profile if one was given before the verb."""
+    explicit = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+    if path is None or context.resilient_parsing or (log.has_file() and not explicit):
+        return
+    with files.explained(path), held.opened(path.absolute().parent) as directory:
+        descriptor = directory.found_or_made(path.name, 0o600)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
+    log.into(os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace"))
+    _log.info("%s begins", context.command_path, extra=log.SHOWN)

@@ -16,8 +16,7 @@ import msgspec
 from click import FloatRange
 
 from loader import units
-from loader.cli.options import Json, Shown, is_given, refuse_given
-from loader.cli.profile import Lazy
+from loader.cli.options import Json, Lazy, Shown, is_given, refuse_given
 from loader.cli.report import findings, show, show_json, show_report, tell
 from loader.declared import Argument, OptionalConfig, Suffix
 from loader.declared import command as declare

@@ -11,11 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loader import csn, defaults, exports, ldif
+from loader import csn, defaults, ldif
 from loader.declared import ExportLimits
 from loader.errors import EmptyInput, LimitTooLow, LoaderError, ReplicasApart, ServerRefused
-from loader.exports import Manifest
-from loader.ldif import Arrangement, ArrangeTask
+from loader.ldif import Arrangement, ArrangeTask, Manifest
 from loader.operations import live, packaged
 from loader.operations.live import MovedContainers, Replicas
 from loader.operations.shards import PARTS, Finished, ShardDirectory, Whole, into, now, require_output
@@ -418,4 +417,4 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
         since = run.do("late", lambda meter: work.late(meter, start), list[str])
         arranged = run.do("arrange", lambda meter: work.arrange(meter, start, since), Arranged)
         run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
-        return exports.require(options.output)
+        return ldif.require_manifest(options.output)

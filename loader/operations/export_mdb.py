@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, exports, standard, units
-from loader.exports import ShardFile
+from loader import defaults, ldif, standard, units
+from loader.ldif import ShardFile
 from loader.mdb.contents import entry_count
 from loader.operations.shards import Finished, ShardDirectory, Whole, into, now, require_output
 from loader.progress import Meter, Progress
@@ -68,7 +68,7 @@ def export_database(
                 sink.finish(read.whole, read.shards, str(options.part.directory), partitions, notes=read.notes)
 
             run.do("shards", publish)
-        return Finished(manifest or exports.require(sink.output), run.told_before())
+        return Finished(manifest or ldif.require_manifest(sink.output), run.told_before())
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, exports
+from loader import defaults, ldif
 from loader.errors import OutputNotEmpty, UsageProblem
-from loader.exports import RUN_DIR
+from loader.ldif import RUN_DIR
 from loader.operations.shards import Finished, ShardDirectory, Whole, now
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
@@ -71,7 +71,7 @@ def to_directory(options: GenerateOptions, output: Path, progress: Progress, res
                 started = run.do("start", lambda meter: _start(output), str)
                 run.do("shards", lambda meter: _make_shards(options, sink, meter), total=options.range.entries)
                 run.do("publish", lambda meter: _publish(options, sink, started))
-                manifest = exports.require(output)
+                manifest = ldif.require_manifest(output)
             return Finished(manifest, run.told_before())
 
 
@@ -84,7 +84,7 @@ class _Shard:
 
 def _start(output: Path) -> str:
     """Removes only what an earlier run of ours left."""
-    for pattern in ("[0-9]*.ldif*", exports.FILE):
+    for pattern in ("[0-9]*.ldif*", ldif.MANIFEST):
         for path in output.glob(pattern):
             path.unlink()
     return now()
@@ -111,7 +111,7 @@ def _publish(options: GenerateOptions, sink: ShardDirectory, started: str) -> No
     """Writes the manifest."""
     done = sink.run.catalogue.partitions("shards", _Shard)
     shards = [sink.shard(name, shard.entries, shard.checksum) for name, shard in sorted(done.items())]
-    entries, checksum = sum(shard.entries for shard in shards), exports.total(one.content_checksum for one in shards)
+    entries, checksum = sum(shard.entries for shard in shards), ldif.total_of(one.content_checksum for one in shards)
     whole = Whole(options.template.suffix, started, (), entries, checksum)
     piece = f"{options.range.first}:{options.range.end}"
     source = f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries {piece}"

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from loader import csn, dn, exports, overlays
+from loader import csn, dn, ldif, overlays
 from loader.errors import (
     HiddenFromAccount,
     LoaderError,
@@ -429,7 +429,7 @@ def require_all_visible(server: Session, base: str, wanted: Wanted = None, own: 
 
 def require_whole(directory: Path) -> None:
     """Raises HiddenFromAccount if the manifest of the export in `directory` records hidden data."""
-    made = exports.read(directory) if directory.is_dir() else None
+    made = ldif.read_manifest(directory) if directory.is_dir() else None
     if made is not None:
         require_nothing_hidden(made.source, made.hidden)
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from loader import exports
+from loader import ldif
 from loader.errors import LoaderError, OutputNotEmpty
-from loader.exports import RUN_DIR, Manifest, ShardFile
+from loader.ldif import RUN_DIR, Manifest, ShardFile
 from loader.progress import Progress
 from loader.run.log import Report, killpoint
 from loader.run.steps import Run, open_run
@@ -94,14 +94,14 @@ class ShardDirectory:
         another size."""
         if not self.run.catalogue.is_done(last):
             return None
-        manifest = exports.require(self.output)
-        exports.require_there(manifest, self.output)
+        manifest = ldif.require_manifest(self.output)
+        ldif.require_files(manifest, self.output)
         self.run.progress.passed_over("export")
         return manifest
 
     def take(self, names: Sequence[str]) -> None:
         """Move arranged shards to the output. Meanwhile it has no manifest, and no shards of an earlier export."""
-        (self.output / exports.FILE).unlink(missing_ok=True)
+        (self.output / ldif.MANIFEST).unlink(missing_ok=True)
         for path in self.output.glob("[0-9]*.ldif*"):
             if path.name not in names:
                 path.unlink()
@@ -114,7 +114,7 @@ class ShardDirectory:
     def shard(self, name: str, entries: int, content_checksum: str, checksum: str | None = None) -> ShardFile:
         """A shard that is in the output. Without its checksum, the file is read."""
         path = self.output / name
-        return ShardFile(name, path.stat().st_size, checksum or exports.checksum(path), entries, content_checksum)
+        return ShardFile(name, path.stat().st_size, checksum or ldif.checksum_of(path), entries, content_checksum)
 
     def finish(
         self,
@@ -141,7 +141,7 @@ class ShardDirectory:
             notes=(*hidden, *notes),
             hidden=tuple(hidden),
         )
-        files.write_durably(self.output / exports.FILE, made.text())
+        files.write_durably(self.output / ldif.MANIFEST, made.text())
         clear(self.run.directory)
 
 

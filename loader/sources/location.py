@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from loader import config, dn, exports, ldif, standard
+from loader import config, dn, ldif, standard
 from loader.errors import NoSuchPath, NoSuchTemplate, UsageProblem
 from loader.ldif import EntryDigests
 from loader.mdb import meta
@@ -80,7 +80,7 @@ def locate(text: str, *taken: Kind) -> Location:
     if text == STDIN:
         standard.require_input("the LDIF")
     if kind is Kind.LDIF:
-        for path in exports.files_of(location.paths):
+        for path in ldif.input_files(location.paths):
             files.require_readable(path)
     return location
 
@@ -176,11 +176,11 @@ class LdifFiles:
 
     def entries(self) -> int | None:
         """Returns the entry count in the manifests; None if it is unknown. Raises ManifestBroken, UsageProblem."""
-        return exports.entries(self.given)
+        return ldif.entries_of(self.given)
 
     def paths(self) -> list[Path]:
         """Returns the paths of the LDIF files in loading order."""
-        return exports.files_of(self.given)
+        return ldif.input_files(self.given)
 
     def fingerprints(self) -> list[list[object]]:
         """Returns values that differ after a file has changed: its path, size and modification time."""
@@ -203,14 +203,14 @@ class LdifFiles:
     @contextmanager
     def reading(self, meter: Meter) -> Iterator[Inputs]:
         """Yields the inputs. Raises ManifestBroken after the body, as `exports.held` does."""
-        with exports.held(self.given, meter) as paths:
+        with ldif.held_exports(self.given, meter) as paths:
             yield [0 if str(path) == STDIN else path for path in paths]
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        with exports.held(self.given, meter) as paths, ldif.digesting(ignore, meter) as tree:
+        with ldif.held_exports(self.given, meter) as paths, ldif.digesting(ignore, meter) as tree:
             for path in paths:
                 tree.add_path(str(path))
-        exports.require_entries(self.given, tree.entries)
+        ldif.require_read(self.given, tree.entries)
         return tree
 
     def find(self, names: Sequence[str]) -> Entries:

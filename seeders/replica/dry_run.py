@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from loader import defaults, exports, ldif, units
+from loader import defaults, ldif, units
 from loader.errors import Cancelled, LoaderError, NotProven, SchemaMissing
 from loader.mdb import contents
 from loader.mdb.meta import DATA
@@ -210,7 +210,7 @@ class _Trial:
 
     def _ldif(self, strategy: Strategy) -> _Price:
         paths = strategy.options.source
-        entries = LdifFiles(paths).entries() if exports.files_of(paths) else None  # None without a manifest
+        entries = LdifFiles(paths).entries() if ldif.input_files(paths) else None  # None without a manifest
         if not isinstance(strategy, StoppedConsumer):
             return entries, None, _adding(entries)
 

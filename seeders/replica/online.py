@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import config as glue
-from loader import csn, exports, ldif
+from loader import csn, ldif
 from loader.config import Database
 from loader.defaults import state_dir
 from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
@@ -155,15 +155,15 @@ class Online(Strategy):
 
 def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> list[str]:
     """Joins the LDIF into one file with no entryCSN above the contextCSN to be claimed. Returns that contextCSN."""
-    with exports.held(source, meter) as paths:
+    with ldif.held_exports(source, meter) as paths:
         scan = ldif.scan(paths, meter)
-    exports.require_entries(source, scan.entries)
+    ldif.require_read(source, scan.entries)
     claimed = sorted(csn.by_server(scan.context_csns).values())
     if not claimed:
         raise NoContextCSN(where=source[0], suffix=suffix, advice=_NO_CONTEXT, commands=())
     opener = os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(opener, "wb") as file:
-        with exports.held(source, meter) as paths:
+        with ldif.held_exports(source, meter) as paths:
             ldif.join(paths, file.fileno(), meter, claimed, suffix)
         os.fsync(file.fileno())
     return claimed

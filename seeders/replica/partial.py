@@ -12,7 +12,7 @@ from functools import cached_property
 
 import msgspec
 
-from loader import csn, exports, ldif, syncrepl
+from loader import csn, ldif, syncrepl
 from loader.config import Config, Database
 from loader.defaults import ENGINES
 from loader.errors import EmptyInput, NoContextCSN, PartialReplica
@@ -126,7 +126,7 @@ def build(
 
     def select(meter: Meter) -> _Selected:
         chosen, claimed = partial.unevaluated, context_csns
-        with exports.held(options.inputs, meter) as paths:
+        with ldif.held_exports(options.inputs, meter) as paths:
             if claimed is None:  # the contextCSN of the whole input, including entries that are not selected
                 chosen, scan = partial.evaluated, ldif.scan(paths, meter)
                 csns = csn.by_server(scan.context_csns) or (dict(scan.max_csns) if options.write_context else {})
@@ -135,7 +135,7 @@ def build(
                     facts = {"where": options.inputs[0], "suffix": partial.database.suffix}
                     raise NoContextCSN(**facts, advice=steps.NO_CONTEXT, commands=())
             counts = selection.select(paths, entries, glue, chosen, claimed, meter)
-        exports.require_entries(options.inputs, counts.read)
+        ldif.require_read(options.inputs, counts.read)
         killpoint("select.middle")
         if not counts.kept:
             own = partial.syncrepl

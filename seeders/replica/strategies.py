@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from loader import backmdb, csn, defaults, dn, exports, indexes
+from loader import backmdb, csn, defaults, dn, indexes, ldif
 from loader import config as glue
 from loader.config import Config, Database
 from loader.declared import (
@@ -321,11 +321,11 @@ class StoppedConsumer(Strategy):
 def context_csns_of_ldif(paths: Sequence[Path]) -> list[str] | None:
     """Returns the contextCSN of exports (from their manifests) or of plain LDIF that begins with the suffix entry. None
     if the whole LDIF would have to be read to find it."""
-    manifests = [exports.read(path) for path in paths if path.is_dir()]
+    manifests = [ldif.read_manifest(path) for path in paths if path.is_dir()]
     if manifests and None not in manifests:
         csns = [text for manifest in manifests if manifest for text in manifest.context_csns]
     else:
-        first, csns = next(iter(exports.files_of(paths)), None), []
+        first, csns = next(iter(ldif.input_files(paths)), None), []
         if first is not None and first.is_file():
             with first.open("rb") as file:
                 csns = [match[1].decode() for match in _LINE.finditer(file.read(_HEAD))]
@@ -361,7 +361,7 @@ class Ldif(StoppedConsumer):
         if self.partial:
             return partial.build(self.partial, self.building(*sources), run, self.place, None)
         if packaged.is_empty(self.place.database.suffix):
-            first = next(iter(exports.files_of(sources)))
+            first = next(iter(ldif.input_files(sources)))
             sources = packaged.completed(sources, first, run.directory)
         return build.build_steps(self.building(*sources), run, self.place)
 

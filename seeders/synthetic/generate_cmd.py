@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import click
-from click import IntRange
+from click import Choice, FloatRange, IntRange
 
-from loader import units
-from loader.cli.options import Json, Shown
+from loader import defaults, ldif, standard, units
+from loader.cli.options import Json, ProgressMode, Shown, progress_of
 from loader.cli.report import show_facts, show_json
 from loader.cli.trees import Tree, TreeOutput, TreeSuffix, generate
-from loader.declared import Argument
+from loader.declared import Argument, Jobs, Share
 from loader.declared import command as declare
 from loader.errors import UsageProblem
-from loader.sources.dit import TreeSpec
-from seeders.synthetic import learn_cmd, templates
-from seeders.synthetic.operations_cmd import operations
+from loader.sources import dit
+from loader.sources.dit import PlanOptions, TreeSpec
+from loader.sources.location import STDIN, Kind, locate
+from loader.storage import files
+from seeders.synthetic import templates
 
 TemplateName = Annotated[str, Argument("TEMPLATE")]
 
@@ -100,5 +105,160 @@ def list_templates(as_json: Json) -> None:
     show_json({"templates": described}) if as_json else show_facts(described)
 
 
-for subcommand in (learn_cmd.command, tree, show, operations, list_templates):
+@declare("learn")
+def learn(
+    sources: Annotated[tuple[str, ...], Argument("SOURCE..."), {"required": True}],
+    output: Annotated[str, "-o --output TEMPLATE|-", "The template file to write; -: standard output."],
+    jobs: Jobs,
+    replace: Annotated[bool, "Overwrite an existing template."],
+    shown: Shown,
+) -> None:
+    """Learn a template from a real tree; it generates similar trees of any size.
+
+    SOURCE is LDIF: files, directories of them such as an export, - for standard input. No value, nor
+    part of a value, gets into the template: words are made up.
+
+    \b
+    Examples:
+      ditseed generate learn /srv/export -o ours.toml               from LDIF
+      ditseed export /var/lib/ldap -o - | ditseed generate learn - -o ours.toml
+      ditseed generate ./ours.toml -n 30000000 -o /srv/tree         a tree like it, of any size
+    """
+    template = None if output == STDIN else Path(output)
+    if template is None:
+        standard.reserve_output()
+    elif template.exists() and not replace:
+        raise UsageProblem(reason=f"{template} exists already; --replace overwrites it")
+    else:
+        files.require_writable(template.parent)
+    paths = [path for source in sources for path in locate(source, Kind.LDIF, Kind.STREAM).paths if source != STDIN]
+    descriptor = 0 if STDIN in sources else None
+    with shown.progress.step("learn") as meter, ldif.held_exports(paths, meter) as opened:
+        learned = ldif.learn(opened, descriptor, jobs or defaults.processors(), meter)
+    if descriptor is None:
+        ldif.require_read(paths, learned.entries)
+    if template is None:
+        sys.stdout.write(learned.template)
+        return
+    with files.explained(template):
+        files.write_durably(template, learned.template.encode())
+    facts = {
+        "entries": learned.entries,
+        "kinds": learned.kinds,
+        "entries of the main kind": learned.main,
+        "entries left out": learned.left_out,
+    }
+    if shown.as_json:
+        show_json({**facts, "template": template})
+        return
+    # With a slash, so that `generate` takes it as a path and not as the name of a shipped template.
+    path = str(template) if "/" in str(template) else f"./{template}"
+    numbers = {name: units.number(count) for name, count in facts.items()}
+    show_facts({**numbers, "template": template, "try": f"ditseed generate {path} -n 1000"})
+
+
+READS = ("search", "bind")
+MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=10,modrdn=5"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Operations:
+    count: Annotated[int, "--operations K", IntRange(1), "Number of operations."]
+    mix: Annotated[
+        str | None,
+        "--mix NAME=SHARE,...",
+        "Shares of search, bind, modify, add, delete, modrdn "
+        f"(default: {MIX['jsonl']}; with --format ldif {MIX['ldif']}).",
+    ] = None
+    miss: Annotated[
+        float,
+        "--miss SHARE",
+        Share(zero=True),
+        {"default": "5%"},
+        "Share of searches that find nothing and of binds with a wrong password.",
+    ] = 0.05
+    skew: Annotated[
+        float,
+        FloatRange(0, 20, min_open=True),
+        "Exponent of Zipf's law for the choice of entries; a higher one concentrates operations on fewer entries.",
+    ] = 0.9
+    looks: Annotated[
+        str | None,
+        "--search ATTRIBUTE[*][=WEIGHT],...",
+        "Attributes to search by; with *, by an initial substring (default: as the template's attributes suggest).",
+    ] = None
+    form: Annotated[
+        str, "--format", Choice(list(MIX)), "Format of the plan: one line of JSON for each operation, or LDIF changes."
+    ] = "jsonl"
+    output: Annotated[str, "-o --output FILE|-", {"show_default": False}, "Output file (default: standard output)."] = (
+        "-"
+    )
+    jobs: Jobs = None
+
+    def plan(self, seed: int) -> PlanOptions:
+        return PlanOptions(
+            *(self.count, shares(self.mix or MIX[self.form], self.form), self.miss, self.skew, seed),
+            *(parse_search_option(self.looks), self.form == "ldif"),
+        )
+
+
+@declare("operations")
+def operations(
+    template_name: Annotated[str, Argument("TEMPLATE")],
+    options: _Operations,
+    tree: Tree,
+    tree_suffix: TreeSuffix,
+    progress_mode: ProgressMode = "auto",
+) -> None:
+    """Make a load plan for the tree of TEMPLATE: give -n, --seed and --suffix as for the tree itself.
+
+    Each operation states its expected result (entries found, result of a bind), which holds while the whole plan is
+    carried out, in any order. docs/generate.md describes the format.
+
+    \b
+    Examples:
+      ditseed generate operations accounts -n 30000000 --operations 1000000 -o plan.jsonl
+      ditseed generate operations accounts -n 1000 --operations 100 --search 'uid=80,mail=15,cn*=5'
+      ditseed generate operations people -n 1000 --operations 500 --format ldif | ldapmodify -H ldap://test ...
+    """
+    template = tree.spec(template_name, tree_suffix).compiled()
+    plan, jobs = options.plan(tree.seed), options.jobs or defaults.processors()
+    with progress_of(progress_mode).step("operations", options.count) as meter:
+        if options.output == "-":
+            stdout = standard.output("the plan", readable=True)
+            dit.plan(template, plan, stdout, jobs, meter)
+            return
+        path = Path(options.output)
+        with files.explained(path), files.creating(path) as file:
+            dit.plan(template, plan, file.fileno(), jobs, meter)
+            os.fsync(file.fileno())
+
+
+def shares(text: str, form: str) -> dict[str, int]:
+    """ "search=80,bind=20" -> {"search": 80, "bind": 20}. Raises UsageProblem."""
+    by_name = {}
+    for part in text.split(","):
+        name, _, share = part.strip().partition("=")
+        if not share.isdecimal():
+            raise UsageProblem(reason=f"--mix {text}: write NAME=SHARE,... with whole numbers")
+        by_name[name] = int(share)
+    reads = [name for name in READS if by_name.get(name)]
+    if form == "ldif" and reads:
+        raise UsageProblem(reason=f"--mix {text}: LDIF holds changes, and no {reads[0]}")
+    return by_name
+
+
+def parse_search_option(text: str | None) -> tuple[tuple[str, bool, int], ...]:
+    """ "uid=80,cn*=20" -> (("uid", False, 80), ("cn", True, 20)). Raises UsageProblem."""
+    attributes = []
+    for part in text.split(",") if text else ():
+        name, _, weight = part.strip().partition("=")
+        attribute = name.removesuffix("*")
+        if not attribute or not (weight or "1").isdecimal():
+            raise UsageProblem(reason=f"--search {text}: write ATTRIBUTE[*][=WEIGHT],...")
+        attributes.append((attribute, name.endswith("*"), int(weight or 1)))
+    return tuple(attributes)
+
+
+for subcommand in (learn, tree, show, operations, list_templates):
     command.add_command(subcommand)

@@ -22,7 +22,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.waiting import until
-from loader.cli import OWN, ditseed, profile, verbs
+from loader.cli import OWN, ditseed, options, verbs
 from loader.errors import Internal, LibldapMissing, NotInstalled, UsageProblem
 from loader.run.lease import Lease
 from tests.support import command, leases
@@ -88,7 +88,7 @@ def test_a_verb_has_the_same_line_as_click_would_give_it() -> None:
     """The line is read from the source; this is the long way."""
     shown = command.ditseed("--help").out
     for name, place in verbs().items():
-        begins = (profile.load(place).help or "").strip()[:25]
+        begins = (options.load(place).help or "").strip()[:25]
         assert begins
         assert f" {begins}" in shown, name
 

@@ -14,8 +14,8 @@ import pytest
 from fixtures.slapd import Slapd
 from loader import defaults
 from loader.cli import ditseed as root
-from loader.cli import profile
-from loader.cli.profile import OPTIONS, TYPED
+from loader.cli import options as loader_options
+from loader.cli.options import OPTIONS, TYPED
 from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
 from tests.cli.test_vocabulary import VERBS, options
 from tests.support.command import Done, arguments_of, ditseed, environment
@@ -130,11 +130,11 @@ def test_every_option_has_a_variable_of_its_own_unless_it_is_typed() -> None:
     taken |= {"DITSEED_TOOLS_TMPDIR", "DITSEED_PYTHON", "DITSEED_CACHE", "DITSEED_MIRROR"}
     for context in VERBS:
         for one in options(context):
-            name = profile.name_of(one)
+            name = loader_options.name_of(one)
             assert name is not None
             typed = name in TYPED or name == "profile"
-            assert one.envvar == (None if typed else profile.variable(name)), one.opts
-    assert not taken & {profile.variable(name) for name in OPTIONS if name != "profile"}
+            assert one.envvar == (None if typed else loader_options.variable(name)), one.opts
+    assert not taken & {loader_options.variable(name) for name in OPTIONS if name != "profile"}
 
 
 REFUSED = (

@@ -7,8 +7,9 @@ from collections import defaultdict
 import click
 import pytest
 
-from loader.cli import ditseed, manual, profile
-from loader.cli.profile import OPTIONS, name_of
+from loader.cli import ditseed, manual
+from loader.cli import options as loader_options
+from loader.cli.options import OPTIONS, name_of
 from loader.defaults import LADDER, LEVELS
 
 # What people call it elsewhere -> what it is called here.
@@ -83,7 +84,7 @@ def test_another_name_is_noticed(words: list[str]) -> None:
 def test_the_vocabulary_holds_nothing_else() -> None:
     used = {name_of(one) for context in VERBS for one in options(context)}
     assert set(OPTIONS) == used
-    assert used >= profile.TYPED
+    assert used >= loader_options.TYPED
     assert not any(is_otherwise(f"--{name}") for name in OPTIONS)
 
 
@@ -127,6 +128,6 @@ def test_the_second_server_has_one_prefix() -> None:
 
 
 def test_every_verb_talks_in_the_same_way() -> None:
-    manners = {name_of(one) for one in profile.options()}
+    manners = {name_of(one) for one in loader_options.options()}
     for context in VERBS:
         assert manners <= {name_of(one) for one in options(context)}, context.command_path

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loader import exports
+from loader import ldif
 from loader.progress import Meter
 from tests.fuzz.hostile import mutate
 from tests.fuzz.hostile.campaign import chance_of, worked
@@ -66,10 +66,10 @@ def test_an_input_can_be_had_again() -> None:
 
 
 def test_what_breaks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exports, "read", lambda directory: None)  # as of no export
+    monkeypatch.setattr(ldif, "read", lambda directory: None)  # as of no export
     outcome = worked(("export", 1, 0, 50, 1))
     assert outcome.broken == []  # all 60 entries are read nevertheless
-    monkeypatch.setattr(exports, "held", _all_but_one)
+    monkeypatch.setattr(ldif, "held", _all_but_one)
     outcome = worked(("export", 1, 0, 50, 1))
     assert len(outcome.broken) == 50
     assert "40 of 60 entries" in outcome.broken[0]
@@ -77,4 +77,4 @@ def test_what_breaks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def _all_but_one(given: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
-    yield exports.files_of(given)[1:]
+    yield ldif.input_files(given)[1:]

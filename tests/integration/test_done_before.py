@@ -14,7 +14,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from loader import errors, exports, units
+from loader import errors, ldif, units
 from tests.support import adding
 from tests.support.command import Done, ditseed
 from tests.support.seeding import Pair, pair
@@ -174,7 +174,7 @@ def test_exports(both: Pair, tmp_path: Path) -> None:
         shard = sorted(out.glob("*.ldif.zst"))[-1]
         shard.write_bytes(shard.read_bytes() + b"\n")
         refused(ditseed(*command), errors.ManifestBroken)
-        (out / exports.FILE).unlink()
+        (out / ldif.MANIFEST).unlink()
         refused(ditseed(*command), errors.ManifestBroken)
         ditseed(*command, "--restart").ok()
 

@@ -15,9 +15,9 @@ import pytest
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from loader import exports, ldif
+from loader import ldif
 from loader.errors import NoSpace, OutputNotEmpty, RunMismatch
-from loader.exports import Manifest
+from loader.ldif import Manifest
 from loader.operations.compare import CompareOptions, compare
 from loader.operations.generate import GenerateOptions, to_directory
 from loader.progress import Meter, Progress
@@ -110,7 +110,7 @@ def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
     assert dead.returncode == -signal.SIGKILL
     assert point.startswith("publish") or not (output / "manifest.json").exists()
     subprocess.run(command(output, "--jobs", "2"), check=True, stdout=subprocess.DEVNULL)
-    made, whole = exports.read(output), generated(tmp_path / "whole", options())
+    made, whole = ldif.read_manifest(output), generated(tmp_path / "whole", options())
     assert made is not None
     assert (made.shards, made.content_checksum) == (whole.shards, whole.content_checksum)
 

@@ -230,7 +230,7 @@ def test_names_of_files(tmp_path: Path, verb: str, name: bytes) -> None:
 @pytest.mark.parametrize("verb", ["add", "compare", "seed"])
 def test_a_manifest(tmp_path: Path, verb: str) -> None:
     """Of an export whose manifest somebody else wrote."""
-    from loader.exports import FILE
+    from loader.ldif import MANIFEST
 
     place = tmp_path / "export"
     place.mkdir()
@@ -239,7 +239,7 @@ def test_a_manifest(tmp_path: Path, verb: str) -> None:
     shard = {"name": HOSTILE, "bytes": 1, "sha256": HOSTILE}
     more = {"format": 1, "entries": 1, "context_csns": [HOSTILE], "notes": [HOSTILE]}
     made = {**facts, **more, "shards": [shard], "hidden": [HOSTILE], "partitions": HOSTILE}
-    (place / FILE).write_text(json.dumps(made))
+    (place / MANIFEST).write_text(json.dumps(made))
     server = Slapd()
     seed = ("replica", "seed", "--strategy", "ldif", "--from", place)
     status, _ = _run(

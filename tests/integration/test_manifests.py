@@ -13,7 +13,7 @@ import pytest
 
 from fixtures import replication
 from fixtures.slapd import Slapd
-from loader import errors, exports, ldif
+from loader import errors, ldif
 from loader.errors import ManifestBroken
 from loader.operations.generate import to_directory
 from loader.progress import Meter, Progress
@@ -43,7 +43,7 @@ def export(whole: Path, tmp_path: Path) -> Path:
 
 
 def edit(export: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    path = export / exports.FILE
+    path = export / ldif.MANIFEST
     facts = json.loads(path.read_bytes())
     change(facts)
     path.write_text(json.dumps(facts))
@@ -104,7 +104,7 @@ def more_in_one_than_it_says(export: Path) -> None:
 
 def unfinished(export: Path) -> None:
     """The export was killed before it wrote its manifest, with one shard still to come."""
-    (export / exports.FILE).unlink()
+    (export / ldif.MANIFEST).unlink()
     (export / "00002.ldif").unlink()
 
 
@@ -163,9 +163,9 @@ def _describe(facts: dict[str, Any], number: int, shard: Path) -> None:
     with ldif.digesting((), Meter("digest")) as digest:
         digest.add_path(str(shard))
     facts["shards"][number].update(
-        bytes=shard.stat().st_size, checksum=exports.checksum(shard), content_checksum=digest.checksum
+        bytes=shard.stat().st_size, checksum=ldif.checksum_of(shard), content_checksum=digest.checksum
     )
-    facts["content_checksum"] = exports.total(one["content_checksum"] for one in facts["shards"])
+    facts["content_checksum"] = ldif.total_of(one["content_checksum"] for one in facts["shards"])
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -193,7 +193,7 @@ def test_nothing_is_compared(whole: Path, export: Path, damage: Callable[[Path],
 def test_a_whole_one_is_taken(target: Slapd, export: Path, engine: str) -> None:
     build = ("build", export, "--config", target.config_path, "-b", SUFFIX, "--engine", engine)
     facts = ditseed(*build, "--json").ok().facts
-    assert facts["entries"] == exports.read(export).entries == len(tree(target.slapcat()))  # type: ignore[union-attr]
+    assert facts["entries"] == ldif.read_manifest(export).entries == len(tree(target.slapcat()))  # type: ignore[union-attr]
 
 
 def test_with_other_files_too(target: Slapd, export: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from fixtures.damage.reading import Tables
 from fixtures.golden import blobs
 from fixtures.golden.tables import Row
-from loader import exports, ldif
+from loader import ldif
 from loader.progress import Meter
 from tests.support.ldif import text_of
 
@@ -20,7 +20,7 @@ Rows = list[Row]
 
 def exported(out: Path) -> list[Record]:
     """Of all shards in the manifest's order; the manifest is held against them."""
-    found = exports.read(out)
+    found = ldif.read_manifest(out)
     assert found is not None
     hold(out)
     made = _records_of(found, out)
@@ -28,16 +28,16 @@ def exported(out: Path) -> list[Record]:
     return made
 
 
-def _records_of(found: exports.Manifest, out: Path) -> list[Record]:
+def _records_of(found: ldif.Manifest, out: Path) -> list[Record]:
     return [record for path in found.paths(out) for record in records(text_of(path))]
 
 
 def hold(out: Path) -> None:
     """Is the export as its manifest says?"""
     meter = Meter("hold")
-    with exports.held([out], meter) as paths:
+    with ldif.held_exports([out], meter) as paths:
         scan = ldif.scan(paths, meter)
-    exports.require_entries([out], scan.entries)
+    ldif.require_read([out], scan.entries)
 
 
 def records(text: str) -> list[Record]:
@@ -77,7 +77,7 @@ Entries = dict[bytes, Counter[tuple[str, bytes]]]  # DN -> descriptions and valu
 
 def parsed(out: Path) -> Entries:
     """Of all shards."""
-    found = exports.read(out)
+    found = ldif.read_manifest(out)
     assert found is not None
     made = _records_of(found, out)
     entries: Entries = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import ManifestBroken, NoSuchPath, NoSuchTemplate, NotPermitted, UsageProblem
-from loader.exports import RUN_DIR
+from loader.ldif import RUN_DIR
 from loader.mdb.meta import MAGIC
 from loader.sources.location import Kind, ldif_inputs, locate
 from tests.support.command import ditseed

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from loader import exports, ldif
+from loader import ldif
 from loader.errors import ManifestBroken
-from loader.exports import Manifest, ShardFile
+from loader.ldif import Manifest, ShardFile
 from loader.progress import Meter
 
 
@@ -34,7 +34,7 @@ def export(tmp_path: Path) -> tuple[Manifest, Path]:
     made = Manifest(
         base="dc=example,dc=com",
         entries=3,
-        content_checksum=exports.total(one.content_checksum for one in shards),
+        content_checksum=ldif.total_of(one.content_checksum for one in shards),
         context_csns=("20261121070501.123456Z#000000#001#000000",),
         shards=shards,
         source="ldap://provider",
@@ -42,12 +42,12 @@ def export(tmp_path: Path) -> tuple[Manifest, Path]:
         finished="2026-11-21T07:05:09+00:00",
         partitions="2 ranges of entryCSN",
     )
-    (tmp_path / exports.FILE).write_bytes(made.text())
+    (tmp_path / ldif.MANIFEST).write_bytes(made.text())
     return made, tmp_path
 
 
 def change(directory: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
-    path = directory / exports.FILE
+    path = directory / ldif.MANIFEST
     facts = json.loads(path.read_bytes())
     edit(facts)
     path.write_text(json.dumps(facts))
@@ -55,27 +55,27 @@ def change(directory: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
 
 def hold(directory: Path) -> None:
     meter = Meter("scan")
-    with exports.held([directory], meter) as paths:
+    with ldif.held_exports([directory], meter) as paths:
         found = ldif.scan(paths, meter)
-    exports.require_entries([directory], found.entries)
+    ldif.require_read([directory], found.entries)
 
 
 def test_it_reads_back_as_written(export: tuple[Manifest, Path]) -> None:
     made, directory = export
-    assert exports.read(directory) == made
-    assert exports.files_of([directory]) == [directory / "1.ldif", directory / "2.ldif"]
-    assert exports.entries([directory]) == 3
+    assert ldif.read_manifest(directory) == made
+    assert ldif.input_files([directory]) == [directory / "1.ldif", directory / "2.ldif"]
+    assert ldif.entries_of([directory]) == 3
     hold(directory)
 
 
 def test_a_directory_without_one_is_no_export(tmp_path: Path) -> None:
-    assert exports.read(tmp_path) is None
+    assert ldif.read_manifest(tmp_path) is None
 
 
 def test_the_checksum_is_that_of_xxhsum(tmp_path: Path) -> None:
     (tmp_path / "a.ldif").write_bytes(b"abc")
     known = "06b05ab6733a618578af5f94892f3950"  # `printf abc | xxhsum -H2`
-    assert exports.checksum(tmp_path / "a.ldif") == known
+    assert ldif.checksum_of(tmp_path / "a.ldif") == known
 
 
 @pytest.mark.parametrize(
@@ -114,23 +114,23 @@ def test_one_that_cannot_be_trusted_is_refused(
 ) -> None:
     change(export[1], edit)
     with pytest.raises(ManifestBroken):
-        exports.read(export[1])
+        ldif.read_manifest(export[1])
 
 
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b'"text"', b"\xff\xfe", b"null", b"[" * 100_000, b'{"format":' + b"[" * 100_000]
 )
 def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes) -> None:
-    (tmp_path / exports.FILE).write_bytes(text)
+    (tmp_path / ldif.MANIFEST).write_bytes(text)
     with pytest.raises(ManifestBroken, match="not a manifest"):
-        exports.read(tmp_path)
+        ldif.read_manifest(tmp_path)
 
 
 @pytest.mark.slow("endless")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["pipe", "directory", "link", "endless"])
 def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / exports.FILE
+    path = tmp_path / ldif.MANIFEST
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "directory":
@@ -141,7 +141,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
         with path.open("wb") as file:
             file.truncate(1 << 40)
     with pytest.raises(ManifestBroken, match=r"regular file|symbolic link|larger than"):
-        exports.read(tmp_path)
+        ldif.read_manifest(tmp_path)
 
 
 def test_a_missing_shard_is_named(export: tuple[Manifest, Path]) -> None:
@@ -154,7 +154,7 @@ def test_a_missing_shard_is_named(export: tuple[Manifest, Path]) -> None:
 def test_a_shard_of_another_size_is_named_before_it_is_read(export: tuple[Manifest, Path], content: str) -> None:
     (export[1] / "2.ldif").write_text(content)
     with pytest.raises(ManifestBroken, match=r"2\.ldif: has .* bytes, the manifest says"):
-        exports.files_of([export[1]])
+        ldif.input_files([export[1]])
 
 
 def test_a_shard_of_other_content_is_named(export: tuple[Manifest, Path]) -> None:
@@ -168,13 +168,13 @@ def test_a_shard_that_was_not_read_to_its_end_is_named(export: tuple[Manifest, P
     meter = Meter("scan")
     with (
         pytest.raises(ManifestBroken, match=r"2\.ldif: was not read to its end"),
-        exports.held([export[1]], meter) as paths,
+        ldif.held_exports([export[1]], meter) as paths,
     ):
         ldif.scan(paths[:1], meter)
 
 
 def test_an_export_that_has_not_ended_is_none(export: tuple[Manifest, Path]) -> None:
-    (export[1] / exports.RUN_DIR).mkdir()
-    (export[1] / exports.FILE).unlink()
+    (export[1] / ldif.RUN_DIR).mkdir()
+    (export[1] / ldif.MANIFEST).unlink()
     with pytest.raises(ManifestBroken, match="has not ended"):
-        exports.files_of([export[1]])
+        ldif.input_files([export[1]])

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from loader.errors import AddRefused, EntryRefused
+from loader.operations import reports
 from loader.operations import reports as prometheus
-from loader.operations.reports import RunReport, page
-from loader.operations.reports.page import rates_of
+from loader.operations.reports import RunReport, rates_of
 from loader.progress import Meter, Point, Recorder, StepRecord
 from tests.support.pages import Page, outside
 
@@ -25,7 +25,7 @@ def report(**more: Any) -> RunReport:
 
 
 def shown(made: RunReport, command: str = "ditseed build") -> Page:
-    found = Page(page.rendered(made, command))
+    found = Page(reports.rendered(made, command))
     assert outside(found) == []
     return found
 

@@ -21,7 +21,7 @@ import msgspec
 import xxhash
 from click import Choice, IntRange
 
-from loader import csn, defaults, dn, exports, ldif, overlays, units
+from loader import csn, defaults, dn, ldif, overlays, units
 from loader.declared import MaxRate, MaxRejects, Rejecting, RunDir
 from loader.defaults import state_dir
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, UsageProblem
@@ -301,7 +301,7 @@ def _require_access(server: Session, name: str) -> None:
 def _scanned(options: AddOptions, meter: Meter) -> ScanResult:
     with options.source.reading(meter) as read:
         scan = ldif.scan(names(read), meter)
-    exports.require_entries(options.inputs, scan.entries)
+    ldif.require_read(options.inputs, scan.entries)
     return scan
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from loader import csn, exports, units
+from loader import csn, ldif, units
 from loader.errors import EmptyInput, EntriesLost, GlueRefused, NotProven
 from loader.mdb import contents
 from loader.mdb.meta import DATA
@@ -191,7 +191,7 @@ class _GluedBuild:
         claim = (superior.database.suffix, claimed) if claimed is not None else None
         with options.source.reading(meter) as read:
             split = mdb.split(read, _schema(superior), targets, claim, meter, file_urls=options.file_urls)
-        exports.require_entries(options.inputs, sum(share.entries for share in split))
+        ldif.require_read(options.inputs, sum(share.entries for share in split))
         killpoint("split.middle")
         return _Split(options.input_time(), [_Share(share.entries, dict(share.newest)) for share in split])
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import xxhash
 
-from loader import backmdb, defaults, exports, ldif, units
+from loader import backmdb, defaults, ldif, units
 from loader.backmdb import Settings
 from loader.config import Config, Database
 from loader.errors import (
@@ -224,7 +224,7 @@ class NativeSteps(BuildSteps):
             require_room(limits, lambda: predicted(options, self.target, Meter("sample")), at_most)
         with options.source.reading(meter) as read:
             loaded = self.make(meter, read, claimed)
-        exports.require_entries(options.inputs, loaded.read)
+        ldif.require_read(options.inputs, loaded.read)
         return loaded
 
     def make(

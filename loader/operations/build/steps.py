@@ -15,7 +15,7 @@ from typing import Annotated, Protocol
 import msgspec
 from click import Choice, IntRange
 
-from loader import child, csn, dn, exports, ldif
+from loader import child, csn, dn, ldif
 from loader import config as configs
 from loader.config import Config, Database
 from loader.declared import Config as ConfigOption
@@ -208,7 +208,7 @@ def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
     """Reads all input once: checks that every file is complete, counts the entries and collects the names."""
     with options.source.reading(meter) as read:
         result = ldif.scan(names(read), meter)
-    exports.require_entries(options.inputs, result.entries)
+    ldif.require_read(options.inputs, result.entries)
     if not result.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
     claimed: list[str] | None = None

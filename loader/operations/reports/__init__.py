@@ -1,4 +1,5 @@
-"""The facts of a finished run, for its report page and its metrics."""
+"""The facts of a finished run, its metrics, and its report page: one HTML file without scripts or external resources,
+whose charts are bars of CSS."""
 
 from __future__ import annotations
 
@@ -15,6 +16,20 @@ from loader.progress import DONE_BEFORE, Recorder, StepRecord
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+import importlib.metadata
+import importlib.util
+import logging
+import socket
+from importlib import resources
+from itertools import pairwise
+
+from loader import plain, units
+from loader.errors import PackageMissing
+from loader.mdb import contents
+from loader.mdb.environment import LOCK
+from loader.mdb.meta import DATA
+from loader.server import tools
+from loader.storage import files, held
 
 
 @dataclass(frozen=True)
@@ -104,6 +119,133 @@ def families(run: RunReport) -> Iterator[Metric]:
     yield steps
 
 
-def write(run: RunReport, path: Path) -> None:
+def write_metrics(run: RunReport, path: Path) -> None:
     """Writes the metrics file atomically."""
     monitoring.write(families(run), path)
+
+
+_log = logging.getLogger(__name__)
+_MOST_REJECTIONS = 100
+_STATES = {0: ("done", "Done."), 1: ("rejects", "Done, with rejected entries.")}
+_SLICES = 100  # highest number of time slices of a step; rates are averages over a slice
+
+
+def require() -> None:
+    """Raises PackageMissing if jinja2 is not installed; called before the run, not after it."""
+    if importlib.util.find_spec("jinja2") is None:
+        raise PackageMissing(place="--report", package="jinja2", extra="charts", packages="jinja2")
+
+
+def write_page(run: RunReport, command: str, path: Path) -> None:
+    """Writes the page atomically, with mode 0600 because it may name entries."""
+    files.write_durably(path, rendered(run, command).encode("utf-8", "replace"), 0o600)
+
+
+def rendered(run: RunReport, command: str) -> str:
+    from jinja2 import Environment, StrictUndefined  # imported here because the import is slow
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["plain"] = lambda value: plain.sentence(str(value))
+    environment.filters |= {"number": units.number, "size": units.size, "duration": units.duration}
+    text = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    return environment.from_string(text).render(_facts(run, command))
+
+
+def _facts(run: RunReport, command: str) -> Mapping[str, object]:
+    took = run.seconds_by_step
+    names = dict.fromkeys([*run.planned, *took]) if run.planned else ()
+    failed = ("failed", f"Not done: the run ended with exit status {run.status}.")
+    error, rate = run.error, run.facts.get("rate")
+    figures = (  # name, value, and the value as it is printed; zero and unknown ones are left out below
+        ("bytes", run.bytes, units.size(run.bytes)),
+        ("duration", run.seconds, units.duration(run.seconds)),
+        ("entries per second", rate, units.number(rate) if isinstance(rate, int) else ""),
+        ("rejects", run.rejected, units.number(run.rejected or 0)),
+    )
+    return {
+        "verb": run.verb,
+        "host": socket.gethostname(),
+        "begun": units.moment(run.recorder.began),
+        "ending": _STATES[run.status] if run.is_done else failed,
+        "error": error
+        and {"code": error.code, "message": log.redact(str(error)), "hint": log.redact(error.advice() or "")},
+        "figures": [
+            ("entries", run.entries, units.number(run.entries)),
+            *(figure for figure in figures if figure[1] and figure[2]),
+        ],
+        "asked": list(_asked(run, command)),
+        "steps": run.steps,
+        "seconds": max(run.seconds, 1e-6),
+        "rates": list(_rates(run)),
+        "planned": [(name, run.planned.get(name), took.get(name)) for name in names],
+        "databases": list(_databases(run)),
+        "rejected": run.rejected,
+        "rejects_in": run.facts.get("rejects"),
+        "rejections": run.rejections[:_MOST_REJECTIONS],
+    }
+
+
+def _asked(run: RunReport, command: str) -> Iterator[tuple[str, str]]:
+    slapd = tools.release()
+    yield "command", plain.shortened(log.redact(command), plain.WHOLE)
+    yield "host", plain.printable(socket.gethostname())
+    yield "ditseed", importlib.metadata.version("ditseed")
+    yield "slapd here", ".".join(map(str, slapd)) if slapd else "none"
+    yield "begun", units.moment(run.recorder.began)
+    yield "ended", units.moment(run.recorder.began + run.seconds)
+    if "done_before" in run.facts:
+        yield "done before", f"nothing was done now: all this was done on {run.facts['done_before']}"
+    for name in ("directory", "output"):
+        if run.facts.get(name):
+            yield name, plain.printable(str(run.facts[name]))
+
+
+def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
+    """Yields directory, bytes and tables of each database that the run published. A database that can no longer
+    be read is left out with a warning."""
+    databases = run.facts.get("databases")
+    for facts in (run.facts, *(databases if isinstance(databases, list) else ())):
+        if "published" in facts and "directory" in facts:
+            try:
+                size, tables = _tables(Path(facts["directory"]))
+            except (LoaderError, OSError) as error:
+                _log.warning("the report has no sizes of tables: %s", error)
+            else:
+                yield {"directory": facts["directory"], "bytes": size, "tables": tables}
+
+
+def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
+    """Returns the bytes of the data file, and those of each table, largest first. The last item, "the rest", is free
+    pages and the pages of long ID lists, which LMDB does not count with their index."""
+    with held.checked_file(directory / DATA) as pin:
+        size = pin.stat().st_size
+        # Without a lock.mdb no slapd has the database open; reading the file by itself then creates no lock.mdb.
+        sizes = contents.table_bytes(directory if (directory / LOCK).exists() else pin)
+    tables = sorted(sizes.items(), key=lambda table: -table[1])
+    return size, [*tables, ("the rest", max(0, size - sum(sizes.values())))]
+
+
+def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, float]]]]:
+    """Yields step, unit, highest rate, and time slices (seconds, share of that rate), for each step that counts."""
+    for step in run.steps:
+        for counted, unit, scale in (("entries", "entries/s", 1), ("bytes", "MiB/s", 1 << 20)):
+            if len(step.points) > 1 and getattr(step, counted):
+                slices = rates_of(step, counted, step.seconds / _SLICES)
+                highest = max(rate for _, rate in slices) or 1.0
+                yield step.name, unit, highest / scale, [(seconds, rate / highest) for seconds, rate in slices]
+
+
+def rates_of(step: StepRecord, counted: str, least: float) -> list[tuple[float, float]]:
+    """Returns seconds and rate of the step's time slices, each of `least` seconds or more. Counts can fall, because
+    those of a failed call are subtracted again; such a slice has the rate 0."""
+    kept = [step.points[0]]
+    for point in step.points[1:]:
+        if point.at - kept[-1].at >= least:
+            kept.append(point)
+    if kept[-1] is not step.points[-1]:  # extend the last slice to the end
+        kept[max(1, len(kept) - 1) :] = [step.points[-1]]
+    lengths = [(before, after, max(after.at - before.at, 1e-6)) for before, after in pairwise(kept)]
+    return [
+        (seconds, max(0, getattr(after, counted) - getattr(before, counted)) / seconds)
+        for before, after, seconds in lengths
+    ]

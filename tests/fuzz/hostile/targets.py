@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from loader import backmdb, config, exports, indexes, ldif, schema, syncrepl, typed
+from loader import backmdb, config, indexes, ldif, schema, syncrepl, typed
 from loader.config import Config, Database
 from loader.operations import live
 from loader.operations.backup import check, repository
@@ -66,7 +66,7 @@ class Export(Target):
         self.facts: dict[str, Any] = {
             "base": "dc=example,dc=com",
             "entries": self.entries,
-            "content_checksum": exports.total(one["content_checksum"] for one in shards),
+            "content_checksum": ldif.total_of(one["content_checksum"] for one in shards),
             "context_csns": ["20261121070501.123456Z#000000#001#000000"],
             "shards": shards,
             "source": "ldap://provider",
@@ -75,18 +75,18 @@ class Export(Target):
             "partitions": "3 ranges",
             "notes": ["one"],
             "hidden": [],
-            "format": exports.FORMAT,
+            "format": ldif.FORMAT,
         }
 
     def once(self, chance: Random) -> None:
-        path = self.home / exports.FILE
+        path = self.home / ldif.MANIFEST
         path.write_bytes(mutate.json_text(chance, self.facts))
         meter = Meter("scan")
         strategies.context_csns_of_ldif([self.home])
         live.require_whole(self.home)
-        with exports.held([self.home], meter) as paths:
+        with ldif.held_exports([self.home], meter) as paths:
             found = ldif.scan(paths, meter)
-        exports.require_entries([self.home], found.entries)
+        ldif.require_read([self.home], found.entries)
         if found.entries != self.entries:
             raise Wrong(f"{found.entries} of {self.entries} entries")
 
@@ -99,7 +99,7 @@ def _shard(path: Path) -> dict[str, Any]:
     meter = Meter("digest")
     with ldif.digesting((), meter) as tree:
         tree.add_path(str(path))
-    size, checksum = path.stat().st_size, exports.checksum(path)
+    size, checksum = path.stat().st_size, ldif.checksum_of(path)
     names = ("name", "bytes", "checksum", "entries", "content_checksum")
     return dict(zip(names, (path.name, size, checksum, tree.entries, tree.checksum), strict=True))
 

@@ -19,9 +19,9 @@ from tests.support.command import ditseed
 HOLDER = """
 import sys, time
 from pathlib import Path
-from loader.storage import temporary
+from loader.storage import files
 from tests.support.command import ditseed
-with temporary.directory("held", sys.argv[1]) as made:
+with files.temporary_directory("held", sys.argv[1]) as made:
     (made / "secret").write_text("x")
     print(made, flush=True)
     time.sleep(60)
@@ -39,7 +39,9 @@ def _holder(place: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield process, Path(process.stdout.readline().strip())
+            made = process.stdout.readline().strip()
+            assert made  # else the tests would give away the present directory
+            yield process, Path(made)
         finally:
             process.kill()
 
