@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use values::InvalidValue;
 
 use crate::descriptions::{AttributeDescription, AttributeDescriptions, ValueForm};
+use crate::entry::LastValue;
 
 /// Spellings kept in mind; more are looked up again.
 const SPELLINGS: usize = 65_536;
@@ -29,6 +30,7 @@ pub struct ExpectedLine {
     pub column: usize,
     /// Its values are of [`ValueForm::Text`].
     pub is_text: bool,
+    pub last: LastValue,
 }
 
 impl<'a> Lookup<'a> {
@@ -55,10 +57,11 @@ impl<'a> Lookup<'a> {
         last.map_or(b"", |last| last.head.description())
     }
 
-    /// How many lines of the entry were looked up.
+    /// What is kept in mind of the line that was looked up last.
     #[inline]
-    pub fn place(&self) -> usize {
-        self.at
+    pub fn last_value(&mut self) -> Option<&mut LastValue> {
+        let last = self.at.checked_sub(1).and_then(|at| self.sequence.get_mut(at));
+        last.map(|last| &mut last.last)
     }
 
     /// The next lines are another entry's.
@@ -87,7 +90,8 @@ impl<'a> Lookup<'a> {
         let is_text = description.form == ValueForm::Text;
         self.sequence.truncate(self.at);
         if self.sequence.len() < 1024 {
-            self.sequence.push(ExpectedLine { head: LineHead::new(spelling), column, is_text });
+            let (head, last) = (LineHead::new(spelling), LastValue::default());
+            self.sequence.push(ExpectedLine { head, column, is_text, last });
         }
         self.at += 1;
         Ok(column)

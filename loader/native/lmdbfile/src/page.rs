@@ -57,7 +57,9 @@ impl Page {
             self.bytes[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
         }
-        self.bytes[at..self.upper].fill(0);
+        if let Some(pad) = self.bytes[at..self.upper].first_mut() {
+            *pad = 0;
+        }
         self.upper = start;
         self.bytes[self.lower..self.lower + 2].copy_from_slice(&self.layout.pointer_to(start));
         self.lower += 2;

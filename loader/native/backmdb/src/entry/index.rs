@@ -23,6 +23,11 @@ impl Keys for Posting<'_> {
     }
 
     #[inline]
+    fn shorts(&mut self, table: usize, keys: impl Iterator<Item = u32>) {
+        self.postings.extend(table, keys, self.position);
+    }
+
+    #[inline]
     fn long(&mut self, table: usize, key: Key) {
         self.postings.push_long(table, key.bits(), length(key), self.position);
     }
