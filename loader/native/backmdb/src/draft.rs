@@ -141,6 +141,12 @@ impl EntryLines {
         self.end_piece(at)
     }
 
+    /// Adds a value and its normal form.
+    #[inline]
+    pub fn add_pair(&mut self, value: &[u8], normal: &[u8]) -> ValueSpans {
+        ValueSpans { value: self.add_bytes(value), normal: self.add_bytes(normal) }
+    }
+
     /// Returns the piece that begins at `at`, after a NUL is put behind it.
     #[inline]
     pub fn end_piece(&mut self, at: usize) -> Span {
@@ -193,21 +199,21 @@ impl EntryLines {
         if matches!(value.first()?, b' ' | b'\t'..=b'\r') || matches!(value.last()?, b' ' | b'\r') {
             return None;
         }
-        let blocks = (0..length).step_by(BLOCK);
-        if next == Some(&b' ') || text.len() < 1 + length.next_multiple_of(BLOCK) {
+        let count = length.div_ceil(BLOCK);
+        if next == Some(&b' ') || text.len() < 1 + count * BLOCK {
             return None;
         }
         let at = self.bytes.len();
         self.bytes.reserve(2 * (length + BLOCK));
-        for from in blocks.clone() {
-            self.bytes.extend_from_slice(text[1 + from..].first_chunk::<BLOCK>()?);
+        let blocks = text[1..].chunks_exact(BLOCK).take(count);
+        for block in blocks.clone() {
+            self.bytes.extend_from_slice(block.first_chunk::<BLOCK>()?);
         }
         self.bytes.truncate(at + length);
         let value = self.end_piece(at);
         let (at, mut odd) = (self.bytes.len(), 0);
-        for from in blocks {
-            let (before, block) = (text[from..].first_chunk()?, text[1 + from..].first_chunk()?);
-            let (lower, odd_here) = fold_block(block, before);
+        for (block, before) in blocks.zip(text.chunks_exact(BLOCK)) {
+            let (lower, odd_here) = fold_block(block.first_chunk()?, before.first_chunk()?);
             self.bytes.extend_from_slice(&lower);
             odd |= odd_here;
         }
@@ -252,10 +258,10 @@ impl EntryLines {
             self.read += 1;
             self.shape += 1;
         }
-        self.add_pair(column, pair, normals);
+        self.push_pair(column, pair, normals);
     }
 
-    fn add_pair(&mut self, column: usize, pair: ValueSpans, normals: bool) {
+    fn push_pair(&mut self, column: usize, pair: ValueSpans, normals: bool) {
         self.pairs.push(pair);
         match self.attributes.last_mut() {
             Some(last) if last.column == column => last.count += 1,
@@ -298,7 +304,7 @@ impl EntryLines {
         let pairs = std::mem::take(&mut self.pairs);
         for block in blocks {
             for pair in &pairs[block.first..block.first + block.count] {
-                self.add_pair(block.column, *pair, block.normals);
+                self.push_pair(block.column, *pair, block.normals);
             }
         }
     }

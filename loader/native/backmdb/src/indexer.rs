@@ -59,7 +59,7 @@ impl Keys for IndexKeys {
 
 /// A key of four bytes.
 #[allow(clippy::cast_possible_truncation, reason = "the first four bytes are the upper half")]
-fn short(key: Key) -> u32 {
+pub fn short(key: Key) -> u32 {
     (key.bits() >> 32) as u32
 }
 

@@ -28,8 +28,7 @@ pub struct Lookup<'a> {
 pub struct ExpectedLine {
     pub head: LineHead,
     pub column: usize,
-    /// Its values are of [`ValueForm::Text`].
-    pub is_text: bool,
+    pub form: ValueForm,
     pub last: LastValue,
 }
 
@@ -87,11 +86,11 @@ impl<'a> Lookup<'a> {
         if description.unproven.is_some() {
             return Ok(column);
         }
-        let is_text = description.form == ValueForm::Text;
+        let form = description.form;
         self.sequence.truncate(self.at);
         if self.sequence.len() < 1024 {
             let (head, last) = (LineHead::new(spelling), LastValue::default());
-            self.sequence.push(ExpectedLine { head, column, is_text, last });
+            self.sequence.push(ExpectedLine { head, column, form, last });
         }
         self.at += 1;
         Ok(column)

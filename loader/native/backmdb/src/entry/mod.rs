@@ -20,6 +20,7 @@ use crate::descriptions::ValueForm;
 use crate::draft::{EntryLines, ValueSpans};
 use crate::encoded::Encoded;
 use crate::entry::account::Account;
+use crate::indexer::IndexKeys;
 use crate::lookup::{ExpectedLine, Lookup};
 use crate::naming::{HashedDn, ParentCache};
 use crate::operational::Operational;
@@ -98,6 +99,8 @@ pub struct Encoder<'a> {
     /// Pairs of an entry that live in id2v, by the number of their column.
     apart: Vec<store::Apart>,
     layout: store::StoredLayout,
+    /// Index keys of the classes of the entry before.
+    class_keys: (Option<Arc<ObjectClassSet>>, IndexKeys),
 }
 
 impl<'a> Encoder<'a> {
@@ -122,6 +125,7 @@ impl<'a> Encoder<'a> {
             newer: false,
             apart: Vec::new(),
             layout: store::StoredLayout::default(),
+            class_keys: Default::default(),
         })
     }
 
@@ -213,14 +217,13 @@ impl<'a> Encoder<'a> {
                     continue;
                 }
                 Some(line) => {
-                    fields.next_plain(&line.head).map(|value| (line.column, line.is_text, value))
+                    fields.next_plain(&line.head).map(|value| (line.column, line.form, value))
                 }
                 None => None,
             };
-            if let Some((column, is_text, value)) = plain {
+            if let Some((column, form, value)) = plain {
                 self.lookup.advance();
-                let added = is_text && self.add_text(column, value);
-                if !added && !self.is_left_out(column) {
+                if !self.add_ordinary(column, form, value) && !self.is_left_out(column) {
                     self.line_value(column, value)
                         .map_err(|refusal| refusal.named(self.lookup.last_spelling()))?;
                 }
@@ -244,7 +247,7 @@ impl<'a> Encoder<'a> {
             return Ok(());
         }
         let value = field.value().map_err(in_line)?;
-        if self.lookup.get(column).form == ValueForm::Text && self.add_text(column, &value) {
+        if self.add_ordinary(column, self.lookup.get(column).form, &value) {
             return Ok(());
         }
         self.line_value(column, &value).map_err(|refusal| refusal.named(spelling))
@@ -256,13 +259,25 @@ impl<'a> Encoder<'a> {
             || (self.shared.settings.of_2_7 && self.lookup.get(column).computed)
     }
 
-    /// Adds a value of [`ValueForm::Text`], which no setting leaves out. Returns false if its normal form takes more than
-    /// a change of case.
+    /// Adds a value of a form of which most values are found to be valid and have their normal form at a glance, if it is
+    /// one of those. No setting leaves such a value out, or has it changed.
     #[inline]
-    fn add_text(&mut self, column: usize, value: &[u8]) -> bool {
-        let Some(pair) = self.draft.add_text(value) else { return false };
-        self.draft.add_line(column, pair, true);
-        true
+    fn add_ordinary(&mut self, column: usize, form: ValueForm, value: &[u8]) -> bool {
+        let draft = &mut self.draft;
+        let pair = match form {
+            ValueForm::Text => draft.add_text(value),
+            ValueForm::Uuid => {
+                values::uuid::octets(value).map(|octets| draft.add_pair(value, &octets))
+            }
+            ValueForm::Csn if self.shared.claim.is_none() && !self.shared.live => {
+                values::is_normal_csn(value).then(|| draft.add_pair(value, value))
+            }
+            _ => None,
+        };
+        if let Some(pair) = pair {
+            draft.add_line(column, pair, true);
+        }
+        pair.is_some()
     }
 
     fn line_value(&mut self, column: usize, value: &[u8]) -> Result<(), LineRefusal> {
@@ -353,7 +368,7 @@ impl<'a> Encoder<'a> {
 /// Adds the next line if it is as expected and has its last value again, or a text that takes no more than a change of case.
 #[inline]
 fn known_line(draft: &mut EntryLines, line: &ExpectedLine, fields: &mut Fields<'_>) -> bool {
-    if line.is_text {
+    if line.form == ValueForm::Text {
         let pair = fields.behind(&line.head).and_then(|text| draft.add_text_line(text));
         if let Some(pair) = pair {
             fields.pass(&line.head, pair.value.length);
