@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use schema::{AttributeId, ObjectClassSet, Schema};
 use values::InvalidValue;
 
-use crate::draft::EntryLines;
+use crate::draft::{Attribute, EntryLines, Shape};
 use crate::lookup::Lookup;
 
 /// Answers kept in mind; others are worked out again.
@@ -20,7 +20,12 @@ pub struct SchemaCheck<'a> {
     profiles: FxHashMap<Vec<u8>, (u32, Arc<ObjectClassSet>)>,
     shapes: FxHashSet<Vec<u32>>,
     key: Vec<u8>,
+    /// That of the entry before, and what it stands for.
+    last_key: Vec<u8>,
+    last: Option<(u32, Arc<ObjectClassSet>)>,
     shape: Vec<u32>,
+    /// The last that was allowed, of the classes of `last`.
+    allowed: Option<Shape>,
 }
 
 impl<'a> SchemaCheck<'a> {
@@ -32,7 +37,10 @@ impl<'a> SchemaCheck<'a> {
             profiles: FxHashMap::default(),
             shapes: FxHashSet::default(),
             key: Vec::new(),
+            last_key: Vec::new(),
+            last: None,
             shape: Vec::new(),
+            allowed: None,
         })
     }
 
@@ -60,8 +68,24 @@ impl<'a> SchemaCheck<'a> {
         self.key.push(0);
         let given = structural.and_then(|one| draft.values_of(one).next());
         self.key.extend_from_slice(given.unwrap_or_default());
-        if let Some((number, profile)) = self.profiles.get(&self.key) {
-            return Ok((*number, Arc::clone(profile)));
+        if let Some(last) = self.last.as_ref().filter(|_| self.key == self.last_key) {
+            return Ok(last.clone());
+        }
+        let profile = self.known_profile(draft, classes, given)?;
+        std::mem::swap(&mut self.key, &mut self.last_key);
+        (self.last, self.allowed) = (Some(profile.clone()), None);
+        Ok(profile)
+    }
+
+    /// The same by the whole of `key`.
+    fn known_profile(
+        &mut self,
+        draft: &EntryLines,
+        classes: &Attribute,
+        given: Option<&[u8]>,
+    ) -> Result<(u32, Arc<ObjectClassSet>), InvalidValue> {
+        if let Some(profile) = self.profiles.get(&self.key) {
+            return Ok(profile.clone());
         }
         let values: Vec<&[u8]> = draft.values_of(classes).collect();
         let profile = Arc::new(self.schema.profile(&values, given)?);
@@ -76,6 +100,21 @@ impl<'a> SchemaCheck<'a> {
 
     /// MUST, MAY, single values, and the rest.
     pub fn attributes(
+        &mut self,
+        (number, profile): (u32, &ObjectClassSet),
+        draft: &EntryLines,
+        lookup: &Lookup<'_>,
+    ) -> Result<(), InvalidValue> {
+        if self.allowed.as_ref().is_some_and(|allowed| allowed.is_of(draft)) {
+            return Ok(());
+        }
+        self.known_attributes((number, profile), draft, lookup)?;
+        self.allowed.get_or_insert_default().keep(draft);
+        Ok(())
+    }
+
+    /// The same by the whole shape.
+    fn known_attributes(
         &mut self,
         (number, profile): (u32, &ObjectClassSet),
         draft: &EntryLines,

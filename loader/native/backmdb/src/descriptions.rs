@@ -23,6 +23,10 @@ pub enum ValueForm {
     Dn,
     /// Text that is compared without regard to case: see [`Schema::is_text`].
     Text,
+    /// See [`Schema::is_uuid`].
+    Uuid,
+    /// See [`Schema::is_csn`].
+    Csn,
     Other,
 }
 
@@ -110,6 +114,8 @@ impl<'a> AttributeDescriptions<'a> {
             form: match kind.normaliser {
                 Normalise::Dn => ValueForm::Dn,
                 _ if self.schema.is_text(description.attribute) => ValueForm::Text,
+                _ if self.schema.is_uuid(description.attribute) => ValueForm::Uuid,
+                _ if self.schema.is_csn(description.attribute) => ValueForm::Csn,
                 _ => ValueForm::Other,
             },
             computed: COMPUTED.contains(&kind.name.as_str()),

@@ -110,8 +110,13 @@ pub fn write(
     while let Some(text) = reader.next()? {
         let name = names::read(text);
         let Some((id, parent)) = parents.ids(&name) else { continue };
-        tree.begin(&u64::from(id).to_ne_bytes())?;
+        let key = u64::from(id).to_ne_bytes();
         dn2i::own(&mut record, name.normal, name.pretty, u64::from(parent));
+        if !under.is_next(id) {
+            tree.put(file, &key, &record)?;
+            continue;
+        }
+        tree.begin(&key)?;
         tree.dup(file, &record)?;
         under.write(id, &mut tree, file)?;
     }
@@ -134,6 +139,11 @@ impl SortedChildren {
             self.waiting = Some(((prefix >> 96) as u32, kept));
         }
         Ok(())
+    }
+
+    /// Whether the next one is below that parent.
+    fn is_next(&self, parent: u32) -> bool {
+        self.waiting.as_ref().is_some_and(|(of, _)| *of == parent)
     }
 
     fn write(&mut self, parent: u32, tree: &mut TreeWriter, file: &mut FileWriter) -> Result<()> {

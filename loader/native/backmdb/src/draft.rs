@@ -7,6 +7,24 @@ pub struct Span {
     pub length: usize,
 }
 
+/// An [`EntryLines::shape`] that is kept in mind.
+#[derive(Debug, Default)]
+pub struct Shape(u64, Vec<Attribute>);
+
+impl Shape {
+    #[inline]
+    pub fn is_of(&self, draft: &EntryLines) -> bool {
+        (self.0, &self.1[..]) == draft.shape()
+    }
+
+    pub fn keep(&mut self, draft: &EntryLines) {
+        let (shape, added) = draft.shape();
+        self.0 = shape;
+        self.1.clear();
+        self.1.extend_from_slice(added);
+    }
+}
+
 /// A value and its normal form; the same span where the equality rule has no normaliser.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ValueSpans {
@@ -15,7 +33,7 @@ pub struct ValueSpans {
 }
 
 /// The lines of one attribute description; until they are gathered, only neighbouring ones.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attribute {
     /// Index into the worker's columns.
     pub column: usize,
@@ -25,14 +43,30 @@ pub struct Attribute {
     pub normals: bool,
 }
 
+/// The number of no entry.
+const UNMET: u64 = u64::MAX;
+
 #[derive(Debug, Default)]
 pub struct EntryLines {
     pub bytes: Vec<u8>,
     pub pairs: Vec<ValueSpans>,
     pub attributes: Vec<Attribute>,
+    /// Columns of the lines, one a pair. Entries often are alike, so those of the entry before, their attributes and what
+    /// was met of them stand until a line of the entry in hand has another column.
+    columns: Vec<usize>,
+    /// How many lines of the entry in hand were read.
+    read: usize,
+    /// All were.
+    complete: bool,
+    /// The attributes are not those of the lines any more.
+    changed: bool,
+    /// Another number whenever `columns` change.
+    shape: u64,
+    /// How many attributes lines have.
+    in_lines: usize,
     /// Of each column: the last entry that had it, and its place among the attributes there.
     met: Vec<(u64, usize)>,
-    /// Number of the entry in hand.
+    /// Number of the entry in hand, or of the first of those that are alike.
     entry: u64,
     /// The lines of some column do not stand together.
     scattered: bool,
@@ -41,10 +75,39 @@ pub struct EntryLines {
 impl EntryLines {
     pub fn clear(&mut self) {
         self.bytes.clear();
-        self.pairs.clear();
-        self.attributes.clear();
-        self.entry += 1;
-        self.scattered = false;
+        self.in_lines = 0;
+        if self.changed || self.scattered {
+            self.columns.clear();
+            self.pairs.clear();
+            self.attributes.clear();
+            self.entry += 1;
+            self.shape += 1;
+        }
+        (self.changed, self.scattered) = (false, false);
+        self.forget(self.columns.len());
+        (self.read, self.complete) = (0, false);
+    }
+
+    /// Forgets all lines but the first `count`.
+    fn forget(&mut self, count: usize) {
+        self.shape += u64::from(count < self.columns.len());
+        self.columns.truncate(count);
+        self.pairs.truncate(count);
+        while let Some(last) = self.attributes.last_mut() {
+            if last.first < count {
+                last.count = last.count.min(count - last.first);
+                return;
+            }
+            self.met[last.column].0 = UNMET;
+            self.attributes.pop();
+        }
+    }
+
+    /// Stands for the lines' columns and what was made of them, but for values; valid once they are gathered. Entries of
+    /// the same shape differ in their attributes by those that were added since.
+    #[inline]
+    pub fn shape(&self) -> (u64, &[Attribute]) {
+        (self.shape, &self.attributes[self.in_lines..])
     }
 
     #[inline]
@@ -76,6 +139,12 @@ impl EntryLines {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         self.end_piece(at)
+    }
+
+    /// Adds a value and its normal form.
+    #[inline]
+    pub fn add_pair(&mut self, value: &[u8], normal: &[u8]) -> ValueSpans {
+        ValueSpans { value: self.add_bytes(value), normal: self.add_bytes(normal) }
     }
 
     /// Returns the piece that begins at `at`, after a NUL is put behind it.
@@ -121,6 +190,41 @@ impl EntryLines {
         Some(ValueSpans { value: value_span, normal: self.end_piece(at) })
     }
 
+    /// The same of a value that the line `text` has behind its first byte, a space. Returns `None` too if that line is
+    /// folded, or ends near the end of `text`, or odd characters begin the next one.
+    #[inline]
+    pub fn add_text_line(&mut self, text: &[u8]) -> Option<ValueSpans> {
+        let length = line_end(&text[1..])?;
+        let (value, next) = (&text[1..=length], text.get(length + 2));
+        if matches!(value.first()?, b' ' | b'\t'..=b'\r') || matches!(value.last()?, b' ' | b'\r') {
+            return None;
+        }
+        let count = length.div_ceil(BLOCK);
+        if next == Some(&b' ') || text.len() < 1 + count * BLOCK {
+            return None;
+        }
+        let at = self.bytes.len();
+        self.bytes.reserve(2 * (length + BLOCK));
+        let blocks = text[1..].chunks_exact(BLOCK).take(count);
+        for block in blocks.clone() {
+            self.bytes.extend_from_slice(block.first_chunk::<BLOCK>()?);
+        }
+        self.bytes.truncate(at + length);
+        let value = self.end_piece(at);
+        let (at, mut odd) = (self.bytes.len(), 0);
+        for (block, before) in blocks.zip(text.chunks_exact(BLOCK)) {
+            let (lower, odd_here) = fold_block(block.first_chunk()?, before.first_chunk()?);
+            self.bytes.extend_from_slice(&lower);
+            odd |= odd_here;
+        }
+        if odd != 0 {
+            self.bytes.truncate(value.at);
+            return None;
+        }
+        self.bytes.truncate(at + length);
+        Some(ValueSpans { value, normal: self.end_piece(at) })
+    }
+
     /// Where in `attributes` a column is.
     #[inline]
     pub fn position(&self, column: usize) -> Option<usize> {
@@ -135,9 +239,29 @@ impl EntryLines {
         self.attributes.get(self.position(column)?)
     }
 
-    /// One more value at the end; in the last attribute when it is of the same column.
+    /// One more value at the end; in the last attribute when it is of the same column. All values of a column that are
+    /// added before [`Self::gather`] have the same `normals`.
     #[inline]
     pub fn add_line(&mut self, column: usize, pair: ValueSpans, normals: bool) {
+        if self.columns.get(self.read) == Some(&column) {
+            self.pairs[self.read] = pair;
+            self.read += 1;
+        } else {
+            self.add_other_line(column, pair, normals);
+        }
+    }
+
+    fn add_other_line(&mut self, column: usize, pair: ValueSpans, normals: bool) {
+        if !self.complete {
+            self.forget(self.read);
+            self.columns.push(column);
+            self.read += 1;
+            self.shape += 1;
+        }
+        self.push_pair(column, pair, normals);
+    }
+
+    fn push_pair(&mut self, column: usize, pair: ValueSpans, normals: bool) {
         self.pairs.push(pair);
         match self.attributes.last_mut() {
             Some(last) if last.column == column => last.count += 1,
@@ -151,7 +275,7 @@ impl EntryLines {
 
     fn meet(&mut self, column: usize) {
         if column >= self.met.len() {
-            self.met.resize(column + 1, (0, 0));
+            self.met.resize(column + 1, (UNMET, 0));
         }
         if self.met[column].0 == self.entry {
             self.scattered = true;
@@ -164,28 +288,69 @@ impl EntryLines {
     /// without `-q` (`str2entry2` in `servers/slapd/entry.c`); there it goes by the spelling of the
     /// description, here by what it means.
     pub fn gather(&mut self) {
-        if !self.scattered {
-            return;
+        self.forget(self.read);
+        // No line is the next one.
+        (self.read, self.complete) = (usize::MAX, true);
+        if self.scattered {
+            self.bring_together();
         }
+        self.in_lines = self.attributes.len();
+    }
+
+    fn bring_together(&mut self) {
         let Self { attributes, met, .. } = self;
         attributes.sort_by_key(|one| met[one.column].1);
         let blocks = std::mem::take(attributes);
         let pairs = std::mem::take(&mut self.pairs);
         for block in blocks {
             for pair in &pairs[block.first..block.first + block.count] {
-                self.add_line(block.column, *pair, block.normals);
+                self.push_pair(block.column, *pair, block.normals);
             }
         }
     }
 
     /// One more value in the attribute at `index`, whose pairs move to the end.
     pub fn add_value(&mut self, index: usize, pair: ValueSpans) {
+        self.changed = true;
+        self.shape += 1;
         let one = self.attributes[index];
         let first = self.pairs.len();
         self.pairs.extend_from_within(one.first..one.first + one.count);
         self.pairs.push(pair);
         self.attributes[index] = Attribute { first, count: one.count + 1, ..one };
     }
+}
+
+/// Bytes that [`fold_block`] takes at once, in two vectors of every processor.
+const BLOCK: usize = 32;
+
+/// Returns the bytes in lower case, and not 0 if one of them is NUL or beyond ASCII, or a space behind another. `before`:
+/// the bytes that stand one place before them.
+#[inline]
+fn fold_block(block: &[u8; BLOCK], before: &[u8; BLOCK]) -> ([u8; BLOCK], u8) {
+    let (mut lower, mut odd) = ([0; BLOCK], 0);
+    for at in 0..BLOCK {
+        let (byte, before) = (block[at], before[at]);
+        lower[at] = byte | u8::from(byte.wrapping_sub(b'A') < 26) << 5;
+        odd |= u8::from(byte.wrapping_sub(1) >= 0x7f)
+            | u8::from(byte == b' ') & u8::from(before == b' ');
+    }
+    (lower, odd)
+}
+
+/// Where the line ends, unless that is among the last bytes of `text`.
+#[inline]
+fn line_end(text: &[u8]) -> Option<usize> {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    for (at, word) in text.chunks_exact(8).enumerate() {
+        let differing = u64_of(word) ^ (u64::from(b'\n') * EACH);
+        // The lowest bit that is set is that of the first byte without a difference.
+        let same = differing.wrapping_sub(EACH) & !differing & (0x80 * EACH);
+        if same != 0 {
+            return Some(8 * at + same.trailing_zeros() as usize / 8);
+        }
+    }
+    None
 }
 
 fn u64_of(bytes: &[u8]) -> u64 {
@@ -266,6 +431,69 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// A line has the same value and normal form by whatever way, if the fast one answers.
+        #[test]
+        fn a_line_of_text_has_that_of_its_value(
+            value in "[ -~é\\x00\\r]{0,80}", rest in "(\n|\n a)x{0,70}",
+        ) {
+            let text = format!(" {value}{rest}");
+            let (mut draft, mut other) = (EntryLines::default(), EntryLines::default());
+            draft.add_bytes(b"before");
+            let Some(pair) = draft.add_text_line(text.as_bytes()) else {
+                prop_assert_eq!(&draft.bytes, b"before\0");
+                return Ok(());
+            };
+            let expected = other.add_text(value.as_bytes()).unwrap();
+            prop_assert_eq!(draft.bytes_of(pair.value), value.as_bytes());
+            prop_assert_eq!(draft.bytes_of(pair.normal), other.bytes_of(expected.normal));
+            prop_assert_eq!(draft.bytes.len(), b"before\0".len() + other.bytes.len());
+            prop_assert!(!rest.starts_with("\n ") && !value.ends_with('\r'));
+        }
+    }
+
+    #[test]
+    fn alike_entries_keep_what_is_known_of_their_lines() {
+        let mut draft = EntryLines::default();
+        let mut shape_of = |columns: &[usize], alters: bool| {
+            draft.clear();
+            for column in columns {
+                let value = draft.add_bytes(b"a");
+                draft.add_line(*column, ValueSpans { value, normal: value }, *column > 1);
+            }
+            draft.gather();
+            let mut expected = columns.to_vec();
+            expected.sort_by_key(|column| columns.iter().position(|first| first == column));
+            let found = draft.attributes.iter().flat_map(|one| vec![one.column; one.count]);
+            assert_eq!(found.collect::<Vec<_>>(), expected);
+            for (column, known) in (0..6).map(|column| (column, columns.contains(&column))) {
+                assert_eq!(draft.find(column).map(|one| one.column), known.then_some(column));
+            }
+            let value = draft.add_bytes(b"added");
+            let pair = ValueSpans { value, normal: value };
+            draft.add_line(7, pair, false);
+            assert_eq!(
+                draft.find(7).map(|one| draft.values_of(one).collect()),
+                Some(vec![&b"added"[..]])
+            );
+            if alters {
+                draft.add_value(0, pair);
+            }
+            draft.shape().0
+        };
+        let first = shape_of(&[1, 1, 2, 3], false);
+        assert_eq!(shape_of(&[1, 1, 2, 3], false), first);
+        for columns in
+            [&[1, 2, 3][..], &[1, 1, 2], &[1, 1, 2, 3, 4], &[2, 1, 2, 1], &[5], &[1, 1, 2, 3]]
+        {
+            assert_ne!(shape_of(columns, false), first);
+        }
+        let altered = shape_of(&[1, 1, 2, 3], true);
+        let other = shape_of(&[1, 1, 2, 3], false);
+        assert_ne!(altered, other);
+        assert_eq!(shape_of(&[1, 1, 2, 3], false), other);
+    }
+
     #[test]
     fn ordinary_text_takes_the_fast_way() {
         let mut draft = EntryLines::default();
@@ -275,6 +503,10 @@ mod tests {
         for other in [&b"anna maria "[..], b"anna mario", b"anna Maria", b"bnna maria", b""] {
             assert!(!is_plain_text(b"Anna Maria", other));
         }
+        let line =
+            " Some Words, more than one block of them\nnext: line of more than one block also";
+        let pair = draft.add_text_line(line.as_bytes()).unwrap();
+        assert_eq!(draft.bytes_of(pair.normal), b"some words, more than one block of them");
         for odd in [&b""[..], b" a", b"a ", b"a  b", b"a\0", "\u{e9}".as_bytes()] {
             assert!(draft.add_text(odd).is_none());
         }

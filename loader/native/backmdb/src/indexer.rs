@@ -36,6 +36,10 @@ pub enum Equality {
 /// Where keys go.
 pub trait Keys {
     fn short(&mut self, table: usize, key: u32);
+    /// The same of many keys.
+    fn shorts(&mut self, table: usize, keys: impl Iterator<Item = u32>) {
+        keys.for_each(|key| self.short(table, key));
+    }
     fn long(&mut self, table: usize, key: Key);
 }
 
@@ -55,7 +59,7 @@ impl Keys for IndexKeys {
 
 /// A key of four bytes.
 #[allow(clippy::cast_possible_truncation, reason = "the first four bytes are the upper half")]
-fn short(key: Key) -> u32 {
+pub fn short(key: Key) -> u32 {
     (key.bits() >> 32) as u32
 }
 
@@ -152,7 +156,10 @@ impl Indexer {
     ) {
         let table = self.table;
         match (self.wide, self.long) {
-            (false, false) => settings.substrings.each(seeds, value, |key| keys.short(table, key)),
+            (false, false) => {
+                keys.shorts(table, settings.substrings.any_keys(seeds[1], value));
+                settings.substrings.each_end(seeds, value, |key| keys.short(table, key));
+            }
             (false, true) => settings
                 .substrings
                 .each(seeds, value, |key| keys.long(table, Key::new(&key.to_be_bytes()))),

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use values::InvalidValue;
 
 use crate::descriptions::{AttributeDescription, AttributeDescriptions, ValueForm};
+use crate::entry::LastValue;
 
 /// Spellings kept in mind; more are looked up again.
 const SPELLINGS: usize = 65_536;
@@ -27,8 +28,8 @@ pub struct Lookup<'a> {
 pub struct ExpectedLine {
     pub head: LineHead,
     pub column: usize,
-    /// Its values are of [`ValueForm::Text`].
-    pub is_text: bool,
+    pub form: ValueForm,
+    pub last: LastValue,
 }
 
 impl<'a> Lookup<'a> {
@@ -55,10 +56,11 @@ impl<'a> Lookup<'a> {
         last.map_or(b"", |last| last.head.description())
     }
 
-    /// How many lines of the entry were looked up.
+    /// What is kept in mind of the line that was looked up last.
     #[inline]
-    pub fn place(&self) -> usize {
-        self.at
+    pub fn last_value(&mut self) -> Option<&mut LastValue> {
+        let last = self.at.checked_sub(1).and_then(|at| self.sequence.get_mut(at));
+        last.map(|last| &mut last.last)
     }
 
     /// The next lines are another entry's.
@@ -84,10 +86,11 @@ impl<'a> Lookup<'a> {
         if description.unproven.is_some() {
             return Ok(column);
         }
-        let is_text = description.form == ValueForm::Text;
+        let form = description.form;
         self.sequence.truncate(self.at);
         if self.sequence.len() < 1024 {
-            self.sequence.push(ExpectedLine { head: LineHead::new(spelling), column, is_text });
+            let (head, last) = (LineHead::new(spelling), LastValue::default());
+            self.sequence.push(ExpectedLine { head, column, form, last });
         }
         self.at += 1;
         Ok(column)

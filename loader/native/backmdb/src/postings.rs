@@ -34,6 +34,9 @@ struct TableWriter<'a> {
 
 impl IndexWriter for TableWriter<'_> {
     fn row(&mut self, key: &[u8], ids: &[u64]) -> Result<()> {
+        if let [id] = ids {
+            return Ok(self.tree.put(self.file, key, &id.to_ne_bytes())?);
+        }
         self.tree.begin(key)?;
         self.tree.fixed(self.file, ids)?;
         Ok(self.tree.end(self.file)?)
@@ -72,7 +75,14 @@ impl<R: IndexWriter> Visitor for PostingsVisitor<'_, R> {
     }
 
     fn positions(&mut self, positions: &[u32]) -> Result<()> {
-        let mut last = self.last;
+        let (mut last, first) = (self.last, positions.first().copied());
+        let is_new = last.is_none() || last < first;
+        if self.numbering.is_plain() && is_new && positions.windows(2).all(|pair| pair[0] < pair[1])
+        {
+            self.ids.add_all(positions.iter().map(|position| u64::from(*position) + 1));
+            self.last = positions.last().copied().or(last);
+            return Ok(());
+        }
         for &position in positions {
             if let Some(id) = self.numbering.id(position) {
                 if last == Some(position) {

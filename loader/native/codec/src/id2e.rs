@@ -65,7 +65,7 @@ impl<'o> Writer<'o> {
     /// `words`: the sum of [`words`] over all attributes that will come.
     pub fn new(out: &'o mut Vec<u8>, words: usize) -> Self {
         let start = out.len();
-        out.resize(start + 16 + 4 * words, 0);
+        out.resize(start + head_size(words), 0);
         Self { out, start, words, at: start + 16, attributes: 0, slots: 0 }
     }
 
@@ -89,21 +89,15 @@ impl<'o> Writer<'o> {
 
     pub fn value(&mut self, value: &[u8]) {
         self.length(value.len());
-        self.data(value);
-        self.data(&[0]);
+        self.out.extend_from_slice(value);
+        self.out.push(0);
     }
 
-    /// Adds a value whose bytes follow with [`Self::data`].
-    #[inline]
+    /// Adds the length of a value whose bytes follow later. Returns which word it is: see [`put_length`].
     #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
-    pub fn length(&mut self, length: usize) {
+    pub fn length(&mut self, length: usize) -> usize {
         self.word(length as u32);
-    }
-
-    /// Adds bytes of values, each with a NUL behind it.
-    #[inline]
-    pub fn data(&mut self, bytes: &[u8]) {
-        self.out.extend_from_slice(bytes);
+        (self.at - self.start) / 4 - 1
     }
 
     #[inline]
@@ -123,9 +117,33 @@ impl<'o> Writer<'o> {
         for word in head {
             self.word(word);
         }
-        let padded = (self.out.len() - self.start).next_multiple_of(8);
-        self.out.resize(self.start + padded, 0);
+        pad(self.out, self.start);
     }
+}
+
+/// Bytes of a head of so many [`words`], after which values begin.
+pub const fn head_size(words: usize) -> usize {
+    16 + 4 * words
+}
+
+/// Puts the length of a value in its place in a value's head.
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
+pub fn put_length(head: &mut [u8], word: usize, length: usize) {
+    head[4 * word..4 * word + 4].copy_from_slice(&(length as u32).to_le_bytes());
+}
+
+/// Ends the value that begins at `start`, whose head is a copy of another's.
+#[inline]
+pub fn end(out: &mut Vec<u8>, start: usize, flags: u32) {
+    out[start + 8..start + 12].copy_from_slice(&flags.to_le_bytes());
+    pad(out, start);
+}
+
+fn pad(out: &mut Vec<u8>, start: usize) {
+    let end = start + (out.len() - start).next_multiple_of(8);
+    out.extend_from_slice(&[0; 8]);
+    out.truncate(end);
 }
 
 /// An entry's value taken apart: the object class flags, and the attributes.

@@ -90,6 +90,16 @@ impl Writer {
         }
     }
 
+    /// Adds IDs that have not been added before.
+    #[inline]
+    pub fn add_all(&mut self, ids: impl ExactSizeIterator<Item = u64>) {
+        if !self.is_range && self.ids.len() + ids.len() <= self.most {
+            self.ids.extend(ids);
+        } else {
+            ids.for_each(|id| self.add(id));
+        }
+    }
+
     /// Adds the last ID again, which slapd does not notice before it makes a range.
     #[inline]
     pub fn again(&mut self) {

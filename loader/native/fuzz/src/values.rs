@@ -57,6 +57,7 @@ pub fn run(data: &[u8]) {
     for syntax in SYNTAXES {
         let _ = syntax.check(value);
     }
+    at_a_glance(value);
     order(value, usize::from(lengths));
     index(value, lengths, more);
 }
@@ -83,6 +84,18 @@ fn normalise(by: Normaliser, value: &[u8]) {
         assert_eq!(once, twice, "{by:?}");
     }
     assert_eq!(twice, thrice, "{by:?}");
+}
+
+/// What is said of a value at a glance is what its syntax and its normaliser say.
+fn at_a_glance(value: &[u8]) {
+    let agrees = |syntax: Syntax, by: Normaliser, normal: &[u8]| {
+        let mut out = Vec::new();
+        syntax.check(value).is_ok() && by.apply(value, &mut out).is_ok() && out == normal
+    };
+    if let Some(octets) = ::values::uuid::octets(value) {
+        assert!(agrees(Syntax::Uuid, Normaliser::Uuid, &octets));
+    }
+    assert!(!::values::is_normal_csn(value) || agrees(Syntax::Csn, Normaliser::Csn, value));
 }
 
 fn repeat(by: Normaliser, value: &[u8]) -> [Vec<u8>; 2] {

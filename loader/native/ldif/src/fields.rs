@@ -49,6 +49,8 @@ pub struct LineHead {
     /// Its first 16 bytes, and which of them count.
     word: u128,
     mask: u128,
+    /// Its last 16 bytes, if it has more.
+    last: Option<u128>,
 }
 
 impl LineHead {
@@ -57,7 +59,9 @@ impl LineHead {
         let (mut word, mut mask) = ([0; 16], [0; 16]);
         word.iter_mut().zip(&text).for_each(|(to, from)| *to = *from);
         mask.iter_mut().zip(&text).for_each(|(to, _)| *to = 0xff);
-        Self { text, word: u128::from_le_bytes(word), mask: u128::from_le_bytes(mask) }
+        let (word, mask) = (u128::from_le_bytes(word), u128::from_le_bytes(mask));
+        let last = text.last_chunk().filter(|_| text.len() > 16).copied().map(u128::from_le_bytes);
+        Self { text, word, mask, last }
     }
 
     pub fn description(&self) -> &[u8] {
@@ -67,13 +71,14 @@ impl LineHead {
     /// The rest of a line that begins so.
     #[inline]
     fn strip<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
-        match line.first_chunk() {
-            Some(first) if self.text.len() <= first.len() => {
-                (u128::from_le_bytes(*first) & self.mask == self.word)
-                    .then(|| &line[self.text.len()..])
-            }
-            _ => line.strip_prefix(&*self.text),
+        let Some(first) = line.first_chunk() else { return line.strip_prefix(&*self.text) };
+        if u128::from_le_bytes(*first) & self.mask != self.word {
+            return None;
         }
+        let (head, value) = line.split_at_checked(self.text.len())?;
+        let is_last = |last: u128| head.last_chunk() == Some(&last.to_le_bytes());
+        let is_same = self.last.is_none_or(is_last) && (head.len() <= 32 || *head == *self.text);
+        is_same.then_some(value)
     }
 }
 
@@ -191,7 +196,34 @@ impl<'a> Fields<'a> {
         self.plain_value(head.strip(&self.bytes[self.position..]), head.text.len())
     }
 
-    /// The same of `value`, which stands behind a head of `length` bytes, and the lines after it.
+    /// Passes the next line if it begins with `head` and has this value, which [`Self::next_plain`] once returned.
+    #[inline]
+    pub fn pass_value(&mut self, head: &LineHead, value: &[u8]) -> bool {
+        let text = head.strip(&self.bytes[self.position..]);
+        let rest = text.and_then(|text| text.strip_prefix(value));
+        let is_end = |rest: &[u8]| rest.first() == Some(&b'\n') && rest.get(1) != Some(&b' ');
+        let is_same = rest.is_some_and(is_end);
+        if is_same {
+            self.pass(head, value.len());
+        }
+        is_same
+    }
+
+    /// Returns what stands behind `head`, and its last byte, the space, if the next line begins with it.
+    #[inline]
+    pub fn behind(&self, head: &LineHead) -> Option<&'a [u8]> {
+        let text = &self.bytes[self.position..];
+        head.strip(text).map(|_| &text[head.text.len() - 1..])
+    }
+
+    /// Passes the next line, which has a value of `length` bytes behind `head`.
+    #[inline]
+    pub fn pass(&mut self, head: &LineHead, length: usize) {
+        self.position += head.text.len() + length + 1;
+        self.line += 1;
+    }
+
+    /// Does as [`Self::next_plain`] with `value`, which stands behind a head of `length` bytes, and the lines after it.
     #[inline]
     fn plain_value(&mut self, value: Option<&'a [u8]>, length: usize) -> Option<&'a [u8]> {
         let value =

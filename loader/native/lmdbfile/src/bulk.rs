@@ -56,8 +56,7 @@ impl Bulk {
         if !self.leaf.has_room(size) {
             self.flush_leaf(file)?;
         }
-        let pieces = [key, &[0][..pad]].into_iter().chain(parts.iter().copied());
-        self.leaf.push(header, size, pieces);
+        self.leaf.push(header, size, key, pad, parts);
         Ok(())
     }
 
@@ -174,7 +173,7 @@ impl Branch {
         let key_here = if empty { &[][..] } else { &key[..] };
         debug_assert!(self.page.has_room(key_here.len()));
         let header = Layout::branch_node(child, key_here.len());
-        self.page.push(header, key_here.len(), std::iter::once(key_here));
+        self.page.push(header, key_here.len(), key_here, 0, &[]);
         if empty {
             self.first = key;
         }

@@ -42,22 +42,28 @@ impl Page {
         self.upper - self.lower >= even(NODE_HEADER + size) + 2
     }
 
-    /// Adds a node, which must fit: its header, then the pieces of its key and value.
+    /// Adds a node, which must fit: its header, the key, `pad` bytes of zero, and the parts of its value; `size` bytes
+    /// without the header.
     #[inline]
-    pub fn push<'a>(
-        &mut self,
-        header: [u8; 8],
-        size: usize,
-        pieces: impl Iterator<Item = &'a [u8]>,
-    ) {
+    pub fn push(&mut self, header: [u8; 8], size: usize, key: &[u8], pad: usize, parts: &[&[u8]]) {
         let start = self.upper - even(header.len() + size);
-        let mut at = start + header.len();
-        self.bytes[start..at].copy_from_slice(&header);
-        for piece in pieces {
-            self.bytes[at..at + piece.len()].copy_from_slice(piece);
-            at += piece.len();
+        let node = &mut self.bytes[start..self.upper];
+        let (head, rest) = node.split_at_mut(header.len());
+        head.copy_from_slice(&header);
+        let (name, mut rest) = rest.split_at_mut(key.len());
+        name.copy_from_slice(key);
+        if pad > 0 {
+            rest[..pad].fill(0);
+            rest = &mut rest[pad..];
         }
-        self.bytes[at..self.upper].fill(0);
+        for part in parts {
+            let (place, after) = rest.split_at_mut(part.len());
+            place.copy_from_slice(part);
+            rest = after;
+        }
+        if let Some(last) = rest.first_mut() {
+            *last = 0;
+        }
         self.upper = start;
         self.bytes[self.lower..self.lower + 2].copy_from_slice(&self.layout.pointer_to(start));
         self.lower += 2;

@@ -68,7 +68,9 @@ impl TreeWriter {
     /// A key with one value, which is given in pieces.
     #[inline]
     pub fn put_parts(&mut self, file: &mut FileWriter, key: &[u8], parts: &[&[u8]]) -> Result<()> {
-        if !self.flags.contains(Flags::DUPSORT) {
+        let size = parts.iter().map(|part| part.len()).sum();
+        let is_node = (1..=self.layout.max_key()).contains(&size) && size <= self.room(key);
+        if is_node || !self.flags.contains(Flags::DUPSORT) {
             return self.put_node(file, key, parts, 0);
         }
         self.begin(key)?;
@@ -90,7 +92,7 @@ impl TreeWriter {
             let message = format!("a value of {size} bytes; LMDB ends at {MAX_VALUE}");
             return Err(Error::new(ErrorKind::TooLong, message));
         }
-        if NODE_HEADER + self.layout.key_room(key.len()) + size > self.layout.max_node() {
+        if size > self.room(key) {
             let pointer = file.overflow(parts, size)?;
             let pointer = pointer.as_ref();
             self.bulk.table.overflow_pages += self.layout.overflow_pages(size);
@@ -99,6 +101,11 @@ impl TreeWriter {
         }
         let header = Layout::leaf_node(size, flags, key.len());
         self.bulk.add(file, header, key, parts, size)
+    }
+
+    /// Bytes that a node of that key has for its value.
+    fn room(&self, key: &[u8]) -> usize {
+        self.layout.max_node() - NODE_HEADER - self.layout.key_room(key.len())
     }
 
     /// Opens a key of a table with DUPSORT; its values follow.
@@ -132,7 +139,7 @@ impl TreeWriter {
     pub fn end(&mut self, file: &mut FileWriter) -> Result<()> {
         self.check_open()?;
         self.open = false;
-        let room = self.layout.max_node() - NODE_HEADER - self.layout.key_room(self.key.len());
+        let room = self.room(&self.key);
         let Self { bulk, values, key, .. } = self;
         self.entries += values.count();
         let (flags, value) = values.stored(file, room)?;

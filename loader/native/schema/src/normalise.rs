@@ -96,6 +96,23 @@ impl Schema {
             )
     }
 
+    /// Whether values are UUIDs: with hyphens in their places every one is valid, and its octets are its normal form.
+    pub fn is_uuid(&self, id: AttributeId) -> bool {
+        let kind = self.get(id);
+        kind.ordered.is_none()
+            && kind.normaliser == Normalise::Value(Normaliser::Uuid)
+            && matches!(kind.syntax.pretty, Pretty::Same | Pretty::Uuid)
+            && matches!(kind.syntax.check, Check::Plain(Syntax::Uuid))
+    }
+
+    /// Whether values are CSNs, and valid if they have a normal form.
+    pub fn is_csn(&self, id: AttributeId) -> bool {
+        let kind = self.get(id);
+        kind.ordered.is_none()
+            && kind.normaliser == Normalise::Value(Normaliser::Csn)
+            && matches!(kind.syntax.pretty, Pretty::Csn)
+    }
+
     /// Checks a value as slapd does (`ldapmodify`, `slapadd -o value-check=yes`): by making it pretty
     /// where its syntax has a pretty form, else by the syntax's validator.
     pub fn check_value(&self, id: AttributeId, value: &[u8]) -> Result<(), InvalidValue> {

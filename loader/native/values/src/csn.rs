@@ -18,6 +18,11 @@ fn is_current(value: &[u8]) -> bool {
     marks == 3 && [22, 29, 33].iter().all(|at| head[*at] == b'#')
 }
 
+/// Whether it is a valid value and its own normal form, as those are that slapd makes.
+pub fn is_normal_csn(value: &[u8]) -> bool {
+    is_current(value) && !value[30..].iter().any(u8::is_ascii_uppercase)
+}
+
 fn is_hex(text: &[u8], length: usize) -> bool {
     text.len() == length && text.iter().all(u8::is_ascii_hexdigit)
 }

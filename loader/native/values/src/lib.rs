@@ -16,6 +16,7 @@ mod time;
 mod uid;
 pub mod uuid;
 
+pub use csn::is_normal_csn;
 pub use normalise::Normaliser;
 pub use order::Order;
 pub use refusal::{InvalidValue, refuse};

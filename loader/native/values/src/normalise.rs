@@ -1,4 +1,4 @@
-use crate::uuid::{DIGITS, NO_DIGIT, is_spelled};
+use crate::uuid::{DIGITS, NO_DIGIT, octets};
 use crate::{InvalidValue, csn, spaces, text, time};
 
 /// How an equality rule makes values comparable byte by byte (`servers/slapd/schema_init.c`).
@@ -119,10 +119,8 @@ fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue>
 fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     const REFUSAL: InvalidValue = InvalidValue::new("not a UUID");
     let text: &[u8; 36] = value.first_chunk().ok_or(REFUSAL)?;
-    if is_spelled(text) {
-        const OCTETS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
-        let digit = |at: usize| DIGITS[usize::from(text[at])];
-        out.extend_from_slice(&OCTETS.map(|at| digit(at) << 4 | digit(at + 1)));
+    if let Some(octets) = octets(text) {
+        out.extend_from_slice(&octets);
         return Ok(());
     }
     let (mut octets, mut digits) = (0u128, 0);

@@ -27,6 +27,13 @@ pub fn is_spelled(text: &[u8]) -> bool {
         && others(text) == 4 * (HYPHEN >> 4)
 }
 
+/// The octets of a UUID that [is spelled](is_spelled) so.
+pub fn octets(text: &[u8]) -> Option<[u8; 16]> {
+    const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+    let digit = |at: usize| DIGITS[usize::from(text[at])];
+    is_spelled(text).then(|| PLACES.map(|at| digit(at) << 4 | digit(at + 1)))
+}
+
 /// In lower case.
 pub fn spelled(bits: u128) -> [u8; 36] {
     let mut text = [b'-'; 36];
@@ -51,6 +58,8 @@ mod tests {
         let text = spelled(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
         assert_eq!(&text, b"01234567-89ab-cdef-0123-456789abcdef");
         assert!(is_spelled(&text) && is_spelled(&text.to_ascii_uppercase()));
+        let bits = octets(&text.to_ascii_uppercase()).map(u128::from_be_bytes);
+        assert_eq!(bits, Some(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef));
         let changed = |from, to| text.map(|byte| if byte == from { to } else { byte });
         for wrong in [changed(b'-', b'0'), changed(b'1', b'-'), changed(b'f', b'g')] {
             assert!(!is_spelled(&wrong));

@@ -116,6 +116,9 @@ impl Encoder<'_> {
 
     /// `sortvals`: such attributes are stored in the order of their equality rule.
     pub(super) fn sort(&mut self) -> Result<(), InvalidValue> {
+        if self.shared.settings.sorted.is_empty() {
+            return Ok(());
+        }
         for one in &self.draft.attributes {
             let column = self.lookup.get(one.column);
             if !column.sorted || !one.normals && one.count == 1 {

@@ -8,7 +8,7 @@ use values::keys::Key;
 
 use super::Encoder;
 use crate::descriptions::AttributeDescription;
-use crate::indexer::Keys;
+use crate::indexer::{Keys, short};
 
 /// Index keys on their way to the sorter, all of one position.
 pub struct Posting<'a> {
@@ -20,6 +20,11 @@ impl Keys for Posting<'_> {
     #[inline]
     fn short(&mut self, table: usize, key: u32) {
         self.postings.push(table, key, self.position);
+    }
+
+    #[inline]
+    fn shorts(&mut self, table: usize, keys: impl Iterator<Item = u32>) {
+        self.postings.extend(table, keys, self.position);
     }
 
     #[inline]
@@ -46,13 +51,22 @@ impl Encoder<'_> {
                 let values = self.draft.normals_of(one);
                 if !indexer.of_classes() {
                     indexer.each(self.shared.settings, values, &[], &mut keys)?;
-                } else if one.column == self.checks.object_class() {
-                    indexer.each(
-                        self.shared.settings,
-                        values,
-                        &profile.1.index_values,
-                        &mut keys,
-                    )?;
+                } else if one.column == self.checks.object_class() && column.indexers.len() == 1 {
+                    let (classes, class_keys) = &mut self.class_keys;
+                    if !classes.as_ref().is_some_and(|of| Arc::ptr_eq(of, &profile.1)) {
+                        *classes = None;
+                        class_keys.0.clear();
+                        let names = &profile.1.index_values;
+                        indexer.each(self.shared.settings, values, names, class_keys)?;
+                        *classes = Some(Arc::clone(&profile.1));
+                    }
+                    class_keys.0.iter().for_each(|&(table, key)| {
+                        if indexer.long {
+                            keys.long(table, key);
+                        } else {
+                            keys.short(table, short(key));
+                        }
+                    });
                 } else {
                     let classes =
                         self.shared.schema.class_index_values(&values.clone().collect::<Vec<_>>());

@@ -1,70 +1,76 @@
-//! Normal forms of values that come again and again: millions of entries have the same creatorsName and objectClass.
+//! Values that come again and again, and their normal forms: millions of entries have the same creatorsName and objectClass.
 
 use crate::draft::{EntryLines, Span, ValueSpans};
 
-/// Lines of an entry whose values are kept, and the longest value.
-const LINES: usize = 256;
+/// The longest value that is kept.
 const LONGEST: usize = 128;
 
 /// So many other values in a row, and the values of a line are kept only now and then.
 const MISSES: u8 = 8;
 
-/// The last value of each line of an entry, and its normal form. Entries often are alike, so that a line that a column
-/// has several of, such as objectClass, has its own.
-#[derive(Debug, Default)]
-pub struct NormalFormCache(Vec<LastValue>);
-
+/// The last value of a line of an entry, and its normal form. Entries often are alike, so that a line that a column has
+/// several of, such as objectClass, has its own.
 #[derive(Debug, Default)]
 pub struct LastValue {
-    column: usize,
     /// As they stand in an empty draft.
-    pub pieces: Vec<u8>,
-    pub pair: ValueSpans,
+    pieces: Vec<u8>,
+    pair: ValueSpans,
     /// Normal forms are stored.
-    pub normals: bool,
+    normals: bool,
+    /// A line can have the value as it stands, and nothing but the value is needed of it.
+    is_plain: bool,
     misses: u8,
 }
 
-impl NormalFormCache {
-    /// The last value in that place, if it was this one of that column.
+impl LastValue {
+    /// Whether it is this value.
     #[inline]
-    pub fn find(&mut self, place: usize, column: usize, value: &[u8]) -> Option<&LastValue> {
-        let last = self.0.get_mut(place).filter(|last| last.column == column)?;
-        if value.is_empty() || last.pieces.get(..last.pair.value.length) != Some(value) {
-            last.misses = last.misses.wrapping_add(1);
-            return None;
-        }
-        last.misses = 0;
-        Some(last)
+    pub fn is(&mut self, value: &[u8]) -> bool {
+        let is_same = !value.is_empty() && self.value() == Some(value);
+        self.misses = if is_same { 0 } else { self.misses.wrapping_add(1) };
+        is_same
     }
 
-    /// Keeps the value that `draft` got last.
+    /// Adds the value to an entry.
+    #[inline]
+    pub fn add_to(&self, draft: &mut EntryLines, column: usize) {
+        let pair = draft.add_pieces(&self.pieces, self.pair);
+        draft.add_line(column, pair, self.normals);
+    }
+
+    fn value(&self) -> Option<&[u8]> {
+        self.pieces.get(..self.pair.value.length)
+    }
+
+    /// The value, if lines have it as it stands and the last of them had.
+    #[inline]
+    pub fn repeated(&self) -> Option<&[u8]> {
+        self.value().filter(|_| self.is_plain && self.misses == 0)
+    }
+
+    /// Keeps the value that `draft` got last. `as_it_stands`: a line that has it again need not be looked at.
     #[inline]
     pub fn keep(
         &mut self,
-        place: usize,
-        column: usize,
         draft: &EntryLines,
         (pair, normals): (ValueSpans, bool),
+        as_it_stands: bool,
     ) {
-        if place >= LINES || pair.value.length > LONGEST {
-            return;
-        }
-        if self.0.len() <= place {
-            self.0.resize_with(place + 1, LastValue::default);
-        }
-        let last = &mut self.0[place];
-        if last.column != column {
-            (last.column, last.misses) = (column, 0);
-        } else if last.misses > MISSES {
+        if pair.value.length > LONGEST || self.misses > MISSES {
             return;
         }
         let from = pair.value.at;
         let moved = |span: Span| Span { at: span.at - from, ..span };
-        last.pieces.clear();
-        last.pieces.extend_from_slice(&draft.bytes[from..]);
-        last.pair = ValueSpans { value: moved(pair.value), normal: moved(pair.normal) };
-        last.normals = normals;
+        self.pieces.clear();
+        self.pieces.extend_from_slice(&draft.bytes[from..]);
+        self.pair = ValueSpans { value: moved(pair.value), normal: moved(pair.normal) };
+        self.normals = normals;
+        let value = draft.bytes_of(pair.value);
+        let is_bare = |byte: &u8| !matches!(byte, b' ' | b'\t'..=b'\r');
+        self.is_plain = as_it_stands
+            && value.first().is_some_and(is_bare)
+            && value.last().is_some_and(|byte| *byte != b'\r')
+            && !value.iter().any(|byte| matches!(byte, 0 | b'\n'));
     }
 }
 
@@ -72,53 +78,50 @@ impl NormalFormCache {
 mod tests {
     use super::*;
 
-    fn keep(memo: &mut NormalFormCache, (place, column): (usize, usize), value: &[u8]) {
+    fn keep(last: &mut LastValue, value: &[u8]) {
         let mut draft = EntryLines::default();
         draft.add_bytes(b"before");
         let pair = ValueSpans { value: draft.add_bytes(value), normal: draft.add_bytes(b"n") };
-        memo.keep(place, column, &draft, (pair, true));
-    }
-
-    fn found(
-        memo: &mut NormalFormCache,
-        (place, column): (usize, usize),
-        value: &[u8],
-    ) -> Option<Vec<u8>> {
-        let (last, mut draft) = (memo.find(place, column, value)?, EntryLines::default());
-        draft.add_bytes(b"other");
-        let pair = draft.add_pieces(&last.pieces, last.pair);
-        assert_eq!(draft.bytes_of(pair.value), value);
-        Some(draft.bytes_of(pair.normal).to_vec())
+        last.keep(&draft, (pair, true), true);
     }
 
     #[test]
-    fn each_line_knows_its_last_value() {
-        let mut memo = NormalFormCache::default();
-        keep(&mut memo, (2, 5), b"cn=A");
-        keep(&mut memo, (0, 6), b"cn=B");
-        assert_eq!(found(&mut memo, (2, 5), b"cn=A"), Some(b"n".to_vec()));
-        assert_eq!(found(&mut memo, (0, 6), b"cn=B"), Some(b"n".to_vec()));
-        assert_eq!(found(&mut memo, (2, 6), b"cn=A"), None, "another column");
-        assert_eq!(found(&mut memo, (0, 5), b"cn=A"), None);
-        assert_eq!(found(&mut memo, (1, 0), b""), None);
-        keep(&mut memo, (2, 5), b"cn=C");
-        assert_eq!(found(&mut memo, (2, 5), b"cn=A"), None);
-        keep(&mut memo, (2, 5), &[b'a'; 129]);
-        assert_eq!(found(&mut memo, (2, 5), b"cn=C"), Some(b"n".to_vec()));
+    fn it_is_the_value_that_was_kept_last() {
+        let mut last = LastValue::default();
+        assert!(!last.is(b"") && !last.is(b"cn=A") && last.repeated().is_none());
+        keep(&mut last, b"cn=A");
+        assert!(last.is(b"cn=A"));
+        assert_eq!(last.repeated(), Some(&b"cn=A"[..]));
+        let mut draft = EntryLines::default();
+        draft.add_bytes(b"other");
+        let pair = draft.add_pieces(&last.pieces, last.pair);
+        assert_eq!(
+            (draft.bytes_of(pair.value), draft.bytes_of(pair.normal)),
+            (&b"cn=A"[..], &b"n"[..])
+        );
+        keep(&mut last, &[b'a'; 129]);
+        assert!(last.is(b"cn=A") && !last.is(b"cn=B"));
+        assert_eq!(last.repeated(), None);
+    }
+
+    #[test]
+    fn values_that_lines_do_not_have_as_they_stand_are_looked_at_again() {
+        let mut last = LastValue::default();
+        for value in [&b" a"[..], b"\ta", b"a\r", b"a\nb", b"a\0b"] {
+            keep(&mut last, value);
+            assert!(last.is(value) && last.repeated().is_none());
+        }
     }
 
     #[test]
     fn a_line_of_ever_new_values_is_kept_now_and_then() {
-        let mut memo = NormalFormCache::default();
-        let mut kept = 0;
+        let (mut last, mut kept) = (LastValue::default(), 0);
         for number in 0..2_000_u32 {
             let value = number.to_string();
-            let _ = found(&mut memo, (0, 1), value.as_bytes());
-            keep(&mut memo, (0, 1), value.as_bytes());
-            kept += u32::from(memo.0[0].pieces.starts_with(value.as_bytes()));
+            let _ = last.is(value.as_bytes());
+            keep(&mut last, value.as_bytes());
+            kept += u32::from(last.pieces.starts_with(value.as_bytes()));
         }
         assert!((20..200).contains(&kept), "{kept}");
-        keep(&mut memo, (0, 2), b"another column");
-        assert!(found(&mut memo, (0, 2), b"another column").is_some());
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 pub use index::Posting;
 use ldif::{Field, Fields, Record};
+pub use memo::LastValue;
 use schema::ObjectClassSet;
 use values::InvalidValue;
 
@@ -19,8 +20,8 @@ use crate::descriptions::ValueForm;
 use crate::draft::{EntryLines, ValueSpans};
 use crate::encoded::Encoded;
 use crate::entry::account::Account;
-use crate::entry::memo::NormalFormCache;
-use crate::lookup::Lookup;
+use crate::indexer::IndexKeys;
+use crate::lookup::{ExpectedLine, Lookup};
 use crate::naming::{HashedDn, ParentCache};
 use crate::operational::Operational;
 use crate::parents::ParentNumbers;
@@ -87,7 +88,6 @@ pub struct Encoder<'a> {
     context_csn: usize,
     pub parents: ParentNumbers,
     pub postings: extsort::Writer,
-    memo: NormalFormCache,
     account: Option<Account>,
     draft: EntryLines,
     /// The entry in hand had no entryUUID.
@@ -98,6 +98,9 @@ pub struct Encoder<'a> {
     newer: bool,
     /// Pairs of an entry that live in id2v, by the number of their column.
     apart: Vec<store::Apart>,
+    layout: store::StoredLayout,
+    /// Index keys of the classes of the entry before.
+    class_keys: (Option<Arc<ObjectClassSet>>, IndexKeys),
 }
 
 impl<'a> Encoder<'a> {
@@ -115,13 +118,14 @@ impl<'a> Encoder<'a> {
             lookup,
             parents: ParentNumbers::default(),
             postings,
-            memo: NormalFormCache::default(),
             account: shared.options.account.then(|| Account::new(shared.settings.of_2_7)),
             draft: EntryLines::default(),
             made_uuid: false,
             csn: 0,
             newer: false,
             apart: Vec::new(),
+            layout: store::StoredLayout::default(),
+            class_keys: Default::default(),
         })
     }
 
@@ -175,7 +179,7 @@ impl<'a> Encoder<'a> {
         self.lines(fields)?;
         if place.suffix.is_some() {
             for text in self.shared.options.claimed.iter().flatten() {
-                self.new_value(self.lookup.place(), self.context_csn, text.as_bytes())?;
+                self.new_value(self.context_csn, text.as_bytes())?;
             }
         }
         self.draft.gather();
@@ -207,14 +211,19 @@ impl<'a> Encoder<'a> {
     /// Most entries have lines of the same descriptions as the one before, and most values stand there as they are.
     fn lines(&mut self, mut fields: Fields<'_>) -> Result<(), RejectReason> {
         loop {
-            let plain = self
-                .lookup
-                .expected()
-                .and_then(|line| Some((line.column, line.is_text, fields.next_plain(&line.head)?)));
-            if let Some((column, is_text, value)) = plain {
+            let plain = match self.lookup.expected() {
+                Some(line) if known_line(&mut self.draft, line, &mut fields) => {
+                    self.lookup.advance();
+                    continue;
+                }
+                Some(line) => {
+                    fields.next_plain(&line.head).map(|value| (line.column, line.form, value))
+                }
+                None => None,
+            };
+            if let Some((column, form, value)) = plain {
                 self.lookup.advance();
-                let added = is_text && self.add_text(column, value);
-                if !added && !self.is_left_out(column) {
+                if !self.add_ordinary(column, form, value) && !self.is_left_out(column) {
                     self.line_value(column, value)
                         .map_err(|refusal| refusal.named(self.lookup.last_spelling()))?;
                 }
@@ -238,7 +247,7 @@ impl<'a> Encoder<'a> {
             return Ok(());
         }
         let value = field.value().map_err(in_line)?;
-        if self.lookup.get(column).form == ValueForm::Text && self.add_text(column, &value) {
+        if self.add_ordinary(column, self.lookup.get(column).form, &value) {
             return Ok(());
         }
         self.line_value(column, &value).map_err(|refusal| refusal.named(spelling))
@@ -250,13 +259,25 @@ impl<'a> Encoder<'a> {
             || (self.shared.settings.of_2_7 && self.lookup.get(column).computed)
     }
 
-    /// Adds a value of [`ValueForm::Text`], which no setting leaves out. Returns false if its normal form takes more than
-    /// a change of case.
+    /// Adds a value of a form of which most values are found to be valid and have their normal form at a glance, if it is
+    /// one of those. No setting leaves such a value out, or has it changed.
     #[inline]
-    fn add_text(&mut self, column: usize, value: &[u8]) -> bool {
-        let Some(pair) = self.draft.add_text(value) else { return false };
-        self.draft.add_line(column, pair, true);
-        true
+    fn add_ordinary(&mut self, column: usize, form: ValueForm, value: &[u8]) -> bool {
+        let draft = &mut self.draft;
+        let pair = match form {
+            ValueForm::Text => draft.add_text(value),
+            ValueForm::Uuid => {
+                values::uuid::octets(value).map(|octets| draft.add_pair(value, &octets))
+            }
+            ValueForm::Csn if self.shared.claim.is_none() && !self.shared.live => {
+                values::is_normal_csn(value).then(|| draft.add_pair(value, value))
+            }
+            _ => None,
+        };
+        if let Some(pair) = pair {
+            draft.add_line(column, pair, true);
+        }
+        pair.is_some()
     }
 
     fn line_value(&mut self, column: usize, value: &[u8]) -> Result<(), LineRefusal> {
@@ -286,24 +307,31 @@ impl<'a> Encoder<'a> {
     /// One more value, with its normal form.
     #[inline]
     fn value(&mut self, column: usize, value: &[u8]) -> Result<(), InvalidValue> {
-        let place = self.lookup.place();
-        let Some(last) = self.memo.find(place, column, value) else {
-            return self.new_value(place, column, value);
-        };
-        let pair = self.draft.add_pieces(&last.pieces, last.pair);
-        self.draft.add_line(column, pair, last.normals);
+        if let Some(last) = self.lookup.last_value() {
+            if last.is(value) {
+                last.add_to(&mut self.draft, column);
+                return Ok(());
+            }
+        }
+        let (kept, fits) = self.new_value(column, value)?;
+        // The build needs to know of each entryCSN.
+        let as_it_stands = column != self.operational.csn();
+        if let Some(last) = self.lookup.last_value().filter(|_| fits) {
+            last.keep(&self.draft, kept, as_it_stands);
+        }
         Ok(())
     }
 
-    /// The same of a value that the entry before did not have at `place`.
-    fn new_value(&mut self, place: usize, column: usize, value: &[u8]) -> Result<(), InvalidValue> {
+    /// Adds a value. Returns where it is, whether its normal form is stored, and whether slapd would take it.
+    fn new_value(
+        &mut self,
+        column: usize,
+        value: &[u8],
+    ) -> Result<((ValueSpans, bool), bool), InvalidValue> {
         let fits = self.check(column, value)?;
         let (pair, normals) = self.pair(column, value)?;
-        if fits {
-            self.memo.keep(place, column, &self.draft, (pair, normals));
-        }
         self.draft.add_line(column, pair, normals);
-        Ok(())
+        Ok(((pair, normals), fits))
     }
 
     /// slapd's own check of values, as far as it is wanted. False: the value is taken although slapd would refuse it.
@@ -335,6 +363,24 @@ impl<'a> Encoder<'a> {
         let normal = if normals { self.draft.end_piece(at) } else { stored };
         Ok((ValueSpans { value: stored, normal }, normals))
     }
+}
+
+/// Adds the next line if it is as expected and has its last value again, or a text that takes no more than a change of case.
+#[inline]
+fn known_line(draft: &mut EntryLines, line: &ExpectedLine, fields: &mut Fields<'_>) -> bool {
+    if line.form == ValueForm::Text {
+        let pair = fields.behind(&line.head).and_then(|text| draft.add_text_line(text));
+        if let Some(pair) = pair {
+            fields.pass(&line.head, pair.value.length);
+            draft.add_line(line.column, pair, true);
+        }
+        return pair.is_some();
+    }
+    let is_known = line.last.repeated().is_some_and(|value| fields.pass_value(&line.head, value));
+    if is_known {
+        line.last.add_to(draft, line.column);
+    }
+    is_known
 }
 
 fn lossy(text: &[u8]) -> std::borrow::Cow<'_, str> {

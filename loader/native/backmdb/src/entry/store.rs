@@ -1,14 +1,13 @@
 //! An entry's value in id2e, and its rows in id2v.
 
 use std::cmp::Ordering;
-use std::ops::Range;
 use std::sync::Arc;
 
 use codec::id2v;
 use schema::ObjectClassSet;
 
 use super::{Encoder, RejectReason};
-use crate::draft::{Attribute, EntryLines, Span, ValueSpans};
+use crate::draft::{Attribute, EntryLines, Shape, ValueSpans};
 use crate::encoded::{Encoded, MultivalRecord};
 use codec::id2e;
 
@@ -20,43 +19,59 @@ pub(super) struct Apart {
     pair: ValueSpans,
 }
 
+/// How entries of one shape are stored.
+#[derive(Debug, Default)]
+pub(super) struct StoredLayout {
+    shape: Shape,
+    /// All before the values, with lengths and flags of 0.
+    head: Vec<u8>,
+    /// Values and normal forms in their order.
+    pieces: Vec<Piece>,
+    any_apart: bool,
+}
+
+/// A value or its normal form.
+#[derive(Debug)]
+struct Piece {
+    /// Index of its pair.
+    pair: usize,
+    is_normal: bool,
+    /// Which word of the head is its length.
+    word: usize,
+}
+
 impl Encoder<'_> {
     pub(super) fn store(
         &mut self,
         profile: &(u32, Arc<ObjectClassSet>),
         out: &mut Encoded,
     ) -> Result<(), RejectReason> {
-        let (mut words, mut any_apart) = (0, false);
-        for one in &self.draft.attributes {
-            self.number(one.column, out.number)?;
-            let apart = self.is_apart(one);
-            words += id2e::words(one.count, apart, one.normals);
-            any_apart |= apart;
+        if !self.layout.shape.is_of(&self.draft) {
+            self.lay_out(out.number)?;
         }
-        let start = out.blobs.len();
-        let mut writer = id2e::Writer::new(&mut out.blobs, words);
+        let (draft, layout, blobs) = (&self.draft, &self.layout, &mut out.blobs);
+        let start = blobs.len();
+        blobs.extend_from_slice(&layout.head);
         let mut run = 0..0;
-        for one in &self.draft.attributes {
-            let (column, apart) = (self.lookup.get(one.column), self.is_apart(one));
-            let number = column.number().unwrap_or_default();
-            writer.attribute(number, column.sorted, apart, one.count, one.normals);
-            if !apart {
-                let pairs = self.draft.pairs_of(one);
-                for pair in pairs {
-                    self.piece(pair.value, &mut run, &mut writer);
-                }
-                for pair in pairs.iter().filter(|_| one.normals) {
-                    self.piece(pair.normal, &mut run, &mut writer);
-                }
+        for piece in &layout.pieces {
+            let pair = &draft.pairs[piece.pair];
+            let span = if piece.is_normal { pair.normal } else { pair.value };
+            id2e::put_length(&mut blobs[start..], piece.word, span.length);
+            // Pieces that follow each other, as most do, are copied as one.
+            let end = span.at + span.length + 1;
+            if run.end == span.at {
+                run.end = end;
+            } else {
+                blobs.extend_from_slice(&draft.bytes[std::mem::replace(&mut run, span.at..end)]);
             }
         }
-        writer.data(&self.draft.bytes[run]);
-        writer.finish(profile.1.flags);
+        blobs.extend_from_slice(&draft.bytes[run]);
+        id2e::end(blobs, start, profile.1.flags);
         let most = self.shared.settings.max_entry_size;
         if most > 0 && out.blobs.len() - start > most {
             return Err(RejectReason::Entry(format!("larger than maxentrysize ({most} bytes)")));
         }
-        if any_apart { self.rows(out) } else { Ok(()) }
+        if self.layout.any_apart { self.rows(out) } else { Ok(()) }
     }
 
     /// Lives in id2v.
@@ -64,16 +79,34 @@ impl Encoder<'_> {
         one.count > self.lookup.get(one.column).apart_above as usize
     }
 
-    /// Adds a value. Pieces that follow each other, as most do, are copied as one `run`.
-    #[inline]
-    fn piece(&self, piece: Span, run: &mut Range<usize>, writer: &mut id2e::Writer<'_>) {
-        writer.length(piece.length);
-        let end = piece.at + piece.length + 1;
-        if run.end == piece.at {
-            run.end = end;
-        } else {
-            writer.data(&self.draft.bytes[std::mem::replace(run, piece.at..end)]);
+    /// Finds out how entries of this shape are stored.
+    fn lay_out(&mut self, chunk: u64) -> Result<(), RejectReason> {
+        let mut layout = std::mem::take(&mut self.layout);
+        (layout.shape, layout.any_apart) = (Shape::default(), false);
+        layout.head.clear();
+        layout.pieces.clear();
+        let apart = |one: &Attribute| self.is_apart(one);
+        let words = |one: &Attribute| id2e::words(one.count, apart(one), one.normals);
+        let words = self.draft.attributes.iter().map(words).sum();
+        let mut writer = id2e::Writer::new(&mut layout.head, words);
+        for one in &self.draft.attributes {
+            self.number(one.column, chunk)?;
+            let (column, apart) = (self.lookup.get(one.column), self.is_apart(one));
+            let number = column.number().unwrap_or_default();
+            writer.attribute(number, column.sorted, apart, one.count, one.normals);
+            layout.any_apart |= apart;
+            let forms = if one.normals { &[false, true][..] } else { &[false] };
+            for &is_normal in forms.iter().filter(|_| !apart) {
+                for pair in one.first..one.first + one.count {
+                    layout.pieces.push(Piece { pair, is_normal, word: writer.length(0) });
+                }
+            }
         }
+        writer.finish(0);
+        layout.head.truncate(id2e::head_size(words));
+        layout.shape.keep(&self.draft);
+        self.layout = layout;
+        Ok(())
     }
 
     /// The column's number in ad2i: a new one only when all entries before have theirs.

@@ -45,26 +45,29 @@ impl<'a, I: Item> Grouper<'a, I> {
         Ok(())
     }
 
-    fn add_some(&mut self, items: &[I]) {
+    fn add_some(&mut self, mut items: &[I]) {
         let Batch { keys, positions } = &mut self.batch;
         positions.reserve_exact(BATCH - positions.len());
-        // In variables of its own, this loop takes half the time.
-        let (mut last, mut times) = (self.last, self.times);
-        for &item in items {
-            if item != last {
-                times = 1;
-            } else if times < OFTEN {
-                times += 1;
-            } else {
-                continue;
+        while let Some(&first) = items.first() {
+            // Of one key, and none that came before.
+            let is_next = |pair: &&[I]| pair[0] != pair[1] && first.same_key(pair[1]);
+            let count = 1 + items.windows(2).take_while(is_next).count();
+            let (mut now, later) = items.split_at(count);
+            self.times = if first == self.last { self.times + 1 } else { 1 };
+            if self.times > OFTEN {
+                (self.times, now) = (OFTEN, &now[1..]);
             }
-            if !item.same_key(last) || positions.is_empty() {
-                keys.push((item.key(), positions.len()));
+            if let Some(item) = now.first() {
+                if !item.same_key(self.last) || positions.is_empty() {
+                    keys.push((item.key(), positions.len()));
+                }
+                positions.extend(now.iter().map(|item| item.position()));
             }
-            last = item;
-            positions.push(item.position());
+            if count > 1 {
+                self.times = 1;
+            }
+            (self.last, items) = (items[count - 1], later);
         }
-        (self.last, self.times) = (last, times);
     }
 
     pub fn finish(self) -> Result<()> {

@@ -45,15 +45,15 @@ pub(crate) struct Chunk<I> {
 impl<I: Item> Chunk<I> {
     /// Items of a bucket stay in the order that they come in.
     pub fn new(split: BucketBounds<I>, items: &[I], writer: usize) -> Self {
-        let mut starts = vec![0; BUCKETS + 1];
-        for &item in items {
-            starts[split.bucket(item) + 1] += 1;
-        }
-        for bucket in 0..BUCKETS {
-            starts[bucket + 1] += starts[bucket];
-        }
         let mut next = [0; BUCKETS];
-        next.copy_from_slice(&starts[..BUCKETS]);
+        for &item in items {
+            next[split.bucket(item)] += 1;
+        }
+        let mut starts = vec![0; BUCKETS + 1];
+        for (bucket, place) in next.iter_mut().enumerate() {
+            starts[bucket + 1] = starts[bucket] + *place;
+            *place = starts[bucket];
+        }
         let mut parted = vec![I::zeroed(); items.len()];
         for &item in items {
             let place = &mut next[split.bucket(item)];

@@ -128,6 +128,15 @@ impl Writer {
         self.four[index].push(pack(key, position));
     }
 
+    /// The same of many keys at one position.
+    ///
+    /// # Panics
+    /// If there is no such index.
+    #[inline]
+    pub fn extend(&mut self, index: usize, keys: impl Iterator<Item = u32>, position: u32) {
+        self.four[index].extend(keys.map(|key| pack(key, position)));
+    }
+
     /// The key is the first `len` (1 to 8) bytes of `bits`, big-endian; the others must be 0.
     ///
     /// # Panics

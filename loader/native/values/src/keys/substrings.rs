@@ -32,21 +32,47 @@ impl Substrings {
         self.emit_all(seeds.map(Seed::state64), value, emit);
     }
 
+    /// The keys of [`Self::each`] that seeds of any have, and their number is known.
+    #[inline]
+    pub fn any_keys(&self, seed: Seed, value: &[u8]) -> impl Iterator<Item = u32> {
+        self.any_of(seed.state32(), value)
+    }
+
+    /// Calls `emit` with the other keys of [`Self::each`], which initial and final have.
+    #[inline]
+    pub fn each_end(&self, [initial, _, last]: &[Seed; 3], value: &[u8], emit: impl FnMut(u32)) {
+        self.emit_ends([initial.state32(), last.state32()], value, emit);
+    }
+
     #[inline]
     fn emit_all<S: State>(&self, states: [S; 3], value: &[u8], mut emit: impl FnMut(S::Key)) {
         let [initial, any, last] = states;
-        // A length known to the compiler makes for a tight loop.
-        if self.any == 4 {
-            value.windows(4).for_each(|piece| {
-                let &[a, b, c, d] = piece else { return };
-                emit(any.then(a).then(b).then(c).then(d).key());
-            });
-        } else {
-            value.windows(self.any.max(1)).for_each(|piece| emit(any.after(piece).key()));
-        }
+        self.any_of(any, value).for_each(&mut emit);
+        self.emit_ends([initial, last], value, emit);
+    }
+
+    #[inline]
+    fn any_of<S: State>(&self, any: S, value: &[u8]) -> impl Iterator<Item = S::Key> {
+        value.windows(self.any.max(1)).map(move |piece| match *piece {
+            // A length known to the compiler makes for a tight loop.
+            [a, b, c, d] => any.then(a).then(b).then(c).then(d).key(),
+            _ => any.after(piece).key(),
+        })
+    }
+
+    #[inline]
+    fn emit_ends<S: State>(
+        &self,
+        [initial, last]: [S; 2],
+        value: &[u8],
+        mut emit: impl FnMut(S::Key),
+    ) {
+        let Some(start) = value.get(..self.min) else { return };
+        let mut initial = initial.after(start);
         for length in self.min..=self.max.min(value.len()) {
-            emit(initial.after(&value[..length]).key());
+            emit(initial.key());
             emit(last.after(&value[value.len() - length..]).key());
+            initial = initial.after(value.get(length..=length).unwrap_or_default());
         }
     }
 }
