@@ -75,7 +75,7 @@ _SEGMENTS = (
     "lv_name,vg_name,lv_dm_path,lv_size,segtype,stripes,data_stripes,stripe_size,seg_size_pe,seg_pe_ranges,"
     "vg_extent_size,data_percent,metadata_percent,pool_lv"
 )
-_PHYSICAL = "pv_name,vg_name,pv_pe_count,pv_pe_alloc_count"
+_PHYSICAL = "pv_name,vg_name,pe_start,pv_pe_count,pv_pe_alloc_count"
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -117,10 +117,11 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class PhysicalVolume(msgspec.Struct, frozen=True):
-    """`disks`: paths of the disks below; empty if the kernel lists none."""
+    """`start`: bytes before its first extent. `disks`: paths of the disks below; empty if the kernel lists none."""
 
     name: str
     group: str
+    start: int
     extents: int
     used: int
     disks: tuple[str, ...] = ()
@@ -193,6 +194,7 @@ def parse_physical(text: str) -> tuple[PhysicalVolume, ...]:
         PhysicalVolume(
             name=row["pv_name"],
             group=row["vg_name"],
+            start=_whole(row["pe_start"]),
             extents=_whole(row["pv_pe_count"]),
             used=_whole(row["pv_pe_alloc_count"]),
             disks=tuple(device.path for device in stack(number_of(row["pv_name"])) if not device.on),

@@ -153,6 +153,9 @@ fstab.barrier (ext4(5), barrier)
 alignment (sfdisk(8))
   Pages lie across two sectors or stripes: one read becomes two, and one write two that each read first. Only a new
   partition mends it, with the data moved.
+alignment.extents (pvcreate(8), --dataalignment)
+  Every stripe lies across two of the device. It is set when the physical volume is made, so its extents have to move to
+  another one (pvmove does this while the volume is in use).
 space (the vendors' rule for directories: twice the database at least, three times if possible)
   A build, a restore or a copy is made beside the database and needs as much again; the database itself grows while a
   long read, such as a backup, keeps old pages in use.
@@ -557,7 +560,8 @@ def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
 
 
 def _hardware(situation: Situation, facts: Facts) -> Findings:
-    misaligned = [finding for device in facts.devices for finding in alignment(device)]
+    physical = {volume.name: volume for volume in facts.volumes.physical}
+    misaligned = [finding for device in facts.devices for finding in alignment(device, physical.get(device.path))]
     yield from misaligned
     if facts.top and not misaligned:
         yield _ok("alignment", facts.top.path, "aligned down to the disks")
@@ -566,12 +570,25 @@ def _hardware(situation: Situation, facts: Facts) -> Findings:
         yield _ok("write_cache", cache, what)
 
 
-def alignment(device: Device) -> Findings:
-    sector, where = max(device.physical_sector, _SECTOR), ""
+def alignment(device: Device, physical: PhysicalVolume | None) -> Findings:
+    """`physical`: the LVM physical volume on `device`; None if there is none."""
+    sector, unit, where = max(device.physical_sector, _SECTOR), max(device.min_io, _SECTOR), ""
     if device.alignment_offset > 0:
         where = f"its first sector lies {device.alignment_offset} bytes off"
     elif device.kind == "partition" and device.start % sector:
         where = f"begins at byte {device.start}"
+    elif physical is not None:
+        (disk,), first = commands.placeholders(1), device.start + physical.start
+        if first % unit:
+            what = f"its first extent begins at byte {first} of the disk, within a stripe of {units.size(unit)}"
+            mend = [
+                f"# with another device of {units.size(device.size)} or more, made like this one:",
+                f"pvcreate --dataalignment {unit // 1024}k {disk}",
+                f"vgextend {physical.group} {disk}",
+                f"pvmove {device.path} {disk}",
+                f"vgreduce {physical.group} {device.path}",
+            ]
+            yield _finding(WARNING, "alignment", device.path, what, mend, "alignment.extents")
     elif device.kind == "partition" and device.start % max(device.min_io, sector):
         where = f"begins at byte {device.start}, within a stripe of {units.size(device.min_io)}"
     if where:

@@ -31,7 +31,7 @@ def _more_disks(volume: Volume, reason: str, extents: int, disks: Sequence[str])
     return f"# {reason}: add disks of {least} or more", f"vgextend {volume.group} {' '.join(disks)}"
 
 
-def _placeholders(count: int) -> list[str]:
+def placeholders(count: int) -> list[str]:
     """Returns names that the reader replaces by those of real disks."""
     return [f"/dev/DISK{number}" for number in range(1, count + 1)]
 
@@ -73,7 +73,7 @@ def enlarging(
     roomy = sum(extents >= each for extents in free)
     if roomy >= last.stripes or (last.stripes == 1 and sum(free) >= each):
         return (extend,)
-    disks = _placeholders(last.stripes - roomy)
+    disks = placeholders(last.stripes - roomy)
     return (*_more_disks(volume, f"{volume.group} lacks free extents", each, disks), extend)
 
 
@@ -86,7 +86,7 @@ def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, .
         if len(roomy) == stripes:
             return _striped(volume, each, roomy)
     stripes = max(2, len(physical))
-    each, disks = -(-volume.extents // stripes), _placeholders(stripes)
+    each, disks = -(-volume.extents // stripes), placeholders(stripes)
     reason = f"no {stripes} physical volumes of {volume.group} have enough free extents"
     return (*_more_disks(volume, reason, each, disks), *_striped(volume, each, disks))
 

@@ -317,5 +317,5 @@ def _notes(disks: Sequence[Disk], plan: Plan) -> Iterator[str]:
     if (unit := options.stripe_size) >= check.LARGE_STRIPE:
         yield f"Stripes of {units.size(unit)} spread random reads no better than {units.size(STRIPE)}: see lvcreate."
     for disk in disks:
-        for finding in check.alignment(disk.devices[0]) if disk.devices else ():
+        for finding in check.alignment(disk.devices[0], None) if disk.devices else ():
             yield f"{finding.subject}: {finding.what}. {finding.why}"
