@@ -18,17 +18,15 @@ from pathlib import Path
 import pytest
 
 from loader.errors import BackupFromFuture
-from loader.operations.backup import manifest, repository, restore
+from loader.operations.backup import manifest, repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.manifest import MANIFEST, Backup, Verification
 from loader.operations.backup.repository import Policy
-from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.run import BackupOptions
-from loader.progress import Progress
 from tests.integration.test_backup_sets import LOG, Logged, logged
+from tests.support.backups import QUIET, put_back
 
 pytestmark = pytest.mark.slapd
-QUIET = Progress("none")
 START = datetime.datetime(2026, 3, 28, 22, 0, tzinfo=datetime.timezone.utc)
 SUFFIX = "dc=example,dc=com"
 KINDS = ("set", "set", "set, incremental", "tree", "tree", "log", "tree, incremental", "emptied")
@@ -249,16 +247,9 @@ def test_random_sequences(made: Made, tmp_path: Path, monkeypatch: pytest.Monkey
                 done.append(act.__name__)
                 act()
                 world.check()
-            restored(world)
+            stay = sorted(world.newest())
+            if stay and chance.random() < 0.05:
+                assert put_back(world.repo, world.repo / "restored", stay[-1]).entries is not None
         except BaseException as error:
             raise AssertionError(f"sequence {seed}: {' '.join(done)}") from error
         shutil.rmtree(world.repo)
-
-
-def restored(world: World) -> None:
-    """Now and then, the newest that has to be there."""
-    stay = sorted(world.newest())
-    if stay and world.chance.random() < 0.05:
-        target = world.repo / "restored"
-        (report,) = restore.restore(RestoreOptions(world.repo, stay[-1], target=target), QUIET)
-        assert report.entries is not None

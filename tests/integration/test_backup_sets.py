@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import ldif
 import pytest
@@ -23,15 +23,12 @@ from loader.errors import BackupEncrypted, NoCommonMoment, NoSuchBackup, SetInco
 from loader.mdb import snapshot
 from loader.mdb.snapshot import AccessLog
 from loader.operations.backup import repository
-from loader.operations.backup import run as taking
-from loader.operations.backup.run import BackupOptions
-from loader.progress import Progress
+from tests.support.backups import ONE_ENTRY, take
 from tests.support.catching_up import LOG, with_accesslog
 from tests.support.command import Done, ditseed
 from tests.support.keys import generated
 
 pytestmark = pytest.mark.slapd
-QUIET = Progress("none")
 TREE, LOG_ID = "dc-example-dc-com", "cn-accesslog"
 
 
@@ -58,11 +55,11 @@ class Logged:
         with running(self.server):
             self.server.ldapmodify(_CHANGE)
 
-    def run(self, repo: Path, *words: object, **environment: str) -> Done:
+    def run(self, repo: object, *words: object, **environment: str) -> Done:
         where = ("--config", self.server.config_path, "-R", repo, "--all-databases")
         return ditseed("backup", "run", "--init", *where, *words, env=environment or None)
 
-    def restore(self, repo: Path, *words: object, name: str = "latest", **environment: str) -> Done:
+    def restore(self, repo: object, *words: object, name: str = "latest", **environment: str) -> Done:
         where = ("--config", self.server.config_path, "-R", repo, "--all-databases")
         return ditseed("backup", "restore", name, *where, *words, env=environment or None)
 
@@ -110,8 +107,7 @@ def ids(repo: Path) -> list[str]:
 # --- one moment ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, order=True)
-class Write:
+class Write(NamedTuple):
     csn: str
     kind: str
     uuid: str
@@ -121,9 +117,7 @@ def written(log: dict[str, dict[str, list[bytes]]]) -> list[Write]:
     """What a log tells of, in its order."""
     names = ("entryCSN", "reqType", "reqEntryUUID")
     return sorted(
-        Write(*(entry[name][0].decode() for name in names))
-        for entry in log.values()
-        if all(name in entry for name in names)
+        Write(*(entry[name][0].decode() for name in names)) for entry in log.values() if entry.keys() >= {*names}
     )
 
 
@@ -160,8 +154,7 @@ def test_while_the_server_changes(source: Logged, other: Logged, tmp_path: Path)
             churn.wait_for(50 * (number + 1))
             source.run(repo).ok()
         for database in (LOG, source.server.suffix):  # to show that what follows can fail
-            options = BackupOptions(apart, source.server.config_path, suffix=database)
-            taking.run(options, QUIET)
+            take(source.server, apart, suffix=database)
             churn.wait_for(churn.changes() + 50)
     everything = written(source.entries(LOG))
     for one in repository.listing(repo).backups:
@@ -208,7 +201,7 @@ def test_where_entries_are_only_deleted(people_ldif: Path, tmp_path: Path) -> No
 def test_without_an_index_it_is_said(source: Logged, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """In the index of entryCSN it is looked up which of both has the last write."""
     with closing(Slapd(Settings(indexes=("objectClass eq",)))) as plain:
-        plain.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
+        plain.slapadd(ONE_ENTRY)
         pair = AccessLog(source.log, plain.database_dir, plain.suffix)
         with snapshot.images([plain.database_dir, source.log], [pair]):
             pass
@@ -234,22 +227,19 @@ def test_there_and_back(source: Logged, other: Logged, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_incrementally(source: Logged, other: Logged, tmp_path: Path) -> None:
-    repo = tmp_path / "repo"
+    """Then encrypted."""
+    repo, key = tmp_path / "repo", generated(tmp_path / "key")
     source.run(repo, "--incremental").ok()
     source.change()
     source.run(repo, "--incremental", "--keep-last", 1).ok()
     assert len(ids(repo)) == 2
     other.restore(repo).ok()
-    assert other.entries(LOG) == source.entries(LOG)
-    assert other.entries(source.server.suffix) == source.entries(source.server.suffix)
-
-
-@pytest.mark.long
-def test_encrypted(source: Logged, other: Logged, tmp_path: Path) -> None:
-    key = generated(tmp_path / "key")
-    source.run(tmp_path / "repo", "--recipient", key.public).ok()
-    assert other.restore(tmp_path / "repo").status == BackupEncrypted.exit_status
-    other.restore(tmp_path / "repo", "--identity", key.path).ok()
+    for suffix in (LOG, source.server.suffix):
+        assert other.entries(suffix) == source.entries(suffix)
+    source.change()
+    source.run(repo, "--recipient", key.public).ok()
+    assert other.restore(repo, "--replace").status == BackupEncrypted.exit_status
+    other.restore(repo, "--replace", "--identity", key.path).ok()
     assert other.entries(LOG) == source.entries(LOG)
 
 
@@ -385,7 +375,7 @@ def test_what_is_refused(source: Logged, tmp_path: Path) -> None:
     repo, server = tmp_path / "repo", source.server
     assert source.run(repo, "-b", LOG).status == UsageProblem.exit_status
     assert not repo.exists()
-    taking.run(BackupOptions(repo, server.config_path, suffix=LOG), QUIET)
+    take(server, repo, suffix=LOG)
     assert source.restore(repo).status == NoSuchBackup.exit_status
     assert source.restore(repo, name=ids(repo)[0]).status == NoSuchBackup.exit_status
     assert source.restore(repo, "--target", tmp_path).status == UsageProblem.exit_status
@@ -394,11 +384,7 @@ def test_what_is_refused(source: Logged, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_on_another_host(source: Logged, other: Logged) -> None:
     with s3.running() as far:
-        where = f"s3://{s3.BUCKET}/sets"
-        env = far.environment
-        words = ("-R", where, "--all-databases")
-        made = ditseed("backup", "run", "--init", "--config", source.server.config_path, *words, "--json", env=env).ok()
-        assert len(json.loads(made.out)["members"]) == 2
-        told = ("--config", other.server.config_path)
-        ditseed("backup", "restore", "latest", *told, *words, env=env).ok()
+        where, env = f"s3://{s3.BUCKET}/sets", far.environment
+        assert len(source.run(where, "--json", **env).ok().facts["members"]) == 2
+        other.restore(where, **env).ok()
         assert other.entries(LOG) == source.entries(LOG)
