@@ -22,22 +22,7 @@ from fixtures.churn import Churn
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from loader.errors import (
-    BackupDamaged,
-    BackupFromFuture,
-    LatestBroken,
-    LoaderError,
-    Locked,
-    ManifestBroken,
-    NoSpace,
-    NoSuchBackup,
-    NoSuchPath,
-    NoSuchSuffix,
-    NotLmdb,
-    TargetInUse,
-    TargetNotEmpty,
-    UsageProblem,
-)
+from loader import errors
 from loader.mdb import contents, meta
 from loader.operations.backup import manifest, repository, restore
 from loader.operations.backup import run as taking
@@ -178,26 +163,29 @@ def test_what_is_replaced_is_kept(other: Slapd, repo: Path) -> None:
 
 def test_a_database_in_use_and_one_that_is_not_to_be_replaced(other: Slapd, repo: Path) -> None:
     other.slapadd(ONE_ENTRY)
-    with pytest.raises(TargetNotEmpty):
+    with pytest.raises(errors.TargetNotEmpty):
         put_back(repo, other)
     assert other.slapcat().count("\ndn:") == 0
     with other:
-        with pytest.raises(TargetInUse):
+        with pytest.raises(errors.TargetInUse):
             put_back(repo, other, replace=True)
         assert len(other.search()) == 1
 
 
 def test_what_it_refuses(other: Slapd, repo: Path, tmp_path: Path) -> None:
     options = RestoreOptions(repo, "latest", target=tmp_path / "look")
-    cases: list[tuple[RestoreOptions, type[LoaderError]]] = [
-        (dataclasses.replace(options, which="20200101T000000Z-none"), NoSuchBackup),
-        (dataclasses.replace(options, which="../repo"), NoSuchBackup),
-        (dataclasses.replace(options, which="lock"), NoSuchBackup),
-        (dataclasses.replace(options, suffix="dc=other"), NoSuchBackup),
-        (dataclasses.replace(options, repo=tmp_path / "none"), NoSuchPath),
-        (dataclasses.replace(options, target=None), UsageProblem),
-        (dataclasses.replace(options, target=None, config_path=tmp_path / "none"), NoSuchPath),
-        (dataclasses.replace(options, target=None, config_path=other.config_path, suffix="dc=other"), NoSuchSuffix),
+    cases: list[tuple[RestoreOptions, type[errors.LoaderError]]] = [
+        (dataclasses.replace(options, which="20200101T000000Z-none"), errors.NoSuchBackup),
+        (dataclasses.replace(options, which="../repo"), errors.NoSuchBackup),
+        (dataclasses.replace(options, which="lock"), errors.NoSuchBackup),
+        (dataclasses.replace(options, suffix="dc=other"), errors.NoSuchBackup),
+        (dataclasses.replace(options, repo=tmp_path / "none"), errors.NoSuchPath),
+        (dataclasses.replace(options, target=None), errors.UsageProblem),
+        (dataclasses.replace(options, target=None, config_path=tmp_path / "none"), errors.NoSuchPath),
+        (
+            dataclasses.replace(options, target=None, config_path=other.config_path, suffix="dc=other"),
+            errors.NoSuchSuffix,
+        ),
     ]
     for asked, error in cases:
         with pytest.raises(error):
@@ -209,9 +197,9 @@ def test_what_it_refuses(other: Slapd, repo: Path, tmp_path: Path) -> None:
 
 def test_the_backup_of_another_suffix(repo: Path) -> None:
     with closing(Slapd(Settings(suffix="dc=other,dc=org"))) as server:
-        with pytest.raises(UsageProblem, match="dc=other"):
+        with pytest.raises(errors.UsageProblem, match="dc=other"):
             put_back(repo, server, only(repo).id)
-        with pytest.raises(NoSuchBackup):
+        with pytest.raises(errors.NoSuchBackup):
             put_back(repo, server)
 
 
@@ -246,7 +234,7 @@ def test_a_damaged_backup_changes_nothing(other: Slapd, damaged: Path, what: str
         map_.write_bytes(map_.read_bytes()[::-1])
     elif what == "missing":
         stored.unlink()
-    with pytest.raises((BackupDamaged, NoSuchPath), match="s390x" if what == "machine" else None):
+    with pytest.raises((errors.BackupDamaged, errors.NoSuchPath), match="s390x" if what == "machine" else None):
         put_back(damaged, other, replace=True)
     assert other.slapcat() == before
     assert not list(other.database_dir.glob("*partial*"))
@@ -258,12 +246,12 @@ def test_a_damaged_backup_changes_nothing(other: Slapd, damaged: Path, what: str
 def test_what_run_refuses(stopped: Slapd, tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_text("not a database")
     repo = tmp_path / "repo"
-    cases: list[tuple[BackupOptions, type[LoaderError]]] = [
-        (BackupOptions(repo), UsageProblem),
-        (BackupOptions(repo, source=tmp_path / "none"), NoSuchPath),
-        (BackupOptions(repo, source=tmp_path), NotLmdb),
-        (BackupOptions(repo, config_path=tmp_path / "none"), NoSuchPath),
-        (BackupOptions(repo, config_path=stopped.config_path, suffix="dc=no"), NoSuchSuffix),
+    cases: list[tuple[BackupOptions, type[errors.LoaderError]]] = [
+        (BackupOptions(repo), errors.UsageProblem),
+        (BackupOptions(repo, source=tmp_path / "none"), errors.NoSuchPath),
+        (BackupOptions(repo, source=tmp_path), errors.NotLmdb),
+        (BackupOptions(repo, config_path=tmp_path / "none"), errors.NoSuchPath),
+        (BackupOptions(repo, config_path=stopped.config_path, suffix="dc=no"), errors.NoSuchSuffix),
     ]
     for options, error in cases:
         with pytest.raises(error):
@@ -272,7 +260,7 @@ def test_what_run_refuses(stopped: Slapd, tmp_path: Path) -> None:
 
 
 def test_one_at_a_time(stopped: Slapd, tmp_path: Path) -> None:
-    with exclusive(tmp_path / repository.LOCK), pytest.raises(Locked, match=str(os.getpid())):
+    with exclusive(tmp_path / repository.LOCK), pytest.raises(errors.Locked, match=str(os.getpid())):
         take(stopped, tmp_path)
     take(stopped, tmp_path)
 
@@ -283,12 +271,12 @@ def test_no_room(stopped: Slapd, repo: Path) -> None:
     with loop_filesystem(4) as disk:
         filler = disk / "filler"
         filler.write_bytes(bytes(files.free_bytes(disk) - (1 << 20)))
-        with pytest.raises(NoSpace, match="needed"):
+        with pytest.raises(errors.NoSpace, match="needed"):
             put_back(repo, disk / "a")
         assert not (disk / "a").exists()
         with filler.open("ab") as file:
             file.write(bytes(files.free_bytes(disk) - (128 << 10)))
-        with pytest.raises(NoSpace):
+        with pytest.raises(errors.NoSpace):
             take(stopped, disk / "repo")
         assert sorted(path.name for path in (disk / "repo").iterdir()) == [".ditseed", "lock"]
 
@@ -362,7 +350,7 @@ def test_a_backup_from_the_future_is_a_problem(damaged: Path, other: Slapd) -> N
     assert f"{made.id} is dated 2031-01-01T00:00:00+00:00, later than now" in found.reason
     told = ditseed("backup", "check", "-R", damaged)
     assert (told.status, "BACKUP CRITICAL" in told.out) == (2, True)
-    with pytest.raises(BackupFromFuture, match="2031-01-01"):
+    with pytest.raises(errors.BackupFromFuture, match="2031-01-01"):
         put_back(damaged, other)
     assert "dated later than now" in ditseed("backup", "list", "-R", damaged).ok().out
     put_back(damaged, other, made.id)
@@ -375,11 +363,11 @@ def test_no_more_is_unpacked_than_a_map_may_hold(damaged: Path, other: Slapd) ->
     zeros = bytes(8 << 20)
     bomb = b"".join([*(compressor.compress(zeros) for _ in range(size >> 23)), compressor.flush()])
     (damaged / made.id / manifest.MAP).write_bytes(bomb)
-    with pytest.raises(BackupDamaged, match="the manifest says"):
+    with pytest.raises(errors.BackupDamaged, match="the manifest says"):
         put_back(damaged, other)
     map_ = StoredFile(manifest.MAP, len(bomb), (hashlib.sha256(bomb).hexdigest(),))
     forge(damaged, made, files=(map_, *(one for one in made.files if one.name != manifest.MAP)))
-    with pytest.raises(BackupDamaged, match="more than the map of any backup"):
+    with pytest.raises(errors.BackupDamaged, match="more than the map of any backup"):
         put_back(damaged, other)
     assert not list(other.database_dir.glob("*partial*"))
 
@@ -422,7 +410,7 @@ def test_a_manifest_that_is_none_or_of_wrong_types(damaged: Path, facts: str | d
         (damaged / made.id / manifest.MANIFEST).write_text(facts, encoding="latin-1")
     else:
         alter(damaged, **facts)
-    with pytest.raises(ManifestBroken):
+    with pytest.raises(errors.ManifestBroken):
         repository.find(damaged, made.id)
     listed = repository.listing(damaged)
     assert (len(listed.backups), len(listed.broken)) == (0, 1)
@@ -444,7 +432,7 @@ def test_the_latest_is_not_an_older_one(damaged: Path, tmp_path: Path, what: str
     into = ("-R", damaged, "--target", tmp_path / "made")
     for more in ((), ("-b", older.suffix), ("--dry-run",)):
         done = ditseed("backup", "restore", "latest", *into, *more)
-        assert (done.status, done.out) == (LatestBroken.exit_status, ""), done.err
+        assert (done.status, done.out) == (errors.LatestBroken.exit_status, ""), done.err
         assert newer.name in done.err
         assert (f"backup restore {older.id} -R {damaged}" in done.err) == (what != "alone")
     assert not (tmp_path / "made").exists()
@@ -466,11 +454,11 @@ def test_as_of_a_time(damaged: Path, tmp_path: Path) -> None:
         assert shown.facts["backup"]["id"] == wanted
     into = ("-R", damaged, "--target", tmp_path / "made")
     done = ditseed("backup", "restore", "--as-of", "2026-01-01T02:14Z", *into)
-    assert (done.status, done.out) == (NoSuchBackup.exit_status, "")
+    assert (done.status, done.out) == (errors.NoSuchBackup.exit_status, "")
     assert "no backup at all made by 2026-01-01 02:14:00" in done.err
     (damaged / second / "manifest.json").write_text("{")
     done = ditseed("backup", "restore", "--as-of", "2026-01-02T12:00Z", *into)
-    assert (done.status, done.out) == (LatestBroken.exit_status, "")
+    assert (done.status, done.out) == (errors.LatestBroken.exit_status, "")
     assert f"the latest backup made by 2026-01-02 12:00:00+00:00, {second}, cannot be used" in done.err
     assert f"backup restore {first} -R {damaged}" in done.err
     ditseed("backup", "restore", "--as-of", "2026-01-01T12:00Z", *into).ok()
@@ -493,7 +481,7 @@ def _january(day: int, time: str) -> datetime.datetime:
 def test_which_backup_is_meant(repo: Path, words: tuple[str, ...], reason: str) -> None:
     for verb in (("restore", "--target", "/nowhere/x"), ("show",), ("drill",), ("extract", "--dn", "")):
         done = ditseed("backup", *verb, *words, "-R", repo)
-        assert (done.status, reason in done.err) == (UsageProblem.exit_status, True), done
+        assert (done.status, reason in done.err) == (errors.UsageProblem.exit_status, True), done
 
 
 def test_the_latest_is_the_last_of_the_list(damaged: Path) -> None:
@@ -514,5 +502,5 @@ def test_a_broken_one_of_another_suffix_or_an_older_one_is_no_reason(damaged: Pa
     (damaged / repository_of_both).mkdir()
     (damaged / f"20200101T000000Z-{made.id.partition('-')[2]}").mkdir()
     assert repository.find(damaged, "latest", made.suffix).id == made.id
-    with pytest.raises(LatestBroken, match=repository_of_both):
+    with pytest.raises(errors.LatestBroken, match=repository_of_both):
         repository.find(damaged, "latest")

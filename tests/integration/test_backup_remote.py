@@ -23,19 +23,7 @@ from fixtures.s3 import S3Server
 from fixtures.slapd import Slapd
 from fixtures.sshd import SshServer
 from fixtures.waiting import until
-from loader.errors import (
-    BackupDamaged,
-    LoaderError,
-    ManifestBroken,
-    NoRepository,
-    NoSuchPath,
-    PackageMissing,
-    RemoteFailed,
-    RemoteFull,
-    RemoteLocked,
-    RemovalRefused,
-    UsageProblem,
-)
+from loader import errors
 from loader.operations.backup import manifest, repository
 from loader.operations.backup import remote as remote_lock
 from loader.operations.backup import run as taking
@@ -194,7 +182,7 @@ def test_the_server_stops(stopped: Slapd, other: Slapd, place: Remote) -> None:
 
 
 def _assert_told(done: Done) -> None:
-    assert done.status == RemoteFailed.exit_status, done.err
+    assert done.status == errors.RemoteFailed.exit_status, done.err
     assert "hint: Look whether the server runs" in done.err
 
 
@@ -222,10 +210,10 @@ def test_one_at_a_time(stopped: Slapd, server: S3Server, bucket: Remote) -> None
     for text in (b"garbage", msgspec.json.encode(mine), msgspec.json.encode(elsewhere)):
         server.put(key, text)
         done = bucket.run(stopped)
-        assert done.status == RemoteLocked.exit_status
+        assert done.status == errors.RemoteLocked.exit_status
         assert f"remove {bucket.url}/{remote_lock.LOCK}" in done.err
     assert f"elsewhere (process {os.getpid()})" in done.err
-    assert bucket.backup("prune", "--keep-last", 1).status == RemoteLocked.exit_status
+    assert bucket.backup("prune", "--keep-last", 1).status == errors.RemoteLocked.exit_status
     gone = dataclasses.replace(mine, started=mine.started + 1)
     ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(minutes=16)
     lapsed = dataclasses.replace(elsewhere, renewed=ago)
@@ -246,7 +234,7 @@ def test_a_lock_is_renewed(server: S3Server, bucket: Remote, monkeypatch: pytest
     with remote.opened(remote.parse(bucket.url)) as store, remote_lock.exclusive(store) as lock:
         other = msgspec.json.encode(dataclasses.replace(lock.own, host="elsewhere"))
         server.put(key, other)
-        with pytest.raises(RemoteFailed, match="another's"):
+        with pytest.raises(errors.RemoteFailed, match="another's"):
             lock.require()
         lock.renew(store)
     assert server.get(key) == other
@@ -261,7 +249,7 @@ def test_a_run_that_has_lost_its_lock_publishes_nothing(
     repository.init(where)
     with remote.opened(where) as far, repository.at(where, changes=True) as mine:
         far.write(remote_lock.LOCK, b"garbage")
-        with pytest.raises(RemoteFailed, match="another's"):
+        with pytest.raises(errors.RemoteFailed, match="another's"):
             taking.run(BackupOptions(mine, stopped.config_path), QUIET)
     assert place.listed() == []
     assert remote_lock.LOCK in place.names()
@@ -301,7 +289,7 @@ def test_nothing_can_be_removed(stopped: Slapd, place: Remote) -> None:
     assert place.listed() == made
     place.backup("verify").ok()
     for done in (place.backup("prune", "--keep-last", 1), place.run(stopped, "--keep-last", 1)):
-        assert done.status == RemovalRefused.exit_status
+        assert done.status == errors.RemovalRefused.exit_status
         assert "account that may remove" in done.err
     assert place.listed()[:2] == made
     assert len(place.listed()) == 3
@@ -315,7 +303,7 @@ def test_a_full_server(stopped: Slapd, ssh: SshServer, tmp_path: Path) -> None:
         made = [place.run(stopped, "--json").ok().facts["id"] for _ in range(2)]
         fill(disk)
         there = sorted(disk.rglob("*"))
-        assert place.run(stopped).status == RemoteFull.exit_status
+        assert place.run(stopped).status == errors.RemoteFull.exit_status
         assert sorted(disk.rglob("*")) == there
         place.backup("prune", "--keep-last", 1).ok()
         assert place.listed() == made[1:]
@@ -333,11 +321,11 @@ def test_a_server_that_fills_up(ssh: SshServer, tmp_path: Path, monkeypatch: pyt
         with remote.opened(remote.parse(url)) as store:
             store.write("old", b"before")
             fill(disk)
-            with pytest.raises(RemoteFull):
+            with pytest.raises(errors.RemoteFull):
                 store.put(tmp_path / "large", "new")
-            with pytest.raises(RemoteFull):
+            with pytest.raises(errors.RemoteFull):
                 store.write("old", b"after")
-            with pytest.raises(RemoteFull):
+            with pytest.raises(errors.RemoteFull):
                 store.write("new", b"small", new=True)
         assert [one.name for one in (disk / "repo").iterdir()] == ["old"]
         assert (disk / "repo/old").read_bytes() == b"before"
@@ -360,7 +348,7 @@ def test_a_changed_object_is_found(stopped: Slapd, other: Slapd, server: S3Serve
     assert bucket.backup("verify").status == 1
     if name != "config.ldif":
         done = bucket.restore(other)
-        assert done.status == BackupDamaged.exit_status
+        assert done.status == errors.BackupDamaged.exit_status
         assert bucket.url in done.err
     assert not list(other.database_dir.glob("data.mdb"))
 
@@ -374,7 +362,7 @@ def test_a_manifest_that_leads_outside(
     key = f"{bucket.url.rpartition('/')[2]}/{made}/{manifest.MANIFEST}"
     server.put(key, altered(server.get(key), **facts))
     done = bucket.backup("restore", made, "--target", tmp_path / "look")
-    assert done.status == ManifestBroken.exit_status, done.err
+    assert done.status == errors.ManifestBroken.exit_status, done.err
     assert not (tmp_path / "look").exists()
     assert bucket.backup("list", "--json").ok().facts["backups"] == []
 
@@ -411,7 +399,7 @@ def test_names_that_are_none_of_ours(stopped: Slapd, server: S3Server, bucket: R
 )
 def test_a_location_that_is_refused(url: str) -> None:
     done = ditseed("backup", "list", "-R", url)
-    assert done.status == UsageProblem.exit_status
+    assert done.status == errors.UsageProblem.exit_status
     assert "secret" not in done.err
 
 
@@ -420,7 +408,7 @@ def test_a_location_that_is_refused(url: str) -> None:
 def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str) -> None:
     monkeypatch.delitem(sys.modules, remote.SCHEMES[scheme], raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(PackageMissing, match=package), repository.at(remote.parse(f"{scheme}://host/place")):
+    with pytest.raises(errors.PackageMissing, match=package), repository.at(remote.parse(f"{scheme}://host/place")):
         pass
 
 
@@ -441,7 +429,7 @@ def test_a_host_that_nobody_knows(stopped: Slapd, ssh: SshServer, directory: Rem
         for text in ("", subprocess_key):  # none; another one
             ssh.known_hosts.write_text(text)
             done = directory.run(stopped)
-            assert done.status == RemoteFailed.exit_status
+            assert done.status == errors.RemoteFailed.exit_status
             assert "known_hosts" in done.err
     finally:
         ssh.known_hosts.write_text(known)
@@ -450,10 +438,10 @@ def test_a_host_that_nobody_knows(stopped: Slapd, ssh: SshServer, directory: Rem
 
 def test_what_else_stops_it(stopped: Slapd, other: Slapd, bucket: Remote) -> None:
     nowhere = dataclasses.replace(bucket, url=f"s3://no-such-bucket/{other.port}")
-    cases: list[tuple[Done, type[LoaderError]]] = [
-        (bucket.restore(other), NoSuchPath),
-        (bucket.backup("list"), NoSuchPath),
-        (nowhere.run(stopped), RemoteFailed),
+    cases: list[tuple[Done, type[errors.LoaderError]]] = [
+        (bucket.restore(other), errors.NoSuchPath),
+        (bucket.backup("list"), errors.NoSuchPath),
+        (nowhere.run(stopped), errors.RemoteFailed),
     ]
     for done, error in cases:
         assert done.status == error.exit_status, done.err
@@ -467,7 +455,7 @@ def test_a_repository_is_created_on_demand_only(stopped: Slapd, place: Remote) -
     run = ("run", "--config", stopped.config_path)
     for words in (run, ("prune", "--keep-last", 1)):
         done = place.backup(*words)
-        assert done.status == NoRepository.exit_status
+        assert done.status == errors.NoRepository.exit_status
         assert f"`ditseed backup init -R {place.url}`" in done.err
     assert place.names() == []
     for is_new in (True, False):
@@ -480,7 +468,7 @@ def test_no_secret_is_told(stopped: Slapd, server: S3Server, bucket: Remote) -> 
     done = bucket.run(stopped, "-v", "-v").ok()
     server.proxy.refuse()
     failed = bucket.backup("list", "-v", "-v")
-    assert failed.status == RemoteFailed.exit_status
+    assert failed.status == errors.RemoteFailed.exit_status
     for text in (done.out + done.err, failed.out + failed.err):
         assert server.environment["AWS_SECRET_ACCESS_KEY"] not in text
 

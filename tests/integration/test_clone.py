@@ -25,21 +25,7 @@ from fixtures.limits import Filesystem, loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.waiting import until
-from loader.errors import (
-    LoaderError,
-    Locked,
-    MdbDamaged,
-    NoReflink,
-    NoSpace,
-    NoSuchPath,
-    NotLmdb,
-    NotPermitted,
-    StreamBroken,
-    StreamRefused,
-    TargetInUse,
-    TargetNotEmpty,
-    UsageProblem,
-)
+from loader import errors
 from loader.mdb import contents, copy, meta
 from loader.mdb.copy import Sizes
 from loader.operations.clone import CloneOptions, CloneReport, clone, plan
@@ -140,12 +126,12 @@ def test_owner_and_mode(stopped: Slapd, tmp_path: Path) -> None:
 
 def test_a_target_in_use_and_one_that_is_not_to_be_replaced(stopped: Slapd, other: Slapd) -> None:
     other.slapadd(ONE_ENTRY)
-    with pytest.raises(TargetNotEmpty):
+    with pytest.raises(errors.TargetNotEmpty):
         run(stopped.database_dir, other.database_dir)
     assert other.slapcat().count("\ndn:") == 0
     with other:
         before = content(other.database_dir)
-        with pytest.raises(TargetInUse, match="slapd"):
+        with pytest.raises(errors.TargetInUse, match="slapd"):
             run(stopped.database_dir, other.database_dir, replace=True)
         assert content(other.database_dir) == before
         assert len(other.search()) == 1
@@ -161,13 +147,13 @@ def test_places_that_are_none(stopped: Slapd, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     source = stopped.database_dir
-    cases: list[tuple[Path, Path, type[LoaderError]]] = [
-        (tmp_path / "nowhere", tmp_path / "clone", NoSuchPath),
-        (tmp_path / "empty", tmp_path / "clone", NoSuchPath),
-        (tmp_path / "file", tmp_path / "clone", NotLmdb),
-        (source / "data.mdb", tmp_path / "clone", NotLmdb),
-        (source, tmp_path / "file", UsageProblem),
-        (source, source, UsageProblem),
+    cases: list[tuple[Path, Path, type[errors.LoaderError]]] = [
+        (tmp_path / "nowhere", tmp_path / "clone", errors.NoSuchPath),
+        (tmp_path / "empty", tmp_path / "clone", errors.NoSuchPath),
+        (tmp_path / "file", tmp_path / "clone", errors.NotLmdb),
+        (source / "data.mdb", tmp_path / "clone", errors.NotLmdb),
+        (source, tmp_path / "file", errors.UsageProblem),
+        (source, source, errors.UsageProblem),
     ]
     for wrong_source, wrong_target, error in cases:
         with pytest.raises(error):
@@ -184,7 +170,7 @@ def test_a_damaged_source(stopped: Slapd, tmp_path: Path, keep: float) -> None:
     run(stopped.database_dir, source)
     os.truncate(source / "data.mdb", int(meta.read_meta(source).used * keep))
     for verify in ("quick", "pages"):
-        with pytest.raises(MdbDamaged):
+        with pytest.raises(errors.MdbDamaged):
             run(source, tmp_path / "clone", verify=verify)
         assert not (tmp_path / "clone").exists()
 
@@ -192,7 +178,7 @@ def test_a_damaged_source(stopped: Slapd, tmp_path: Path, keep: float) -> None:
 def test_a_small_disk(stopped: Slapd) -> None:
     require(missing_loop_filesystem())
     with loop_filesystem(4) as disk:
-        with pytest.raises(NoSpace, match="needed"):
+        with pytest.raises(errors.NoSpace, match="needed"):
             run(stopped.database_dir, disk / "clone")
         assert not (disk / "clone").exists()
 
@@ -210,7 +196,7 @@ def test_a_disk_that_fills_up_meanwhile(stopped: Slapd, monkeypatch: pytest.Monk
             return found
 
         monkeypatch.setattr(copy, "require_space", enough_until_now)
-        with pytest.raises(NoSpace, match=str(target)):
+        with pytest.raises(errors.NoSpace, match=str(target)):
             run(stopped.database_dir, target)
         assert (disk / "filler").exists()
         assert not target.exists()
@@ -233,14 +219,14 @@ def test_without_permission(stopped: Slapd, short_tmp: Path, place: str, mode: i
         nobody.become()
         try:
             run(source, target)
-        except LoaderError as error:
+        except errors.LoaderError as error:
             os.write(writer, error.code.encode())
         except BaseException as error:
             os.write(writer, repr(error).encode())
         os._exit(0)
     os.close(writer)
     os.waitpid(child, 0)
-    assert os.read(reader, 1000).decode() == NotPermitted.code
+    assert os.read(reader, 1000).decode() == errors.NotPermitted.code
     assert not list(target.iterdir())
 
 
@@ -248,7 +234,7 @@ def test_one_at_a_time(stopped: Slapd, tmp_path: Path) -> None:
     target = tmp_path / "clone"
     (target / WORKSHOP).mkdir(parents=True)
     busy = exclusive(target / WORKSHOP / "lock")
-    with busy, pytest.raises(Locked, match=str(os.getpid())):
+    with busy, pytest.raises(errors.Locked, match=str(os.getpid())):
         run(stopped.database_dir, target)
     run(stopped.database_dir, target)
     assert [path.name for path in target.iterdir()] == ["data.mdb"]
@@ -408,7 +394,7 @@ def test_blocks_are_shared_where_the_file_system_can(people_ldif: Path, tmp_path
         assert ditseed(*again, "--reflink", "always").ok().facts["shared"]
         server.stop()
         done = ditseed("clone", source, tmp_path / "x", "--reflink", "always")
-        assert done.status == NoReflink.exit_status
+        assert done.status == errors.NoReflink.exit_status
         assert not (tmp_path / "x").exists()
 
 
@@ -429,7 +415,7 @@ def test_through_a_pipe(stopped: Slapd, other: Slapd) -> None:
 def test_a_stream_that_breaks(stopped: Slapd, other: Slapd, most: int) -> None:
     target = other.database_dir
     sent, received = piped((stopped.database_dir, "-"), ("-", target), most)
-    assert (sent.status, received.status) == (StreamBroken.exit_status, StreamBroken.exit_status)
+    assert (sent.status, received.status) == (errors.StreamBroken.exit_status, errors.StreamBroken.exit_status)
     assert not (target / "data.mdb").exists()
     if most < 100:
         return
@@ -468,12 +454,12 @@ def test_a_compacted_stream_that_breaks(stopped: Slapd, other: Slapd) -> None:
     """It is made again, the same, and goes on; a stream that is not compacted does not go on with it."""
     target, sending = other.database_dir, (stopped.database_dir, "-", "--compact")
     sent, received = piped(sending, ("-", target), CUT)
-    assert (sent.status, received.status) == (StreamBroken.exit_status, StreamBroken.exit_status)
+    assert (sent.status, received.status) == (errors.StreamBroken.exit_status, errors.StreamBroken.exit_status)
     assert str(stopped.database_dir) in sent.err
     told = ditseed("clone", "-", target, "--dry-run", "--json").ok().facts
     assert told["have"] > 0
     plain, _ = piped((stopped.database_dir, "-", "--skip", told["token"]), ("-", "/dev/null"))
-    assert "all was sent" in plain.err or plain.status == StreamBroken.exit_status
+    assert "all was sent" in plain.err or plain.status == errors.StreamBroken.exit_status
     assert "left out" not in plain.err
     sent, received = piped((*sending, "--skip", told["token"]), ("-", target))
     assert "left out" in sent.ok().err
@@ -488,13 +474,13 @@ def test_no_room_for_the_compacted_copy(stopped: Slapd, tmp_path: Path) -> None:
         filler.write_bytes(bytes(6 << 20))
         sending = (stopped.database_dir, "-", "--compact", "--tmp", small)
         sent, received = piped(sending, ("-", tmp_path))
-        assert sent.status == NoSpace.exit_status
+        assert sent.status == errors.NoSpace.exit_status
         assert str(small) in sent.err
         assert "needed" in sent.err
-        assert received.status == StreamBroken.exit_status
+        assert received.status == errors.StreamBroken.exit_status
         assert [path.name for path in small.iterdir() if path.name != "lost+found"] == ["filler"]
     sent, _ = piped((*sending[:-1], tmp_path / "nowhere"), ("-", tmp_path))
-    assert sent.status == NoSuchPath.exit_status
+    assert sent.status == errors.NoSuchPath.exit_status
 
 
 def test_a_source_that_changed_since_is_sent_whole(people_ldif: Path, other: Slapd) -> None:
@@ -517,14 +503,18 @@ def test_what_goes_on_with_another_copy(stopped: Slapd, other: Slapd, tmp_path: 
     token = token_of(tmp_path)
     again = (stopped.database_dir, "-", "--skip", token)
     _, received = piped(again, ("-", other.database_dir))
-    assert received.status == StreamRefused.exit_status
+    assert received.status == errors.StreamRefused.exit_status
     assert not list(other.database_dir.iterdir())
     sent, _ = piped((stopped.database_dir, "-", "--skip", "nonsense"), ("-", other.database_dir))
-    assert sent.status == StreamRefused.exit_status
+    assert sent.status == errors.StreamRefused.exit_status
 
 
 def test_what_is_no_stream(tmp_path: Path) -> None:
-    for given, error in [(b"", StreamBroken), (b"hello\n", StreamRefused), (b"x" * 99, StreamRefused)]:
+    for given, error in [
+        (b"", errors.StreamBroken),
+        (b"hello\n", errors.StreamRefused),
+        (b"x" * 99, errors.StreamRefused),
+    ]:
         assert fed(given, "clone", "-", tmp_path / "x").status == error.exit_status
         assert not (tmp_path / "x" / "data.mdb").exists()
 
@@ -555,7 +545,7 @@ def test_a_full_disk_at_the_receiver(stopped: Slapd) -> None:
         filler = fill(disk)
         os.truncate(filler, filler.stat().st_size - (1 << 20))
         sent, received = piped((stopped.database_dir, "-"), ("-", target))
-        assert received.status == NoSpace.exit_status
+        assert received.status == errors.NoSpace.exit_status
         assert "Broken pipe" not in sent.err
         token = token_of(target)
         assert f"--skip {token}" in received.err
@@ -591,7 +581,7 @@ def test_killed_while_it_receives(stopped: Slapd, other: Slapd) -> None:
     ],
 )
 def test_what_makes_no_sense(arguments: tuple[str, ...]) -> None:
-    assert ditseed("clone", *arguments).status == UsageProblem.exit_status
+    assert ditseed("clone", *arguments).status == errors.UsageProblem.exit_status
 
 
 # --- of a server that takes a thousand modifications a second ------------------------------------
