@@ -1,16 +1,18 @@
-"""What becomes of backups afterwards: verified, pruned, and not begun where the disk has no room."""
+"""Backups later: verified, pruned, checked; runs and drills that are killed, whose disk fills or goes away."""
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
+import errno
 import json
+import os
 import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 import lmdb
@@ -20,19 +22,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from fixtures import replication
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
-from loader.errors import BackupDamaged, BackupFromFuture, Locked, NoSpace, UsageProblem
+from fixtures.waiting import until
+from loader.errors import BackupDamaged, BackupFromFuture, LoaderError, Locked, NoSpace, SystemFailed, UsageProblem
 from loader.mdb import meta
-from loader.operations.backup import drill as verifying
 from loader.operations.backup import manifest, pack, repository
-from loader.operations.backup import run as taking
-from loader.operations.backup.drill import VerifyOptions
-from loader.operations.backup.manifest import Backup
+from loader.operations.backup.check import Limits, Status, check
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.repository import Policy
-from loader.operations.backup.run import BackupOptions
-from loader.progress import Meter, Progress
 from loader.run.log import exclusive
 from loader.storage import files
+from tests.support.backups import assert_all_good, dated, drill_latest, fill, flip, forge, only, take, verify
 from tests.support.command import ditseed, start
 from tests.support.require import require
 from tests.support.stopping import Stopping
@@ -44,54 +43,49 @@ TREE = (
     "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n"
     "dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n"
 )
-QUIET = Progress("none")
-
-
-@pytest.fixture(scope="module")
-def source() -> Iterator[Path]:
-    """The directory of a database with two entries. Read it only."""
-    with closing(Slapd()) as server:
-        server.slapadd(TREE)
-        yield server.database_dir
+STEPS = ("look", "copy", "manifest", "publish", "prune")
+POINTS = ("start", "unrecorded", "recorded")
 
 
 @pytest.fixture
-def repo(source: Path, tmp_path: Path) -> Path:
-    """With one backup."""
-    taking.run(BackupOptions(tmp_path / "repo", source=source), QUIET)
-    return tmp_path / "repo"
+def source(stopped: Slapd) -> Path:
+    """The directory of a database with 1,029 entries. Read it only."""
+    return stopped.database_dir
 
 
-def only(repo: Path) -> Backup:
-    (found,) = repository.listing(repo).backups
-    return found
+@pytest.fixture(scope="module")
+def first(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with one backup. Copy it."""
+    place = tmp_path_factory.mktemp("first") / "repo"
+    take(stopped, place)
+    return place
+
+
+@pytest.fixture
+def repo(first: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(first, tmp_path / "repo")
 
 
 def aged(repo: Path, days: Sequence[float]) -> list[str]:
     """Copies of the only backup, so many days older; their IDs. The original goes."""
-    one = only(repo)
-    made = []
-    for ago in sorted(days, reverse=True):
-        when = repository.now() - datetime.timedelta(days=ago)
-        name = repository.new_id(repo, when, one.suffix)
-        shutil.copytree(repo / one.id, repo / name)
-        told = manifest.sealed(dataclasses.replace(one, id=name, made=when.isoformat()))
-        (repo / name / "manifest.json").write_bytes(manifest.text(told))
-        made.append(name)
+    one, now = only(repo), repository.now()
+    names = [dated(repo, one, now - datetime.timedelta(days=ago)) for ago in sorted(days, reverse=True)]
     shutil.rmtree(repo / one.id)
-    return made
+    return names
 
 
 # --- verify -----------------------------------------------------------------------------------------
 
 
 def test_a_good_one(repo: Path) -> None:
-    (found,) = verifying.verify(VerifyOptions(repo), QUIET)
+    (found,) = verify(repo)
     assert found.is_whole
     assert repository.proofs(repo, only(repo)).verification == found
-    told = ditseed("backup", "show", "latest", "-R", repo).ok().out
-    assert "read: good" in told
-    assert json.loads(ditseed("backup", "list", "-R", repo, "--json").ok().out)["backups"][0]["verification"]
+    assert "read: good" in ditseed("backup", "show", "latest", "-R", repo).ok().out
+    assert ditseed("backup", "list", "-R", repo, "--json").ok().facts["backups"][0]["verification"]
+    record = repo / only(repo).id / manifest.VERIFIED  # one that was changed does not count
+    record.write_bytes(record.read_bytes().replace(b'"problem": ""', b'"problem": "?"'))
+    assert repository.proofs(repo, only(repo)).verification is None
 
 
 @pytest.mark.long("pages.pack")
@@ -108,23 +102,56 @@ def test_each_flipped_bit_is_found(repo: Path, name: str) -> None:
         if name == "manifest.json":
             assert listed.broken, place
             continue
-        (found,) = verifying.verify(VerifyOptions(repo), QUIET)
+        (found,) = verify(repo)
         assert not found.is_good, place
     assert ditseed("backup", "verify", "-R", repo).status == 1
 
 
 def test_a_sample_is_a_part(repo: Path) -> None:
-    (found,) = verifying.verify(VerifyOptions(repo, sample=1e-9), QUIET)
+    (found,) = verify(repo, sample=1e-9)
     assert found.is_good
     assert not found.is_whole
     assert 0 < found.read < found.stored
 
 
-def test_a_record_that_was_changed_does_not_count(repo: Path) -> None:
-    verifying.verify(VerifyOptions(repo), QUIET)
-    path = repo / only(repo).id / manifest.VERIFIED
-    path.write_bytes(path.read_bytes().replace(b'"problem": ""', b'"problem": "?"'))
-    assert repository.proofs(repo, only(repo)).verification is None
+def test_a_flipped_configuration(stopped: Slapd, repo: Path) -> None:
+    flip(repo / only(repo).id / "config.ldif")
+    assert "config.ldif" in verify(repo)[0].problem
+    assert "config.ldif" in drill_latest(repo).problem
+    assert drill_latest(repo, config_path=stopped.config_path).is_good
+    done = ditseed("backup", "extract", "latest", "-R", repo, "--filter", "(ou=*)")
+    assert (done.status, "config.ldif" in done.err) == (63, True)
+
+
+@pytest.mark.parametrize("name", ["pages.map", "config.ldif", "pages.pack"])
+def test_a_file_that_is_gone(repo: Path, tmp_path: Path, name: str) -> None:
+    """It is told by every verb that can know, before the work."""
+    path, into = repo / only(repo).id / name, ("-R", repo)
+    content = path.read_bytes()
+    for damage in (path.unlink, lambda: path.write_bytes(content[:-1])):
+        damage()
+        checked = ditseed("backup", "check", *into)
+        assert (checked.status, name in checked.out) == (2, True), checked
+        listed = ditseed("backup", "list", *into).ok()
+        assert listed.out.splitlines()[1].split()[-1] == "no"
+        assert name in listed.err
+        assert ditseed("backup", "verify", *into).status == 1
+        restored = ditseed("backup", "restore", "latest", *into, "--target", tmp_path / "x")
+        assert restored.status == BackupDamaged.exit_status, restored
+        drilled = ditseed("backup", "drill", "latest", *into)
+        assert (drilled.status, name in drilled.out) == (1, True), drilled
+        assert not (tmp_path / "x").exists()
+
+
+def test_one_bad_manifest_is_no_reason_not_to_verify_the_others(repo: Path) -> None:
+    first, last = aged(repo, [0, 1])
+    (repo / first / "manifest.json").write_text("{")
+    done = ditseed("backup", "verify", "-R", repo, "--json")
+    assert done.status == 1
+    found = {one["backup"]: one["problem"] for one in json.loads(done.out)["verified"]}
+    assert found[last] == ""
+    assert "manifest.json" in found[first]
+    assert not (repo / first / manifest.VERIFIED).exists()
 
 
 # --- prune ------------------------------------------------------------------------------------------
@@ -147,10 +174,10 @@ def test_what_is_kept(repo: Path) -> None:
 def test_the_last_good_one_is_never_removed(repo: Path) -> None:
     """Nor one that nobody can read."""
     names = aged(repo, [0, 1, 2, 3])
-    verifying.verify(VerifyOptions(repo, [names[0]]), QUIET)
+    verify(repo, names[0])
     for name in names[2:]:
         (repo / name / "pages.pack").write_bytes(b"")
-        verifying.verify(VerifyOptions(repo, [name]), QUIET)
+        verify(repo, name)
     (repo / "20200101T000000Z-mystery").mkdir()
     repository.prune(repo, Policy(last=1))
     left = {one.id for one in repository.listing(repo).backups}
@@ -188,7 +215,7 @@ def test_the_clock_went_back(
     """What is taken then is the latest all the same, also once the clock is right again."""
     before, right = only(repo), repository.now()
     monkeypatch.setattr(repository, "now", lambda: right - datetime.timedelta(hours=hours))
-    taken = taking.run(BackupOptions(repo, source=source), QUIET)
+    taken = take(source, repo)
     assert f"backup {before.id} is dated {before.made}, later than now" in caplog.text
     monkeypatch.setattr(repository, "now", lambda: right + datetime.timedelta(minutes=1))
     assert [one.id for one in repository.listing(repo).backups] == [before.id, taken.id]
@@ -202,12 +229,12 @@ def test_the_clock_was_ahead(repo: Path, source: Path, monkeypatch: pytest.Monke
     """The next backup is known to be the later one, so nothing is refused for long."""
     right = repository.now()
     monkeypatch.setattr(repository, "now", lambda: right + datetime.timedelta(days=900))
-    wrong = taking.run(BackupOptions(repo, source=source), QUIET)
+    wrong = take(source, repo)
     monkeypatch.undo()
     assert repository.listing(repo).future == (wrong,)
     assert ditseed("backup", "check", "-R", repo).status == 2
     for _ in range(2):
-        taken = taking.run(BackupOptions(repo, source=source), QUIET)
+        taken = take(source, repo)
         assert repository.find(repo, "latest") == taken
     repository.prune(repo, Policy(last=1))
     assert only(repo) == taken
@@ -237,37 +264,64 @@ def test_what_prune_refuses(repo: Path) -> None:
         repository.prune(repo, Policy())
     with exclusive(repo / repository.LOCK), pytest.raises(Locked):
         repository.prune(repo, Policy(last=1))
-    aged_wrongly = repository.listing(repo).backups[-1]
-    made = repository.now() + datetime.timedelta(days=900)
-    wrong = manifest.sealed(dataclasses.replace(aged_wrongly, made=made.isoformat()))
-    (repo / wrong.id / "manifest.json").write_bytes(manifest.text(wrong))
+    ahead = repository.now() + datetime.timedelta(days=900)
+    forge(repo, repository.listing(repo).backups[-1], made=ahead.isoformat())
     with pytest.raises(BackupFromFuture):
         repository.prune(repo, Policy(last=1))
 
 
-def test_killed_while_it_prunes(repo: Path, source: Path) -> None:
-    repository.init(repo)
-    names = aged(repo, [0, 1, 2])
-    command = ("backup", "prune", "-R", repo, "--keep-last", "1")
-    killed = ditseed(*command, env={"DITSEED_KILL_AT": "prune.middle"})
-    assert killed.status == -signal.SIGKILL
-    assert [one.id for one in repository.listing(repo).backups] == names[1:]
-    ditseed("backup", "run", "--init", "--from", source, "-R", repo, "--keep-last", "2").ok()
+# --- killed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rows(1, "prune.middle")
+@pytest.mark.parametrize(
+    "point", ["copy.middle", "prune.middle", *(f"{step}.{point}" for step in STEPS for point in POINTS)]
+)
+def test_run_killed(stopped: Slapd, repo: Path, point: str) -> None:
+    (before,) = assert_all_good(repo)
+    command = ("backup", "run", "--init", "--config", stopped.config_path, "-R", repo, "--keep-last", 1)
+    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
+    left = assert_all_good(repo)
+    assert before in left or len(left) == 1
+    ditseed(*command).ok()
     assert not repository.unfinished_backups(repo)
-    assert len(repository.listing(repo).backups) == 2
+    (after,) = assert_all_good(repo)
+    assert after not in (before, *left)
 
 
-# --- run --------------------------------------------------------------------------------------------
+@pytest.mark.rows(1)
+@pytest.mark.parametrize("point", ["drill.restored", "drill.started"])
+def test_drill_killed(repo: Path, scratch: Path, point: str) -> None:
+    command = ("backup", "drill", "latest", "-R", repo, "--tmp", scratch)
+    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
+    (one,) = repository.listing(repo).backups
+    assert repository.proofs(repo, one).drill is None
+    (left,) = scratch.iterdir()
+
+    def uses(process: Path) -> bool:
+        with suppress(OSError):
+            return str(left).encode() in (process / "cmdline").read_bytes()
+        return False
+
+    until(lambda: not any(map(uses, Path("/proc").glob("[0-9]*"))))  # the kernel ends the drill's slapd with the drill
+    ditseed(*command).ok()
+    assert not list(scratch.iterdir())
 
 
-def test_room_that_is_to_stay_free(source: Path) -> None:
-    require(missing_loop_filesystem())
-    with loop_filesystem(4) as disk:
-        asked = BackupOptions(disk / "repo", source=source)
-        free = files.free_bytes(disk)
-        with pytest.raises(NoSpace, match="needed"):
-            taking.run(dataclasses.replace(asked, packing=Packing(keep_free=free)), QUIET)
-        taking.run(dataclasses.replace(asked, packing=Packing(keep_free=free // 2)), QUIET)
+def test_a_backup_that_has_its_name_stays(source: Path, tmp_path: Path) -> None:
+    """Also where the run is ended before it has written down that it was published."""
+    command = ("backup", "run", "--init", "--from", source, "-R", tmp_path)
+    process = start(*command, env={"DITSEED_STOP_AT": "publish.unrecorded"})
+    stopped = Stopping(process)
+    stopped.wait_for_stop()
+    process.send_signal(signal.SIGTERM)
+    stopped.go_on()
+    process.communicate()
+    assert process.returncode == 143
+    ditseed("backup", "verify", only(tmp_path).id, "-R", tmp_path).ok()
+
+
+# --- while it copies --------------------------------------------------------------------------------
 
 
 def test_free_pages_need_no_room() -> None:
@@ -282,62 +336,152 @@ def test_free_pages_need_no_room() -> None:
             with opened.begin(write=True) as transaction:
                 transaction.drop(junk)
         used = meta.read_meta(server.database_dir).used
-        assert used > files.free_bytes(disk)
-        packing = Packing()
-        asked = BackupOptions(disk / "repo", source=server.database_dir, packing=packing)
-        made = taking.run(asked, QUIET)
+        free = files.free_bytes(disk)
+        assert used > free
+        made = take(server.database_dir, disk / "repo", packing=Packing(keep_free=free // 2))
         assert made.data_bytes < used // 4
-        too_much = Packing(keep_free=files.free_bytes(disk))
         with pytest.raises(NoSpace, match="needed"):
-            taking.run(dataclasses.replace(asked, packing=too_much), QUIET)
+            take(server.database_dir, disk / "repo", packing=Packing(keep_free=files.free_bytes(disk)))
 
 
-def test_a_backup_that_has_its_name_stays(source: Path, tmp_path: Path) -> None:
-    """Also where the run is ended before it has written down that it was published."""
-    command = ("backup", "run", "--init", "--from", source, "-R", tmp_path)
-    process = start(*command, env={"DITSEED_STOP_AT": "publish.unrecorded"})
-    stopped = Stopping(process)
-    stopped.wait_for_stop()
-    process.send_signal(signal.SIGTERM)
-    stopped.go_on()
-    process.communicate()
-    assert process.returncode == 143
-    (one,) = repository.listing(tmp_path).backups
-    ditseed("backup", "verify", one.id, "-R", tmp_path).ok()
+def in_the_middle(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) -> None:
+    """`fault` happens once, behind the first piece that is stored; pieces are small, so that others follow."""
+    happened: list[object] = []
+
+    def happen(point: str) -> None:
+        if point == "copy.middle" and not happened:
+            happened.append(fault())
+
+    monkeypatch.setattr(pack, "PIECE", 64 << 10)
+    monkeypatch.setattr(pack, "killpoint", happen)
+
+
+@pytest.mark.rows(1)
+@pytest.mark.parametrize("looks", [True, False])
+def test_the_disk_fills(stopped: Slapd, monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
+    """Noticed before the next piece is written; or by the write itself, where the room goes just then."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(8) as disk:
+        repo = disk / "repo"
+        take(stopped, repo)
+
+        def fill_it() -> None:
+            fill(disk)
+            if not looks:
+                monkeypatch.setattr(files, "require_space", lambda *told: None)
+
+        with monkeypatch.context() as changed:
+            in_the_middle(changed, fill_it)
+            with pytest.raises(NoSpace):
+                take(stopped, repo)
+        assert len(assert_all_good(repo)) == 1
+        assert not repository.unfinished_backups(repo)
+        (disk / "filler").unlink()
+        monkeypatch.undo()
+        take(stopped, repo)
+        assert len(assert_all_good(repo)) == 2
+
+
+@pytest.mark.rows(1)
+@pytest.mark.parametrize("how", ["moved", "removed"])
+def test_the_repository_goes_away(stopped: Slapd, repo: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    away = repo.with_name("away")
+
+    def vanish() -> None:
+        repo.rename(away)
+        if how == "removed":
+            shutil.rmtree(away)
+
+    with monkeypatch.context() as changed:
+        in_the_middle(changed, vanish)
+        with pytest.raises(LoaderError):
+            take(stopped, repo)
+        if how == "moved":  # it is held open: the backup goes where the repository has gone
+            away.rename(repo)
+            assert len(assert_all_good(repo)) == 2
+    take(stopped, repo)
+    assert not repository.unfinished_backups(repo)
+    assert len(assert_all_good(repo)) == (3 if how == "moved" else 1)
+
+
+def test_throttled(stopped: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "PIECE", 64 << 10)
+    rate = 4 << 20
+    started = time.monotonic()
+    made = take(stopped, tmp_path, packing=Packing(throttle=rate))
+    assert time.monotonic() - started > (made.data_bytes - 8192) / rate
+
+
+@pytest.mark.long
+def test_the_repository_is_unmounted_meanwhile(source: Path) -> None:
+    """umount -l leaves the open directory usable, but the backup is not where the operator looks for it."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(20) as disk:
+        command = ("backup", "run", "--init", "--from", source, "-R", disk)
+        process = start(*command, env={"DITSEED_STOP_AT": "copy.middle"})
+        stopped = Stopping(process)
+        stopped.wait_for_stop()
+        subprocess.run(["umount", "-l", disk], check=True)
+        try:
+            stopped.go_on()
+            _, err = process.communicate()
+        finally:
+            subprocess.run(["mount", "-o", "loop", disk.with_name("image"), disk], check=True)
+    assert (process.returncode, "was unmounted or moved" in err) == (SystemFailed.exit_status, True)
+
+
+# --- check ------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_fails(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(repository, "listing", failing)
+    line = check(repo, Limits(3600)).line()
+    assert line.startswith(f"BACKUP UNKNOWN - {repo}: Input/output error |")
+
+
+def test_age_of_the_last_verification(repo: Path) -> None:
+    asked = Limits(3600, verify_age=3600)
+    before = check(repo, asked)
+    assert (before.status, before.reason) == (Status.WARNING, "no backup was ever verified")
+    verify(repo)
+    found = check(repo, asked)
+    assert (found.status, "verify_age=" in found.line()) == (Status.OK, True)
+    assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING
 
 
 def test_a_directory_that_was_emptied_is_noticed(repo: Path, tmp_path: Path) -> None:
     """By its backup, before those with the entries are pruned."""
     asked = ("backup", "check", "-R", repo)
-    (whole,) = repository.listing(repo).backups
+    whole = forge(repo, only(repo), entries=2)
     assert ditseed(*asked).ok()
     with closing(Slapd()) as emptied:
         emptied.slapadd(TREE.partition("\n\n")[0] + "\n")
-        taking.run(BackupOptions(repo, source=emptied.database_dir), QUIET)
+        take(emptied.database_dir, repo)
     assert ditseed(*asked).ok()
     assert ditseed(*asked, "--max-shrink", "40%").status == 1
-    more = manifest.sealed(dataclasses.replace(whole, entries=3))
-    (repo / whole.id / "manifest.json").write_bytes(manifest.text(more))
-    done = ditseed(*asked)
-    assert done.status == 1
-    assert "has fewer entries (1) than those before it (3)" in done.out
-    (repo / whole.id / "pages.pack").write_bytes(b"")
-    ditseed("backup", "verify", "-R", repo)
-    done = ditseed(*asked)
-    assert done.status == 1
-    assert "has fewer entries (1) than those before it (3)" in done.out
-    assert f"{whole.id} was found damaged" in done.out
+    forge(repo, whole, entries=3)
+    for damaged in (False, True):
+        if damaged:
+            (repo / whole.id / "pages.pack").write_bytes(b"")
+            ditseed("backup", "verify", "-R", repo)
+        done = ditseed(*asked)
+        assert done.status == 1
+        assert "has fewer entries (1) than those before it (3)" in done.out
+        assert (f"{whole.id} was found damaged" in done.out) is damaged
 
 
-def test_prometheus_reads_what_is_found(repo: Path, source: Path, tmp_path: Path) -> None:
+def test_prometheus_reads_what_is_found(repo: Path, tmp_path: Path) -> None:
     path, before = tmp_path / "backup.prom", repository.now().timestamp()
     ditseed("backup", "verify", "-R", repo).ok()
-    (one,) = repository.listing(repo).backups
+    one = only(repo)
     ditseed("backup", "check", "-R", repo, "--metrics", path).ok()
     families = text_string_to_metric_families(path.read_text())
     found = {(one.name, *one.labels.values()): one.value for f in families for one in f.samples}
     assert found["ditseed_backup_status", one.suffix] == 0
-    assert found["ditseed_backup_last_entries", one.suffix] == 2
+    assert found["ditseed_backup_last_entries", one.suffix] == 1029
     assert found["ditseed_backup_last_stored_bytes", one.suffix] == one.stored_bytes
     assert abs(found["ditseed_backup_last_timestamp_seconds", one.suffix] - before) < 300
     assert found["ditseed_backup_verified_timestamp_seconds", one.suffix] >= before - 2
@@ -366,40 +510,7 @@ def test_alerts_are_not_silent_without_a_backup(repo: Path, tmp_path: Path, what
     assert f'ditseed_backup_status{{suffix=""}} {done.status}.0' in told
 
 
-@pytest.mark.parametrize("name", ["pages.map", "config.ldif", "pages.pack"])
-def test_a_file_that_is_gone(tmp_path: Path, name: str) -> None:
-    """It is told by every verb that can know, before the work."""
-    with closing(Slapd()) as server:
-        server.slapadd(TREE)
-        taking.run(BackupOptions(tmp_path / "repo", server.config_path), QUIET)
-    (one,) = repository.listing(tmp_path / "repo").backups
-    path = tmp_path / "repo" / one.id / name
-    content = path.read_bytes()
-    into = ("-R", tmp_path / "repo")
-    for damage in (path.unlink, lambda: path.write_bytes(content[:-1])):
-        damage()
-        checked = ditseed("backup", "check", *into)
-        assert (checked.status, name in checked.out) == (2, True), checked
-        listed = ditseed("backup", "list", *into).ok()
-        assert listed.out.splitlines()[1].split()[-1] == "no"
-        assert name in listed.err
-        assert ditseed("backup", "verify", *into).status == 1
-        restored = ditseed("backup", "restore", "latest", *into, "--target", tmp_path / "x")
-        assert restored.status == BackupDamaged.exit_status, restored
-        drilled = ditseed("backup", "drill", "latest", *into)
-        assert (drilled.status, name in drilled.out) == (1, True), drilled
-        assert not (tmp_path / "x").exists()
-
-
-def test_one_bad_manifest_is_no_reason_not_to_verify_the_others(repo: Path) -> None:
-    first, last = aged(repo, [0, 1])
-    (repo / first / "manifest.json").write_text("{")
-    done = ditseed("backup", "verify", "-R", repo, "--json")
-    assert done.status == 1
-    found = {one["backup"]: one["problem"] for one in json.loads(done.out)["verified"]}
-    assert found[last] == ""
-    assert "manifest.json" in found[first]
-    assert not (repo / first / manifest.VERIFIED).exists()
+# --- where it runs ----------------------------------------------------------------------------------
 
 
 def test_only_in_one_role(tmp_path: Path) -> None:
@@ -426,21 +537,6 @@ def test_only_on_some_hosts(source: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "repo").exists()
     ditseed(*command, "--only-on", "elsewhere", "--only-on", socket.gethostname()).ok()
     assert only(tmp_path / "repo")
-
-
-def test_a_map_of_another_backup(repo: Path, source: Path) -> None:
-    """Nor does a manifest lead out of its directory."""
-    one = only(repo)
-    path = repo / one.id / "manifest.json"
-    outside = [dataclasses.replace(one.files[0], name=name) for name in ("../x", "/etc/passwd")]
-    for facts in ({"files": outside[:1]}, {"id": "../x"}, {"files": outside[1:]}):
-        told = manifest.sealed(dataclasses.replace(one, **facts))
-        path.write_bytes(manifest.text(told))
-        assert len(repository.listing(repo).broken) == 1
-    path.write_bytes(manifest.text(one))
-    (repo / one.id / "pages.map").write_bytes(b"")
-    with pytest.raises(BackupDamaged, match=r"pages.map"):
-        pack.verify(repo, one, lambda number: True, {}, Meter("x"))
 
 
 def test_the_units_are_units(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pwd
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,15 +14,12 @@ from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import NoEntry, ReadOnly, UsageProblem
-from loader.operations.backup import drill, manifest, repository
-from loader.operations.backup import run as taking
+from loader.operations.backup import manifest, repository
 from loader.operations.backup.check import Limits, Status, check
-from loader.operations.backup.drill import DrillOptions
-from loader.operations.backup.run import BackupOptions
-from loader.progress import Progress
 from loader.server import private
 from loader.server.session import Session
 from loader.storage.files import Owner
+from tests.support.backups import drill_latest, forge, only, read_only, take
 from tests.support.command import ditseed
 from tests.support.require import require
 
@@ -34,35 +29,28 @@ TREE = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n" + "".join(
     f"dn: ou={name}\nobjectClass: organizationalUnit\ndescription: {name}\n\n"
     for name in (PEOPLE[3:], *(f"unit{number},{PEOPLE}" for number in range(5)), "x,ou=unit1," + PEOPLE)
 )
-QUIET = Progress("none")
 
 
 @pytest.fixture(scope="module")
 def server(people_ldif: Path) -> Iterator[Slapd]:
     """A stopped provider, its files of slapd's account where the tests may give them to it."""
-    user = "openldap" if os.geteuid() == 0 and _has("openldap") else None
-    made = Slapd(replication.provider().settings, user=user)
-    made.slapadd(people_ldif, "-w")
-    yield made
-    made.close()
-
-
-def _has(name: str) -> bool:
-    return name in {one.pw_name for one in pwd.getpwall()}
+    has_account = os.geteuid() == 0 and "openldap" in {one.pw_name for one in pwd.getpwall()}
+    with closing(Slapd(replication.provider().settings, user="openldap" if has_account else None)) as made:
+        made.slapadd(people_ldif, "-w")
+        yield made
 
 
 @pytest.fixture
 def repo(server: Slapd, tmp_path: Path) -> Path:
-    taking.run(BackupOptions(tmp_path / "repo", server.config_path), QUIET)
+    take(server, tmp_path / "repo")
     return tmp_path / "repo"
 
 
 def test_a_good_backup(repo: Path, server: Slapd, scratch: Path) -> None:
     before = check(repo, Limits(3600, drill_age=3600))
     assert (before.status, before.reason) == (Status.WARNING, "no backup was ever drilled")
-    told = ditseed("backup", "drill", "latest", "-R", repo, "--tmp", scratch).ok().out
-    assert "good" in told
-    (one,) = repository.listing(repo).backups
+    assert "good" in ditseed("backup", "drill", "latest", "-R", repo, "--tmp", scratch).ok().out
+    one = only(repo)
     found = repository.proofs(repo, one).drill
     assert found is not None
     assert (found.entries, found.lookups) == (one.entries, 200)
@@ -75,38 +63,32 @@ def test_a_good_backup(repo: Path, server: Slapd, scratch: Path) -> None:
 
 
 def test_what_is_not_as_the_manifest_says(repo: Path) -> None:
-    (one,) = repository.listing(repo).backups
+    one = only(repo)
     newer = one.context_csns[0].replace("20", "21", 1)
-    wrong = manifest.sealed(dataclasses.replace(one, entries=7, context_csns=(newer,)))
-    (repo / one.id / "manifest.json").write_bytes(manifest.text(wrong))
-    (found,) = drill.drill(DrillOptions(repo, "latest"), QUIET)
-    assert "slapd shows 1,029 entries, the manifest says 7" in found.problem
-    assert newer in found.problem
+    forge(repo, one, entries=7, context_csns=(newer,))
+    problem = drill_latest(repo).problem
+    assert "slapd shows 1,029 entries, the manifest says 7" in problem
+    assert newer in problem
     assert check(repo, Limits(3600)).status is Status.CRITICAL
     assert ditseed("backup", "drill", "latest", "-R", repo).status == 1
 
 
 def test_without_a_configuration(server: Slapd, tmp_path: Path) -> None:
-    taking.run(BackupOptions(tmp_path, source=server.database_dir), QUIET)
+    one = take(server.database_dir, tmp_path)
     with pytest.raises(UsageProblem, match="--config"):
-        drill.drill(DrillOptions(tmp_path, "latest"), QUIET)
-    asked = DrillOptions(tmp_path, "latest", config_path=server.config_path)
-    assert drill.drill(asked, QUIET)[0].is_good
-    (one,) = repository.listing(tmp_path).backups
+        drill_latest(tmp_path)
+    assert drill_latest(tmp_path, config_path=server.config_path).is_good
     damaged = tmp_path / one.id / one.file
     damaged.write_bytes(bytes(damaged.stat().st_size))
-    assert "its index" in drill.drill(asked, QUIET)[0].problem
+    assert "its index" in drill_latest(tmp_path, config_path=server.config_path).problem
 
 
 def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a host that has not got the database."""
     require(None if os.geteuid() == 0 else "only root can run slapd as another")
-    with pytest.raises(UsageProblem, match="is root"):
-        drill.drill(DrillOptions(repo, "latest", user="root"), QUIET)
-    with pytest.raises(UsageProblem, match="no account"):
-        drill.drill(DrillOptions(repo, "latest", user="no-such-account"), QUIET)
-    with pytest.raises(UsageProblem, match="--tmp"):
-        drill.drill(DrillOptions(repo, "latest", scratch=repo, user="nobody"), QUIET)
+    for user, reason in (("root", "is root"), ("no-such-account", "no account"), ("nobody", "--tmp")):
+        with pytest.raises(UsageProblem, match=reason):
+            drill_latest(repo, user=user, scratch=repo if user == "nobody" else None)
     ran: list[Owner | None] = []
     running = private.running
 
@@ -117,7 +99,7 @@ def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.Monk
     monkeypatch.setattr(private, "running", watched)
     away = server.database_dir.rename(server.database_dir.with_name("away"))
     try:
-        assert drill.drill(DrillOptions(repo, "latest"), QUIET)[0].is_good
+        assert drill_latest(repo).is_good
     finally:
         away.rename(server.database_dir)
     # Who owns the directory above may put another one there.
@@ -161,42 +143,35 @@ def test_a_fifo_in_the_place_of_its_configuration(repo: Path, server: Slapd, mon
         os.mkfifo(home)
 
     monkeypatch.setattr(private, "running", replaced)
-    assert all(one.is_good for one in drill.drill(DrillOptions(repo, "latest"), QUIET))
+    assert drill_latest(repo).is_good
 
 
 def test_a_database_without_entries(tmp_path: Path) -> None:
     """As slapd makes it when it starts for the first time."""
     with closing(replication.provider()) as server:
         server.start()
-        taking.run(BackupOptions(tmp_path, server.config_path), QUIET)
-        (found,) = drill.drill(DrillOptions(tmp_path, "latest"), QUIET)
+        take(server, tmp_path)
+        found = drill_latest(tmp_path)
         assert (found.problem, found.entries) == ("", 0)
 
 
 def test_a_repository_that_is_mounted_read_only(repo: Path, scratch: Path) -> None:
     """What is found is told and decides the status; only the record of it is missing, which is said."""
     require(None if os.geteuid() == 0 else "mounts, which needs root")
-    (one,) = repository.listing(repo).backups
+    one = only(repo)
     repository.init(repo)
-    subprocess.run(["mount", "--bind", "-o", "ro", repo, repo], check=True)
-    try:
+    with read_only(repo):
         drilled = ditseed("backup", "drill", "latest", "-R", repo, "--tmp", scratch).ok()
         assert drilled.out.splitlines()[-1].split() == ["result", "good"]
         assert f"WARNING: {repo / one.id}: drilled.json cannot be written" in drilled.err
         assert "verified.json" in ditseed("backup", "verify", "-R", repo).ok().err
         pruned = ditseed("backup", "prune", "-R", repo, "--keep-last", "1")
         assert (pruned.status, f"{repo}/lock is on" in pruned.err) == (ReadOnly.exit_status, True)
-    finally:
-        subprocess.run(["umount", repo], check=True)
     assert repository.proofs(repo, one) == manifest.Proofs()
     damaged = repo / one.id / one.file
     damaged.write_bytes(bytes(damaged.stat().st_size))
-    repository.init(repo)
-    subprocess.run(["mount", "--bind", "-o", "ro", repo, repo], check=True)
-    try:
+    with read_only(repo):
         assert ditseed("backup", "verify", "-R", repo).status == 1
-    finally:
-        subprocess.run(["umount", repo], check=True)
 
 
 # --- extract ----------------------------------------------------------------------------------------
@@ -207,7 +182,7 @@ def test_the_wrong_delete_at_night(tmp_path: Path) -> None:
     with closing(replication.provider()) as server:
         server.slapadd(TREE)
         server.start()
-        taking.run(BackupOptions(tmp_path, server.config_path), QUIET)
+        take(server, tmp_path)
         whole = names(server)
         below = [name for name in whole if name.endswith(PEOPLE)]
         delete(server, sorted(below, key=len, reverse=True))
@@ -238,7 +213,7 @@ def test_a_filter_gives_parents_first(tmp_path: Path) -> None:
             f"dn: ou=unit1,{PEOPLE}\nchangetype: modrdn\nnewrdn: ou=moved\ndeleteoldrdn: 1\n"
             f"newsuperior: ou=unit4,{PEOPLE}\n\n"
         )
-        taking.run(BackupOptions(tmp_path, server.config_path), QUIET)
+        take(server, tmp_path)
         whole = names(server)
         below = [name for name in whole if name.endswith(PEOPLE)]
         delete(server, sorted(below, key=len, reverse=True))
@@ -249,7 +224,7 @@ def test_a_filter_gives_parents_first(tmp_path: Path) -> None:
         assert f"extract: {len(below)} entries" in told
         refused = ditseed(*command, "--filter", "(ou=*")
         assert "slapcat ended with status 1: Invalid filter" in refused.err
-        (one,) = repository.listing(tmp_path).backups
+        one = only(tmp_path)
         gone = ditseed(*command, "--dn", "ou=unit1," + PEOPLE)
         assert gone.err.splitlines()[-2].startswith(f"ditseed: {tmp_path / one.id}: there is no")
 
@@ -262,7 +237,7 @@ def test_what_a_module_keeps_from_clients_is_left_out(tmp_path: Path) -> None:
         server.slapadd(TREE)
         server.start()
         server.ldapadd(staff)
-        taking.run(BackupOptions(tmp_path, server.config_path), QUIET)
+        take(server, tmp_path)
         whole = names(server)
         assert server.slapcat().count("memberOf: ") == 1
         delete(server, [f"dn: cn=staff,{PEOPLE}", f"dn: ou=x,ou=unit1,{PEOPLE}"])
@@ -273,8 +248,7 @@ def test_what_a_module_keeps_from_clients_is_left_out(tmp_path: Path) -> None:
         server.ldapadd(ditseed(*command, "--filter", "(cn=staff)").ok().out)
         assert names(server) == whole
         assert server.slapcat().count("memberOf: ") == 1
-        (one,) = repository.listing(tmp_path).backups
-        (tmp_path / one.id / "config.ldif").unlink()
+        (tmp_path / only(tmp_path).id / "config.ldif").unlink()
         told = ditseed(*command, "--dn", f"ou=unit1,{PEOPLE}").ok()
         assert "WARNING: not known which attributes" in told.err
         assert "memberOf: " in told.out

@@ -13,26 +13,23 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fixtures import replication, s3
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, BackupEncrypted, ManifestBroken, UsageProblem
-from loader.operations.backup import manifest, repository, restore
-from loader.operations.backup.manifest import Backup
-from loader.operations.backup.restore import RestoreOptions
-from loader.progress import Progress
+from loader.operations.backup import repository
+from tests.support.backups import ONE_ENTRY, flip, forge, only
+from tests.support.backups import put_back as look_at
+from tests.support.backups import take as take_plain
 from tests.support.command import Done, ditseed
 from tests.support.keys import Key, generated
 from tests.support.require import require
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
-QUIET = Progress("none")
 PAGE = (Path(__file__).parents[2] / "docs/backup.md").read_text()
-ONE_ENTRY = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n"
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +114,7 @@ def test_what_needs_no_identity(repo: Path, keys: tuple[Key, Key, Key]) -> None:
     assert ditseed("backup", "check", *place).status == 0
     assert "good" in ditseed("backup", "verify", *place).ok().out
     ditseed("backup", "prune", *place, "--keep-last", 1).ok()
-    assert len(repository.listing(repo).backups) == 1
+    assert only(repo)
 
 
 @pytest.mark.long
@@ -140,38 +137,21 @@ def test_for_a_file_of_recipients(source: Slapd, other: Slapd, keys: tuple[Key, 
     assert_same(source, other)
 
 
-@pytest.mark.long
-def test_nothing_of_the_data_or_the_configuration_can_be_read(
-    source: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
-) -> None:
-    """Each is found in a backup that is not encrypted."""
-    found = []
-    for number, words in enumerate(((), ("--recipient", keys[0].public))):
-        repo = tmp_path / str(number)
-        place = ("--config", source.config_path, "-R", repo)
-        ditseed("backup", "run", "--init", *place, *words).ok()
-        found.append(stored(repo))
-    for secret in (source_password(source), b"ditseed pack 1", b"olcRootPW"):
-        assert [secret in content for content in found] == [True, False], secret
-
-
 def source_password(source: Slapd) -> bytes:
     found = re.search(r'credentials="([^"]+)"', "\n".join(source.settings.database_lines))
     assert found is not None
     return found[1].encode()
 
 
-def test_no_checksum_of_what_is_inside(source: Slapd, taken: Path, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
-    """Which would tell whether a guess is right."""
-    words = ("--config", source.config_path, "-R", tmp_path / "repo")
-    ditseed("backup", "run", "--init", *words).ok()
-    (plain,) = repository.listing(tmp_path / "repo").backups
-    sums = {one for stored_file in plain.files for one in stored_file.sums}
-    everything = stored(taken)
+def test_nothing_of_the_data_or_the_configuration_can_be_read(source: Slapd, taken: Path, tmp_path: Path) -> None:
+    """Each is found in a backup that is not encrypted. Nor is there a checksum, which would tell of a guess."""
+    backup = take_plain(source, tmp_path)
+    sums = [one.encode() for stored_file in backup.files for one in stored_file.sums]
     assert len(sums) == 3
-    assert not any(one.encode() in everything for one in sums)
-    assert source_password(source) not in everything
-    assert b"AGE-SECRET" not in everything
+    plain, encrypted = stored(tmp_path), stored(taken)
+    for secret in (source_password(source), b"ditseed pack 1", b"olcRootPW", *sums):
+        assert (secret in plain, secret in encrypted) == (True, False), secret
+    assert b"AGE-SECRET" not in encrypted
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -195,15 +175,12 @@ def test_without_the_right_identity_nothing_changes(
         assert done.status == BackupEncrypted.exit_status, verb
         assert wanted in done.err
         assert "--identity FILE" in done.err
+    if number is None:
+        dry = ditseed("backup", "restore", "latest", "--target", tmp_path / "look", "-R", repo, "--dry-run")
+        assert dry.status == BackupEncrypted.exit_status
     assert other.slapcat() == before
     assert sorted(os.listdir(other.database_dir)) == files
     assert not list(repo.glob("*/*ed.json"))
-
-
-def test_a_dry_run_says_that_an_identity_is_missing(repo: Path, tmp_path: Path) -> None:
-    words = ("latest", "--target", tmp_path / "look", "-R", repo, "--dry-run")
-    done = ditseed("backup", "restore", *words)
-    assert done.status == BackupEncrypted.exit_status
 
 
 def test_an_incremental_backup_is_refused(source: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
@@ -233,17 +210,6 @@ def test_an_identity_is_not_told(repo: Path, keys: tuple[Key, Key, Key], tmp_pat
 # --- damaged --------------------------------------------------------------------------------------
 
 
-def flip(path: Path, place: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[place] ^= 4
-    path.write_bytes(content)
-
-
-def unpacked(repo: Path, key: Key, target: Path) -> None:
-    asked = RestoreOptions(repo, "latest", target=target, identities=(key.path,))
-    restore.restore(asked, QUIET)
-
-
 @pytest.mark.rows(2)
 @pytest.mark.parametrize("name", ["pages.pack.age", "config.ldif.age", "pages.map.age"])
 @pytest.mark.parametrize("place", [0, 1000, -1])
@@ -257,29 +223,23 @@ def test_one_flipped_bit(repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path,
         assert done.status == BackupDamaged.exit_status
         return
     with pytest.raises(BackupDamaged):
-        unpacked(repo, keys[0], tmp_path / "look")
+        look_at(repo, tmp_path / "look", identities=(keys[0].path,))
     assert not (tmp_path / "look/data.mdb").exists()
 
 
 def test_what_a_forger_changes(repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
     """Checksums and seals fit; age notices."""
-    (made,) = repository.listing(repo).backups
-    place = repo / made.id
-    flip(place / made.file, -1)
-    sums = (hashlib.sha256((place / made.file).read_bytes()).hexdigest(),)
-    forged = tuple(dataclasses.replace(one, sums=sums) if one.name == made.file else one for one in made.files)
-    forge(place, made, files=forged)
+    made = only(repo)
+    path = repo / made.id / made.file
+    flip(path, -1)
+    sums = (hashlib.sha256(path.read_bytes()).hexdigest(),)
+    files = (dataclasses.replace(one, sums=sums) if one.name == made.file else one for one in made.files)
+    forge(repo, made, files=tuple(files))
     with pytest.raises(BackupDamaged, match="cannot be decrypted"):
-        unpacked(repo, keys[0], tmp_path / "look")
+        look_at(repo, tmp_path / "look", identities=(keys[0].path,))
     for facts in ({"recipients": ()}, {"is_ldif": True}, {"recipients": ("a\nb",)}):
-        forge(place, made, **facts)
+        forge(repo, made, **facts)
         assert [type(one) for one in repository.listing(repo).broken] == [ManifestBroken]
-
-
-def forge(place: Path, made: Backup, **facts: Any) -> None:
-    """With a seal that fits."""
-    forged = manifest.sealed(dataclasses.replace(made, **facts))
-    (place / manifest.MANIFEST).write_bytes(manifest.text(forged))
 
 
 # --- killed, sent, read without ditseed -----------------------------------------------------------
@@ -294,7 +254,7 @@ def test_killed_in_the_middle(source: Slapd, keys: tuple[Key, Key, Key], tmp_pat
     assert source_password(source) not in stored(repo)
     take(source, repo, keys[0]).ok()
     assert not left.exists()
-    assert len(repository.listing(repo).backups) == 1
+    assert only(repo)
 
 
 @pytest.mark.long
@@ -317,16 +277,12 @@ def test_on_another_host(source: Slapd, other: Slapd, keys: tuple[Key, Key, Key]
     assert_same(source, other)
 
 
-def missing_tools() -> str | None:
-    missing = [tool for tool in ("age", "zstd") if shutil.which(tool) is None]
-    return f"{' and '.join(missing)} of Debian's packages" if missing else None
-
-
 def test_the_page_says_how_it_is_read_without_ditseed(
     source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
 ) -> None:
     """One of entries."""
-    require(missing_tools())
+    missing = [tool for tool in ("age", "zstd") if shutil.which(tool) is None]
+    require(f"{' and '.join(missing)} of Debian's packages" if missing else None)
     words = ("--config", source.config_path, "-R", tmp_path / "repo", "--kind", "ldif")
     ditseed("backup", "run", "--init", *words, "--recipient", keys[1].public).ok()
     (lines,) = [block for block in PAGE.split("```") if "data.ldif.zst.age" in block and "age -d" in block]

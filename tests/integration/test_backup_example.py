@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,9 +34,9 @@ MOST = 16 << 20  # bytes that anything here may take
 def server(people_ldif: Path) -> Iterator[Slapd]:
     """Running, with 1,029 entries."""
     settings = Settings(maxsize=SHOWN, database_lines=("envflags writemap",))
-    with closing(replication.provider(settings)) as made:
-        made.slapadd(people_ldif, "-w")
-        made.start()
+    made = replication.provider(settings)
+    made.slapadd(people_ldif, "-w")
+    with made:
         yield made
 
 

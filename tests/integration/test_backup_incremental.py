@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import os
 import random
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,47 +18,27 @@ import pytest
 from fixtures import replication
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
-from loader.errors import BackupDamaged, LoaderError, ManifestBroken, NoSpace
+from loader.errors import BackupDamaged, ManifestBroken, NoSpace
 from loader.mdb import contents
 from loader.operations.backup import drill, manifest, pack, repository, restore
-from loader.operations.backup import drill as verifying
-from loader.operations.backup import run as taking
 from loader.operations.backup.check import Limits, Status, check
-from loader.operations.backup.drill import DrillOptions, VerifyOptions
+from loader.operations.backup.drill import DrillOptions
 from loader.operations.backup.manifest import PAGES, Backup, StoredFile
 from loader.operations.backup.pack import PageMap
 from loader.operations.backup.repository import Policy
-from loader.operations.backup.restore import RestoreOptions
-from loader.operations.backup.run import BackupOptions
-from loader.progress import Meter, Progress
+from loader.progress import Meter
 from loader.storage import files
+from tests.support.backups import QUIET, assert_all_good, fill, flip, forge, put_back, take, verify
 from tests.support.command import ditseed
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
-QUIET = Progress("none")
 PEOPLE = 4000
 SUFFIX = "dc=example,dc=com"
 
 
-def take(server: Slapd, repo: Path, incremental: bool = True) -> Backup:
-    return taking.run(BackupOptions(repo, server.config_path, incremental=incremental), QUIET)
-
-
-def put_back(repo: Path, name: str, target: Path) -> Path:
-    restore.restore(RestoreOptions(repo, name, target=target), QUIET)
-    return target / "data.mdb"
-
-
 def stored_bytes(repo: Path) -> int:
     return sum(path.stat().st_size for path in (repo / PAGES).iterdir())
-
-
-def assert_all_good(repo: Path) -> list[str]:
-    found = repository.listing(repo)
-    assert not found.broken
-    assert all(one.is_good for one in verifying.verify(VerifyOptions(repo), QUIET))
-    return [one.id for one in found.backups]
 
 
 @dataclass(frozen=True)
@@ -103,8 +82,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
             for link in range(3):
                 if link:
                     change(server, link)
-                links.append(take(server, home / "repo"))
-                take(server, home / "fulls", incremental=False)
+                links.append(take(server, home / "repo", incremental=True))
+                take(server, home / "fulls")
             yield Chain(server, home / "repo", home / "fulls", tuple(links))
 
 
@@ -125,10 +104,11 @@ def test_what_changed_is_stored_and_no_more(made: Chain) -> None:
 def test_each_link_is_the_full_backup_of_its_moment(made: Chain, tmp_path: Path) -> None:
     fulls = repository.listing(made.fulls).backups
     for link, full in zip(made.links, fulls, strict=True):
-        found = put_back(made.repo, link.id, tmp_path / link.id)
-        wanted = put_back(made.fulls, full.id, tmp_path / f"full-{full.id}")
-        assert found.read_bytes() == wanted.read_bytes()
-        assert contents.entry_count(found.parent) == link.entries
+        place, other = tmp_path / link.id, tmp_path / f"full-{full.id}"
+        put_back(made.repo, place, link.id)
+        put_back(made.fulls, other, full.id)
+        assert (place / "data.mdb").read_bytes() == (other / "data.mdb").read_bytes()
+        assert contents.entry_count(place) == link.entries
     assert assert_all_good(made.repo) == [one.id for one in made.links]
     assert check(made.repo, Limits(3600)).status is Status.OK
 
@@ -138,12 +118,12 @@ def test_any_flipped_bit_is_found(made: Chain, repo: Path) -> None:
     last = made.links[-1]
     files = [*(repo / PAGES).iterdir(), repo / last.id / "pages.map"]
     for path in files:
-        content = path.read_bytes()
-        for place in {0, 9, len(content) // 3, len(content) // 2, len(content) - 60, len(content) - 1}:
-            path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-            (found,) = verifying.verify(VerifyOptions(repo, [last.id]), QUIET)
+        size = path.stat().st_size
+        for place in {0, 9, size // 3, size // 2, size - 60, size - 1}:
+            flip(path, place)
+            (found,) = verify(repo, last.id)
             assert not found.is_good, (path.name, place)
-        path.write_bytes(content)
+            flip(path, place)
     assert assert_all_good(repo)
 
 
@@ -161,15 +141,12 @@ def test_what_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch
 
     backups = tuple(_again(repo, one) for one in backups)
     monkeypatch.setattr(pack, "_require_sum", compare)
-    found = verifying.verify(VerifyOptions(repo), QUIET)
+    found = verify(repo)
     assert [one.backup for one in found if not one.is_whole] == [], found
     chunks = {(name, number) for one in backups for name, stored in one.stored() for number in range(len(stored.sums))}
     assert len(looked_at) == len(chunks) > len(backups) * 3
-    first = repo / PAGES / backups[0].packs[0].name
-    content = bytearray(first.read_bytes())
-    content[100] ^= 4
-    first.write_bytes(content)
-    assert not any(one.is_good for one in verifying.verify(VerifyOptions(repo), QUIET))
+    flip(repo / PAGES / backups[0].packs[0].name, 100)
+    assert not any(one.is_good for one in verify(repo))
 
 
 def _again(repo: Path, backup: Backup) -> Backup:
@@ -184,9 +161,7 @@ def _again(repo: Path, backup: Backup) -> Backup:
     place = repo / backup.id
     files = tuple(summed(place / one.name, one) for one in backup.files)
     packs = tuple(summed(repo / PAGES / one.name, one) for one in backup.packs)
-    changed = manifest.sealed(dataclasses.replace(backup, files=files, packs=packs))
-    (place / manifest.MANIFEST).write_bytes(manifest.text(changed))
-    return changed
+    return forge(repo, backup, files=files, packs=packs)
 
 
 def test_a_part_is_not_taken_for_all_that_was_verified(made: Chain, repo: Path) -> None:
@@ -195,7 +170,7 @@ def test_a_part_is_not_taken_for_all_that_was_verified(made: Chain, repo: Path) 
     read = pack.verify(repo, last, lambda number: number != 1, {}, Meter("verify"))
     assert last.stored_bytes < read < last.needed_bytes
     for sample, is_proven in ((0.0, False), (1.0, True)):
-        (found,) = verifying.verify(VerifyOptions(repo, [last.id], sample=sample), QUIET)
+        (found,) = verify(repo, last.id, sample=sample)
         assert found.is_good
         assert repository.proofs(repo, last).is_proven == is_proven
 
@@ -215,55 +190,44 @@ def test_a_pack_that_is_not_the_right_one_is_refused(made: Chain, repo: Path, tm
         (tmp_path / "outside").write_bytes(content)
         path.symlink_to(tmp_path / "outside")
     with pytest.raises(BackupDamaged):
-        put_back(repo, last.id, tmp_path / "there")
+        put_back(repo, tmp_path / "there", last.id)
     assert not (tmp_path / "there" / "data.mdb").exists()
     if case != "link":
         assert check(repo, Limits(3600)).status is Status.CRITICAL
 
 
-@pytest.mark.parametrize("name", ["../outside", "0" * 63 + "/.pack", "0" * 64 + ".pack"])
+@pytest.mark.parametrize("name", ["../outside", "0" * 63 + "/.pack"])
 def test_no_forged_list_leads_out_of_the_repository(made: Chain, repo: Path, tmp_path: Path, name: str) -> None:
     last = made.links[-1]
-    named = (*last.packs[:-1], dataclasses.replace(last.packs[-1], name=name))
-    changed = manifest.sealed(dataclasses.replace(last, packs=named))
-    (repo / last.id / manifest.MANIFEST).write_bytes(manifest.text(changed))
-    with pytest.raises((BackupDamaged, ManifestBroken)):
-        put_back(repo, last.id, tmp_path / "there")
+    forge(repo, last, packs=(*last.packs[:-1], dataclasses.replace(last.packs[-1], name=name)))
+    with pytest.raises(ManifestBroken):
+        put_back(repo, tmp_path / "there", last.id)
 
 
-def forge(repo: Path, backup: Backup, found: PageMap) -> None:
+def forge_map(repo: Path, backup: Backup, found: PageMap) -> None:
     """Whoever forges the map forges the manifest too."""
-    place, text = repo / backup.id, found.text()
-    (place / manifest.MAP).write_bytes(text)
+    text, names = found.text(), {use.name for use in found.packs}
+    (repo / backup.id / manifest.MAP).write_bytes(text)
     stored = StoredFile(manifest.MAP, len(text), (hashlib.sha256(text).hexdigest(),))
-    names = {use.name for use in found.packs}
-    changed = dataclasses.replace(
-        backup,
-        files=(stored, *(one for one in backup.files if one.name != manifest.MAP)),
-        packs=tuple(one for one in backup.packs if one.name in names),
-    )
-    (place / manifest.MANIFEST).write_bytes(manifest.text(manifest.sealed(changed)))
+    files = (stored, *(one for one in backup.files if one.name != manifest.MAP))
+    forge(repo, backup, files=files, packs=tuple(one for one in backup.packs if one.name in names))
 
 
-def test_a_map_that_leaves_a_pack_out_is_refused(made: Chain, repo: Path, tmp_path: Path) -> None:
-    last = made.links[-1]
-    found = pack.read_map(repo / last.id, last)
-    for number in range(len(found.packs)):
-        left = found.packs[:number] + found.packs[number + 1 :]
-        forge(repo, last, dataclasses.replace(found, packs=left))
-        with pytest.raises(BackupDamaged, match="does not have"):
-            put_back(repo, last.id, tmp_path / "there")
-    again = pack.previous(repo, repository.find(repo, last.id))
-    assert (again.own, again.uses) == (0, ()), "the next backup stores all pages"
-
-
-def test_what_is_put_together_has_its_checksum(made: Chain, repo: Path, tmp_path: Path) -> None:
+def test_a_forged_map(made: Chain, repo: Path, tmp_path: Path) -> None:
+    """It leaves a pack out; or what is put together has not its checksum."""
     last = made.links[-1]
     found = pack.read_map(repo / last.id, last)
     first = dataclasses.replace(found.pieces[0], xxh3="0" * 32)
-    forge(repo, last, dataclasses.replace(found, pieces=(first, *found.pieces[1:])))
+    forge_map(repo, last, dataclasses.replace(found, pieces=(first, *found.pieces[1:])))
     with pytest.raises(BackupDamaged, match="checksum of piece 0"):
-        put_back(repo, last.id, tmp_path / "there")
+        put_back(repo, tmp_path / "there", last.id)
+    for number in range(len(found.packs)):
+        left = found.packs[:number] + found.packs[number + 1 :]
+        forge_map(repo, last, dataclasses.replace(found, packs=left))
+        with pytest.raises(BackupDamaged, match="does not have"):
+            put_back(repo, tmp_path / "there", last.id)
+    again = pack.previous(repo, repository.find(repo, last.id))
+    assert (again.own, again.uses) == (0, ()), "the next backup stores all pages"
 
 
 def test_a_restore_onto_a_disk_that_fills(made: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +235,7 @@ def test_a_restore_onto_a_disk_that_fills(made: Chain, tmp_path: Path, monkeypat
     monkeypatch.setattr(restore, "require_space", lambda *told: 0)
     with loop_filesystem(2) as disk:
         with pytest.raises(NoSpace):
-            put_back(made.repo, made.links[-1].id, disk / "there")
+            put_back(made.repo, disk / "there", made.links[-1].id)
         assert not list(disk.rglob("data.mdb*"))
 
 
@@ -292,7 +256,7 @@ def test_pruning_removes_what_nobody_needs(made: Chain, repo: Path, tmp_path: Pa
     assert {path.name for path in (repo / PAGES).iterdir()} == {one.name for one in last.packs}
     assert stored_bytes(repo) == sum(one.bytes for one in last.packs)
     assert found.freed == before - stored_bytes(repo)
-    put_back(repo, last.id, tmp_path / "there")
+    put_back(repo, tmp_path / "there", last.id)
 
 
 def test_while_a_backup_cannot_be_read_no_page_is_removed(made: Chain, repo: Path) -> None:
@@ -305,17 +269,12 @@ def test_while_a_backup_cannot_be_read_no_page_is_removed(made: Chain, repo: Pat
 def test_after_damage_all_pages_are_stored_again(made: Chain, repo: Path) -> None:
     last = made.links[-1]
     (repo / last.id / "pages.map").write_bytes(b"")
-    again = take(made.server, repo)
+    again = take(made.server, repo, incremental=True)
     assert again.stored_bytes > made.links[0].stored_bytes * 0.9
-    (found,) = verifying.verify(VerifyOptions(repo, [again.id]), QUIET)
-    assert found.is_good
-
-
-def test_nothing_new_takes_nearly_nothing(made: Chain, repo: Path) -> None:
-    take(made.server, repo)
-    again = take(made.server, repo)
+    assert verify(repo, again.id)[0].is_good
+    again = take(made.server, repo, incremental=True)  # nothing new takes nearly nothing
     assert again.stored_bytes < 1000 + made.links[0].stored_bytes / 100
-    assert_all_good(repo)
+    assert verify(repo, again.id)[0].is_good
 
 
 @pytest.mark.long
@@ -332,15 +291,6 @@ def test_killed(made: Chain, repo: Path, point: str) -> None:
     assert {path.name for path in (repo / PAGES).iterdir()} == needed
 
 
-def test_a_disk_that_fills(made: Chain, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = assert_all_good(repo)
-    options = BackupOptions(repo, made.server.config_path, incremental=True, packing=pack.Packing(keep_free=1 << 60))
-    with pytest.raises(LoaderError):
-        taking.run(options, QUIET)
-    assert assert_all_good(repo) == before
-    assert not repository.unfinished_backups(repo)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("looks", [True, False])
 def test_a_disk_that_is_full(made: Chain, monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
@@ -348,27 +298,23 @@ def test_a_disk_that_is_full(made: Chain, monkeypatch: pytest.MonkeyPatch, looks
     require(missing_loop_filesystem())
     change(made.server, 10 + looks)
     with loop_filesystem(16) as disk:
-        repo, filler = disk / "repo", disk / "filler"
-        shutil.copytree(made.repo, repo)
-        before, real = assert_all_good(repo), pack.previous
+        repo, real = shutil.copytree(made.repo, disk / "repo"), pack.previous
+        before = assert_all_good(repo)
 
-        def fill(place: Path, backup: Backup) -> pack.PreviousBackup:
-            with filler.open("wb", buffering=0) as file, suppress(OSError):
-                while True:  # into what is reserved for root too
-                    file.write(bytes(4 << 10))
-                    os.fsync(file.fileno())
+        def fill_it(place: Path, backup: Backup) -> pack.PreviousBackup:
+            fill(disk)
             if not looks:
                 monkeypatch.setattr(files, "require_space", lambda *told: None)
             return real(place, backup)
 
-        monkeypatch.setattr(pack, "previous", fill)
+        monkeypatch.setattr(pack, "previous", fill_it)
         with pytest.raises(NoSpace):
-            take(made.server, repo)
+            take(made.server, repo, incremental=True)
         monkeypatch.undo()
-        filler.unlink()
+        (disk / "filler").unlink()
         assert assert_all_good(repo) == before
         assert not repository.unfinished_backups(repo)
-        take(made.server, repo)
+        take(made.server, repo, incremental=True)
         assert len(assert_all_good(repo)) == len(before) + 1
 
 
@@ -384,9 +330,9 @@ def test_pages_that_are_the_same_count_once(made: Chain, repo: Path, tmp_path: P
         made.server.ldapmodify(text)
 
     add(range(PEOPLE + 100, PEOPLE + 101))
-    take(made.server, repo)
+    take(made.server, repo, incremental=True)
     add(range(PEOPLE + 101, PEOPLE + 108))
-    last = take(made.server, repo)
+    last = take(made.server, repo, incremental=True)
     assert all(use.used <= use.pages for use in pack.read_map(repo / last.id, last).packs)
-    found = put_back(repo, last.id, tmp_path / "there")
-    assert contents.entry_count(found.parent) == last.entries
+    put_back(repo, tmp_path / "there", last.id)
+    assert contents.entry_count(tmp_path / "there") == last.entries

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from fixtures.churn import Churn
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, EmptyInput, UsageProblem
 from loader.operations.backup import repository
-from loader.operations.backup.manifest import Backup
+from tests.support.backups import flip, only
 from tests.support.command import Done, ditseed
 from tests.support.keys import generated
 
@@ -23,18 +23,10 @@ pytestmark = pytest.mark.slapd
 
 
 @pytest.fixture(scope="module")
-def source(people_ldif: Path) -> Iterator[Slapd]:
-    """With 1,029 entries; stopped."""
-    with closing(replication.provider()) as made:
-        made.slapadd(people_ldif, "-w")
-        yield made
-
-
-@pytest.fixture(scope="module")
-def repo(source: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With one backup. Read it only."""
     made = tmp_path_factory.mktemp("ldif") / "repo"
-    run(source, made).ok()
+    run(stopped, made).ok()
     return made
 
 
@@ -48,18 +40,13 @@ def restore(repo: Path, server: Slapd, *words: object) -> Done:
     return ditseed("backup", "restore", "latest", *where, *words)
 
 
-def latest(repo: Path) -> Backup:
-    return repository.find(repo, "latest")
-
-
-def test_restored_it_is_the_same_database(source: Slapd, repo: Path) -> None:
+def test_restored_it_is_the_same_database(stopped: Slapd, repo: Path) -> None:
     """For a configuration with other indexes, which no copy of the pages would fit."""
-    other = replace(source.settings, indexes=("objectClass,uid eq", "cn eq,sub"))
+    other = replace(stopped.settings, indexes=("objectClass,uid eq", "cn eq,sub"))
     with closing(Slapd(other)) as target:
-        told = restore(repo, target, "--json").ok().facts
-        assert told["entries"] == latest(repo).entries == 1029
+        assert restore(repo, target, "--json").ok().facts["entries"] == only(repo).entries == 1029
         target.own_files()
-        assert target.slapcat() == source.slapcat()
+        assert target.slapcat() == stopped.slapcat()
         checked = ("verify", target.database_dir, "--config", target.config_path)
         ditseed(*checked, "--verify", "indexes").ok()
 
@@ -75,30 +62,30 @@ def test_an_empty_database_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_each_verb(source: Slapd, repo: Path, scratch: Path, tmp_path: Path) -> None:
+def test_each_verb(stopped: Slapd, repo: Path, scratch: Path, tmp_path: Path) -> None:
     shown = ditseed("backup", "show", "latest", "-R", repo).ok().out
     assert "kind" in shown
     assert "ldif" in shown
     ditseed("backup", "verify", "-R", repo).ok()
     drilled = ditseed("backup", "drill", "latest", "-R", repo, "--tmp", scratch).ok()
     assert "good" in drilled.out
-    dn = f"ou=people,{source.suffix}"
+    dn = f"ou=people,{stopped.suffix}"
     found = ditseed("backup", "extract", "latest", "-R", repo, "--dn", dn, "--tmp", scratch).ok()
     assert found.out.startswith(f"dn: {dn}\n")
     assert not list(scratch.iterdir())
     look = tmp_path / "look"
     ditseed("backup", "restore", "latest", "-R", repo, "--target", look).ok()
-    ditseed("compare", look, source.database_dir).ok()
+    ditseed("compare", look, stopped.database_dir).ok()
 
 
 @pytest.mark.long
-def test_slapadd_reads_it(source: Slapd, repo: Path) -> None:
+def test_slapadd_reads_it(stopped: Slapd, repo: Path) -> None:
     """Without ditseed."""
-    packed = repo / latest(repo).id / "data.ldif.zst"
+    packed = repo / only(repo).id / "data.ldif.zst"
     text = subprocess.run(["zstd", "-dcq", packed], capture_output=True, check=True).stdout
-    with closing(Slapd(source.settings)) as target:
+    with closing(Slapd(stopped.settings)) as target:
         target.slapadd(text.decode())
-        assert target.slapcat() == source.slapcat()
+        assert target.slapcat() == stopped.slapcat()
 
 
 @pytest.mark.long
@@ -118,32 +105,28 @@ def test_beside_a_writer_encrypted_and_throttled(people_ldif: Path, tmp_path: Pa
 
 
 @pytest.mark.long
-def test_a_flipped_bit(repo: Path, source: Slapd, tmp_path: Path) -> None:
-    damaged = tmp_path / "repo"
-    subprocess.run(["cp", "-a", repo, damaged], check=True)
-    packed = damaged / latest(repo).id / "data.ldif.zst"
-    content = bytearray(packed.read_bytes())
-    content[len(content) // 2] ^= 1
-    packed.write_bytes(content)
+def test_a_flipped_bit(repo: Path, stopped: Slapd, tmp_path: Path) -> None:
+    damaged = shutil.copytree(repo, tmp_path / "repo")
+    flip(damaged / only(repo).id / "data.ldif.zst")
     assert ditseed("backup", "verify", "-R", damaged).status == 1
-    with closing(Slapd(source.settings)) as target:
+    with closing(Slapd(stopped.settings)) as target:
         assert restore(damaged, target).status == BackupDamaged.exit_status
         assert not (target.database_dir / "data.mdb").exists()
 
 
 @pytest.mark.long
-def test_killed(repo: Path, source: Slapd, tmp_path: Path) -> None:
+def test_killed(repo: Path, stopped: Slapd, tmp_path: Path) -> None:
     killed = {"DITSEED_KILL_AT": "load.unrecorded"}
-    with closing(Slapd(source.settings)) as target:
+    with closing(Slapd(stopped.settings)) as target:
         where = ("-R", repo, "--config", target.config_path)
         assert ditseed("backup", "restore", "latest", *where, env=killed).status == -9
         restore(repo, target).ok()
         assert {one.name for one in target.database_dir.iterdir()} == {"data.mdb"}
-        assert target.slapcat() == source.slapcat()
+        assert target.slapcat() == stopped.slapcat()
 
 
 @pytest.mark.rows(1)
 @pytest.mark.parametrize("other", ["--all-databases", "--incremental"])
-def test_what_is_refused(source: Slapd, tmp_path: Path, other: str) -> None:
-    assert run(source, tmp_path / "repo", other).status == UsageProblem.exit_status
+def test_what_is_refused(stopped: Slapd, tmp_path: Path, other: str) -> None:
+    assert run(stopped, tmp_path / "repo", other).status == UsageProblem.exit_status
     assert not (tmp_path / "repo").exists()

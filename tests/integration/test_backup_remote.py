@@ -4,67 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from fixtures import replication, s3, sshd
+from fixtures import s3, sshd
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.network import Proxy
 from fixtures.s3 import S3Server
 from fixtures.slapd import Slapd
 from fixtures.sshd import SshServer
 from fixtures.waiting import until
-from loader import typed
-from loader.errors import (
-    BackupDamaged,
-    LoaderError,
-    ManifestBroken,
-    NoRepository,
-    NoSuchPath,
-    PackageMissing,
-    RemoteFailed,
-    RemoteFull,
-    RemoteLocked,
-    RemovalRefused,
-    UsageProblem,
-)
+from loader import errors
 from loader.operations.backup import manifest, repository
 from loader.operations.backup import remote as remote_lock
 from loader.operations.backup import run as taking
-from loader.operations.backup.manifest import Backup
 from loader.operations.backup.run import BackupOptions
 from loader.operations.monitoring import Status
-from loader.progress import Progress
 from loader.storage import remote
+from tests.support.backups import QUIET, altered, fill
 from tests.support.command import Done, ditseed
 from tests.support.require import require
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
-
-
-@pytest.fixture(scope="module")
-def source(people_ldif: Path) -> Iterator[Slapd]:
-    """With 1,029 entries; stopped."""
-    with closing(replication.provider()) as made:
-        made.slapadd(people_ldif, "-w")
-        yield made
-
-
-@pytest.fixture
-def other(source: Slapd) -> Iterator[Slapd]:
-    """Stopped and empty, of the same kind."""
-    with closing(Slapd(source.settings)) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +58,7 @@ class Remote:
     url: str
     environment: dict[str, str]
     names: Callable[[], list[str]]  # of all files there
+    proxy: Proxy
 
     def backup(self, verb: str, *words: object, **environment: str) -> Done:
         return ditseed("backup", verb, "-R", self.url, *words, env={**self.environment, **environment})
@@ -103,18 +75,28 @@ class Remote:
 
 @pytest.fixture
 def bucket(server: S3Server, request: pytest.FixtureRequest) -> Iterator[Remote]:
-    prefix = "".join(one for one in request.node.name if one.isalnum())
-    names = lambda: [key.removeprefix(f"{prefix}/") for key in server.keys(f"{prefix}/")]  # noqa: E731
-    yield Remote(f"s3://{s3.BUCKET}/{prefix}", server.environment, names)
+    yield in_bucket(server, "".join(one for one in request.node.name if one.isalnum()))
     server.proxy.accept()
 
 
 @pytest.fixture
 def directory(ssh: SshServer, tmp_path: Path) -> Iterator[Remote]:
-    place = tmp_path / "far/repo"
-    names = lambda: [str(one.relative_to(place)) for one in place.rglob("*") if one.is_file()]  # noqa: E731
-    yield Remote(ssh.url(place), ssh.environment, names)
+    yield in_directory(ssh, tmp_path / "far/repo")
     ssh.proxy.accept()
+
+
+def in_bucket(server: S3Server, prefix: str) -> Remote:
+    def names() -> list[str]:
+        return [key.removeprefix(f"{prefix}/") for key in server.keys(f"{prefix}/")]
+
+    return Remote(f"s3://{s3.BUCKET}/{prefix}", server.environment, names, server.proxy)
+
+
+def in_directory(ssh: SshServer, place: Path) -> Remote:
+    def names() -> list[str]:
+        return [str(one.relative_to(place)) for one in place.rglob("*") if one.is_file()]
+
+    return Remote(ssh.url(place), ssh.environment, names, ssh.proxy)
 
 
 @pytest.fixture
@@ -136,38 +118,30 @@ def assert_only(place: Remote, *backups: str) -> None:
 
 @pytest.mark.long
 @both
-def test_restored_it_is_the_same_database(source: Slapd, other: Slapd, tmp_path: Path, place: Remote) -> None:
-    made = place.run(source, "--json").ok().facts
-    assert_only(place, made["id"])
-    place.restore(other).ok()
-    assert_same(source, other)
-    near = ("-R", tmp_path / "near")
-    ditseed("backup", "run", "--init", "--config", source.config_path, *near).ok()
-    ditseed("backup", "restore", "latest", *near, "--target", tmp_path / "look").ok()
-    there = (other.database_dir / "data.mdb").read_bytes()
-    assert there == (tmp_path / "look/data.mdb").read_bytes()
-
-
-@pytest.mark.long
-@both
-def test_each_verb(source: Slapd, other: Slapd, place: Remote) -> None:
-    """Three moments, two of which share pages."""
-    place.run(source).ok()
-    for number in range(2):
+def test_each_verb(people_ldif: Path, other: Slapd, tmp_path: Path, place: Remote) -> None:
+    """Three moments, two of which share pages. What comes back is what comes back from a repository of this host."""
+    unit, near = "dn: ou=n{},dc=example,dc=com\nobjectClass: organizationalUnit\n", ("-R", tmp_path / "near")
+    with closing(Slapd(other.settings)) as source:
+        source.slapadd(people_ldif, "-w")
+        place.run(source).ok()
+        for number in range(2):
+            place.run(source, "--incremental").ok()
+            source.slapadd(unit.format(number))
         place.run(source, "--incremental").ok()
-        source.slapadd(f"dn: ou=n{os.urandom(4).hex()}{number},dc=example,dc=com\nobjectClass: organizationalUnit\n")
-    place.run(source, "--incremental").ok()
-    ids = place.listed()
-    assert len(ids) == 4
-    place.backup("verify").ok()
-    place.backup("drill", "latest").ok()
-    assert place.backup("check").status == 0
-    known = place.backup("show", "latest", "--json").ok().facts
-    assert known["verification"]["problem"] == known["drill"]["problem"] == ""
-    assert "dn: dc=example,dc=com" in place.backup("extract", "latest", "--dn", "dc=example,dc=com").ok().out
-    place.backup("restore", "latest", "--config", other.config_path, "--dry-run").ok()
-    place.restore(other).ok()
-    assert_same(source, other)
+        ids = place.listed()
+        assert len(ids) == 4
+        place.backup("verify").ok()
+        place.backup("drill", "latest").ok()
+        assert place.backup("check").status == 0
+        known = place.backup("show", "latest", "--json").ok().facts
+        assert known["verification"]["problem"] == known["drill"]["problem"] == ""
+        assert "dn: dc=example,dc=com" in place.backup("extract", "latest", "--dn", "dc=example,dc=com").ok().out
+        place.backup("restore", "latest", "--config", other.config_path, "--dry-run").ok()
+        place.restore(other).ok()
+        assert_same(source, other)
+        ditseed("backup", "run", "--init", "--config", source.config_path, *near).ok()
+    ditseed("backup", "restore", "latest", *near, "--target", tmp_path / "look").ok()
+    assert (other.database_dir / "data.mdb").read_bytes() == (tmp_path / "look/data.mdb").read_bytes()
     packs = [name for name in place.names() if name.startswith("pages/")]
     place.backup("prune", "--keep-last", "2").ok()
     assert_only(place, *ids[2:])
@@ -175,9 +149,9 @@ def test_each_verb(source: Slapd, other: Slapd, place: Remote) -> None:
     place.backup("verify").ok()
 
 
-def test_either_can_be_copied_to_the_other(source: Slapd, server: S3Server, bucket: Remote, tmp_path: Path) -> None:
+def test_either_can_be_copied_to_the_other(stopped: Slapd, server: S3Server, bucket: Remote, tmp_path: Path) -> None:
     place = tmp_path / "repo"
-    ditseed("backup", "run", "--init", "--config", source.config_path, "-R", place, "--incremental").ok()
+    ditseed("backup", "run", "--init", "--config", stopped.config_path, "-R", place, "--incremental").ok()
     prefix = bucket.url.rpartition("/")[2]
     for path in place.rglob("*"):
         if path.is_file():
@@ -189,49 +163,35 @@ def test_either_can_be_copied_to_the_other(source: Slapd, server: S3Server, buck
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("place", ["bucket"], indirect=True)
-def test_the_server_stops(source: Slapd, other: Slapd, server: S3Server, place: Remote) -> None:
+@both
+def test_the_server_stops(stopped: Slapd, other: Slapd, place: Remote) -> None:
     """In the middle of a run, then of a restore."""
-    good = place.run(source, "--json").ok().facts["id"]
-    server.proxy.refuse_after(50_000)
-    _assert_told(place.run(source))
-    server.proxy.accept()
+    good = place.run(stopped, "--json").ok().facts["id"]
+    place.proxy.refuse_after(50_000)
+    _assert_told(place.run(stopped))
+    place.proxy.accept()
     assert place.listed() == [good]
     assert len({name.partition("/")[0] for name in place.names()}) > 1  # what the next run removes
-    server.proxy.refuse_after(120_000)
+    place.proxy.refuse_after(120_000)
     _assert_told(place.restore(other))
     assert not list(other.database_dir.iterdir())
-    server.proxy.accept()
+    place.proxy.accept()
     place.restore(other).ok()
-    assert_same(source, other)
-    assert_only(place, good, place.run(source, "--json").ok().facts["id"])
-
-
-@pytest.mark.long
-def test_sshd_stops(source: Slapd, other: Slapd, ssh: SshServer, directory: Remote) -> None:
-    good = directory.run(source, "--json").ok().facts["id"]
-    ssh.proxy.refuse_after(50_000)
-    _assert_told(directory.run(source))
-    ssh.proxy.accept()
-    assert directory.listed() == [good]
-    ssh.proxy.refuse_after(120_000)
-    _assert_told(directory.restore(other))
-    assert not list(other.database_dir.iterdir())
-    ssh.proxy.accept()
-    assert_only(directory, good, directory.run(source, "--json").ok().facts["id"])
+    assert_same(stopped, other)
+    assert_only(place, good, place.run(stopped, "--json").ok().facts["id"])
 
 
 def _assert_told(done: Done) -> None:
-    assert done.status == RemoteFailed.exit_status, done.err
+    assert done.status == errors.RemoteFailed.exit_status, done.err
     assert "hint: Look whether the server runs" in done.err
 
 
 @pytest.mark.rows(0, "remove.middle-directory")
 @both
 @pytest.mark.parametrize("point", ["send.middle", "remove.middle", "publish.recorded"])
-def test_run_killed(source: Slapd, place: Remote, point: str) -> None:
+def test_run_killed(stopped: Slapd, place: Remote, point: str) -> None:
     """It leaves its lock too."""
-    command = (source, "--keep-last", 1)
+    command = (stopped, "--keep-last", 1)
     place.run(*command).ok()
     assert place.run(*command, DITSEED_KILL_AT=point).status == -signal.SIGKILL
     assert len(place.listed()) == 1
@@ -242,24 +202,24 @@ def test_run_killed(source: Slapd, place: Remote, point: str) -> None:
     assert_only(place, *last)
 
 
-def test_one_at_a_time(source: Slapd, server: S3Server, bucket: Remote) -> None:
+def test_one_at_a_time(stopped: Slapd, server: S3Server, bucket: Remote) -> None:
     """The lock of a process that may be at work stands; that of one that is gone from this host does not."""
     key = f"{bucket.url.rpartition('/')[2]}/{remote_lock.LOCK}"
     mine = remote_lock.myself()
     elsewhere = dataclasses.replace(mine, host="elsewhere")
     for text in (b"garbage", msgspec.json.encode(mine), msgspec.json.encode(elsewhere)):
         server.put(key, text)
-        done = bucket.run(source)
-        assert done.status == RemoteLocked.exit_status
+        done = bucket.run(stopped)
+        assert done.status == errors.RemoteLocked.exit_status
         assert f"remove {bucket.url}/{remote_lock.LOCK}" in done.err
     assert f"elsewhere (process {os.getpid()})" in done.err
-    assert bucket.backup("prune", "--keep-last", 1).status == RemoteLocked.exit_status
+    assert bucket.backup("prune", "--keep-last", 1).status == errors.RemoteLocked.exit_status
     gone = dataclasses.replace(mine, started=mine.started + 1)
     ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(minutes=16)
     lapsed = dataclasses.replace(elsewhere, renewed=ago)
     for text in (msgspec.json.encode(gone), msgspec.json.encode(lapsed), b""):
         server.put(key, text)
-        bucket.run(source).ok()
+        bucket.run(stopped).ok()
         assert remote_lock.LOCK not in bucket.names()
 
 
@@ -274,7 +234,7 @@ def test_a_lock_is_renewed(server: S3Server, bucket: Remote, monkeypatch: pytest
     with remote.opened(remote.parse(bucket.url)) as store, remote_lock.exclusive(store) as lock:
         other = msgspec.json.encode(dataclasses.replace(lock.own, host="elsewhere"))
         server.put(key, other)
-        with pytest.raises(RemoteFailed, match="another's"):
+        with pytest.raises(errors.RemoteFailed, match="another's"):
             lock.require()
         lock.renew(store)
     assert server.get(key) == other
@@ -282,15 +242,15 @@ def test_a_lock_is_renewed(server: S3Server, bucket: Remote, monkeypatch: pytest
 
 @both
 def test_a_run_that_has_lost_its_lock_publishes_nothing(
-    source: Slapd, monkeypatch: pytest.MonkeyPatch, place: Remote
+    stopped: Slapd, monkeypatch: pytest.MonkeyPatch, place: Remote
 ) -> None:
     _use(monkeypatch, place.environment)
     where = remote.parse(place.url)
     repository.init(where)
     with remote.opened(where) as far, repository.at(where, changes=True) as mine:
         far.write(remote_lock.LOCK, b"garbage")
-        with pytest.raises(RemoteFailed, match="another's"):
-            taking.run(BackupOptions(mine, source.config_path), Progress("none"))
+        with pytest.raises(errors.RemoteFailed, match="another's"):
+            taking.run(BackupOptions(mine, stopped.config_path), QUIET)
     assert place.listed() == []
     assert remote_lock.LOCK in place.names()
 
@@ -309,49 +269,46 @@ def _use(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
 
 @pytest.fixture
 def kept_bucket(server: S3Server) -> Remote:
-    names = lambda: [key.removeprefix(f"{s3.KEPT}/") for key in server.keys(f"{s3.KEPT}/")]  # noqa: E731
-    return Remote(f"s3://{s3.BUCKET}/{s3.KEPT}", server.environment, names)
+    return in_bucket(server, s3.KEPT)
 
 
 @pytest.fixture
 def kept_directory(tmp_path: Path) -> Iterator[Remote]:
     require(sshd.missing_sshd())
     (tmp_path / "ssh").mkdir()
-    place = tmp_path / "far/repo"
-    names = lambda: [str(one.relative_to(place)) for one in place.rglob("*") if one.is_file()]  # noqa: E731
     with sshd.running(tmp_path / "ssh", " -P remove,rmdir") as made:
-        yield Remote(made.url(place), made.environment, names)
+        yield in_directory(made, tmp_path / "far/repo")
 
 
 @pytest.mark.parametrize("place", ["kept_bucket", "kept_directory"], indirect=True)
-def test_nothing_can_be_removed(source: Slapd, place: Remote) -> None:
+def test_nothing_can_be_removed(stopped: Slapd, place: Remote) -> None:
     """What an interrupted run has left neither, but that is no obstacle."""
-    killed = place.run(source, DITSEED_KILL_AT="send.middle")
+    killed = place.run(stopped, DITSEED_KILL_AT="send.middle")
     assert killed.status == -signal.SIGKILL
-    made = [place.run(source, "--json").ok().facts["id"] for _ in range(2)]
+    made = [place.run(stopped, "--json").ok().facts["id"] for _ in range(2)]
     assert place.listed() == made
     place.backup("verify").ok()
-    for done in (place.backup("prune", "--keep-last", 1), place.run(source, "--keep-last", 1)):
-        assert done.status == RemovalRefused.exit_status
+    for done in (place.backup("prune", "--keep-last", 1), place.run(stopped, "--keep-last", 1)):
+        assert done.status == errors.RemovalRefused.exit_status
         assert "account that may remove" in done.err
     assert place.listed()[:2] == made
     assert len(place.listed()) == 3
 
 
-def test_a_full_server(source: Slapd, ssh: SshServer, tmp_path: Path) -> None:
+def test_a_full_server(stopped: Slapd, ssh: SshServer, tmp_path: Path) -> None:
     """Refused beforehand, with nothing left there; `prune` needs no room."""
     require(missing_loop_filesystem())
     with loop_filesystem(8) as disk:
-        place = Remote(ssh.url(disk / "repo"), ssh.environment, list)
-        made = [place.run(source, "--json").ok().facts["id"] for _ in range(2)]
-        _fill(disk)
+        place = in_directory(ssh, disk / "repo")
+        made = [place.run(stopped, "--json").ok().facts["id"] for _ in range(2)]
+        fill(disk)
         there = sorted(disk.rglob("*"))
-        assert place.run(source).status == RemoteFull.exit_status
+        assert place.run(stopped).status == errors.RemoteFull.exit_status
         assert sorted(disk.rglob("*")) == there
         place.backup("prune", "--keep-last", 1).ok()
         assert place.listed() == made[1:]
         (disk / "filler").unlink()
-        place.run(source).ok()
+        place.run(stopped).ok()
 
 
 def test_a_server_that_fills_up(ssh: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,21 +320,15 @@ def test_a_server_that_fills_up(ssh: SshServer, tmp_path: Path, monkeypatch: pyt
         url = ssh.url(disk / "repo")
         with remote.opened(remote.parse(url)) as store:
             store.write("old", b"before")
-            _fill(disk)
-            with pytest.raises(RemoteFull):
+            fill(disk)
+            with pytest.raises(errors.RemoteFull):
                 store.put(tmp_path / "large", "new")
-            with pytest.raises(RemoteFull):
+            with pytest.raises(errors.RemoteFull):
                 store.write("old", b"after")
-            with pytest.raises(RemoteFull):
+            with pytest.raises(errors.RemoteFull):
                 store.write("new", b"small", new=True)
         assert [one.name for one in (disk / "repo").iterdir()] == ["old"]
         assert (disk / "repo/old").read_bytes() == b"before"
-
-
-def _fill(disk: Path) -> None:
-    with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
-        while file.write(bytes(4096)):
-            pass
 
 
 # --- what is there may be anything -----------------------------------------------------------------
@@ -385,8 +336,8 @@ def _fill(disk: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["pages.pack", "config.ldif", "pages.map"])
-def test_a_changed_object_is_found(source: Slapd, other: Slapd, server: S3Server, bucket: Remote, name: str) -> None:
-    bucket.run(source).ok()
+def test_a_changed_object_is_found(stopped: Slapd, other: Slapd, server: S3Server, bucket: Remote, name: str) -> None:
+    bucket.run(stopped).ok()
     (key,) = (key for key in server.keys(bucket.url.rpartition("/")[2]) if key.endswith(name))
     stored = bytearray(server.get(key))
     stored[len(stored) // 2] ^= 1
@@ -397,7 +348,7 @@ def test_a_changed_object_is_found(source: Slapd, other: Slapd, server: S3Server
     assert bucket.backup("verify").status == 1
     if name != "config.ldif":
         done = bucket.restore(other)
-        assert done.status == BackupDamaged.exit_status
+        assert done.status == errors.BackupDamaged.exit_status
         assert bucket.url in done.err
     assert not list(other.database_dir.glob("data.mdb"))
 
@@ -405,29 +356,24 @@ def test_a_changed_object_is_found(source: Slapd, other: Slapd, server: S3Server
 @pytest.mark.long
 @pytest.mark.parametrize("facts", [{"file": "../../../etc/passwd"}, {"id": "../other"}, {"id": "x"}])
 def test_a_manifest_that_leads_outside(
-    source: Slapd, server: S3Server, bucket: Remote, tmp_path: Path, facts: dict[str, str]
+    stopped: Slapd, server: S3Server, bucket: Remote, tmp_path: Path, facts: dict[str, str]
 ) -> None:
-    made = bucket.run(source, "--json").ok().facts["id"]
+    made = bucket.run(stopped, "--json").ok().facts["id"]
     key = f"{bucket.url.rpartition('/')[2]}/{made}/{manifest.MANIFEST}"
-    told = {**json.loads(server.get(key)), **facts}
-    try:
-        text = manifest.text(manifest.sealed(typed.parse(json.dumps(told).encode(), Backup, manifest.FORMAT)))
-    except typed.Unfit:
-        text = json.dumps(told).encode()
-    server.put(key, text)
+    server.put(key, altered(server.get(key), **facts))
     done = bucket.backup("restore", made, "--target", tmp_path / "look")
-    assert done.status == ManifestBroken.exit_status, done.err
+    assert done.status == errors.ManifestBroken.exit_status, done.err
     assert not (tmp_path / "look").exists()
     assert bucket.backup("list", "--json").ok().facts["backups"] == []
 
 
-def test_names_that_are_none_of_ours(source: Slapd, server: S3Server, bucket: Remote) -> None:
+def test_names_that_are_none_of_ours(stopped: Slapd, server: S3Server, bucket: Remote) -> None:
     """They are neither fetched nor removed."""
     prefix = bucket.url.rpartition("/")[2]
     strange = ("20260101T000000Z-a..b/manifest.json", "pages/note", "20260101T000000Z-/x", "other/manifest.json")
     for name in strange:
         server.put(f"{prefix}/{name}", b"{}")
-    made = bucket.run(source, "--incremental", "--json").ok().facts["id"]
+    made = bucket.run(stopped, "--incremental", "--json").ok().facts["id"]
     assert bucket.listed() == [made]
     assert set(bucket.names()) >= set(strange)
 
@@ -453,7 +399,7 @@ def test_names_that_are_none_of_ours(source: Slapd, server: S3Server, bucket: Re
 )
 def test_a_location_that_is_refused(url: str) -> None:
     done = ditseed("backup", "list", "-R", url)
-    assert done.status == UsageProblem.exit_status
+    assert done.status == errors.UsageProblem.exit_status
     assert "secret" not in done.err
 
 
@@ -462,13 +408,13 @@ def test_a_location_that_is_refused(url: str) -> None:
 def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str) -> None:
     monkeypatch.delitem(sys.modules, remote.SCHEMES[scheme], raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(PackageMissing, match=package), repository.at(remote.parse(f"{scheme}://host/place")):
+    with pytest.raises(errors.PackageMissing, match=package), repository.at(remote.parse(f"{scheme}://host/place")):
         pass
 
 
-def test_an_endpoint_without_tls_is_told_of(bucket: Remote, source: Slapd) -> None:
+def test_an_endpoint_without_tls_is_told_of(bucket: Remote, stopped: Slapd) -> None:
     """Not one of this host; 0.0.0.0 is one to the kernel alone."""
-    assert "not encrypted" not in bucket.run(source).ok().err
+    assert "not encrypted" not in bucket.run(stopped).ok().err
     url = bucket.environment["AWS_ENDPOINT_URL"].replace("127.0.0.1", "0.0.0.0")
     assert bucket.backup("list", AWS_ENDPOINT_URL=url).ok().err.count("not encrypted") == 1
     named = bucket.backup("list", AWS_ENDPOINT_URL=url.replace("//", "//user:secret@"))
@@ -476,26 +422,26 @@ def test_an_endpoint_without_tls_is_told_of(bucket: Remote, source: Slapd) -> No
     assert "secret" not in named.err
 
 
-def test_a_host_that_nobody_knows(source: Slapd, ssh: SshServer, directory: Remote, tmp_path: Path) -> None:
+def test_a_host_that_nobody_knows(stopped: Slapd, ssh: SshServer, directory: Remote, tmp_path: Path) -> None:
     known = ssh.known_hosts.read_text()
     subprocess_key = known.split()[0] + " " + (ssh.home / ".ssh/id_ed25519.pub").read_text()
     try:
         for text in ("", subprocess_key):  # none; another one
             ssh.known_hosts.write_text(text)
-            done = directory.run(source)
-            assert done.status == RemoteFailed.exit_status
+            done = directory.run(stopped)
+            assert done.status == errors.RemoteFailed.exit_status
             assert "known_hosts" in done.err
     finally:
         ssh.known_hosts.write_text(known)
     assert not (tmp_path / "far").exists()
 
 
-def test_what_else_stops_it(source: Slapd, other: Slapd, bucket: Remote) -> None:
-    nowhere = Remote(f"s3://no-such-bucket/{other.port}", bucket.environment, list)
-    cases: list[tuple[Done, type[LoaderError]]] = [
-        (bucket.restore(other), NoSuchPath),
-        (bucket.backup("list"), NoSuchPath),
-        (nowhere.run(source), RemoteFailed),
+def test_what_else_stops_it(stopped: Slapd, other: Slapd, bucket: Remote) -> None:
+    nowhere = dataclasses.replace(bucket, url=f"s3://no-such-bucket/{other.port}")
+    cases: list[tuple[Done, type[errors.LoaderError]]] = [
+        (bucket.restore(other), errors.NoSuchPath),
+        (bucket.backup("list"), errors.NoSuchPath),
+        (nowhere.run(stopped), errors.RemoteFailed),
     ]
     for done, error in cases:
         assert done.status == error.exit_status, done.err
@@ -505,11 +451,11 @@ def test_what_else_stops_it(source: Slapd, other: Slapd, bucket: Remote) -> None
 
 
 @both
-def test_a_repository_is_created_on_demand_only(source: Slapd, place: Remote) -> None:
-    run = ("run", "--config", source.config_path)
+def test_a_repository_is_created_on_demand_only(stopped: Slapd, place: Remote) -> None:
+    run = ("run", "--config", stopped.config_path)
     for words in (run, ("prune", "--keep-last", 1)):
         done = place.backup(*words)
-        assert done.status == NoRepository.exit_status
+        assert done.status == errors.NoRepository.exit_status
         assert f"`ditseed backup init -R {place.url}`" in done.err
     assert place.names() == []
     for is_new in (True, False):
@@ -518,22 +464,22 @@ def test_a_repository_is_created_on_demand_only(source: Slapd, place: Remote) ->
 
 
 @pytest.mark.long
-def test_no_secret_is_told(source: Slapd, server: S3Server, bucket: Remote) -> None:
-    done = bucket.run(source, "-v", "-v").ok()
+def test_no_secret_is_told(stopped: Slapd, server: S3Server, bucket: Remote) -> None:
+    done = bucket.run(stopped, "-v", "-v").ok()
     server.proxy.refuse()
     failed = bucket.backup("list", "-v", "-v")
-    assert failed.status == RemoteFailed.exit_status
+    assert failed.status == errors.RemoteFailed.exit_status
     for text in (done.out + done.err, failed.out + failed.err):
         assert server.environment["AWS_SECRET_ACCESS_KEY"] not in text
 
 
 @pytest.mark.long
-def test_nothing_stays_on_this_host(source: Slapd, other: Slapd, bucket: Remote, tmp_path: Path) -> None:
+def test_nothing_stays_on_this_host(stopped: Slapd, other: Slapd, bucket: Remote, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
-    bucket.run(source, "--tmp", tmp_path / "scratch").ok()
+    bucket.run(stopped, "--tmp", tmp_path / "scratch").ok()
     bucket.restore(other, "latest", "--tmp", tmp_path / "scratch").ok()
     assert not list((tmp_path / "scratch").iterdir())
-    killed = bucket.run(source, "--tmp", tmp_path / "scratch", DITSEED_KILL_AT="send.middle")
+    killed = bucket.run(stopped, "--tmp", tmp_path / "scratch", DITSEED_KILL_AT="send.middle")
     assert killed.status == -signal.SIGKILL
     bucket.backup("verify", "latest", "--tmp", tmp_path / "scratch").ok()
     assert not list((tmp_path / "scratch").iterdir())

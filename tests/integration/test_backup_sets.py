@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import io
-import json
+import os
+import random
 import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import ldif
 import pytest
@@ -19,19 +22,28 @@ from fixtures.churn import Churn
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.waiting import until
-from loader.errors import BackupEncrypted, NoCommonMoment, NoSuchBackup, SetIncomplete, TargetInUse, UsageProblem
+from loader.errors import (
+    BackupEncrypted,
+    BackupFromFuture,
+    NoCommonMoment,
+    NoSuchBackup,
+    SetIncomplete,
+    TargetInUse,
+    UsageProblem,
+)
 from loader.mdb import snapshot
 from loader.mdb.snapshot import AccessLog
-from loader.operations.backup import repository
+from loader.operations.backup import manifest, repository
 from loader.operations.backup import run as taking
+from loader.operations.backup.manifest import MANIFEST, Backup, Verification
+from loader.operations.backup.repository import Policy
 from loader.operations.backup.run import BackupOptions
-from loader.progress import Progress
+from tests.support.backups import ONE_ENTRY, QUIET, put_back, take
 from tests.support.catching_up import LOG, with_accesslog
 from tests.support.command import Done, ditseed
 from tests.support.keys import generated
 
 pytestmark = pytest.mark.slapd
-QUIET = Progress("none")
 TREE, LOG_ID = "dc-example-dc-com", "cn-accesslog"
 
 
@@ -58,11 +70,11 @@ class Logged:
         with running(self.server):
             self.server.ldapmodify(_CHANGE)
 
-    def run(self, repo: Path, *words: object, **environment: str) -> Done:
+    def run(self, repo: object, *words: object, **environment: str) -> Done:
         where = ("--config", self.server.config_path, "-R", repo, "--all-databases")
         return ditseed("backup", "run", "--init", *where, *words, env=environment or None)
 
-    def restore(self, repo: Path, *words: object, name: str = "latest", **environment: str) -> Done:
+    def restore(self, repo: object, *words: object, name: str = "latest", **environment: str) -> Done:
         where = ("--config", self.server.config_path, "-R", repo, "--all-databases")
         return ditseed("backup", "restore", name, *where, *words, env=environment or None)
 
@@ -110,8 +122,7 @@ def ids(repo: Path) -> list[str]:
 # --- one moment ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, order=True)
-class Write:
+class Write(NamedTuple):
     csn: str
     kind: str
     uuid: str
@@ -121,9 +132,7 @@ def written(log: dict[str, dict[str, list[bytes]]]) -> list[Write]:
     """What a log tells of, in its order."""
     names = ("entryCSN", "reqType", "reqEntryUUID")
     return sorted(
-        Write(*(entry[name][0].decode() for name in names))
-        for entry in log.values()
-        if all(name in entry for name in names)
+        Write(*(entry[name][0].decode() for name in names)) for entry in log.values() if entry.keys() >= {*names}
     )
 
 
@@ -160,8 +169,7 @@ def test_while_the_server_changes(source: Logged, other: Logged, tmp_path: Path)
             churn.wait_for(50 * (number + 1))
             source.run(repo).ok()
         for database in (LOG, source.server.suffix):  # to show that what follows can fail
-            options = BackupOptions(apart, source.server.config_path, suffix=database)
-            taking.run(options, QUIET)
+            take(source.server, apart, suffix=database)
             churn.wait_for(churn.changes() + 50)
     everything = written(source.entries(LOG))
     for one in repository.listing(repo).backups:
@@ -208,7 +216,7 @@ def test_where_entries_are_only_deleted(people_ldif: Path, tmp_path: Path) -> No
 def test_without_an_index_it_is_said(source: Logged, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """In the index of entryCSN it is looked up which of both has the last write."""
     with closing(Slapd(Settings(indexes=("objectClass eq",)))) as plain:
-        plain.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
+        plain.slapadd(ONE_ENTRY)
         pair = AccessLog(source.log, plain.database_dir, plain.suffix)
         with snapshot.images([plain.database_dir, source.log], [pair]):
             pass
@@ -234,22 +242,19 @@ def test_there_and_back(source: Logged, other: Logged, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_incrementally(source: Logged, other: Logged, tmp_path: Path) -> None:
-    repo = tmp_path / "repo"
+    """Then encrypted."""
+    repo, key = tmp_path / "repo", generated(tmp_path / "key")
     source.run(repo, "--incremental").ok()
     source.change()
     source.run(repo, "--incremental", "--keep-last", 1).ok()
     assert len(ids(repo)) == 2
     other.restore(repo).ok()
-    assert other.entries(LOG) == source.entries(LOG)
-    assert other.entries(source.server.suffix) == source.entries(source.server.suffix)
-
-
-@pytest.mark.long
-def test_encrypted(source: Logged, other: Logged, tmp_path: Path) -> None:
-    key = generated(tmp_path / "key")
-    source.run(tmp_path / "repo", "--recipient", key.public).ok()
-    assert other.restore(tmp_path / "repo").status == BackupEncrypted.exit_status
-    other.restore(tmp_path / "repo", "--identity", key.path).ok()
+    for suffix in (LOG, source.server.suffix):
+        assert other.entries(suffix) == source.entries(suffix)
+    source.change()
+    source.run(repo, "--recipient", key.public).ok()
+    assert other.restore(repo, "--replace").status == BackupEncrypted.exit_status
+    other.restore(repo, "--replace", "--identity", key.path).ok()
     assert other.entries(LOG) == source.entries(LOG)
 
 
@@ -385,7 +390,7 @@ def test_what_is_refused(source: Logged, tmp_path: Path) -> None:
     repo, server = tmp_path / "repo", source.server
     assert source.run(repo, "-b", LOG).status == UsageProblem.exit_status
     assert not repo.exists()
-    taking.run(BackupOptions(repo, server.config_path, suffix=LOG), QUIET)
+    take(server, repo, suffix=LOG)
     assert source.restore(repo).status == NoSuchBackup.exit_status
     assert source.restore(repo, name=ids(repo)[0]).status == NoSuchBackup.exit_status
     assert source.restore(repo, "--target", tmp_path).status == UsageProblem.exit_status
@@ -394,11 +399,241 @@ def test_what_is_refused(source: Logged, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_on_another_host(source: Logged, other: Logged) -> None:
     with s3.running() as far:
-        where = f"s3://{s3.BUCKET}/sets"
-        env = far.environment
-        words = ("-R", where, "--all-databases")
-        made = ditseed("backup", "run", "--init", "--config", source.server.config_path, *words, "--json", env=env).ok()
-        assert len(json.loads(made.out)["members"]) == 2
-        told = ("--config", other.server.config_path)
-        ditseed("backup", "restore", "latest", *told, *words, env=env).ok()
+        where, env = f"s3://{s3.BUCKET}/sets", far.environment
+        assert len(source.run(where, "--json", **env).ok().facts["members"]) == 2
+        other.restore(where, **env).ok()
         assert other.entries(LOG) == source.entries(LOG)
+
+
+# --- what is kept ----------------------------------------------------------------------------------
+#
+# Whatever is done to a repository, and whatever the clock does: the newest backup that can be restored stays, and sets
+# stay whole. Random sequences of runs, prunes with random policies, damage, kills and clock steps, on copies of backups
+# that `backup run` made. What is expected is worked out from what was done, not from what ditseed says of it.
+
+START = datetime.datetime(2026, 3, 28, 22, 0, tzinfo=datetime.timezone.utc)
+SUFFIX = "dc=example,dc=com"
+KINDS = ("set", "set", "set, incremental", "tree", "tree", "log", "tree, incremental", "emptied")
+STEPS = (-400, -26, -3, -0.04, 0.04, 2, 30, 9000)  # hours by which a clock is wrong all at once
+
+
+@dataclass(frozen=True)
+class Made:
+    """What `backup run` made of one server: a repository of each kind, and what is in it."""
+
+    source: Logged
+    kinds: dict[str, tuple[Path, tuple[Backup, ...]]]
+
+
+@pytest.fixture(scope="module")
+def made(people_ldif: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    scratch = tmp_path_factory.mktemp("kept")
+    with logged(scratch / "logged") as source:
+        source.server.slapadd(people_ldif, "-w")
+        source.change()
+        kinds = {}
+        for kind in sorted(set(KINDS)):
+            repo = scratch / kind.replace(", ", "-")
+            one = taking.run(options(source, repo, kind), QUIET)
+            kinds[kind] = repo, repository.members(repo, one)
+        yield Made(source, kinds)
+
+
+def options(source: Logged, repo: Path, kind: str) -> BackupOptions:
+    suffix = {"set": None, "log": LOG}.get(kind.partition(",")[0], SUFFIX)
+    incremental = kind.endswith("incremental")
+    config = source.server.config_path
+    return BackupOptions(repo, config, suffix=suffix, incremental=incremental, every=not suffix)
+
+
+class Killed(Exception):
+    """As SIGKILL would: nothing is cleaned up after it."""
+
+
+@dataclass
+class World:
+    """A repository, what was done to it, and the clock. order: all that was made. lost: IDs of those that cannot be
+    restored by themselves; unread: of those whose manifest is broken."""
+
+    made: Made
+    repo: Path
+    chance: random.Random
+    now: datetime.datetime = START
+    order: list[Backup] = field(default_factory=list)
+    lost: set[str] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)
+
+    # --- what is done -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Mostly by copying what `backup run` made."""
+        kind = self.chance.choice(KINDS)
+        policy = self.policy() if self.chance.random() < 0.5 else repository.KEEP_ALL
+        if self.chance.random() < 0.02:
+            asked = options(self.made.source, self.repo, kind.replace("emptied", "tree"))
+            for one in repository.members(self.repo, taking.run(asked, QUIET)):
+                self.add(one)
+        else:
+            self.copy(kind)
+        if policy:
+            last = self.order[-1]
+            suffixes = {one.suffix for one in self.order if one.id in (last.id, *last.members)}
+            for suffix in sorted(suffixes):
+                self.prune(policy, suffix)
+
+    def copy(self, kind: str) -> None:
+        template, found = self.made.kinds[kind]
+        taken: set[str] = set()
+        repository.Repository(self.repo).clean()
+        follows = repository.follows(self.repo, self.now)
+        for one in found:
+            taken.add(repository.new_id(self.repo, self.now, one.suffix, taken))
+        ids = sorted(taken, key=lambda name: "accesslog" in name)
+        for one, name in zip(found, ids, strict=True):
+            copied = replace(
+                one,
+                id=name,
+                made=self.now.isoformat(),
+                follows=follows,
+                members=tuple(ids) if len(ids) > 1 else (),
+                entries=0 if kind == "emptied" else one.entries,
+            )
+            shutil.copytree(template / one.id, self.repo / name, copy_function=os.link)
+            self.rewrite(name, MANIFEST, manifest.text(manifest.sealed(copied)))
+            self.add(manifest.sealed(copied))
+        if (template / "pages").exists():
+            shutil.copytree(template / "pages", self.repo / "pages", dirs_exist_ok=True)
+
+    def add(self, one: Backup) -> None:
+        """Where a clock shows the same second again, the ID may be that of one that was removed."""
+        self.order = [*(other for other in self.order if other.id != one.id), one]
+        self.lost.discard(one.id)
+
+    def prune(self, policy: Policy | None = None, suffix: str | None = None) -> None:
+        suffix = suffix or self.chance.choice([None, SUFFIX, LOG])
+        policy = policy or self.policy()
+        names = {one.id for one in self.there()}
+        stay = self.newest()
+        try:
+            repository.prune(self.repo, policy, suffix)
+        except BackupFromFuture:
+            assert {one.id for one in self.there()} == names
+        except Killed:
+            pass
+        left = {one.id for one in self.there()}
+        assert stay <= left, f"{policy} of {suffix} removed {stay - left}"
+        for one in self.order:
+            present = names.intersection(one.members)
+            assert not present or present <= left or present.isdisjoint(left), "torn"
+        assert self.unread <= {path.name for path in self.repo.iterdir()}
+
+    def damage(self) -> None:
+        sound = [one for one in self.there() if one.id not in self.lost]
+        if not sound:
+            return
+        one = self.chance.choice(sound[-4:])
+        place = self.repo / one.id
+        how = self.chance.choice(["gone", "cut", "map", "config", "manifest", "bad", "data"])
+        self.lost.add(one.id)
+        if how == "gone":
+            shutil.rmtree(place)
+        elif how == "cut":
+            self.rewrite(one.id, one.file, (place / one.file).read_bytes()[:-1])
+        elif how == "data":
+            (place / one.file).unlink(missing_ok=True)
+        elif how == "map":
+            (place / "pages.map").unlink(missing_ok=True)
+        elif how == "config":
+            (place / one.config_file).unlink(missing_ok=True)
+        elif how == "manifest":
+            self.rewrite(one.id, MANIFEST, b"{")
+            self.unread.add(one.id)
+        else:
+            self.found_bad(one)
+
+    def found_bad(self, one: Backup) -> None:
+        record = Verification(backup=one.id, made=self.now.isoformat(), problem="is bad")
+        repository.keep(self.repo, record)
+
+    def clock(self) -> None:
+        self.now += datetime.timedelta(hours=self.chance.choice(STEPS))
+
+    def policy(self) -> Policy:
+        names = ("last", "daily", "weekly", "monthly")
+        few = {name: self.chance.randrange(3) for name in self.chance.sample(names, 2)}
+        within = self.chance.choice([0, 0, 3600, 86400])
+        found = Policy(**few, within=within)
+        return found if found else Policy(last=1)
+
+    def rewrite(self, name: str, file: str, content: bytes) -> None:
+        """The file may be a link to the one in another repository."""
+        path = self.repo / name / file
+        path.unlink(missing_ok=True)
+        path.write_bytes(content)
+
+    # --- what is expected -------------------------------------------------------------------------
+
+    def there(self) -> list[Backup]:
+        """In the order in which they were made. A set is there if the backup that leads it is not set aside."""
+        return [
+            one
+            for one in self.order
+            if one.id not in self.unread
+            and (self.repo / one.id).exists()
+            and not (self.repo / f"{(*one.members, one.id)[0]}.partial").exists()
+        ]
+
+    def newest(self) -> set[str]:
+        """IDs that no prune may remove: of each suffix the newest that can be restored by itself and the newest of
+        which the whole set can be, and the newest set."""
+        there = self.there()
+        ids = {one.id for one in there}
+        filled = {one.suffix for one in there if one.entries}
+        alone = {one.id for one in there if one.id not in self.lost and (one.entries or one.suffix not in filled)}
+        whole = [one for one in there if alone.issuperset(one.members) and one.id in alone]
+        newest = {one.suffix: one.id for one in there if one.id in alone}
+        newest_whole = {one.suffix: one.id for one in whole}
+        last_set = next((one.members for one in reversed(whole) if one.members), ())
+        return ids.intersection({*newest.values(), *newest_whole.values(), *last_set})
+
+    def check(self) -> None:
+        """What is not damaged can still be restored, and the order of all is known or not told."""
+        there = self.there()
+        for one in there:
+            if one.id not in self.lost:
+                assert repository.problem(self.repo, one, alone=True) is None
+        listed = repository.listing(self.repo)
+        every = (*listed.backups, *listed.future)
+        assert [one.members or one.id for one in every] == [one.members or one.id for one in there]
+
+
+@pytest.mark.parametrize("count", [24, pytest.param(1000, marks=[pytest.mark.heavy, pytest.mark.timeout(7200)])])
+def test_random_sequences(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """DITSEED_SEED begins with another sequence, which a failure names."""
+    first = int(os.environ.get("DITSEED_SEED", "0"))
+    for seed in range(first, first + count):
+        chance = random.Random(seed)
+        world = World(made, tmp_path / str(seed), chance)
+        world.repo.mkdir(mode=0o700)
+
+        def kill(name: str, chance: random.Random = chance) -> None:
+            if name == "prune.middle" and chance.random() < 0.1:
+                raise Killed
+
+        monkeypatch.setattr(repository, "now", lambda world=world: world.now)
+        monkeypatch.setattr(repository, "killpoint", kill)
+        acts = [world.run, world.run, world.run, world.prune, world.damage, world.clock]
+        done = []
+        try:
+            for _ in range(20):
+                world.now += datetime.timedelta(minutes=chance.choice([1, 60, 900]))
+                act = chance.choice(acts)
+                done.append(act.__name__)
+                act()
+                world.check()
+            stay = sorted(world.newest())
+            if stay and chance.random() < 0.05:
+                assert put_back(world.repo, world.repo / "restored", stay[-1]).entries is not None
+        except BaseException as error:
+            raise AssertionError(f"sequence {seed}: {' '.join(done)}") from error
+        shutil.rmtree(world.repo)

@@ -1,58 +1,57 @@
-"""`clone` on real databases: beside a busy slapd, from sparse files, onto full disks, and killed in the middle."""
+"""`clone` of databases: beside a busy slapd, compacted, through a pipe, of sparse files, on full disks, killed."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
+import ldap
 import pytest
 
 from fixtures import replication
+from fixtures.aside import BackgroundThread
 from fixtures.churn import Churn
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.limits import Filesystem, loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
 from fixtures.waiting import until
-from loader.errors import (
-    LoaderError,
-    Locked,
-    MdbDamaged,
-    NoSpace,
-    NoSuchPath,
-    NotLmdb,
-    NotPermitted,
-    TargetInUse,
-    TargetNotEmpty,
-    UsageProblem,
-)
+from loader import errors
 from loader.mdb import contents, copy, meta
+from loader.mdb.copy import Sizes
 from loader.operations.clone import CloneOptions, CloneReport, clone, plan
 from loader.operations.publish import WORKSHOP
-from loader.progress import Progress
 from loader.run.log import exclusive
 from loader.storage import files
 from loader.units import parse_size
 from tests.support import nobody
-from tests.support.command import ditseed, start
+from tests.support.backups import ONE_ENTRY, QUIET, fill, read_only
+from tests.support.command import Done, arguments_of, ditseed, environment, start
+from tests.support.command import piped as fed
 from tests.support.lag import oldest_lag
 from tests.support.require import require
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
 
-NOBODY = 65534
+HUGE = parse_size("250G")
+CUT = 800_000  # bytes of some three million; the pipe holds another MiB that the sender is rid of
+CHANGE = "dn: dc=example,dc=com\nchangetype: modify\nreplace: o\no: more\n\n"
+RATE = 1000  # modifications a second
+WINDOW = 16  # that wait for their answers
 
 
 def run(source: Path, target: Path, **options: object) -> CloneReport:
-    return clone(CloneOptions(source, target, **options), Progress("none"))  # type: ignore[arg-type]
-
-
-def content(directory: Path) -> dict[str, tuple[int, int, int]]:
-    """Every file as it stands; what is new or written to is not the same."""
-    found = ((path.name, path.stat()) for path in directory.iterdir())
-    return {name: (one.st_ino, one.st_size, one.st_mtime_ns) for name, one in found}
+    return clone(CloneOptions(source, target, **options), QUIET)  # type: ignore[arg-type]
 
 
 # --- what it makes --------------------------------------------------------------------------------
@@ -72,11 +71,13 @@ def test_the_clone_is_the_same_database(stopped: Slapd, other: Slapd) -> None:
 
 
 def test_a_sparse_source_takes_only_what_it_holds(stopped: Slapd, tmp_path: Path) -> None:
-    report = run(stopped.database_dir, tmp_path / "clone")
+    target = tmp_path / "a/clone"
+    report = run(stopped.database_dir, target)
+    assert target.stat().st_mode & 0o777 == 0o700  # it was not there
     assert report.source_apparent == parse_size("10G")
     assert report.target_apparent == meta.read_meta(stopped.database_dir).used < parse_size("20M")
     assert report.target_allocated <= report.source_allocated + 65536
-    assert meta.read_meta(tmp_path / "clone").map_size == parse_size("10G")
+    assert meta.read_meta(target).map_size == parse_size("10G")
 
 
 def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
@@ -85,23 +86,14 @@ def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
     with server, Churn(server, rate=500) as churn:
         for verify in ("none", "quick", "pages"):
             churn.wait_for(churn.changes() + 100)
-            target = tmp_path / verify
-            report = run(server.database_dir, target, verify=verify)
-            assert _slapcat_entries(server, target) == report.entries
+            report = run(server.database_dir, tmp_path / verify, verify=verify)
+            with closing(Slapd(server.settings)) as reader:  # slapd's own reading of it
+                shutil.copy(tmp_path / verify / "data.mdb", reader.database_dir)
+                assert reader.slapcat().count("\ndn:") + 1 == report.entries
         assert oldest_lag(server.database_dir) == 0
         churn.stop()
         final = run(server.database_dir, tmp_path / "final")
         assert final.entries == len(server.search())
-
-
-def _slapcat_entries(like: Slapd, directory: Path) -> int:
-    """slapd's own reading of a clone."""
-    reader = Slapd(like.settings)
-    try:
-        shutil.copy(directory / "data.mdb", reader.database_dir / "data.mdb")
-        return reader.slapcat().count("\ndn:") + 1
-    finally:
-        reader.close()
 
 
 def test_a_source_on_a_read_only_mount(stopped: Slapd, tmp_path: Path) -> None:
@@ -111,14 +103,11 @@ def test_a_source_on_a_read_only_mount(stopped: Slapd, tmp_path: Path) -> None:
     kept.mkdir()
     run(stopped.database_dir, kept)
     (kept / "lock.mdb").touch()
-    subprocess.run(["mount", "--bind", "-o", "ro", kept, kept], check=True)
-    try:
+    with read_only(kept):
         for more in ({}, {"compact": True}):
             report = run(kept, tmp_path / f"clone{len(more)}", **more)
             assert report.entries == 1029
         ditseed("backup", "run", "--init", "-R", tmp_path / "repo", "--from", kept).ok()
-    finally:
-        subprocess.run(["umount", kept], check=True)
 
 
 def test_owner_and_mode(stopped: Slapd, tmp_path: Path) -> None:
@@ -126,52 +115,45 @@ def test_owner_and_mode(stopped: Slapd, tmp_path: Path) -> None:
     require(None if os.geteuid() == 0 else "gives files to another user, which needs root")
     target = tmp_path / "clone"
     target.mkdir()
-    os.chown(target, NOBODY, NOBODY)
+    os.chown(target, nobody.ID, nobody.ID)
     run(stopped.database_dir, target)
     status = (target / "data.mdb").stat()
-    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (NOBODY, NOBODY, 0o600)
-
-
-def test_a_directory_that_is_not_there_is_made_private(stopped: Slapd, tmp_path: Path) -> None:
-    run(stopped.database_dir, tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
-
-
-def test_replace(stopped: Slapd, other: Slapd, tmp_path: Path) -> None:
-    other.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
-    other.start()
-    other.stop()
-    with pytest.raises(TargetNotEmpty):
-        run(stopped.database_dir, other.database_dir)
-    assert other.slapcat().count("\ndn:") == 0
-    run(stopped.database_dir, other.database_dir, replace=True)
-    assert_same(stopped, other)
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (nobody.ID, nobody.ID, 0o600)
 
 
 # --- what it refuses, and that nothing is changed by it -----------------------------------------
 
 
-def test_a_target_in_use(stopped: Slapd, other: Slapd) -> None:
-    other.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
+def test_a_target_in_use_and_one_that_is_not_to_be_replaced(stopped: Slapd, other: Slapd) -> None:
+    other.slapadd(ONE_ENTRY)
+    with pytest.raises(errors.TargetNotEmpty):
+        run(stopped.database_dir, other.database_dir)
+    assert other.slapcat().count("\ndn:") == 0
     with other:
         before = content(other.database_dir)
-        with pytest.raises(TargetInUse, match="slapd"):
+        with pytest.raises(errors.TargetInUse, match="slapd"):
             run(stopped.database_dir, other.database_dir, replace=True)
         assert content(other.database_dir) == before
         assert len(other.search()) == 1
+
+
+def content(directory: Path) -> dict[str, tuple[int, int, int]]:
+    """Every file as it stands; what is new or written to is not the same."""
+    found = ((path.name, path.stat()) for path in directory.iterdir())
+    return {name: (one.st_ino, one.st_size, one.st_mtime_ns) for name, one in found}
 
 
 def test_places_that_are_none(stopped: Slapd, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     source = stopped.database_dir
-    cases: list[tuple[Path, Path, type[LoaderError]]] = [
-        (tmp_path / "nowhere", tmp_path / "clone", NoSuchPath),
-        (tmp_path / "empty", tmp_path / "clone", NoSuchPath),
-        (tmp_path / "file", tmp_path / "clone", NotLmdb),
-        (source / "data.mdb", tmp_path / "clone", NotLmdb),
-        (source, tmp_path / "file", UsageProblem),
-        (source, source, UsageProblem),
+    cases: list[tuple[Path, Path, type[errors.LoaderError]]] = [
+        (tmp_path / "nowhere", tmp_path / "clone", errors.NoSuchPath),
+        (tmp_path / "empty", tmp_path / "clone", errors.NoSuchPath),
+        (tmp_path / "file", tmp_path / "clone", errors.NotLmdb),
+        (source / "data.mdb", tmp_path / "clone", errors.NotLmdb),
+        (source, tmp_path / "file", errors.UsageProblem),
+        (source, source, errors.UsageProblem),
     ]
     for wrong_source, wrong_target, error in cases:
         with pytest.raises(error):
@@ -188,7 +170,7 @@ def test_a_damaged_source(stopped: Slapd, tmp_path: Path, keep: float) -> None:
     run(stopped.database_dir, source)
     os.truncate(source / "data.mdb", int(meta.read_meta(source).used * keep))
     for verify in ("quick", "pages"):
-        with pytest.raises(MdbDamaged):
+        with pytest.raises(errors.MdbDamaged):
             run(source, tmp_path / "clone", verify=verify)
         assert not (tmp_path / "clone").exists()
 
@@ -196,7 +178,7 @@ def test_a_damaged_source(stopped: Slapd, tmp_path: Path, keep: float) -> None:
 def test_a_small_disk(stopped: Slapd) -> None:
     require(missing_loop_filesystem())
     with loop_filesystem(4) as disk:
-        with pytest.raises(NoSpace, match="needed"):
+        with pytest.raises(errors.NoSpace, match="needed"):
             run(stopped.database_dir, disk / "clone")
         assert not (disk / "clone").exists()
 
@@ -210,30 +192,14 @@ def test_a_disk_that_fills_up_meanwhile(stopped: Slapd, monkeypatch: pytest.Monk
 
         def enough_until_now(*asked: Path) -> int:
             found = enough(*asked)
-            _fill(disk)
+            fill(disk)
             return found
 
         monkeypatch.setattr(copy, "require_space", enough_until_now)
-        with pytest.raises(NoSpace, match=str(target)):
+        with pytest.raises(errors.NoSpace, match=str(target)):
             run(stopped.database_dir, target)
         assert (disk / "filler").exists()
         assert not target.exists()
-
-
-def _fill(disk: Path) -> None:
-    with (disk / "filler").open("wb") as file:
-        free = os.statvfs(disk)
-        for size in (free.f_bavail * free.f_frsize, 1 << 20, 1 << 16, free.f_frsize):
-            _take(file.fileno(), size)
-
-
-def _take(descriptor: int, size: int) -> None:
-    """Pieces of that size, until one does not fit."""
-    try:
-        while True:
-            os.posix_fallocate(descriptor, os.fstat(descriptor).st_size, size)
-    except OSError:
-        return
 
 
 @pytest.mark.parametrize(("place", "mode"), [("source", 0o000), ("source/data.mdb", 0o600), ("target", 0o755)])
@@ -247,34 +213,28 @@ def test_without_permission(stopped: Slapd, short_tmp: Path, place: str, mode: i
     (short_tmp / "copy" / "data.mdb").rename(source / "data.mdb")
     (source / "data.mdb").chmod(0o644)
     (short_tmp / place).chmod(mode)
-    error = _error_as_nobody(source, target)
-    assert error == NotPermitted.code
-    assert not list(target.iterdir())
-
-
-def _error_as_nobody(source: Path, target: Path) -> str:
-    """The code of the error that `clone` ends with when an ordinary user calls it."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         nobody.become()
         try:
             run(source, target)
-        except LoaderError as error:
+        except errors.LoaderError as error:
             os.write(writer, error.code.encode())
         except BaseException as error:
             os.write(writer, repr(error).encode())
         os._exit(0)
     os.close(writer)
     os.waitpid(child, 0)
-    return os.read(reader, 1000).decode()
+    assert os.read(reader, 1000).decode() == errors.NotPermitted.code
+    assert not list(target.iterdir())
 
 
 def test_one_at_a_time(stopped: Slapd, tmp_path: Path) -> None:
     target = tmp_path / "clone"
     (target / WORKSHOP).mkdir(parents=True)
     busy = exclusive(target / WORKSHOP / "lock")
-    with busy, pytest.raises(Locked, match=str(os.getpid())):
+    with busy, pytest.raises(errors.Locked, match=str(os.getpid())):
         run(stopped.database_dir, target)
     run(stopped.database_dir, target)
     assert [path.name for path in target.iterdir()] == ["data.mdb"]
@@ -298,7 +258,7 @@ def test_what_a_killed_run_left_is_not_in_the_way(stopped: Slapd) -> None:
 
 @pytest.mark.parametrize("point", ["clone.copied", "publish.middle"])
 def test_killed_then_run_again(stopped: Slapd, other: Slapd, point: str) -> None:
-    other.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
+    other.slapadd(ONE_ENTRY)
     before = other.slapcat()
     command = ("clone", stopped.database_dir, other.database_dir, "--replace")
     assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
@@ -325,3 +285,377 @@ def test_ended_while_it_copies(stopped: Slapd, other: Slapd, number: signal.Sign
         assert not list(other.database_dir.iterdir())
     ditseed(*command).ok()
     assert_same(stopped, other)
+
+
+def piped(sending: tuple[object, ...], receiving: tuple[object, ...], most: int | None = None) -> tuple[Done, Done]:
+    """Both ends, with no more than `most` bytes between them."""
+    with (
+        _begun("clone", *sending, stdin=subprocess.DEVNULL) as sender,
+        _begun("clone", *receiving, stdin=subprocess.PIPE) as receiver,
+    ):
+        assert sender.stdout is not None
+        assert receiver.stdin is not None
+        passed = sender.stdout.read(-1 if most is None else most)
+        sender.stdout.close()
+        with suppress(BrokenPipeError):  # it has ended by itself
+            receiver.stdin.write(passed)
+            receiver.stdin.close()
+        assert receiver.stdout is not None
+        assert receiver.stderr is not None
+        out, said = receiver.stdout.read(), receiver.stderr.read()
+        assert sender.stderr is not None
+        words = sender.stderr.read()
+        statuses = sender.wait(), receiver.wait()
+    return (Done(statuses[0], "", words.decode()), Done(statuses[1], out.decode(), said.decode()))
+
+
+def token_of(target: Path) -> str:
+    """By which a stream to it goes on."""
+    return str(ditseed("clone", "-", target, "--dry-run", "--json").ok().facts["token"])
+
+
+def whole_stream(source: Slapd) -> bytes:
+    words = arguments_of("clone", source.database_dir, "-")
+    return subprocess.run(words, capture_output=True, env=environment(), check=True).stdout
+
+
+def _begun(*arguments: object, stdin: int) -> subprocess.Popen[bytes]:
+    return start(*arguments, stdin=stdin, text=False)
+
+
+# --- compacting -----------------------------------------------------------------------------------
+
+
+def test_a_compacting_clone_is_the_same_database(stopped: Slapd, other: Slapd) -> None:
+    options = ("--compact", "--verify", "pages", "--json")
+    done = ditseed("clone", stopped.database_dir, other.database_dir, *options).ok()
+    assert_same(stopped, other)
+    source, copy = meta.read_meta(stopped.database_dir), meta.read_meta(other.database_dir)
+    assert (copy.txnid, copy.map_size) == (source.txnid, source.map_size)
+    assert copy.used < source.used
+    assert done.facts["compact"]
+    assert len(done.facts["context_csns"]) == 1
+    other.start()
+    assert len(other.search()) == 1029
+    other.ldapmodify(CHANGE)
+    other.stop()
+    assert meta.read_meta(other.database_dir).txnid > source.txnid
+
+
+def test_a_damaged_source_is_not_compacted(stopped: Slapd, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    ditseed("clone", stopped.database_dir, source).ok()
+    with (source / "data.mdb").open("r+b") as file:
+        for page in range(10, meta.read_meta(source).pages, 7):
+            file.seek(page * 4096)
+            file.write(bytes(4096))
+    done = ditseed("clone", source, tmp_path / "clone", "--compact", "--verify", "none")
+    assert done.status == 54
+    assert "page" in done.err
+    assert not (tmp_path / "clone").exists()
+
+
+# --- holes and shared blocks ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_a_sparse_file_takes_what_it_took(people_ldif: Path, kind: Filesystem) -> None:
+    require(missing_loop_filesystem(kind))
+    with loop_filesystem(400, kind) as disk, closing(Slapd(Settings(maxsize=HUGE), directory=disk / "s")) as server:
+        server.slapadd(people_ldif)
+        source = server.database_dir
+        before = Sizes.of(source / "data.mdb")
+        assert before.apparent == HUGE
+        for options in ((), ("--compact",), ("--reflink", "never")):
+            done = ditseed("clone", source, disk / "clone", "--replace", "--json", *options)
+            assert done.ok().facts["target_allocated"] <= before.allocated + (1 << 20)
+            assert meta.read_meta(disk / "clone").map_size == HUGE
+        assert Sizes.of(source / "data.mdb") == before
+
+
+@pytest.mark.long
+def test_blocks_are_shared_where_the_file_system_can(people_ldif: Path, tmp_path: Path) -> None:
+    require(missing_loop_filesystem("xfs"))
+    with (
+        loop_filesystem(400, "xfs") as disk,
+        closing(Slapd(directory=disk / "s")) as server,
+        closing(Slapd(directory=disk / "t")) as other,
+    ):
+        server.slapadd(people_ldif)
+        free = os.statvfs(disk).f_bavail
+        source = server.database_dir
+        done = ditseed("clone", source, other.database_dir, "--json", "--verify", "pages").ok()
+        assert done.facts["shared"]
+        assert (free - os.statvfs(disk).f_bavail) * 4096 < 1 << 20
+        assert_same(server, other)
+        server.start()  # in use: only when asked for
+        again = ("clone", source, disk / "u", "--replace", "--json")
+        assert not ditseed(*again).ok().facts["shared"]
+        assert ditseed(*again, "--reflink", "always").ok().facts["shared"]
+        server.stop()
+        done = ditseed("clone", source, tmp_path / "x", "--reflink", "always")
+        assert done.status == errors.NoReflink.exit_status
+        assert not (tmp_path / "x").exists()
+
+
+# --- through a pipe -------------------------------------------------------------------------------
+
+
+def test_through_a_pipe(stopped: Slapd, other: Slapd) -> None:
+    sent, received = piped((stopped.database_dir, "-"), ("-", other.database_dir, "--verify", "pages", "--json"))
+    sent.ok()
+    assert "sent: " in sent.err
+    assert received.ok().facts["entries"] == 1029
+    assert [path.name for path in other.database_dir.iterdir()] == ["data.mdb"]
+    assert (other.database_dir / "data.mdb").stat().st_mode & 0o777 == 0o600
+    assert_same(stopped, other)
+
+
+@pytest.mark.parametrize("most", [30, CUT])
+def test_a_stream_that_breaks(stopped: Slapd, other: Slapd, most: int) -> None:
+    target = other.database_dir
+    sent, received = piped((stopped.database_dir, "-"), ("-", target), most)
+    assert (sent.status, received.status) == (errors.StreamBroken.exit_status, errors.StreamBroken.exit_status)
+    assert not (target / "data.mdb").exists()
+    if most < 100:
+        return
+    told = ditseed("clone", "-", target, "--dry-run", "--json").ok().facts
+    assert 0 < told["have"] < most
+    assert told["token"] in received.err
+    again = (stopped.database_dir, "-", "--skip", told["token"])
+    sent, received = piped(again, ("-", target))
+    assert "left out" in sent.ok().err
+    received.ok()
+    assert [path.name for path in target.iterdir()] == ["data.mdb"]
+    assert_same(stopped, other)
+
+
+# --- compacted, through a pipe ----------------------------------------------------------------------
+
+
+def test_compacted_through_a_pipe(stopped: Slapd, other: Slapd, tmp_path: Path) -> None:
+    """Byte for byte the compacted clone; the copy in between has no name, and is gone."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    here = ditseed("clone", stopped.database_dir, tmp_path / "here", "--compact").ok()
+    sending = (stopped.database_dir, "-", "--compact", "--tmp", scratch)
+    sent, received = piped(sending, ("-", other.database_dir, "--verify", "tree"))
+    assert "compact: " in sent.ok().err
+    received.ok()
+    assert "entries" in here.out
+    made = (other.database_dir / "data.mdb").read_bytes()
+    assert made == (tmp_path / "here" / "data.mdb").read_bytes()
+    assert len(made) < meta.read_meta(stopped.database_dir).used
+    assert_same(stopped, other)
+    assert not list(scratch.iterdir())
+
+
+def test_a_compacted_stream_that_breaks(stopped: Slapd, other: Slapd) -> None:
+    """It is made again, the same, and goes on; a stream that is not compacted does not go on with it."""
+    target, sending = other.database_dir, (stopped.database_dir, "-", "--compact")
+    sent, received = piped(sending, ("-", target), CUT)
+    assert (sent.status, received.status) == (errors.StreamBroken.exit_status, errors.StreamBroken.exit_status)
+    assert str(stopped.database_dir) in sent.err
+    told = ditseed("clone", "-", target, "--dry-run", "--json").ok().facts
+    assert told["have"] > 0
+    plain, _ = piped((stopped.database_dir, "-", "--skip", told["token"]), ("-", "/dev/null"))
+    assert "all was sent" in plain.err or plain.status == errors.StreamBroken.exit_status
+    assert "left out" not in plain.err
+    sent, received = piped((*sending, "--skip", told["token"]), ("-", target))
+    assert "left out" in sent.ok().err
+    received.ok()
+    assert_same(stopped, other)
+
+
+def test_no_room_for_the_compacted_copy(stopped: Slapd, tmp_path: Path) -> None:
+    require(missing_loop_filesystem())
+    with loop_filesystem(8) as small:
+        filler = small / "filler"
+        filler.write_bytes(bytes(6 << 20))
+        sending = (stopped.database_dir, "-", "--compact", "--tmp", small)
+        sent, received = piped(sending, ("-", tmp_path))
+        assert sent.status == errors.NoSpace.exit_status
+        assert str(small) in sent.err
+        assert "needed" in sent.err
+        assert received.status == errors.StreamBroken.exit_status
+        assert [path.name for path in small.iterdir() if path.name != "lost+found"] == ["filler"]
+    sent, _ = piped((*sending[:-1], tmp_path / "nowhere"), ("-", tmp_path))
+    assert sent.status == errors.NoSuchPath.exit_status
+
+
+def test_a_source_that_changed_since_is_sent_whole(people_ldif: Path, other: Slapd) -> None:
+    with closing(Slapd(other.settings)) as server:
+        server.slapadd(people_ldif)
+        target = other.database_dir
+        piped((server.database_dir, "-"), ("-", target), 3_000_000)
+        token = token_of(target)
+        server.start()
+        server.ldapmodify(CHANGE)
+        server.stop()
+        sent, received = piped((server.database_dir, "-", "--skip", token), ("-", target))
+        assert "has changed since" in sent.ok().err
+        received.ok()
+        assert_same(server, other)
+
+
+def test_what_goes_on_with_another_copy(stopped: Slapd, other: Slapd, tmp_path: Path) -> None:
+    piped((stopped.database_dir, "-"), ("-", tmp_path), 3_000_000)
+    token = token_of(tmp_path)
+    again = (stopped.database_dir, "-", "--skip", token)
+    _, received = piped(again, ("-", other.database_dir))
+    assert received.status == errors.StreamRefused.exit_status
+    assert not list(other.database_dir.iterdir())
+    sent, _ = piped((stopped.database_dir, "-", "--skip", "nonsense"), ("-", other.database_dir))
+    assert sent.status == errors.StreamRefused.exit_status
+
+
+def test_what_is_no_stream(tmp_path: Path) -> None:
+    for given, error in [
+        (b"", errors.StreamBroken),
+        (b"hello\n", errors.StreamRefused),
+        (b"x" * 99, errors.StreamRefused),
+    ]:
+        assert fed(given, "clone", "-", tmp_path / "x").status == error.exit_status
+        assert not (tmp_path / "x" / "data.mdb").exists()
+
+
+def test_ctrl_c_while_it_receives(stopped: Slapd, tmp_path: Path) -> None:
+    """It says how to go on."""
+    whole = whole_stream(stopped)
+    with _begun("clone", "-", tmp_path, stdin=subprocess.PIPE) as receiver:
+        assert receiver.stdin is not None
+        receiver.stdin.write(whole[: len(whole) // 2])
+        receiver.stdin.flush()
+        until((tmp_path / WORKSHOP / "data.mdb.partial.have").exists)
+        time.sleep(0.5)
+        receiver.send_signal(signal.SIGINT)
+        assert receiver.stderr is not None
+        told = receiver.stderr.read().decode()
+        assert receiver.wait() == 130
+    token = token_of(tmp_path)
+    assert f"--skip {token}" in told
+
+
+def test_a_full_disk_at_the_receiver(stopped: Slapd) -> None:
+    """It says how to go on; with room for the rest it does."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(64) as disk:
+        target = disk / "clone"
+        target.mkdir()
+        filler = fill(disk)
+        os.truncate(filler, filler.stat().st_size - (1 << 20))
+        sent, received = piped((stopped.database_dir, "-"), ("-", target))
+        assert received.status == errors.NoSpace.exit_status
+        assert "Broken pipe" not in sent.err
+        token = token_of(target)
+        assert f"--skip {token}" in received.err
+        filler.unlink()
+        piped((stopped.database_dir, "-", "--skip", token), ("-", target))[1].ok()
+        assert [path.name for path in target.iterdir()] == ["data.mdb"]
+
+
+@pytest.mark.long
+def test_killed_while_it_receives(stopped: Slapd, other: Slapd) -> None:
+    """At the named point, all has come and nothing is in its place yet."""
+    other.slapadd(ONE_ENTRY)
+    before = other.slapcat()
+    whole, receiving = whole_stream(stopped), ("clone", "-", other.database_dir, "--replace")
+    for point in ("clone.received", "publish.middle"):
+        assert fed(whole, *receiving, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
+        assert other.slapcat() == before
+    fed(whole, *receiving).ok()
+    assert_same(stopped, other)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-", "-"),
+        ("-", "x", "--compact"),
+        ("x", "-", "--dry-run"),
+        ("x", "y", "--skip", "1"),
+        ("-", "y", "--skip", "1"),
+        ("x", "y", "--tmp", "/tmp"),
+        ("x", "-", "--tmp", "/tmp"),
+        ("x", "y", "--compact", "--reflink", "always"),
+    ],
+)
+def test_what_makes_no_sense(arguments: tuple[str, ...]) -> None:
+    assert ditseed("clone", *arguments).status == errors.UsageProblem.exit_status
+
+
+# --- of a server that takes a thousand modifications a second ------------------------------------
+
+
+class Hammer(BackgroundThread):
+    """Modifies people, so many a second as the server takes, until the block ends."""
+
+    def __init__(self, server: Slapd, rate: int) -> None:
+        super().__init__()
+        self._server, self._wanted = server, rate
+        self._done = 0
+        self._first = threading.Event()
+        self._started = time.monotonic()
+
+    def wait_for_first(self) -> None:
+        assert self._first.wait(120)
+
+    def rate(self) -> float:
+        """Modifications a second so far. Fails when a modification has."""
+        assert self._thread.is_alive()
+        return self._done / (time.monotonic() - self._started)
+
+    def _work(self) -> None:
+        names = [dn for dn, _ in self._server.search("(objectClass=person)")]
+        with self._server.connection() as handle:
+            waiting: deque[int] = deque()
+            for number, dn in enumerate(itertools.cycle(names)):
+                value = [f"{number}".encode()]
+                waiting.append(handle.modify_ext(dn, [(ldap.MOD_REPLACE, "description", value)]))
+                if len(waiting) > WINDOW:
+                    handle.result3(waiting.popleft())
+                    self._done += 1
+                    self._first.set()
+                if self._over.is_set():
+                    break
+                ahead = number / self._wanted - (time.monotonic() - self._started)
+                time.sleep(max(0.0, ahead))
+            for one in waiting:
+                handle.result3(one)
+
+
+@pytest.fixture
+def busy(people_ldif: Path) -> Iterator[Slapd]:
+    """A server that does not wait for the disk, so that it can take so many."""
+    server = Slapd(Settings(maxsize=4 << 30, database_lines=("dbnosync",)))
+    server.slapadd(people_ldif, "-w")
+    with server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("count", "least"), [pytest.param(3, 1, marks=pytest.mark.long), pytest.param(50, 900, marks=pytest.mark.heavy)]
+)
+def test_one_after_another(busy: Slapd, tmp_path: Path, count: int, least: int) -> None:
+    """Every other one compacting. least: modifications a second that there have to be."""
+    went_on_by = 0
+    with Hammer(busy, RATE) as hammer:
+        hammer.wait_for_first()
+        for number in range(count):
+            words = ("--compact",) if number % 2 else ()
+            with closing(Slapd(busy.settings, directory=tmp_path / str(number))) as clone:
+                went_on_by += _clone(busy, clone, words)
+        assert hammer.rate() >= least
+    assert went_on_by > 0
+
+
+def _clone(busy: Slapd, clone: Slapd, words: tuple[str, ...]) -> int:
+    """Transactions by which the source went on meanwhile."""
+    command = ("clone", busy.database_dir, clone.database_dir, "--verify", "pages", "--json")
+    made = ditseed(*command, *words).ok().facts
+    assert made["verified"] == "pages"
+    with clone:
+        found = clone.search()
+        assert len(found) == made["entries"]
+    assert len(re.findall("^dn:", clone.slapcat(), re.MULTILINE)) == made["entries"]
+    return int(made["transactions"])

@@ -84,29 +84,19 @@ ROWS = (
 )  # fmt: skip
 
 # The others go the same way.
-REFRESHED = (
-    "same",
-    "kind",
-    "index",
-    "hash64",
-    "stale",
-    "multival",
-    "multival more",
-    "rule",
-    "attribute type",
-    "object class",
-)
+REFRESHED = {
+    *("same", "kind", "index", "hash64", "stale", "multival", "multival more", "rule", "attribute type", "object class")
+}
 
 
 def entries() -> str:
-    made = [f"dn: {Settings.suffix}\nobjectClass: domain\ndc: example\n"]
-    for number in range(PEOPLE):
-        made.append(
-            f"dn: uid=u{number},{Settings.suffix}\nobjectClass: inetOrgPerson\nobjectClass: myClass\nuid: u{number}\n"
-            f"cn: User {number}\ncn;lang-de: X\nsn: Sn{number % 10}\nmyA: FooBar\n"
-            + "".join(f"mail: {letter}{number}@x\n" for letter in "abc")
-        )
-    return "\n".join(made)
+    people = (
+        f"dn: uid=u{number},{Settings.suffix}\nobjectClass: inetOrgPerson\nobjectClass: myClass\nuid: u{number}\n"
+        f"cn: User {number}\ncn;lang-de: X\nsn: Sn{number % 10}\nmyA: FooBar\n"
+        f"mail: a{number}@x\nmail: b{number}@x\nmail: c{number}@x\n"
+        for number in range(PEOPLE)
+    )
+    return "\n".join([f"dn: {Settings.suffix}\nobjectClass: domain\ndc: example\n", *people])
 
 
 class Servers:
@@ -149,19 +139,13 @@ class Servers:
             self._made[key] = server = self.server(self.settings("caseIgnoreMatch", row.made))
             assert self.provider.running
             server.slapadd(self.ldif)
-            if row.stale:
-                self._add_without_index(server)
+            if row.stale:  # entries that are in no index
+                other = self.server(replace(server.settings, indexes=BASE))
+                shutil.copy(server.database_dir / "data.mdb", other.database_dir)
+                more = "dn: uid=n{0},{1}\nobjectClass: inetOrgPerson\nuid: n{0}\ncn: x\nsn: newsn\n"
+                other.slapadd("\n".join(more.format(number, server.suffix) for number in range(20)))
+                shutil.copy(other.database_dir / "data.mdb", server.database_dir)
         return self._made[key]
-
-    def _add_without_index(self, server: Slapd) -> None:
-        other = self.server(replace(server.settings, indexes=BASE))
-        shutil.copy(server.database_dir / "data.mdb", other.database_dir)
-        more = [
-            f"dn: uid=n{number},{server.suffix}\nobjectClass: inetOrgPerson\nuid: n{number}\ncn: x\nsn: newsn\n"
-            for number in range(20)
-        ]
-        other.slapadd("\n".join(more))
-        shutil.copy(other.database_dir / "data.mdb", server.database_dir)
 
     def fresh(self, row: Row) -> set[str]:
         """What a database finds that slapadd made."""
@@ -192,9 +176,12 @@ def command(how: str, servers: Servers, made: Slapd, consumer: Slapd) -> list[ob
             ditseed("backup", "run", "--init", "--config", made.config_path, "-b", made.suffix, "-R", repo).ok()
         return ["backup", "restore", "latest", "-R", repo, *where]
     shutil.copy(made.database_dir / "data.mdb", consumer.database_dir)
-    provider = servers.provider
+    return refresh(servers.provider, consumer)
+
+
+def refresh(provider: Slapd, consumer: Slapd) -> list[object]:
     bind = ("-H", provider.uri, "-D", "cn=replicator", "-y", provider.replicator_password_file)
-    return ["replica", "refresh", *bind, *where]
+    return ["replica", "refresh", *bind, "--config", consumer.config_path, "-b", consumer.suffix]
 
 
 def names(server: Slapd, wanted: str) -> set[str]:
@@ -407,8 +394,6 @@ def test_a_refresh_of_an_entry_whose_old_index_keys_are_unknown(servers: Servers
         provider.start()
         provider.ldapmodify(f"dn: cn=c1,{provider.suffix}\nchangetype: delete\n")
         before = (consumer.database_dir / "data.mdb").read_bytes()
-        where = ("--config", consumer.config_path, "-b", consumer.suffix)
-        bind = ("-H", provider.uri, "-D", "cn=replicator", "-y", provider.replicator_password_file)
-        done = ditseed("replica", "refresh", *bind, *where)
+        done = ditseed(*refresh(provider, consumer))
     assert_refused(done, "refresh.refused", consumer, before)
     assert reason in done.err

@@ -6,20 +6,22 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from fixtures import replication
-from fixtures.slapd import Slapd, missing_slapd
+from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from fixtures.trees import write_people
+from fixtures.trees import people, write_people
 from loader import errors
-from loader.errors import EXIT_DIFFERENT, EXIT_OK, Internal, LoaderError
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, Internal, LoaderError, MdbDamaged
 from loader.mdb import meta
 from tests.support.command import Done, arguments_of, ditseed, environment, start
 from tests.support.require import require
@@ -80,31 +82,21 @@ VERBS = (
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
-    require(missing_slapd())
-    made = Slapd(Settings(maxsize=1 << 30, server_id=1))
     ldif = tmp_path_factory.mktemp("people") / "people.ldif"
-    write_people(ldif, made.suffix, PEOPLE)
-    made.slapadd(ldif, "-w")
-    yield made
-    made.close()
-
-
-def _copy(source: Path, target: Path) -> None:
-    """What is in use: slapd makes the file as large as it may become."""
-    with source.open("rb") as file:
-        target.write_bytes(file.read(meta.read_meta(source).used))
+    with closing(Slapd(Settings(maxsize=1 << 30, server_id=1))) as made:
+        write_people(ldif, made.suffix, PEOPLE)
+        made.slapadd(ldif, "-w")
+        yield made
 
 
 @pytest.fixture
 def place(server: Slapd, tmp_path: Path) -> Iterator[Place]:
-    directory = tmp_path / "db"
-    good = tmp_path / "good"
+    directory, good = tmp_path / "db", tmp_path / "good"
     for one in (directory, good):
         one.mkdir()
         copy_sparse(server.database_dir / meta.DATA, one / meta.DATA)
-    replica = replication.consumer(server, server.settings)
-    yield Place(directory, good, replica, tmp_path)
-    replica.close()
+    with closing(replication.consumer(server, server.settings)) as replica:
+        yield Place(directory, good, replica, tmp_path)
 
 
 def _told(done: Done) -> None:
@@ -122,10 +114,6 @@ def _start(*command: object, prefix: tuple[str, ...] = ()) -> subprocess.Popen[b
 def _ended(process: subprocess.Popen[bytes]) -> Done:
     out, err = process.communicate()
     return Done(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
-
-
-def _run(*command: object, prefix: tuple[str, ...] = ()) -> Done:
-    return _ended(_start(*command, prefix=prefix))
 
 
 def _received(place: Place, process: subprocess.Popen[bytes]) -> Done:
@@ -153,10 +141,6 @@ def _cut(part: float) -> Callable[[Path], None]:
     return lambda data: os.truncate(data, int(meta.read_meta(data).used * part) // 4096 * 4096)
 
 
-def _cut_to(size: int) -> Callable[[Path], None]:
-    return lambda data: os.truncate(data, size)
-
-
 def _directory(data: Path) -> None:
     data.unlink()
     data.mkdir()
@@ -177,10 +161,10 @@ _ROOTS = tuple(page + 16 + 24 + 48 * one + 40 for page in (0, 4096) for one in (
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "half": _cut(0.5),
     "most": _cut(0.01),
-    "two pages": _cut_to(8192),
-    "a page": _cut_to(4096),
-    "bytes": _cut_to(100),
-    "empty": _cut_to(0),
+    "two pages": lambda data: os.truncate(data, 8192),
+    "a page": lambda data: os.truncate(data, 4096),
+    "bytes": lambda data: os.truncate(data, 100),
+    "empty": lambda data: os.truncate(data, 0),
     "a directory": _directory,
     "meta pages": _scribble((16, 8192)),
     "roots": _scribble(*((at, at + 8) for at in _ROOTS)),
@@ -209,8 +193,7 @@ def test_that_cannot_be_read(place: Place, verb: str) -> None:
     calls = "read,pread64,preadv,preadv2,copy_file_range,sendfile"
     inject = f"inject={calls}:error=EIO:when=3+"
     under = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", str(place.data), "-e", inject)
-    done = _done(place, verb, _start(*place.commands()[verb], prefix=under))
-    _told(done)
+    _told(_done(place, verb, _start(*place.commands()[verb], prefix=under)))
 
 
 @pytest.mark.rows(1, "verify tree-0")
@@ -239,25 +222,15 @@ def test_cut_in_the_middle(place: Place, verb: str, part: float) -> None:
 def _require_right(place: Place, verb: str, done: Done) -> None:
     """It was quicker than the cut: what it made, or found, is that of the whole database."""
     out = place.scratch / "out"
-    if verb in ("export", "clone", "clone --compact", "clone -"):
-        _require_same(out, place.good)
-    elif verb == "seed":
-        _require_same(place.consumer.database_dir, place.good)
-    elif verb == "backup":
+    if verb == "backup":
         ditseed("backup", "restore", "latest", "-R", place.scratch / "repo", "--target", out).ok()
-        _require_same(out, place.good)
+    entries = int(ditseed("verify", place.good, "--verify", "quick", "--json").ok().facts["entries"])
+    if verb in ("export", "clone", "clone --compact", "clone -", "backup", "seed"):
+        ditseed("compare", place.consumer.database_dir if verb == "seed" else out, place.good).ok()
     elif verb == "export -":
-        assert len(re.findall("^dn:", done.out, re.MULTILINE)) == _entries(place)
+        assert len(re.findall("^dn:", done.out, re.MULTILINE)) == entries
     else:  # verify, compare: how much they have looked at
-        assert f"{_entries(place):,}" in done.out, done
-
-
-def _require_same(made: Path, whole: Path) -> None:
-    ditseed("compare", made, whole).ok()
-
-
-def _entries(place: Place) -> int:
-    return int(ditseed("verify", place.good, "--verify", "quick", "--json").ok().facts["entries"])
+        assert f"{entries:,}" in done.out, done
 
 
 @pytest.mark.rows(6)
@@ -268,7 +241,7 @@ def test_tune_of_a_damaged_database(place: Place, what: str, damage: str) -> Non
     data = place.consumer.database_dir / meta.DATA
     copy_sparse(place.good / meta.DATA, data)
     DAMAGES[damage](data)
-    done = _run("tune", what, "--config", place.consumer.config_path, "-b", place.consumer.suffix)
+    done = ditseed("tune", what, "--config", place.consumer.config_path, "-b", place.consumer.suffix)
     if done.status == EXIT_OK:
         assert done.out, done
         assert "Traceback" not in done.err, done
@@ -297,7 +270,7 @@ def test_a_refresh_whose_database_is_cut(tmp_path: Path) -> None:
             copy_sparse(before, data)
             os.truncate(data, size)
             shutil.rmtree(target.database_dir / ".ditseed-refresh", ignore_errors=True)
-            _told(_run("replica", "refresh", *bind, *where))
+            _told(ditseed("replica", "refresh", *bind, *where))
         for delay in (0.2, 0.3, 0.4, 0.5, 0.6):
             copy_sparse(before, data)
             shutil.rmtree(target.database_dir / ".ditseed-refresh", ignore_errors=True)
@@ -311,3 +284,132 @@ def test_a_refresh_whose_database_is_cut(tmp_path: Path) -> None:
             else:
                 _told(done)
     target.close()
+
+
+# --- pages and rows that nobody would write --------------------------------------------------------
+
+PAGE = 4096
+HEADER = 16
+META_ROOT = 16 + 24 + 48 + 40  # of the main table: behind the page's header, the map's and the free pages' record
+SUFFIX = "dc=example,dc=com"
+
+
+class Pages:
+    """The bytes of a database file, page by page."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = bytearray(data)
+
+    def number(self, at: int, kind: str = "=H") -> int:
+        return int(struct.unpack_from(kind, self.data, at)[0])
+
+    def put(self, at: int, field: int, kind: str = "=H") -> None:
+        struct.pack_into(kind, self.data, at, field)
+
+    def node(self, page: int, at: int) -> int:
+        """Where in the file the node at that place of a page begins."""
+        return page * PAGE + self.number(page * PAGE + HEADER + 2 * at)
+
+    def root(self, table: bytes) -> int:
+        """The page with which a table begins; the main table has one page."""
+        newest = max((0, 1), key=lambda page: self.number(page * PAGE + 144, "=Q"))
+        main = self.number(newest * PAGE + META_ROOT, "=Q")
+        count = (self.number(main * PAGE + 12) - HEADER) // 2
+        for node in (self.node(main, at) for at in range(count)):
+            record = node + 8 + self.number(node + 6)
+            if self.data[node + 8 : record] == table:
+                return self.number(record + 40, "=Q")
+        raise LookupError(table)
+
+    def child(self, branch: int, at: int) -> int:
+        return self.number(self.node(branch, at), "=I")
+
+
+def wrong_separator(pages: Pages) -> None:
+    """The first entry of a leaf stands before the leaf's separator: a search by ID does not come to it."""
+    key = pages.node(pages.root(b"id2e"), 3) + 8
+    pages.put(key, pages.number(key, "=Q") + 1, "=Q")
+
+
+def single_child(pages: Pages) -> None:
+    """A branch that has lost all its children but one."""
+    pages.put(pages.root(b"id2e") * PAGE + 12, HEADER + 2)
+
+
+def unknown_flags(pages: Pages) -> None:
+    leaf = pages.child(pages.root(b"id2e"), 2)
+    pages.put(pages.node(leaf, 0) + 4, 8)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A data file that slapadd made, whose tables have branches of one level."""
+    path = tmp_path_factory.mktemp("sound") / meta.DATA
+    with closing(Slapd()) as made:
+        made.slapadd("".join(people(SUFFIX, 400)))
+        copy_sparse(made.database_dir / meta.DATA, path)
+    return path.read_bytes()
+
+
+@pytest.mark.rows(1)
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (wrong_separator, "keys or values that are not in ascending order"),
+        (single_child, "a branch with a single child"),
+        (unknown_flags, "a node with flags that make no sense"),
+    ],
+)
+def test_whoever_reads_it_refuses_it(sound: bytes, tmp_path: Path, damage: Callable[[Pages], None], words: str) -> None:
+    """A page that no LMDB would write."""
+    place, pages = tmp_path / "damaged", Pages(sound)
+    place.mkdir(mode=0o700)
+    damage(pages)
+    (place / meta.DATA).write_bytes(pages.data)
+    verified = ditseed("verify", place, "--verify", "pages")
+    assert verified.status == EXIT_DIFFERENT
+    compacted = ditseed("clone", place, tmp_path / "clone", "--compact", "--verify", "none")
+    exported = ditseed("export", place, "-o", tmp_path / "export")
+    assert (compacted.status, exported.status) == (MdbDamaged.exit_status,) * 2
+    for done in (verified, compacted, exported):
+        assert words in done.out + done.err, done
+    assert not (tmp_path / "clone").exists()
+
+
+def test_a_damaged_name_of_the_suffix_is_told(tmp_path: Path) -> None:
+    """Not taken for the database of another suffix, whatever of -b, --config and the directory says which it is."""
+    with closing(Slapd()) as server:
+        (tmp_path / "people.ldif").write_text("".join(people(SUFFIX, 5)))
+        config = ("--config", server.config_path)
+        ditseed("build", tmp_path / "people.ldif", *config).ok()
+        data = server.database_dir / meta.DATA
+        sound = data.read_bytes()
+        damaged = sound.replace(b"dc=example,dc=com\0", b"dc=exbmple,dc=com\0")
+        assert damaged != sound
+        data.write_bytes(damaged)
+        for which in ((), ("-b", SUFFIX)):
+            for place in ((), (server.database_dir,)):
+                done = ditseed("verify", *place, *config, *which)
+                assert done.status == EXIT_DIFFERENT
+                assert "dc=exbmple,dc=com" in done.out
+
+
+def test_a_row_of_id2v_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """Export refuses it, and so does verify, whether or not it knows the schema."""
+    row = b"known as a name\0Known As A Name\0\x0f\0"
+    wanted = Settings(database_lines=("multival description 1,0",))
+    with closing(Slapd(wanted)) as server:
+        names = "description: Known As A Name\ndescription: another\n"
+        server.slapadd(f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n{names}")
+        data = server.database_dir / meta.DATA
+        sound = data.read_bytes()
+        assert sound.count(row) == 1
+        data.write_bytes(sound.replace(row, row[:-2] + b"\xff\0"))
+        exported = ditseed("export", server.database_dir, "-o", tmp_path / "export")
+        assert exported.status == MdbDamaged.exit_status, exported
+        for level in ("tree", "indexes"):
+            where = ("--config", server.config_path, "--verify", level)
+            done = ditseed("verify", server.database_dir, *where)
+            assert done.status == EXIT_DIFFERENT, done
+            assert "of id2v" in done.out
+            assert done.out.count("cannot be read") == 1

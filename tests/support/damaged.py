@@ -154,39 +154,29 @@ def _excuse(damaged: Damaged) -> str:
     if _equal(tables, worn.last_but_one):
         return "an earlier moment"
     different = [name for name in worn.tables if tables.get(name) != worn.tables[name]]
-    if different == ["ad2i"]:
-        assert _types(tables) == _types(worn.tables), done
+    if different == ["ad2i"]:  # options make no index keys of their own
+        one, other = ([text.partition(b";")[0] for _, text in of["ad2i"]] for of in (tables, worn.tables))
+        assert one == other, done
         return "another option"
     assert different == ["id2e"], f"{done}: {different} differ"
     attributes = {number_of(key): text.decode() for key, text in worn.tables["ad2i"]}
-    pairs = zip(worn.tables["id2e"], tables["id2e"], strict=True)
-    for one, other in pairs:
-        assert one[0] == other[0]
-        if one[1] != other[1]:
-            _require_legal(blobs.decode(one[1], attributes), blobs.decode(other[1], attributes), done)
+    for (key, blob), (other_key, other_blob) in zip(worn.tables["id2e"], tables["id2e"], strict=True):
+        assert key == other_key
+        if blob != other_blob:
+            _require_legal(blobs.decode(blob, attributes), blobs.decode(other_blob, attributes), done)
     return "another value"
 
 
 def _require_legal(one: blobs.Blob, other: blobs.Blob, done: Damage) -> None:
     """Only values without normal form and index, or with the same, are others."""
+    indexed = {name for line in INDEXES if not line.endswith(" pres") for name in line.split()[0].split(",")}
     assert (one.slots, one.class_flags) == (other.slots, other.class_flags)
     for left, right in zip(one.attributes, other.attributes, strict=True):
         assert (left.name, left.normalised, left.count) == (right.name, right.normalised, right.count), done
         if left.name in TIMES:
             assert left.values[0][:14] == right.values[0][:14], (done, left, right)
         elif left.values != right.values:
-            assert left.normalised is not None or left.name not in _indexed(), (done, left, right)
-
-
-def _types(tables: Tables) -> list[bytes]:
-    """Of ad2i, without options, which make no index keys of their own."""
-    return [text.partition(b";")[0] for _, text in tables["ad2i"]]
-
-
-def _indexed() -> set[str]:
-    """Attributes whose raw values make index keys."""
-    of_values = [line.split()[0] for line in INDEXES if not line.endswith(" pres")]
-    return {name for names_ in of_values for name in names_.split(",")}
+            assert left.normalised is not None or left.name not in indexed, (done, left, right)
 
 
 def _equal(one: Tables, other: Tables) -> bool:
@@ -199,14 +189,14 @@ def _rows(name: str, tables: Tables) -> list[tuple[bytes, bytes]]:
     """Without the pads of entries."""
     if name != "id2e":
         return tables[name]
-    return [(key, _without_pad(value)) for key, value in tables[name]]
 
+    def without_pad(value: bytes) -> bytes:
+        try:
+            return masked(value, {}, frozenset())
+        except Exception:  # no entry any more
+            return value
 
-def _without_pad(value: bytes) -> bytes:
-    try:
-        return masked(value, {}, frozenset())
-    except Exception:  # no entry any more
-        return value
+    return [(key, without_pad(value)) for key, value in tables[name]]
 
 
 Step = Callable[[], str]
