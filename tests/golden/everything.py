@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fixtures.golden import cases, configured, forms, operational, ranges, rules
 
 CASES = [
@@ -19,3 +21,4 @@ CASES = [
     *rules.RULES,
 ]
 BY_NAME = {case.name: case for case in CASES}
+PARAMETERS = [pytest.param(case, id=case.name, marks=[pytest.mark.heavy] if case.heavy else []) for case in CASES]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from fixtures.golden.case import Case, settings
+from fixtures.golden.case import Case, server, settings, tree
 from fixtures.golden.cases import INDEXES, mixed
+from fixtures.golden.operational import nothing_given
+from fixtures.golden.reading import Database
 from fixtures.golden.records import SUFFIX
+from fixtures.golden.shapes import children_first
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from tests.support.golden import build, fresh, slapadd
@@ -24,42 +29,14 @@ CASE = Case("life", "searched and changed", settings(*INDEXES, database=("multiv
 
 # One for each way into an index.
 FILTERS = (
-    "(objectClass=gEntry)",
-    "(objectClass=top)",
-    "(cn=two)",
-    "(cn~=smyth)",
-    "(sn~=nite)",
-    "(gIgnore=plain text)",
-    "(gIgnore=pla*)",
-    "(gIgnore=*ext)",
-    "(gIgnore=*lain*te*)",
-    "(gExact=PLAIN*)",
-    "(gIa5=*example*)",
-    "(gInteger=2147483648)",
-    "(gInteger>=1000000000000)",
-    "(gInteger<=-129)",
-    "(gBoolean=TRUE)",
-    "(gTime=20240229123456Z)",
-    "(gTime>=20240101000000Z)",
-    "(gUuid=a1b2c3d4-0000-4000-8000-abcdefabcdef)",
-    "(gCsn<=20240229123456.000001Z#000000#001#000000)",
-    "(gBits='0101'B)",
-    "(gOctets=text)",
-    "(gOid=2.5.4.3)",
-    "(gDn=CN = a,dc=x)",
-    "(gNameUid=cn=A,dc=x#'01'B)",
-    "(gPhone=+442079460000)",
-    "(gPhone=*7946*)",
-    "(gNumeric=123456)",
-    "(gPostal=*town*)",
-    "(gText=*)",
-    "(gTop=at*)",
-    "(gMiddle=*)",
-    "(description;lang-en=*)",
-    "(description=*)",
-    f"(seeAlso=cn=person 1,{SUFFIX})",
-    "(entryUUID=*)",
-    "(&(objectClass=gEntry)(!(gIgnore=*)))",
+    *("(objectClass=gEntry)", "(objectClass=top)", "(cn=two)", "(cn~=smyth)", "(sn~=nite)", "(gIgnore=plain text)"),
+    *("(gIgnore=pla*)", "(gIgnore=*ext)", "(gIgnore=*lain*te*)", "(gExact=PLAIN*)", "(gIa5=*example*)"),
+    *("(gInteger=2147483648)", "(gInteger>=1000000000000)", "(gInteger<=-129)", "(gBoolean=TRUE)"),
+    *("(gTime=20240229123456Z)", "(gTime>=20240101000000Z)", "(gUuid=a1b2c3d4-0000-4000-8000-abcdefabcdef)"),
+    *("(gCsn<=20240229123456.000001Z#000000#001#000000)", "(gBits='0101'B)", "(gOctets=text)", "(gOid=2.5.4.3)"),
+    *("(gDn=CN = a,dc=x)", "(gNameUid=cn=A,dc=x#'01'B)", "(gPhone=+442079460000)", "(gPhone=*7946*)"),
+    *("(gNumeric=123456)", "(gPostal=*town*)", "(gText=*)", "(gTop=at*)", "(gMiddle=*)", "(description;lang-en=*)"),
+    *("(description=*)", f"(seeAlso=cn=person 1,{SUFFIX})", "(entryUUID=*)", "(&(objectClass=gEntry)(!(gIgnore=*)))"),
 )
 
 
@@ -181,3 +158,28 @@ def test_py_lmdb_verifies_every_page(ours: Slapd) -> None:
     """It knows the default comparisons only, so it is asked about a database without id2v rows."""
     command = (sys.executable, "-m", "lmdb", "verify", "-e", ours.database_dir)
     assert "verify: OK" in _tool(*command)
+
+
+def test_operational_values_that_are_made(tmp_path: Path) -> None:
+    """They cannot equal slapadd's: UUIDs are valid, no two alike, CSNs rise and bear the server, times are theirs."""
+    made = ("entryUUID", "entryCSN", "createTimestamp", "modifyTimestamp")
+    kept = [line for line in tree(nothing_given, children_first).split("\n") if not line.startswith(made)]
+    ldif = tmp_path / "bare.ldif"
+    ldif.write_text("\n".join(kept))
+    with closing(server(settings("entryUUID,entryCSN eq"))) as target:
+        build(target, ldif, "-S", "42").ok()
+        with closing(Database(target.database_dir)) as database:
+            blobs = list(database.entries().values())
+    entries = [{one.name: one for one in blob.attributes} for blob in blobs]
+    for name in ("entryUUID", "entryCSN"):
+        assert len({entry[name].values[0] for entry in entries}) == len(entries) > 15
+    for entry in entries:
+        identity, (value,) = entry["entryUUID"], entry["entryCSN"].values
+        parsed = uuid.UUID(identity.values[0].decode())
+        assert parsed.variant == uuid.RFC_4122
+        assert str(parsed).encode() == identity.values[0], "lower case"
+        assert identity.normalised == (parsed.bytes,)
+        assert re.fullmatch(rb"\d{14}\.\d{6}Z#[0-9a-f]{6}#02a#000000", value), value
+        for name in made[2:]:
+            assert entry[name].values[0] == value[:14] + b"Z"
+        assert {entry[name].normalised for name in made[1:]} == {None}

@@ -26,7 +26,7 @@ from fixtures.slapd import Slapd
 from loader.mdb import meta
 from loader.operations.verify import VerifyOptions, VerifyReport, verify_database
 from loader.progress import Progress
-from tests.golden.everything import CASES
+from tests.golden.everything import BY_NAME
 from tests.support.damaged import Worn, by_end, campaign, show, verifying
 from tests.support.golden import fresh, slapadd
 from tests.support.require import require
@@ -86,8 +86,7 @@ def test_databases_of_other_versions_are_sound(suite: str, tmp_path: Path, monke
     require(missing_chroot())
     other = chroot(suite)
     monkeypatch.setenv("DITSEED_TOOLS", other.tools)
-    (broad,) = (case for case in CASES if case.name == "broad")
-    case = broad if other.version.startswith("2.4.") else CASE
+    case = BY_NAME["broad"] if other.version.startswith("2.4.") else CASE
     with closing(fresh(case, other)) as server:
         slapadd(server, case.write(tmp_path))
         assert look(server, server.database_dir).sound
@@ -102,7 +101,7 @@ def test_databases_of_other_versions_are_sound(suite: str, tmp_path: Path, monke
 @pytest.mark.long
 def test_ranges_stay_when_entries_go(tmp_path: Path) -> None:
     """Keys of 65,536 entries and more are ranges; after deletes they cover more than there is, which is right."""
-    (case,) = (case for case in CASES if case.name == "ranges")
+    case = BY_NAME["ranges"]
     with closing(fresh(case)) as server:
         slapadd(server, case.write(tmp_path))
         server.start()

@@ -15,7 +15,7 @@ LONGEST = (
     "tests/campaign/test_symlinks.py",
     "tests/compat/test_topologies.py",
     "tests/fuzz/test_short.py::test_hostile_files",
-    "tests/golden/test_indexes_file.py::test_liblmdb_and_slapd_go_on_with_it",
+    "tests/golden/test_indexes.py::test_liblmdb_and_slapd_go_on_with_it",
     "tests/golden/test_verify.py",
     "tests/integration/test_bad_input.py::test_the_time_limit_of_the_provider",
     "tests/integration/test_catch_up.py::test_what_is_printed_mends_it",
