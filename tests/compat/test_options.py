@@ -9,7 +9,7 @@ from fixtures.compat.options import ALL, GROUPS, TOPOLOGY_OF, UNKNOWN, Option
 from fixtures.compat.topologies import CLONE, LDIF, SEARCH, TOPOLOGIES, Topology
 from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import Settings
-from tests.compat import building, shapes
+from tests.compat import building, replicas
 from tests.compat.test_topologies import shown
 
 pytestmark = pytest.mark.slapd
@@ -28,7 +28,7 @@ def test_option(row: Option) -> None:
 def _unknown_to_slapd() -> dict[str, list[str]]:
     source = Slapd()
     try:
-        replication.consumer(source, Settings(database_lines=(shapes.syncrepl(source, GROUPS[UNKNOWN]),)))
+        replication.consumer(source, Settings(database_lines=(replicas.syncrepl(source, GROUPS[UNKNOWN]),)))
     except ServerError as error:
         return {} if "tls_crlcheck" in str(error) else {UNKNOWN: [str(error)]}
     finally:

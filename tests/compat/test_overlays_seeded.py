@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.compat import overlays
+from fixtures.compat.modules import OVERLAYS
 from fixtures.compat.row import Built, Outcome
 from fixtures.replication import syncrepl, wait_in_sync
 from fixtures.slapd import Slapd
@@ -23,7 +23,7 @@ from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
 
-ROWS = [row for row in overlays.ALL if row.seeded is not None]
+ROWS = [row for row in OVERLAYS if row.seeded is not None]
 
 
 @contextmanager

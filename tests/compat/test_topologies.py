@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.compat.topologies import TOPOLOGIES, Topology
 from fixtures.slapd import ServerError, Slapd
-from tests.compat import building, seeding, shapes
+from tests.compat import building, replicas, seeding
 from tests.compat.replicas import Site
 
 pytestmark = pytest.mark.slapd
@@ -43,7 +43,7 @@ def test_topology_at_length(row: Topology, short_tmp: Path) -> None:
 def faults_of(row: Topology, place: Path, people: int, changes: int) -> dict[str, list[str]]:
     """By strategy."""
     found: dict[str, list[str]] = {}
-    with shapes.site(row, place, people) as site:
+    with replicas.site(row, place, people) as site:
         for strategy in row.refuses:
             _, done = seeding.seeded(site, strategy)
             if done.status == 0 or re.search(seeding.WORK, done.err, re.MULTILINE):
