@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd import Form, Slapd
-from fixtures.slapd_config import Settings
 from fixtures.trees import record
 from loader import errors
 from tests.support.command import Done, ditseed, piped
@@ -98,17 +98,12 @@ def test_another_target(target: Slapd, people_ldif: Path, tmp_path: Path) -> Non
     assert stat.S_IMODE(status.st_mode) == 0o600
     assert facts["directory"] == str(place)
     assert {path.name for path in place.iterdir()} == {"data.mdb", ".ditseed-build"}
+    shown = subprocess.run(["mdb_stat", "-e", place], capture_output=True, text=True, check=True)
+    assert f"Map size: {1 << 30}" in shown.stdout, "the one chosen"
 
 
 def _files(server: Slapd) -> dict[Path, Stamp]:
     return {path: Stamp.of(path) for path in server.home.rglob("*") if path.is_file()}
-
-
-def test_the_map_size_in_the_file_is_the_one_chosen(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
-    place = tmp_path / "elsewhere"
-    _build(target, people_ldif, "--target", place, "--maxsize", "auto").ok()
-    shown = subprocess.run(["mdb_stat", "-e", place], capture_output=True, text=True, check=True)
-    assert f"Map size: {1 << 30}" in shown.stdout
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -119,8 +114,6 @@ def test_nothing_is_left_in_the_scratch_directory(
     place.mkdir()
     _build(target, people_ldif, *(("--tmp", place) if given else ()), "--memory", "64M").ok()
     assert not list(place.iterdir())
-    inside = {path.name for path in (target.database_dir / ".ditseed-build").iterdir()}
-    assert inside == {"lock", "now.json", "run.log"}
 
 
 @pytest.mark.long
@@ -148,6 +141,7 @@ def test_one_reject_stops_it_before_publishing(target: Slapd, ldif: Path) -> Non
     assert done.status == errors.EntryRefused.exit_status
     assert f"cn=one,{SUFFIX} was refused" in done.err
     assert f"{ldif}, line 5" in done.err
+    assert "--no-value-check" not in done.err, "is for values alone"
     assert not (target.database_dir / "data.mdb").exists()
     kept = target.database_dir / ".ditseed-build" / "rejects.ldif"
     assert str(kept) in done.err
@@ -155,7 +149,7 @@ def test_one_reject_stops_it_before_publishing(target: Slapd, ldif: Path) -> Non
 
 
 def test_done_with_rejects(target: Slapd, ldif: Path, tmp_path: Path) -> None:
-    """Exit status 1; the file of rejects can be mended and built from."""
+    """Exit status 1; people are told of them; the file of rejects can be mended and built from."""
     kept = tmp_path / "rejects.ldif"
     done = _build(target, ldif, "--max-rejects", 1, "--rejects", kept, "--json")
     assert done.status == errors.EXIT_DIFFERENT, done
@@ -163,6 +157,10 @@ def test_done_with_rejects(target: Slapd, ldif: Path, tmp_path: Path) -> None:
     assert (facts["read"], facts["entries"], facts["rejected"]) == (3, 2, 1)
     assert facts["rejects"] == str(kept)
     assert set(tree(target.slapcat())) == {f"dn: {SUFFIX}", f"dn: cn=two,{SUFFIX}"}
+    told = _build(target, ldif, "--max-rejects", 1, "--replace", "--restart")
+    assert told.status == errors.EXIT_DIFFERENT
+    assert f"{ldif}, line 5: cn=one,{SUFFIX}: " in told.err
+    assert re.search("^rejected +1\n", told.out, re.MULTILINE)
     mended = kept.read_text().replace("cn: one\n", "cn: one\nsn: One\n", 1)
     kept.write_text(TOP + mended)
     _build(target, kept, "--replace").ok()
@@ -179,13 +177,6 @@ def test_ldif_of_another_tree_replaces_nothing(target: Slapd, ldif: Path, tmp_pa
     assert set(tree(target.slapcat())) == {f"dn: {SUFFIX}"}
 
 
-def test_people_are_told_of_rejects(target: Slapd, ldif: Path) -> None:
-    done = _build(target, ldif, "--max-rejects", 1)
-    assert done.status == errors.EXIT_DIFFERENT
-    assert f"{ldif}, line 5: cn=one,{SUFFIX}: " in done.err
-    assert "rejected   1" in done.out
-
-
 def test_values_are_checked_unless_told_not_to(target: Slapd, tmp_path: Path) -> None:
     path = tmp_path / "numbered.ldif"
     path.write_text(TOP + NUMBERED)
@@ -194,12 +185,6 @@ def test_values_are_checked_unless_told_not_to(target: Slapd, tmp_path: Path) ->
     assert "uidNumber" in done.err
     assert "--no-value-check" in done.err.partition("hint:")[2]
     _build(target, path, "--no-value-check").ok()
-
-
-def test_the_switch_is_offered_for_values_alone(target: Slapd, ldif: Path) -> None:
-    done = _build(target, ldif)
-    assert done.status == errors.EntryRefused.exit_status
-    assert "--no-value-check" not in done.err
 
 
 @pytest.mark.long
@@ -231,26 +216,6 @@ def test_rejects_must_not_be_an_input(target: Slapd, ldif: Path) -> None:
     done = _build(target, ldif, "--rejects", ldif)
     assert done.status == errors.UsageProblem.exit_status
     assert ldif.read_bytes() == before
-
-
-# --- where it is not proven ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (Settings(global_lines=("index_intlen 12",)), "index_intlen is 12"),
-        (Settings(database_lines=("sync_use_subentry on",)), "sync_use_subentry"),
-    ],
-    ids=["intlen", "subentry"],
-)
-def test_what_is_not_proven_is_refused_by_name(settings: Settings, words: str, people_ldif: Path) -> None:
-    with closing(Slapd(settings)) as target:
-        done = _build(target, people_ldif, "-w")
-        assert done.status == errors.NotProven.exit_status, done
-        assert words in done.err
-        assert "--engine slapadd" in done.err.partition("hint:")[2]
-        assert not (target.database_dir / "data.mdb").exists()
 
 
 @pytest.mark.parametrize(

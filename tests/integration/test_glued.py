@@ -64,10 +64,8 @@ def ldif(tmp_path: Path) -> Path:
 
 
 def build(target: Slapd, ldif: object, *words: object, env: dict[str, str] | None = None):  # type: ignore[no-untyped-def]
-    where = ("--config", target.config_path)
-    if "-b" not in words:
-        where = (*where, "-b", SUFFIX)
-    return ditseed("build", ldif, *where, *words, env=env)
+    base = () if "-b" in words else ("-b", SUFFIX)
+    return ditseed("build", ldif, "--config", target.config_path, *base, *words, env=env)
 
 
 @pytest.mark.long
@@ -104,10 +102,9 @@ def test_each_by_itself(engine: str, ldif: Path, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_stream(engine: str, ldif: Path, tmp_path: Path) -> None:
-    with server(tmp_path) as target:
-        words = ["build", "-", "--config", target.config_path, "-b", SUFFIX]
-        with ldif.open("rb") as stream:
-            ditseed(*words, "--engine", engine, stdin=stream).ok()
+    with server(tmp_path) as target, ldif.open("rb") as stream:
+        words = ("build", "-", "--config", target.config_path, "-b", SUFFIX, "--engine", engine)
+        ditseed(*words, stdin=stream).ok()
         assert counts(tmp_path, target) == [2, 3, 2]
 
 
@@ -134,16 +131,12 @@ def test_a_part_without_entries_is_not_left_standing_in_silence(ldif: Path, tmp_
         assert f"{GROUPS}: no entries" in done.err
         ldif.write_text(TOP + REST)
         build(target, ldif, "--replace").ok()
-        ldif.write_text(TOP)
-        done = build(target, ldif, "--replace")
-        assert done.status == errors.GlueRefused.exit_status, done
-        assert "--no-glue" in done.err
-        assert counts(tmp_path, target) == [2, 3, 2]
-        ldif.write_text(REST)
-        done = build(target, ldif, "--replace")
-        assert done.status == errors.GlueRefused.exit_status, done
-        assert SUFFIX in done.err
-        assert counts(tmp_path, target) == [2, 3, 2]
+        for text, word in ((TOP, "--no-glue"), (REST, SUFFIX)):
+            ldif.write_text(text)
+            done = build(target, ldif, "--replace")
+            assert done.status == errors.GlueRefused.exit_status, done
+            assert word in done.err
+            assert counts(tmp_path, target) == [2, 3, 2]
 
 
 @pytest.mark.rows(1)
@@ -192,14 +185,8 @@ def test_maxsize_of_each_is_raised(ldif: Path, form: Form, tmp_path: Path) -> No
 
 
 POINTS = (
-    "split.middle",
-    "split.recorded",
-    "load.middle",
-    "check.recorded",
-    "publish.middle",
-    "publish.unrecorded",
-    "report.start",
-    "report.recorded",
+    *("split.middle", "split.recorded", "load.middle", "check.recorded"),
+    *("publish.middle", "publish.unrecorded", "report.start", "report.recorded"),
 )
 
 

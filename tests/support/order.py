@@ -23,7 +23,7 @@ LONGEST = (
     "tests/integration/test_hidden.py::test_changes_between",
     "tests/integration/test_refresh.py",
     "tests/integration/test_providers.py",
-    "tests/integration/test_reports.py::test_every_verb_ends_in_words",
+    "tests/integration/test_run_reports.py::test_every_verb_ends_in_words",
     "tests/integration/test_secrets.py",
     "tests/integration/test_slow_network.py::test_a_second_away",
     "tests/integration/test_stock_debian.py",
