@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fixtures.golden import cases, configured, forms, operational, ranges, rules
+from fixtures.golden import cases, configured, forms, operational, rules
 
 CASES = [
     *cases.BROAD,
@@ -17,7 +17,7 @@ CASES = [
     *forms.FORMS,
     *operational.ADDED,
     *operational.CONTEXT,
-    *ranges.RANGES,
+    *configured.RANGES,
     *rules.RULES,
 ]
 BY_NAME = {case.name: case for case in CASES}

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.golden.case import Case, server, settings
+from fixtures.golden.configured import LIMIT, UUID
 from fixtures.golden.mistakes import ALL, APART, BROKEN, Mistake
-from fixtures.golden.ranges import LIMIT, UUID
 from fixtures.golden.reading import Database
 from fixtures.golden.records import SUFFIX, entry, golden, top, unit
 from fixtures.golden.tables import differences

@@ -107,14 +107,9 @@ class Maker:
         value = self.value(name)
         return self.random.choice(
             (
-                f"{name}=*",
-                f"{name}={escaped(value)}",
-                f"{name}={escaped(value)}",
-                f"{name}={self.pieces(value)}",
-                f"{name}={self.pieces(value)}",
-                f"{name}>={escaped(value)}",
-                f"{name}<={escaped(value)}",
-                f"{name}:={escaped(value)}",
+                *(f"{name}=*", f"{name}={escaped(value)}", f"{name}={escaped(value)}"),
+                *(f"{name}={self.pieces(value)}", f"{name}={self.pieces(value)}", f"{name}>={escaped(value)}"),
+                *(f"{name}<={escaped(value)}", f"{name}:={escaped(value)}"),
             )
         )
 

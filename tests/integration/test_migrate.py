@@ -27,11 +27,10 @@ pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
 TOP = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n"
-UNIT = "dn: ou={0}{1}\nobjectClass: organizationalUnit\nou: {0}\n\n"
 
 
 def _unit(name: str, above: str = SUFFIX) -> str:
-    return UNIT.format(name, f",{above}")
+    return f"dn: ou={name},{above}\nobjectClass: organizationalUnit\nou: {name}\n\n"
 
 
 @pytest.fixture
@@ -46,8 +45,8 @@ def new() -> Iterator[Slapd]:
         yield server
 
 
-def _migrate(old: Slapd, new: Slapd, *more: object) -> Done:
-    return ditseed("migrate", old.database_dir, new.database_dir, "--config", new.config_path, *more)
+def _migrate(old: Slapd, new: Slapd, *more: object, **env: str) -> Done:
+    return ditseed("migrate", old.database_dir, new.database_dir, "--config", new.config_path, *more, env=env)
 
 
 def _refused(done: Done, kind: type[LoaderError]) -> str:
@@ -135,10 +134,15 @@ def test_once_done_it_says_so(old: Slapd, new: Slapd) -> None:
 
 
 def test_a_new_directory_belongs_to_the_account_of_the_old_one(old: Slapd, tmp_path: Path) -> None:
+    """A dry run leaves nothing of it."""
     old.slapadd(TOP)
+    made = tmp_path / "above" / "made"
+    command = ("migrate", old.database_dir, made, "--config", old.config_path)
+    ditseed(*command, "--dry-run").ok()
+    assert list(tmp_path.iterdir()) == []
+    made.parent.mkdir()
     shutil.chown(old.database_dir, 12345, 12345)
-    made = tmp_path / "made"
-    ditseed("migrate", old.database_dir, made, "--config", old.config_path).ok()
+    ditseed(*command).ok()
     assert {path.stat().st_uid for path in (made, made / "data.mdb")} == {12345}
 
 
@@ -155,21 +159,10 @@ def test_a_missing_target_that_the_configuration_names(form: Form, old: Slapd) -
         assert tree(new.slapcat()) == tree(old.slapcat())
 
 
-def test_a_dry_run_leaves_nothing_of_a_missing_target(old: Slapd, tmp_path: Path) -> None:
-    old.slapadd(TOP)
-    made = tmp_path / "above" / "made"
-    ditseed("migrate", old.database_dir, made, "--config", old.config_path, "--dry-run").ok()
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.long
 def test_what_was_written_since_it_was_killed_is_not_lost(old: Slapd, new: Slapd) -> None:
     old.slapadd(TOP)
-    done = ditseed(
-        *("migrate", old.database_dir, new.database_dir, "--config", new.config_path),
-        env={"DITSEED_KILL_AT": "compare.start"},
-    )
-    assert done.status == -9
+    assert _migrate(old, new, DITSEED_KILL_AT="compare.start").status == -9
     old.slapadd(_unit("since"))
     _migrate(old, new).ok()
     assert tree(new.slapcat()) == tree(old.slapcat())
@@ -179,40 +172,28 @@ def test_what_was_written_since_it_was_killed_is_not_lost(old: Slapd, new: Slapd
 def test_a_configuration_that_changed_meanwhile_counts(old: Slapd) -> None:
     old.slapadd(TOP)
     with closing(Slapd(Settings(indexes=()), form="conf")) as new:
-        command = ("migrate", old.database_dir, new.database_dir, "--config", new.config_path)
-        assert ditseed(*command, env={"DITSEED_KILL_AT": "compare.start"}).status == -9
-        assert "load: done before" in ditseed(*command, env={"DITSEED_KILL_AT": "publish.start"}).err
+        assert _migrate(old, new, DITSEED_KILL_AT="compare.start").status == -9
+        assert "load: done before" in _migrate(old, new, DITSEED_KILL_AT="publish.start").err
         text = new.config_path.read_text()
         new.config_path.write_text(text.replace("maxsize ", "index dc eq\nmaxsize "))
-        assert ditseed(*command, "--json").ok().facts["tables"]["dc"] == 1
-        assert "nothing was done now" in ditseed(*command).ok().err
+        assert _migrate(old, new, "--json").ok().facts["tables"]["dc"] == 1
+        assert "nothing was done now" in _migrate(old, new).ok().err
         new.config_path.write_text(text)
-        _refused(ditseed(*command), errors.TargetNotEmpty)
+        _refused(_migrate(old, new), errors.TargetNotEmpty)
 
 
 def test_what_does_not_equal_the_source_is_not_published(old: Slapd, new: Slapd) -> None:
     """Another database in the place of the one that was made."""
     old.slapadd(TOP + _unit("a"))
-    command = ("migrate", old.database_dir, new.database_dir, "--config", new.config_path)
-    assert ditseed(*command, env={"DITSEED_KILL_AT": "compare.start"}).status == -9
+    assert _migrate(old, new, DITSEED_KILL_AT="compare.start").status == -9
     made = new.database_dir / ".ditseed-migrate" / "environment" / "data.mdb"
     with closing(Slapd(new.settings)) as other:
         other.slapadd(old.slapcat().replace("\nou: a\n", "\nou: a\ndescription: x\n"))
         shutil.copyfile(other.database_dir / "data.mdb", made)
-    said = _refused(ditseed(*command), errors.MdbDamaged)
+    said = _refused(_migrate(old, new), errors.MdbDamaged)
     assert f"`ditseed compare {old.database_dir} {made.parent}`" in said
     assert f"ou=a,{SUFFIX}" in ditseed("compare", old.database_dir, made.parent).out
     assert _nothing_was_made(new)
-
-
-@pytest.mark.long
-def test_a_finished_migration_does_not_hide_later_changes(old: Slapd, new: Slapd) -> None:
-    old.slapadd(TOP)
-    _migrate(old, new).ok()
-    old.slapadd(_unit("since"))
-    _refused(_migrate(old, new), errors.TargetNotEmpty)
-    _migrate(old, new, "--replace").ok()
-    assert tree(new.slapcat()) == tree(old.slapcat())
 
 
 def test_what_breaks_its_syntax_is_kept_and_counted(old: Slapd, new: Slapd) -> None:
@@ -222,21 +203,18 @@ def test_what_breaks_its_syntax_is_kept_and_counted(old: Slapd, new: Slapd) -> N
     assert tree(new.slapcat()) == tree(old.slapcat())
 
 
-def test_the_source_itself_is_refused(old: Slapd) -> None:
-    old.slapadd(TOP)
-    done = ditseed("migrate", old.database_dir, old.database_dir, "--config", old.config_path)
-    assert "is the source itself" in _refused(done, errors.UsageProblem)
-
-
 @pytest.mark.long
 def test_a_database_in_the_way_is_refused(old: Slapd, new: Slapd) -> None:
+    """Nor does a finished migration hide what was written later."""
     old.slapadd(TOP + _unit("a"))
     new.slapadd(TOP)
-    before = new.slapcat()
-    _refused(_migrate(old, new), errors.TargetNotEmpty)
-    assert new.slapcat() == before
-    _migrate(old, new, "--replace").ok()
-    assert tree(new.slapcat()) == tree(old.slapcat())
+    for name in ("b", "c"):
+        before = new.slapcat()
+        _refused(_migrate(old, new), errors.TargetNotEmpty)
+        assert new.slapcat() == before
+        _migrate(old, new, "--replace").ok()
+        assert tree(new.slapcat()) == tree(old.slapcat())
+        old.slapadd(_unit(name))
 
 
 def test_an_empty_source_is_refused(old: Slapd, new: Slapd) -> None:
@@ -257,8 +235,9 @@ def test_a_source_without_its_suffix_entry_is_refused(old: Slapd, new: Slapd) ->
     assert _nothing_was_made(new)
 
 
-def test_another_suffix_is_refused(old: Slapd) -> None:
+def test_another_suffix_and_the_source_itself_are_refused(old: Slapd) -> None:
     old.slapadd(TOP)
+    assert "is the source itself" in _refused(_migrate(old, old), errors.UsageProblem)
     with closing(Slapd(Settings(suffix="dc=other,dc=org"))) as new:
         assert SUFFIX in _refused(_migrate(old, new), errors.NoSuchSuffix)
         _refused(_migrate(old, new, "-b", "dc=other,dc=org"), errors.NoSuchSuffix)
@@ -302,8 +281,7 @@ def test_an_entry_that_the_new_schema_forbids_is_named(old: Slapd, new: Slapd) -
 
 def test_a_damaged_source_is_refused(old: Slapd, new: Slapd, people_ldif: Path) -> None:
     old.slapadd(people_ldif)
-    data = old.database_dir / "data.mdb"
-    with data.open("r+b") as file:
+    with (old.database_dir / "data.mdb").open("r+b") as file:
         for page in range(40, 60):
             file.seek(page * 4096 + 16)
             file.write(b"\xff" * 64)
@@ -351,7 +329,8 @@ def test_a_map_that_is_too_small_is_foreseen(old: Slapd, people_ldif: Path) -> N
 
 def test_a_disk_that_is_too_small_is_left_as_it_is(old: Slapd, new: Slapd) -> None:
     """Unless it is asked to go on."""
-    old.slapadd(TOP + _group(200_000))
+    names = "".join(f"member: cn=u{number},{SUFFIX}\n" for number in range(200_000))
+    old.slapadd(f"{TOP}dn: cn=all,{SUFFIX}\nobjectClass: groupOfNames\ncn: all\n{names}")
     command = ["mount", "-t", "tmpfs", "-o", "size=4m", "ditseed", str(new.database_dir)]
     if subprocess.run(command, check=False, capture_output=True).returncode:
         pytest.skip("needs leave to mount")
@@ -366,11 +345,6 @@ def test_a_disk_that_is_too_small_is_left_as_it_is(old: Slapd, new: Slapd) -> No
         assert _nothing_was_made(new)
     finally:
         subprocess.run(["umount", str(new.database_dir)], check=True)
-
-
-def _group(members: int) -> str:
-    names = "".join(f"member: cn=u{number},{SUFFIX}\n" for number in range(members))
-    return f"\ndn: cn=all,{SUFFIX}\nobjectClass: groupOfNames\ncn: all\n{names}"
 
 
 @pytest.mark.long

@@ -140,6 +140,7 @@ CASES = (
     Case("unique", "unique_uri ldap:///?uid?sub"),
     Case("valsort", f"valsort-attr ou uid=u0,ou=people,{SUFFIX} weighted"),
 )
+BY_NAME = {case.name: case for case in CASES}
 ELSEWHERE = {
     "syncprov": "every provider here has it",
     "pcache": "a proxy's cache, not a database",
@@ -149,7 +150,7 @@ ELSEWHERE = {
 
 def test_the_table_is_of_all_overlays() -> None:
     shipped = {one.name for one in overlays.OVERLAYS if one.debian}
-    assert shipped == {case.name for case in CASES} | ELSEWHERE.keys()
+    assert shipped == BY_NAME.keys() | ELSEWHERE.keys()
     modules = {path.stem for path in Path("/usr/lib/ldap").glob("*.so")}
     others = {name for name in modules if name.startswith(("back_", "pw-"))} | {"argon2"}
     assert modules - others <= shipped
@@ -164,10 +165,15 @@ def installation(request: pytest.FixtureRequest) -> Installation:
     return Installation(chroot(request.param).prefix)
 
 
+def _log(home: Path) -> str:
+    """accesslog's database."""
+    (home / "log").mkdir()
+    return f"database mdb\nsuffix cn=accesslog\nrootdn cn=accesslog\ndirectory {home}/log"
+
+
 @contextmanager
 def configured(case: Case, home: Path, installation: Installation | None = None) -> Iterator[Slapd]:
-    (home / "log").mkdir()
-    log = f"database mdb\nsuffix cn=accesslog\nrootdn cn=accesslog\ndirectory {home}/log"
+    log = _log(home)
     overlay = f"overlay {case.name}\n{case.lines}".replace("HOME", str(home))
     before = tuple(f"overlay {name}" for name in case.modules)
     settings = Settings(
@@ -221,15 +227,14 @@ def test_what_is_exported_is_what_is_stored(case: Case, short_tmp: Path, install
         assert found == moving
 
 
-def seed(server: Slapd, target: Slapd, *more: object) -> Done:
+def seed(server: Slapd, target: Slapd, *more: object, bind: tuple[object, ...] = ()) -> Done:
     words = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
-    return ditseed(*words, *bound(server), *more)
+    return ditseed(*words, *(bind or bound(server)), *more)
 
 
 @pytest.mark.long
 def test_a_replica_of_what_is_not_shown_as_stored_is_refused(short_tmp: Path) -> None:
-    case = next(case for case in CASES if case.name == "collect")
-    with configured(case, short_tmp) as server:
+    with configured(BY_NAME["collect"], short_tmp) as server:
         plain = dataclasses.replace(server.settings, overlays=(), global_lines=())
         with closing(replication.consumer(server, plain)) as target:
             for words in ((), ("--dry-run",)):
@@ -242,12 +247,10 @@ def test_a_replica_of_what_is_not_shown_as_stored_is_refused(short_tmp: Path) ->
 
 def test_overlays_that_the_server_tells_are_named(short_tmp: Path) -> None:
     """No sample shows that rwm maps an attribute: filters are mapped, too. cn=Monitor tells."""
-    case = next(case for case in CASES if case.name == "rwm")
-    with configured(case, short_tmp) as server:
+    with configured(BY_NAME["rwm"], short_tmp) as server:
         plain = dataclasses.replace(server.settings, overlays=(), global_lines=())
         with closing(replication.consumer(server, plain)) as target:
-            words = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
-            done = ditseed(*words, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--dry-run")
+            done = seed(server, target, "--dry-run", bind=("-H", server.ldapi_uri, "-Y", "EXTERNAL"))
             assert done.status == NotAsStored.exit_status, done.err
             assert "the overlay rwm " in done.err
 
@@ -264,25 +267,18 @@ def test_the_replicas_overlays_speak_for_a_provider_that_does_not_tell() -> None
         done = seed(server, target, "--dry-run")
         assert done.status == NotAsStored.exit_status, done.err
         assert "if the provider has it as well" in done.err
-        words = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
-        ditseed(*words, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--dry-run").ok()
+        seed(server, target, "--dry-run", bind=("-H", server.ldapi_uri, "-Y", "EXTERNAL")).ok()
 
 
 @pytest.mark.long
 def test_a_replica_beside_an_overlay_is_the_provider_again(short_tmp: Path) -> None:
     """accesslog, dynlist and valsort together, as a natural consumer and slapcat have it."""
-    case = Case(
-        "valsort",
-        f"valsort-attr ou uid=u0,ou=people,{SUFFIX} weighted\noverlay accesslog\nlogdb cn=accesslog\nlogops writes\n"
-        f"overlay dynlist\ndynlist{GROUPS}+memberOf@groupOfNames*",
-    )
-    (short_tmp / "log").mkdir()
-    log = f"database mdb\nsuffix cn=accesslog\nrootdn cn=accesslog\ndirectory {short_tmp}/log"
+    names = ("valsort", "accesslog", "dynlist")
     settings = Settings(
-        modules=("back_mdb", "syncprov", "valsort", "accesslog", "dynlist"),
+        modules=("back_mdb", "syncprov", *names),
         schema=("/etc/ldap/schema/dyngroup.schema",),
-        overlays=(f"overlay valsort\n{case.lines}",),
-        global_lines=(log,),
+        overlays=tuple(f"overlay {name}\n{BY_NAME[name].lines}" for name in names),
+        global_lines=(_log(short_tmp),),
     )
     plain = dataclasses.replace(settings, overlays=(), global_lines=())
     with (
