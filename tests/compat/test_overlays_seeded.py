@@ -16,8 +16,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import REPLICATOR
 from loader.errors import NotAsStored
 from tests.compat import building
-from tests.compat.replicas import SYNCPROV, TOUCH
-from tests.compat.seeding import WORK
+from tests.compat.replicas import SYNCPROV, TOUCH, WORK
 from tests.support.command import ditseed
 from tests.support.trees import assert_same
 

@@ -8,15 +8,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import ldap
 import pytest
 
 from fixtures.chroots import Chroot
 from fixtures.compat import options, page
-from fixtures.compat.definitions import RULES, SYNTAXES
 from fixtures.compat.modules import BACKENDS, OVERLAYS, PASSWORDS
-from fixtures.slapd import ServerError, Slapd
-from fixtures.slapd_config import Installation, Settings
+from fixtures.slapd_config import Installation
 
 HERE = Path(__file__).parent
 
@@ -69,54 +66,6 @@ def test_every_module_has_a_row(release: Release) -> None:
     assert {"back_mdb", "memberof"} <= found
     of_overlays = {row.name.partition(":")[0] for row in OVERLAYS}
     assert found <= of_overlays | {row.name for row in PASSWORDS} | {f"back_{row.name}" for row in BACKENDS}
-
-
-# --- syntaxes and matching rules ------------------------------------------------------------------
-
-
-def _published(installation: Installation, modules: Path) -> dict[str, set[str]]:
-    """What slapd says in its subschema with all modules loaded; those that do not go together, one by one."""
-    found: dict[str, set[str]] = {"ldapSyntaxes": set(), "matchingRules": set()}
-    for group in _groups(installation, sorted(_modules(modules))):
-        settings = Settings(modules=tuple(group))
-        with Slapd(settings, form="conf", installation=installation) as server:
-            ((_, values),) = server.search(attributes=tuple(found), base="cn=Subschema", scope=ldap.SCOPE_BASE)
-        for name, known in found.items():
-            known |= {value.decode() for value in values[name]}
-    return found
-
-
-def _groups(installation: Installation, modules: list[str]) -> list[list[str]]:
-    """Halves of halves, until each can be loaded together, with what others need."""
-    group = list(dict.fromkeys(("back_mdb", "back_ldap", "dynlist", *modules)))
-    if _go_together(installation, group):
-        return [group]
-    if len(modules) == 1:
-        pytest.fail(f"slapd does not load {modules[0]}")
-    middle = len(modules) // 2
-    parts = (modules[:middle], modules[middle:])
-    return [found for part in parts for found in _groups(installation, part)]
-
-
-def _go_together(installation: Installation, modules: list[str]) -> bool:
-    server = Slapd(Settings(modules=tuple(modules)), form="conf", installation=installation)
-    try:
-        server.tool("slaptest", "-u", *server.config_arguments)
-    except ServerError:
-        return False
-    finally:
-        server.close()
-    return True
-
-
-@pytest.mark.slapd
-def test_every_syntax_and_matching_rule_has_a_row(release: Release) -> None:
-    published = _published(release.installation, release.modules)
-    oids = {text.split()[1] for text in published["ldapSyntaxes"]}
-    rules = {match[1] for text in published["matchingRules"] if (match := re.search(r"NAME '([^']+)'", text))}
-    assert len(oids) > 30
-    assert len(rules) > 30
-    assert oids | rules <= {row.oid for row in SYNTAXES} | {row.name for row in RULES}
 
 
 # --- options of syncrepl --------------------------------------------------------------------------

@@ -141,11 +141,8 @@ def compared(tree: Tree, engine: str, form: Form, place: Path, chroot: Chroot | 
 
 @pytest.mark.rows(1)
 @pytest.mark.long(
-    "conf-advertise-native",
-    "conf-children-first-slapadd",
-    "config-advertise-native",
-    "config-children-first-slapadd",
-    "config-no-lastmod-native",
+    *("conf-advertise-native", "conf-children-first-slapadd", "config-advertise-native"),
+    *("config-children-first-slapadd", "config-no-lastmod-native"),
 )
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", TREES)

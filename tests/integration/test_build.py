@@ -20,6 +20,7 @@ from fixtures.slapd_config import Settings
 from fixtures.trees import write_hard_tree, write_people
 from loader.errors import MaxsizeTooSmall
 from loader.mdb import meta
+from tests.support import building
 from tests.support.building import KINDS, engine_words
 from tests.support.command import Done, ditseed
 from tests.support.killing import Stamp
@@ -51,10 +52,6 @@ def target(form: Form) -> Iterator[Slapd]:
 Build = Callable[..., Done]
 
 
-def _build(target: Slapd, *inputs: object) -> Done:
-    return ditseed("build", *inputs, "--config", target.config_path, "-b", target.suffix)
-
-
 @pytest.fixture(params=KINDS)
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -63,7 +60,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def build(engine: str) -> Build:
     """`ditseed build` for a server by each engine: the server, LDIF, more options."""
-    return lambda target, *more: _build(target, *more, *engine_words(engine))
+    return lambda target, *more: building.build(target, *more, *engine_words(engine))
 
 
 @pytest.mark.long
@@ -146,6 +143,7 @@ def test_replace_swaps_at_once_or_leaves_the_old_one(
     broken.write_text(f"{people_ldif.read_text()}dn: cn=x,{SUFFIX}\nobjectClass: person\ncn: x\n\n")
     done = build(target, broken, "--replace")
     assert done.status == 46, done
+    assert f"cn=x,{SUFFIX}" in done.err
     assert Stamp.of(data) == before
     with target:
         assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000

@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -30,12 +29,6 @@ pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
 SHARDS = 3
-
-
-@pytest.fixture
-def target() -> Iterator[Slapd]:
-    with closing(Slapd()) as server:
-        yield server
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -114,12 +114,6 @@ DAMAGE = [
     *(shard_off_the_list, entries_changed, content_checksum_changed, another_directory, symbolic_link),
     *(cut_between_entries, one_letter, more_in_one_than_it_says, unfinished, shard_missing, no_json),
 ]
-
-
-@pytest.fixture
-def target() -> Iterator[Slapd]:
-    with closing(Slapd()) as server:
-        yield server
 
 
 def refused(done: Done) -> None:

@@ -36,12 +36,6 @@ PEOPLE = 500
 HOSTILE = '<script>alert(1)</script><img src="http://evil.example/x">'
 
 
-@pytest.fixture
-def target() -> Iterator[Slapd]:
-    with closing(Slapd()) as made:
-        yield made
-
-
 @pytest.fixture(scope="module")
 def ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ldif") / "people.ldif"

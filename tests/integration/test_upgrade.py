@@ -20,6 +20,7 @@ from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import Settings
 from loader.mdb import meta
 from tests.support.command import Done, ditseed
+from tests.support.require import require_2_7
 from tests.support.seeding import Pair, pair
 from tests.support.trees import assert_same
 
@@ -144,9 +145,7 @@ def _take_over(walk: Walk, up: Walk) -> None:
     ],
 )
 def test_up_and_back(busy: Busy, short_tmp: Path) -> None:
-    reason = openldap_27.missing()
-    if reason:  # in CI, too: no distribution has it
-        pytest.skip(reason)
+    require_2_7()
     newer = openldap_27.installation()
     with pair(short_tmp, busy.people, overlays=(SYNCPROV,), after=newer, wanted=busy.settings) as both:
         up = Walk(UP, both, {"DITSEED_TOOLS": openldap_27.tools()}, busy.prefix)
