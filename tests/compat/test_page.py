@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from fixtures.chroots import Chroot
-from fixtures.compat import options, page
+from fixtures.compat import page
 from fixtures.compat.modules import BACKENDS, OVERLAYS, PASSWORDS
+from fixtures.compat.topologies import OPTIONS
 from fixtures.slapd_config import Installation
 
 HERE = Path(__file__).parent
@@ -81,4 +82,4 @@ def test_every_option_of_syncrepl_has_a_row(release: Release) -> None:
     synopsis = text[text.index(".B syncrepl rid=") :].partition(".RS")[0]
     found = set(re.findall(r"(?:(?<!\w)\[|\.B |syncrepl )([a-z_-]+)(?==|\])", synopsis))
     assert {"rid", "provider", "tls_ecname", "lazycommit"} <= found
-    assert found == {row.name for row in options.ALL}
+    assert found == {row.name for row in OPTIONS}

@@ -81,10 +81,14 @@ def test_nothing_else_is_refused_and_all_is_counted(rejected: Rejected) -> None:
 
 
 def test_the_others_are_as_slapadd_loads_them(rejected: Rejected, tmp_path: Path) -> None:
-    (tmp_path / "good.ldif").write_text(GOOD)
+    _is_as_slapadd_makes(rejected.target, GOOD, tmp_path)
+
+
+def _is_as_slapadd_makes(target: Slapd, text: str, directory: Path) -> None:
+    (directory / "good.ldif").write_text(text)
     with closing(server(SETTINGS)) as oracle:
-        slapadd(oracle, tmp_path / "good.ldif")
-        assert not differences(oracle.database_dir, rejected.target.database_dir)
+        slapadd(oracle, directory / "good.ldif")
+        assert not differences(oracle.database_dir, target.database_dir)
 
 
 def test_the_reject_file_holds_them_as_they_were(rejected: Rejected, target: Slapd) -> None:
@@ -125,22 +129,17 @@ def test_what_slapadd_says(mistake: Mistake, tmp_path: Path, target: Slapd) -> N
         assert not mistake.slapadd, "slapadd takes it"
 
 
-def test_the_first_one_stops_a_build(target: Slapd, tmp_path: Path) -> None:
-    """Without --max-rejects: nothing is published, and the place of the entry is told."""
-    ldif = tmp_path / "one.ldif"
-    ldif.write_text(top() + unit(ALL[0].base) + ALL[0].text)
-    done = build(target, ldif)
-    assert done.status == errors.EntryRefused.exit_status, done
-    assert f"{ldif}, line 17" in done.err
-    assert ALL[0].word in done.err
-    assert not (target.database_dir / "data.mdb").exists()
-
-
-def test_more_than_are_allowed(target: Slapd, tmp_path: Path) -> None:
+def test_more_than_are_allowed_stop_a_build(target: Slapd, tmp_path: Path) -> None:
+    """Without --max-rejects the first does: nothing is published, and the place of the entry is told."""
     ldif = tmp_path / "some.ldif"
     ldif.write_text(top() + "".join(unit(one.base) + one.text for one in ALL[:3]))
-    assert build(target, ldif, "--max-rejects", 2).status == errors.EntryRefused.exit_status
-    assert not (target.database_dir / "data.mdb").exists()
+    for more in ((), ("--max-rejects", 2)):
+        done = build(target, ldif, *more)
+        assert done.status == errors.EntryRefused.exit_status, done
+        assert not (target.database_dir / "data.mdb").exists()
+        if not more:
+            assert f"{ldif}, line 17" in done.err
+            assert ALL[0].word in done.err
     assert build(target, ldif, "--max-rejects", 3).status == 1
 
 
@@ -150,15 +149,8 @@ def test_a_mended_reject_file_completes_the_load(target: Slapd, tmp_path: Path) 
     first, rejects = tmp_path / "first.ldif", tmp_path / "rejects.ldif"
     first.write_text(top() + lame + golden(f"description=bad,{SUFFIX}") + child + unit(f"ou=end,{SUFFIX}"))
     assert build(target, first, "--max-rejects", 9, "--rejects", rejects).status == 1
-    (tmp_path / "good.ldif").write_text(top() + unit(f"ou=end,{SUFFIX}"))
-    mended = tmp_path / "mended.ldif"
-    mended.write_text(rejects.read_text() + golden(f"cn=lost,{SUFFIX}", cn="lost"))
-    with closing(server(SETTINGS)) as oracle, closing(server(SETTINGS)) as ours:
-        both = tmp_path / "both.ldif"
-        both.write_text((tmp_path / "good.ldif").read_text() + mended.read_text())
-        slapadd(oracle, both)
-        build(ours, both).ok()
-        assert not differences(oracle.database_dir, ours.database_dir)
+    both = top() + unit(f"ou=end,{SUFFIX}") + rejects.read_text() + golden(f"cn=lost,{SUFFIX}", cn="lost")
+    assert compared(Case("both", "", SETTINGS, lambda: both), tmp_path) == []
 
 
 @pytest.mark.parametrize("spelled", ["cn=twice", "CN = Twice ", "2.5.4.3=tw\\69ce", 'cn="twice"'])
@@ -175,10 +167,7 @@ def test_a_dn_that_comes_twice(target: Slapd, tmp_path: Path, spelled: str) -> N
     ((_, line, _, reason),) = done.facts["rejections"]
     assert line == once.count("\n") + 1
     assert "line 9" in reason, "where the first is"
-    with closing(server(SETTINGS)) as oracle:
-        ldif.write_text(once)
-        slapadd(oracle, ldif)
-        assert not differences(oracle.database_dir, target.database_dir)
+    _is_as_slapadd_makes(target, once, tmp_path)
 
 
 def test_a_missing_parent(target: Slapd, tmp_path: Path) -> None:
@@ -194,10 +183,7 @@ def test_a_missing_parent(target: Slapd, tmp_path: Path) -> None:
     assert done.status == 1, done
     assert [line for _, line, _, _ in done.facts["rejections"]] == [17, 33, 41]
     assert all(line in rejects.read_text() for text in lost for line in text.splitlines())
-    ldif.write_text(top() + first + unit(f"ou=good,{SUFFIX}"))
-    with closing(server(SETTINGS)) as oracle:
-        slapadd(oracle, ldif)
-        assert not differences(oracle.database_dir, target.database_dir)
+    _is_as_slapadd_makes(target, top() + first + unit(f"ou=good,{SUFFIX}"), tmp_path)
 
 
 def test_children_of_a_refused_entry_go_with_it(target: Slapd, tmp_path: Path) -> None:

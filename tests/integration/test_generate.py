@@ -196,17 +196,15 @@ def assert_alike(source: Path, entries: int, home: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.slapd
-@pytest.mark.parametrize("name", ["people", "deep"])
-def test_databases_of_both_have_as_many_pages(name: str, tmp_path: Path) -> None:
-    template = DEEP if name == "deep" else templates.find(name)
-    source = tree(template, 10_000, tmp_path / "source.ldif")
-    assert_alike(source, 10_000, tmp_path)
-
-
-@pytest.mark.heavy
-@pytest.mark.slapd
-@pytest.mark.parametrize(("name", "entries"), [("people", 300_000), ("deep", 100_000)])
-def test_large_databases_have_as_many_pages(name: str, entries: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "entries"),
+    [
+        *(("people", 10_000), ("deep", 10_000)),
+        pytest.param("people", 300_000, marks=pytest.mark.heavy),
+        pytest.param("deep", 100_000, marks=pytest.mark.heavy),
+    ],
+)
+def test_databases_of_both_have_as_many_pages(name: str, entries: int, tmp_path: Path) -> None:
     template = DEEP if name == "deep" else templates.find(name)
     assert_alike(tree(template, entries, tmp_path / "source.ldif"), entries, tmp_path)
 

@@ -16,8 +16,10 @@ from ldif import LDIFRecordList
 
 from fixtures import replication
 from fixtures.chroots import chroot, missing_chroot
+from fixtures.golden.records import pairs_of
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Installation, Settings
+from fixtures.trees import record
 from loader import overlays
 from loader.errors import NotAsStored
 from loader.overlays import Shows
@@ -28,58 +30,24 @@ from tests.support.trees import Tree, assert_same, differences
 pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
-LDIF = """dn: dc=example,dc=com
-objectClass: domain
-objectClass: extensibleObject
-dc: example
-description: of all
-
-dn: cn=default,dc=example,dc=com
-objectClass: device
-cn: default
-
-dn: ou=people,dc=example,dc=com
-objectClass: organizationalUnit
-ou: people
-
-dn: uid=u0,ou=people,dc=example,dc=com
-objectClass: inetOrgPerson
-uid: u0
-cn: U
-sn: S
-ou: {2}b
-ou: {1}a
-userPassword: secret
-
-dn: uid=u1,ou=people,dc=example,dc=com
-objectClass: inetOrgPerson
-uid: u1
-cn: U
-sn: S
-userPassword: secret
-
-dn: cn=g,dc=example,dc=com
-objectClass: groupOfNames
-cn: g
-member: uid=u0,ou=people,dc=example,dc=com
-
-dn: cn=dynamic,dc=example,dc=com
-objectClass: groupOfURLs
-cn: dynamic
-memberURL: ldap:///ou=people,dc=example,dc=com??sub?(uid=u1)
-
-"""
-CHANGES = """dn: uid=u0,ou=people,dc=example,dc=com
-changetype: modify
-replace: mail
-mail: a@b.example
-
-dn: cn=g,dc=example,dc=com
-changetype: modify
-add: member
-member: uid=u1,ou=people,dc=example,dc=com
-
-"""
+PEOPLE = f"ou=people,{SUFFIX}"
+ACCOUNT = "objectClass: inetOrgPerson; cn: U; sn: S; userPassword: secret"
+LDIF = "".join(
+    record(dn, pairs_of(text))
+    for dn, text in (
+        (SUFFIX, "objectClass: domain; objectClass: extensibleObject; dc: example; description: of all"),
+        (f"cn=default,{SUFFIX}", "objectClass: device; cn: default"),
+        (PEOPLE, "objectClass: organizationalUnit; ou: people"),
+        (f"uid=u0,{PEOPLE}", f"{ACCOUNT}; uid: u0; ou: {{2}}b; ou: {{1}}a"),
+        (f"uid=u1,{PEOPLE}", f"{ACCOUNT}; uid: u1"),
+        (f"cn=g,{SUFFIX}", f"objectClass: groupOfNames; cn: g; member: uid=u0,{PEOPLE}"),
+        (f"cn=dynamic,{SUFFIX}", f"objectClass: groupOfURLs; cn: dynamic; memberURL: ldap:///{PEOPLE}??sub?(uid=u1)"),
+    )
+)
+CHANGES = (
+    f"dn: uid=u0,{PEOPLE}\nchangetype: modify\nreplace: mail\nmail: a@b.example\n\n"
+    f"dn: cn=g,{SUFFIX}\nchangetype: modify\nadd: member\nmember: uid=u1,{PEOPLE}\n"
+)
 
 
 def change(server: Slapd) -> None:

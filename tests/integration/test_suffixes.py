@@ -13,34 +13,27 @@ import pytest
 
 from fixtures import replication
 from fixtures.golden.case import settings
-from fixtures.golden.records import top, unit
+from fixtures.golden.records import pairs_of, top, unit
 from fixtures.golden.tables import differences
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings
+from fixtures.trees import record
 from fixtures.waiting import until
 from loader.defaults import ENGINES
 from loader.errors import EntryRefused, LdifSyntax, UsageProblem
+from tests.support.building import build
 from tests.support.command import Done, ditseed
+from tests.support.seeding import Pair
 from tests.support.trees import assert_same, tree
 
 pytestmark = pytest.mark.slapd
 
-BELOW = """dn: dc=com
-objectClass: domain
-dc: com
-
-dn: uid=u,dc=com
-objectClass: inetOrgPerson
-uid: u
-cn: u
-sn: u
-userPassword: x
-
-dn: cn=other
-objectClass: device
-cn: other
-
-"""
+PERSON = "objectClass: inetOrgPerson; uid: {0}; cn: {0}; sn: {0}; userPassword: x"
+BELOW = (
+    record("dc=com", pairs_of("objectClass: domain; dc: com"))
+    + record("uid=u,dc=com", pairs_of(PERSON.format("u")))
+    + record("cn=other", pairs_of("objectClass: device; cn: other"))
+)
 ROOT = "dn:\nobjectClass: organization\no: all\n\n"
 CHANGE = "dn: dc=com\nchangetype: modify\nreplace: description\ndescription: {}\n"
 SETTINGS = dataclasses.replace(
@@ -61,20 +54,6 @@ def bound(server: Slapd) -> tuple[object, ...]:
     return ("-H", server.uri, "-D", "cn=replicator", "-y", server.replicator_password_file)
 
 
-def seed(source: Slapd, target: Slapd, strategy: str, home: Path, *more: object) -> Done:
-    if strategy == "ldif":
-        ditseed("export", *bound(source), "-b", "", "-o", home / "out").ok()
-    (home / "slapcat.ldif").write_text(source.slapcat())
-    given: dict[str, tuple[object, ...]] = {
-        "search": ("search", *bound(source)),
-        "ldif": ("ldif", "--from", home / "out"),
-        "slapcat": ("ldif", "-w", "--from", home / "slapcat.ldif"),
-        "clone": ("clone", *bound(source), "--from", source.database_dir),
-    }
-    where = ("--config", target.config_path, "-b", "")
-    return ditseed("replica", "seed", "--strategy", *given[strategy], *where, *more)
-
-
 def wait_for(change: str, *targets: Slapd) -> None:
     """No search shows a consumer's contextCSN."""
     until(lambda: all(target.search(f"(description={change})") for target in targets))
@@ -83,9 +62,11 @@ def wait_for(change: str, *targets: Slapd) -> None:
 @pytest.mark.rows(0, "rooted-slapcat", "rootless-search")
 @pytest.mark.parametrize("strategy", ["search", "ldif", "slapcat", "clone", "slapadd"])
 def test_a_replica_goes_on_from_its_seed(source: Slapd, short_tmp: Path, strategy: str) -> None:
-    how = ("search", "--engine", "slapadd") if strategy == "slapadd" else (strategy,)
+    how = {"slapadd": ("search", "--engine", "slapadd"), "slapcat": ("slapcat", "-w")}.get(strategy, (strategy,))
     with closing(replication.consumer(source)) as target, closing(replication.consumer(source)) as natural:
-        seed(source, target, how[0], short_tmp, *how[1:]).ok()
+        both = Pair(source, target, short_tmp)
+        both.prepare(how[0])
+        ditseed(*both.seed(*how)).ok()
         words = ("--config", target.config_path, "-b", "", "--verify", "indexes")
         ditseed("verify", *words).ok()
         target.start()
@@ -112,7 +93,7 @@ def test_what_slapcat_and_export_write_is_built(source: Slapd, short_tmp: Path) 
     found = ditseed("export", source.database_dir, "-o", out, "--json").ok().facts
     assert found["context_csns"], "it stands in the root"
     with closing(Slapd(SETTINGS)) as target:
-        ditseed("build", out, "--config", target.config_path, "-b", "").ok()
+        build(target, out).ok()
         ours, theirs = tree(target.slapcat()), tree(source.slapcat())
         assert set(theirs["dn:"]) <= set(ours["dn:"]), "a glue entry is completed"
         assert {**ours, "dn:": ()} == {**theirs, "dn:": ()}
@@ -124,7 +105,7 @@ def test_every_engine_makes_the_root(short_tmp: Path, more: tuple[str, ...]) -> 
     path = short_tmp / "in.ldif"
     path.write_text(ROOT + BELOW)
     with closing(Slapd(SETTINGS)) as target:
-        ditseed("build", path, "--config", target.config_path, "-b", "", *more).ok()
+        build(target, path, *more).ok()
         assert "o: all" in tree(target.slapcat())["dn:"]
 
 
@@ -134,9 +115,9 @@ def test_a_root_that_stands_elsewhere_or_is_no_entry_is_refused(short_tmp: Path)
         path = short_tmp / "in.ldif"
         path.write_text(text)
         with closing(Slapd(SETTINGS)) as target:
-            done = ditseed("build", path, "--config", target.config_path, "-b", "")
+            done = build(target, path)
             assert done.status in (EntryRefused.exit_status, LdifSyntax.exit_status), done.err
-            rejected = ditseed(*("build", path, "--config", target.config_path, "-b", "", "--max-rejects", "1"))
+            rejected = build(target, path, "--max-rejects", "1")
             assert rejected.status == 1, rejected.err
             assert set(tree(target.slapcat())) == {"dn: dc=com", "dn: uid=u,dc=com", "dn: cn=other"}
 
@@ -144,8 +125,7 @@ def test_a_root_that_stands_elsewhere_or_is_no_entry_is_refused(short_tmp: Path)
 def test_no_replica_is_seeded_online(source: Slapd) -> None:
     with Slapd(SETTINGS) as target:
         consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
-        words = ("replica", "seed", "--strategy", "online", *bound(source), *consumer, "-b", "")
-        done = ditseed(*words)
+        done = ditseed("replica", "seed", "--strategy", "online", *bound(source), *consumer, "-b", "")
         assert done.status == UsageProblem.exit_status, done.err
         assert "empty suffix" in done.err
 
@@ -219,30 +199,22 @@ SPELLINGS = (
     r"organizationName=Foo\, Inc.,countryName=US",
     r"2.5.4.10=Foo\2c  Inc.;c=US",
 )
-RECORDS = """\
-dn: {suffix}
-objectClass: organization
-o: {value}
 
-dn: ou=People,{suffix}
-objectClass: organizationalUnit
-ou: People
 
-dn: uid=a,ou=People,{suffix}
-objectClass: inetOrgPerson
-uid: a
-cn: a
-sn: b
-userPassword: x
-
-"""
+def three(suffix: str, value: str) -> str:
+    people = f"ou=People,{suffix}"
+    return (
+        record(suffix, pairs_of(f"objectClass: organization; o: {value}"))
+        + record(people, pairs_of("objectClass: organizationalUnit; ou: People"))
+        + record(f"uid=a,{people}", pairs_of(PERSON.format("a")))
+    )
 
 
 @pytest.fixture(scope="module")
 def loaded() -> Iterator[Slapd]:
     """A provider, running, of three entries."""
     made = replication.provider(Settings(suffix=COMMA))
-    made.slapadd(RECORDS.format(suffix=COMMA, value="Foo, Inc."), "-w")
+    made.slapadd(three(COMMA, "Foo, Inc."), "-w")
     with made:
         yield made
 
@@ -301,7 +273,7 @@ def test_seeding(loaded: Slapd, base: str, strategy: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("base", [HASH, r"o=\231 foo,C=us"])
 def test_a_number_sign(base: str, form: Form, tmp_path: Path) -> None:
     text = tmp_path / "in.ldif"
-    text.write_text(RECORDS.format(suffix=HASH, value="#1 Foo"))
+    text.write_text(three(HASH, "#1 Foo"))
     with closing(Slapd(Settings(suffix=HASH), form=form)) as server:
         run("build", text, "--config", server.config_path, "-b", base)
         run("verify", "--config", server.config_path, "-b", base, "--verify", "indexes")
