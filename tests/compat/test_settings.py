@@ -49,29 +49,22 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Installation:
     return openldap_27.installation()
 
 
-def _here(_: pytest.FixtureRequest) -> Path:
-    return Path(Installation().modules)
-
-
-def _of_2_7(request: pytest.FixtureRequest) -> Path:
-    return Path(request.getfixturevalue("installed").modules)
-
-
-def _of_suite(request: pytest.FixtureRequest) -> Path:
+@pytest.fixture(params=["here", "2.7", "bullseye", "trixie", "forky"])
+def modules_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    """Where the modules of a release are, and where its slapd sees them."""
+    if request.param in ("here", "2.7"):
+        made: Installation = Installation() if request.param == "here" else request.getfixturevalue("installed")
+        return Path(made.modules), str(made.modules)
     require(missing_chroot())
-    made = chroot(request.node.callspec.params["release"])
-    request.getfixturevalue("monkeypatch").setenv("DITSEED_TOOLS", made.tools)
-    return made.root / "usr/lib/ldap"
+    other = chroot(request.param)
+    monkeypatch.setenv("DITSEED_TOOLS", other.tools)
+    return other.root / "usr/lib/ldap", "/usr/lib/ldap"
 
 
-@pytest.mark.parametrize("release", ["here", "2.7", "bullseye", "trixie", "forky"])
-def test_each_is_known(release: str, request: pytest.FixtureRequest) -> None:
-    directory = {"here": _here, "2.7": _of_2_7}.get(release, _of_suite)(request)
+def test_each_is_known(modules_of: tuple[Path, str]) -> None:
+    directory, seen = modules_of
     modules = sorted({path.stem for path in directory.glob("*.la")} - _NOT_TOGETHER)
-    loaded = {
-        "olcModulePath": [b"/usr/lib/ldap" if release not in ("here", "2.7") else bytes(directory)],
-        "olcModuleLoad": [name.encode() for name in modules],
-    }
+    loaded = {"olcModulePath": [seen.encode()], "olcModuleLoad": [name.encode() for name in modules]}
     source = config.parse(Path("slapd.d"), [("cn=module{0},cn=config", loaded)])
     (root,) = configuration.of_modules(source)
     asked = dict.fromkeys(_settings(root))

@@ -79,37 +79,24 @@ def test_searches_find_the_same(ldif: Path, ours: Slapd) -> None:
     assert _answers(ours) == wanted
 
 
-def test_slapcat_prints_the_same(oracle: Slapd, ours: Slapd) -> None:
-    assert ours.slapcat() == oracle.slapcat()
-
-
-def test_slapindex_has_nothing_to_change(oracle: Slapd, ours: Slapd) -> None:
-    """Every index is made again from the entries."""
-    ours.tool("slapindex", "-q", *ours.config_arguments, "-b", SUFFIX)
-    assert not differences(oracle.database_dir, ours.database_dir)
-
-
-def test_the_tools_of_lmdb_are_content(oracle: Slapd, ours: Slapd, tmp_path: Path) -> None:
+def test_every_tool_is_content(oracle: Slapd, ours: Slapd, tmp_path: Path) -> None:
+    """Those of LMDB find the file as long as its pages, py-lmdb verifies each (it knows the default comparisons only,
+    so it is asked about a database without id2v rows), and slapindex, which makes all indexes again, changes nothing."""
     place = ours.database_dir
+    assert ours.slapcat() == oracle.slapcat()
     stat = _tool("mdb_stat", "-a", "-e", "-f", "-r", place)
     assert "Status of gInteger" in stat
-    compact = tmp_path / "compact"
-    compact.mkdir()
-    _tool("mdb_copy", "-c", place, compact)
-    assert not differences(place, compact)
-    plain = tmp_path / "plain"
-    plain.mkdir()
-    _tool("mdb_copy", place, plain)
-    assert not differences(oracle.database_dir, plain)
-    _tool("mdb_dump", "-a", place)
-
-
-def test_the_file_is_as_long_as_its_pages(ours: Slapd) -> None:
-    data = ours.database_dir / "data.mdb"
-    lines = _tool("mdb_stat", "-e", ours.database_dir).splitlines()
-    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    assert data.stat().st_size == int(told["Number of pages used"]) * int(told["Page size"])
+    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in stat.splitlines())}
+    assert (place / "data.mdb").stat().st_size == int(told["Number of pages used"]) * int(told["Page size"])
     assert int(told["Map size"]) == CASE.settings.maxsize
+    for name, options in (("compact", ["-c"]), ("plain", [])):
+        (tmp_path / name).mkdir()
+        _tool("mdb_copy", *options, place, tmp_path / name)
+        assert not differences(oracle.database_dir, tmp_path / name)
+    _tool("mdb_dump", "-a", place)
+    assert "verify: OK" in _tool(sys.executable, "-m", "lmdb", "verify", "-e", place)
+    ours.tool("slapindex", "-q", *ours.config_arguments, "-b", SUFFIX)
+    assert not differences(oracle.database_dir, place)
 
 
 def test_changes_of_every_kind(ours: Slapd) -> None:
@@ -152,12 +139,6 @@ def test_it_grows_and_shrinks(ours: Slapd) -> None:
     assert len(ours.search("(cn=grown*)", ("1.1",))) == 75
     ours.stop()
     _tool("mdb_stat", "-a", "-f", ours.database_dir)
-
-
-def test_py_lmdb_verifies_every_page(ours: Slapd) -> None:
-    """It knows the default comparisons only, so it is asked about a database without id2v rows."""
-    command = (sys.executable, "-m", "lmdb", "verify", "-e", ours.database_dir)
-    assert "verify: OK" in _tool(*command)
 
 
 def test_operational_values_that_are_made(tmp_path: Path) -> None:

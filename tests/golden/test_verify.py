@@ -27,7 +27,7 @@ from loader.mdb import meta
 from loader.operations.verify import VerifyOptions, VerifyReport, verify_database
 from loader.progress import Progress
 from tests.golden.everything import BY_NAME
-from tests.support.damaged import Worn, by_end, campaign, show, verifying
+from tests.support.damaged import Steps, Worn, all_steps, by_end, campaign, show, verifying
 from tests.support.golden import fresh, slapadd
 from tests.support.require import require
 
@@ -144,19 +144,16 @@ def test_a_configuration_that_the_file_does_not_follow(
         assert any(words in text for text in texts), (texts, found)
 
 
-def test_every_damage_that_matters_is_reported(worn: Worn, tmp_path: Path) -> None:
-    assert by_end(campaign(worn, tmp_path, range(SHORT), verifying))["reported"] > SHORT * 0.6
-
-
-@pytest.mark.long
-def test_more_damages(worn: Worn, tmp_path: Path) -> None:
-    seeds = range(SHORT, MORE)
-    assert by_end(campaign(worn, tmp_path, seeds))["reported"] > len(seeds) * 0.6
-
-
-@pytest.mark.heavy
-@pytest.mark.timeout(0)
-def test_two_thousand_damages(worn: Worn, tmp_path: Path) -> None:
-    ends = campaign(worn, tmp_path, range(1000, 1000 + LONG))
+@pytest.mark.parametrize(
+    ("seeds", "steps"),
+    [
+        (range(SHORT), verifying),
+        pytest.param(range(SHORT, MORE), all_steps, marks=pytest.mark.long),
+        pytest.param(range(1000, 1000 + LONG), all_steps, marks=[pytest.mark.heavy, pytest.mark.timeout(0)]),
+    ],
+    ids=["forty", "more", "two thousand"],
+)
+def test_every_damage_that_matters_is_reported(worn: Worn, tmp_path: Path, seeds: range, steps: Steps) -> None:
+    ends = campaign(worn, tmp_path, seeds, steps)
     show(ends)
-    assert by_end(ends)["reported"] > LONG * 0.6
+    assert by_end(ends)["reported"] > len(seeds) * 0.6

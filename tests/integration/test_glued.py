@@ -322,16 +322,12 @@ def test_a_seed_takes_what_its_syntax_forbids_in_every_part(engine: str, tmp_pat
             assert done.out.count("of facsimileTelephoneNumber") == 3
 
 
-def test_a_clone_says_what_is_missing(tmp_path: Path) -> None:
-    with pair(tmp_path) as (both, _):
+def test_a_clone_says_what_is_missing_and_a_running_consumer_is_refused(tmp_path: Path) -> None:
+    with pair(tmp_path) as (both, _), server(tmp_path / "running") as target, target:
         for more in ((), ("--dry-run",)):
             done = ditseed(*both.seed("clone", *more))
             assert done.status == errors.GlueRefused.exit_status, done
             assert GROUPS in done.err or INNER in done.err
-
-
-def test_a_running_glued_consumer_is_refused(tmp_path: Path) -> None:
-    with pair(tmp_path) as (both, _), server(tmp_path / "running") as target, target:
         consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
         words = ("--strategy", "online", *both.bind, "-b", SUFFIX, *consumer)
         done = ditseed("replica", "seed", *words, "--run-dir", tmp_path / "run")
