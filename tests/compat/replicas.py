@@ -217,10 +217,6 @@ def _multi(made: Site, delta: str = "", overlays: Lines | None = None) -> None:
     _as_provider(made, with_log, syncrepl(made.source, delta, 1), syncrepl(second, delta, 2))
 
 
-def _delta_multi(made: Site) -> None:
-    _multi(made, DELTA, lambda home: (SYNCPROV, _log(home)))
-
-
 def _cascade(made: Site) -> None:
     """What is read is a replica itself."""
     _provider(made)
@@ -258,7 +254,7 @@ SHAPES: dict[str, Callable[[Site], None]] = {
     "delta": _delta,
     "mirror": _mirror,
     "multi": _multi,
-    "delta_multi": _delta_multi,
+    "delta_multi": lambda made: _multi(made, DELTA, lambda home: (SYNCPROV, _log(home))),
     "cascade": _cascade,
     "glued": _glued,
     "several": _several,
@@ -345,16 +341,13 @@ def unlike(made: Site, natural: Slapd, other: Slapd) -> list[str]:
 
 def _tree(server: Slapd, suffix: str) -> Tree:
     """Each consumer makes glue of its own above what it was sent, with an entryUUID that nobody else has."""
-    found = tree(_slapcat(server, suffix))
+    where = ("-b", suffix, "-o", "ldif-wrap=no")
+    found = tree(server.tool("slapcat", *server.config_arguments, *where).decode())
     made = ("entryUUID: ", "entryCSN: ", "createTimestamp: ", "modifyTimestamp: ")
     return {
         dn: tuple(line for line in lines if not line.startswith(made)) if "objectClass: glue" in lines else lines
         for dn, lines in found.items()
     }
-
-
-def _slapcat(server: Slapd, suffix: str) -> str:
-    return server.tool("slapcat", *server.config_arguments, "-b", suffix, "-o", "ldif-wrap=no").decode()
 
 
 KINDS = 8

@@ -42,10 +42,6 @@ def test_every_row_is_run(section: page.Section) -> None:
     assert len({row.name for row in section.rows}) == len(section.rows)
 
 
-def _modules(directory: Path) -> set[str]:
-    return {path.stem for path in directory.glob("*.la")}
-
-
 @dataclass(frozen=True)
 class Release:
     installation: Installation
@@ -63,7 +59,7 @@ def release(request: pytest.FixtureRequest) -> Release:
 
 @pytest.mark.slapd
 def test_every_module_has_a_row(release: Release) -> None:
-    found = _modules(release.modules)
+    found = {path.stem for path in release.modules.glob("*.la")}
     assert {"back_mdb", "memberof"} <= found
     of_overlays = {row.name.partition(":")[0] for row in OVERLAYS}
     assert found <= of_overlays | {row.name for row in PASSWORDS} | {f"back_{row.name}" for row in BACKENDS}

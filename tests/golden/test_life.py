@@ -80,8 +80,8 @@ def test_searches_find_the_same(ldif: Path, ours: Slapd) -> None:
 
 
 def test_every_tool_is_content(oracle: Slapd, ours: Slapd, tmp_path: Path) -> None:
-    """Those of LMDB find the file as long as its pages, py-lmdb verifies each (it knows the default comparisons only,
-    so it is asked about a database without id2v rows), and slapindex, which makes all indexes again, changes nothing."""
+    """Those of LMDB find the file as long as its pages. py-lmdb verifies each; it knows default comparisons only, so
+    it is asked about a database without id2v rows. slapindex makes every index again, and nothing changes."""
     place = ours.database_dir
     assert ours.slapcat() == oracle.slapcat()
     stat = _tool("mdb_stat", "-a", "-e", "-f", "-r", place)

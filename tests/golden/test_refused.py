@@ -59,14 +59,10 @@ def rejected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rejected]:
         yield Rejected(made, ldif, rejects, done.status, facts, reasons)
 
 
-def _line_of(mistake: Mistake, ldif: Path) -> int:
-    text = ldif.read_text()
-    return text[: text.index(unit(mistake.base) + mistake.text) + len(unit(mistake.base))].count("\n") + 1
-
-
 @pytest.mark.parametrize("mistake", ALL, ids=[one.name for one in ALL])
 def test_refused_with_its_reason_and_line(rejected: Rejected, mistake: Mistake) -> None:
-    line = _line_of(mistake, rejected.ldif)
+    text, container = rejected.ldif.read_text(), unit(mistake.base)
+    line = text.count("\n", 0, text.index(container + mistake.text) + len(container)) + 1
     assert line in rejected.reasons, "it was taken"
     _, reason = rejected.reasons[line]
     assert reason

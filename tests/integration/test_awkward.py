@@ -43,10 +43,6 @@ def _person(rdn: str, *lines: Line) -> str:
     return _record(f"{rdn},{SUFFIX}", *PERSON, *lines)
 
 
-def _certificate() -> bytes:
-    return ssl.create_default_context().get_ca_certs(binary_form=True)[0]
-
-
 def _tree() -> Iterator[str]:
     yield _record(SUFFIX, (CLASS, "organization"), (CLASS, "dcObject"), ("dc", "example"), ("o", "x"))
     yield _person("cn=secret", ("cn", "secret"), ("userPassword", b"\x00\xff\xfe"))
@@ -74,7 +70,8 @@ def _names() -> Iterator[str]:
 def _values() -> Iterator[str]:
     tags = ("cn;lang-de", "cn;lang-fr", "description;lang-de", "cn;lang-de-AT")
     yield _person("cn=tags", ("cn", "tags"), *((tag, tag) for tag in tags))
-    yield _person("cn=cert", ("cn", "cert"), ("userCertificate;binary", _certificate()))
+    (certificate, *_) = ssl.create_default_context().get_ca_certs(binary_form=True)
+    yield _person("cn=cert", ("cn", "cert"), ("userCertificate;binary", certificate))
     yield _person("cn=huge", ("cn", "huge"), ("jpegPhoto", random.Random(1).randbytes(HUGE)))
     members = (("member", f"uid=user{number:06},ou=nowhere,{SUFFIX}") for number in range(MANY))
     yield _record(f"cn=many,{SUFFIX}", (CLASS, "groupOfNames"), ("cn", "many"), *members)

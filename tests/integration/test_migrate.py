@@ -418,6 +418,7 @@ class Walk:
     def _here(self, text: str) -> str:
         """With what the test has in the place of the example's names."""
         provider, consumer = self.both.provider, self.both.consumer
+        (entry,) = consumer.config_path.glob("cn=config/olcDatabase={*}mdb.ldif")
         names = {
             "ldap://localhost:3890": consumer.uri,
             "ldap://localhost": provider.uri,
@@ -428,16 +429,11 @@ class Walk:
             "/etc/ldap/slapd.d": self.old.config_path,
             "/var/lib/ldap": self.old.database_dir,
             "/srv/ldap-2.7": self.new.database_dir,
-            "{1}mdb": _number(consumer),
+            "{1}mdb": entry.stem.partition("=")[2],
         }
         for name, mine in names.items():
             text = text.replace(name, str(mine))
         return text
-
-
-def _number(server: Slapd) -> str:
-    (found,) = server.config_path.glob("cn=config/olcDatabase={*}mdb.ldif")
-    return found.stem.partition("=")[2]
 
 
 def _seed_and_follow(walk: Walk, seeding: int, wanted: int, busy: Busy) -> None:
