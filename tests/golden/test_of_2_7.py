@@ -34,17 +34,10 @@ from tests.support.require import require_2_7
 pytestmark = pytest.mark.slapd
 
 NEW = f"cn=new,{SUFFIX}"
-CHANGES = f"""dn: {NEW}
-changetype: add
-objectClass: organizationalRole
-cn: new
-
-dn: {NEW}
-changetype: modify
-add: description
-description: changed
-
-"""
+CHANGES = (
+    f"dn: {NEW}\nchangetype: add\nobjectClass: organizationalRole\ncn: new\n\n"
+    f"dn: {NEW}\nchangetype: modify\nadd: description\ndescription: changed\n"
+)
 
 
 def _target(made: Made) -> mdb.Target:

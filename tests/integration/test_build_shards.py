@@ -109,7 +109,12 @@ def test_twice_in_two_slices_tells_both_places(target: Slapd, records: list[str]
     assert f"({ldif}, line {_line(ldif, dn)} and {ldif}, line {place})" in done.err
 
 
-def test_a_parent_that_is_nowhere(target: Slapd, records: list[str], tmp_path: Path) -> None:
+def test_a_map_that_is_too_small_and_a_parent_that_is_nowhere(
+    target: Slapd, records: list[str], tmp_path: Path
+) -> None:
+    ldif = _write(tmp_path / "plain.ldif", records)
+    with closing(Slapd(Settings(maxsize=1 << 18))) as small:
+        _refused(small, _build(small, ldif), 26)
     records.append(record(f"cn=x,ou=nowhere,{SUFFIX}", [("objectClass", "device")]).strip())
     done = _build(target, _write(tmp_path / "orphan.ldif", records))
     _refused(target, done, 43)
@@ -136,12 +141,6 @@ def test_what_is_made_is_made_once(target: Slapd, records: list[str], tmp_path: 
     for name in ("entryCSN", "entryUUID"):
         values = re.findall(rf"^{name}: (.*)", found, re.MULTILINE)
         assert len(values) == len(set(values)) == len(records)
-
-
-def test_a_map_that_is_too_small(records: list[str], tmp_path: Path) -> None:
-    ldif = _write(tmp_path / "plain.ldif", records)
-    with closing(Slapd(Settings(maxsize=1 << 18))) as target:
-        _refused(target, _build(target, ldif), 26)
 
 
 def test_shards_are_for_slapadd_and_many_entries(target: Slapd, records: list[str], tmp_path: Path) -> None:

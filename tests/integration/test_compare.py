@@ -18,20 +18,7 @@ import zstandard
 from fixtures.network import Proxy
 from fixtures.slapd import Slapd
 from fixtures.trees import hard_tree
-from loader.errors import (
-    BadCredentials,
-    EmptyInput,
-    LdifTruncated,
-    LimitTooLow,
-    LoaderError,
-    ManifestBroken,
-    NoSuchBase,
-    NoSuchPath,
-    NoSuchSuffix,
-    NotLmdb,
-    ServerDown,
-    UsageProblem,
-)
+from loader import errors
 from loader.operations.compare import IGNORED, SERVER_ATTRIBUTES, CompareOptions, CompareReport, Sample, compare
 from loader.operations.generate import to_directory
 from loader.progress import Progress
@@ -312,14 +299,18 @@ def test_what_cannot_be_read_is_an_error_and_no_difference(server: Slapd, genera
     unconfigured = comparable(str(server.config_path), Connection(base="dc=other,dc=com"))
     empty = written(tmp_path / "empty.ldif", b"")
     for error, one, other in (
-        (BadCredentials, comparable(server.uri, dataclasses.replace(who, password_file=str(tmp_path / "pw"))), stored),
-        (ServerDown, live, comparable("ldap://127.0.0.1:1", who)),
-        (NoSuchBase, nobody, nobody),
-        (LimitTooLow, anonymous, anonymous),
-        (LdifTruncated, written(tmp_path / "cut.ldif", generated[:-100]), live),
-        (NotLmdb, damaged, damaged),
-        (NoSuchSuffix, unconfigured, unconfigured),
-        (EmptyInput, empty, empty),
+        (
+            errors.BadCredentials,
+            comparable(server.uri, dataclasses.replace(who, password_file=str(tmp_path / "pw"))),
+            stored,
+        ),
+        (errors.ServerDown, live, comparable("ldap://127.0.0.1:1", who)),
+        (errors.NoSuchBase, nobody, nobody),
+        (errors.LimitTooLow, anonymous, anonymous),
+        (errors.LdifTruncated, written(tmp_path / "cut.ldif", generated[:-100]), live),
+        (errors.NotLmdb, damaged, damaged),
+        (errors.NoSuchSuffix, unconfigured, unconfigured),
+        (errors.EmptyInput, empty, empty),
     ):
         with pytest.raises(error):
             compared(one, other)
@@ -331,16 +322,18 @@ def test_an_export_with_a_shard_too_few_entries(tmp_path: Path) -> None:
     [shard] = export.glob("*.ldif.zst")
     text = text_of(RECIPE, Range(0, 42))
     shard.write_bytes(zstandard.compress(text))
-    with pytest.raises(ManifestBroken, match=r"has [0-9,]+ bytes, the manifest says"):
+    with pytest.raises(errors.ManifestBroken, match=r"has [0-9,]+ bytes, the manifest says"):
         compared(at(export), at(export))
     shard.unlink()
-    with pytest.raises(ManifestBroken, match="is missing"):
+    with pytest.raises(errors.ManifestBroken, match="is missing"):
         at(export)
 
 
-@pytest.mark.parametrize(("name", "error"), [("nowhere.ldif", NoSuchPath), ("*.ldif", NoSuchPath), (".", UsageProblem)])
+@pytest.mark.parametrize(
+    ("name", "error"), [("nowhere.ldif", errors.NoSuchPath), ("*.ldif", errors.NoSuchPath), (".", errors.UsageProblem)]
+)
 def test_a_place_that_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[LoaderError]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[errors.LoaderError]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error):
@@ -351,6 +344,6 @@ def test_a_configuration_without_a_database_yet() -> None:
     """Nothing is made there."""
     with closing(Slapd(form="conf")) as made:
         place = comparable(str(made.config_path), Connection())
-        with pytest.raises(NotLmdb):
+        with pytest.raises(errors.NotLmdb):
             compared(place, place)
         assert list(made.database_dir.iterdir()) == []

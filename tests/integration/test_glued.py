@@ -125,7 +125,13 @@ def test_rejects_are_told_of_all(ldif: Path, tmp_path: Path) -> None:
 
 
 def test_a_part_without_entries_is_not_left_standing_in_silence(ldif: Path, tmp_path: Path) -> None:
+    """And another database that is full stops the build."""
     with server(tmp_path) as target:
+        target.slapadd(unit(GROUPS), "-b", GROUPS)
+        done = build(target, ldif)
+        assert done.status == errors.TargetNotEmpty.exit_status, done
+        assert counts(tmp_path, target) == [0, 0, 1]
+        (glued.directory(tmp_path, GROUPS) / "data.mdb").unlink()
         ldif.write_text(TOP)
         done = build(target, ldif).ok()
         assert f"{GROUPS}: no entries" in done.err
@@ -164,14 +170,6 @@ def test_nothing_for_any_of_them(text: str, engine: str, ldif: Path, tmp_path: P
         refusals = (errors.EmptyInput, errors.EntryRefused, errors.NoSuchSuffix)
         assert done.status in [one.exit_status for one in refusals], done
         assert counts(tmp_path, target) == [0, 0, 0]
-
-
-def test_another_database_that_is_full_stops_the_build(ldif: Path, tmp_path: Path) -> None:
-    with server(tmp_path) as target:
-        target.slapadd(unit(GROUPS), "-b", GROUPS)
-        done = build(target, ldif)
-        assert done.status == errors.TargetNotEmpty.exit_status, done
-        assert counts(tmp_path, target) == [0, 0, 1]
 
 
 @pytest.mark.long

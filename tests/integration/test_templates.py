@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from fixtures import schema_forms
+from fixtures.golden.records import pairs_of
 from fixtures.golden.tables import differences
 from fixtures.opendj import OpenDJ, makeldif, missing_opendj, set_up
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
+from fixtures.trees import record
 from seeders.synthetic import templates
 from tests.support.accounts import server
 from tests.support.adding import TOP
@@ -137,16 +139,13 @@ def test_opendj_imports_what_is_made(converted: Path, tmp_path: Path) -> None:
 
 SCHEMAS = schema_forms.shipped()
 LINES = ("olcAttributeTypes: ", "olcObjectClasses: ")
-ACCOUNT = """dn: uid=a,dc=example,dc=com
-objectClass: acctAccount
-uid: a
-userPassword: secret
-acctAlias: one@example.com
-acctAlias: two@example.com
-acctQuota: 512
-acctService: imap
-acctExpires: 20300101000000Z
-"""
+ACCOUNT = record(
+    "uid=a,dc=example,dc=com",
+    pairs_of(
+        "objectClass: acctAccount; uid: a; userPassword: secret; acctAlias: one@example.com; "
+        "acctAlias: two@example.com; acctQuota: 512; acctService: imap; acctExpires: 20300101000000Z"
+    ),
+)
 
 
 def teach(server: Slapd, schema: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
 import threading
@@ -15,10 +14,11 @@ import ldap
 import pytest
 
 from fixtures import replication
+from fixtures.golden.records import pairs_of
 from fixtures.slapd import Slapd, missing_slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
-from fixtures.trees import write_people
+from fixtures.trees import record, write_people
 from loader import _native, ldif, overlays
 from loader.errors import BadCredentials, ConnectionLost, LimitTooLow, LoaderError, ServerDown, ServerRefused
 from loader.ldif import EntryDigests
@@ -36,20 +36,14 @@ DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 SECRET = 'a word: of\u00a0many, "kinds"'
 USER = f"uid=sasl,{SUFFIX}"
 # Hashed passwords serve no challenge, so this one is kept as it is.
-ACCOUNT = f"""
-dn: {USER}
-objectClass: account
-objectClass: simpleSecurityObject
-uid: sasl
-userPassword:: {base64.b64encode(SECRET.encode()).decode()}
-"""
-REFERRAL = f"""
-dn: ou=elsewhere,{SUFFIX}
-objectClass: referral
-objectClass: extensibleObject
-ou: elsewhere
-ref: ldap://ldap.example.org/dc=example,dc=org
-"""
+SASL = f"objectClass: account; objectClass: simpleSecurityObject; uid: sasl; userPassword: {SECRET}"
+ACCOUNT = record(USER, pairs_of(SASL))
+REFERRAL = record(
+    f"ou=elsewhere,{SUFFIX}",
+    pairs_of(
+        "objectClass: referral; objectClass: extensibleObject; ou: elsewhere; ref: ldap://ldap.example.org/dc=example,dc=org"
+    ),
+)
 UNLIMITED = "limits * size=unlimited time=unlimited"
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-1", "DIGEST-MD5")
 
@@ -95,8 +89,8 @@ def place(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
     made = replication.provider(Settings(tls=authority.valid(), global_lines=lines, limits=(UNLIMITED,)))
     made.slapadd(people)
     with made:
-        made.ldapadd(REFERRAL.lstrip(), "-M")
-        made.ldapadd(ACCOUNT.lstrip())
+        made.ldapadd(REFERRAL, "-M")
+        made.ldapadd(ACCOUNT)
         text = home / "slapcat.ldif"
         text.write_text(made.slapcat())
         yield Place(made, text)
@@ -178,16 +172,11 @@ def test_pieces_and_their_rows(place: Place, tmp_path: Path, compress: bool) -> 
     names = {path.name for path in tmp_path.iterdir()}
     ours = {*written, *(f"{name}.rows" for name in written), "p.inner"}
     assert names == {*ours, "p-other-000.ldif", "q-000.ldif"}
-    lengths = [length for name in written for length in lengths_in(tmp_path / f"{name}.rows")]
+    rows = b"".join((tmp_path / f"{name}.rows").read_bytes() for name in written)
+    lengths = [int.from_bytes(rows[at + 80 : at + 84], "little") for at in range(0, len(rows), 88)]
     assert len(lengths) == found.entries
     assert sum(lengths) + found.entries == found.bytes  # a blank line ends each record
     assert all((tmp_path / name).stat().st_mode & 0o077 == 0 for name in ours)
-
-
-def lengths_in(rows: Path) -> list[int]:
-    """Of the records that the rows speak of."""
-    content = rows.read_bytes()
-    return [int.from_bytes(content[at + 80 : at + 84], "little") for at in range(0, len(content), 88)]
 
 
 def test_looking_without_keeping(place: Place, tmp_path: Path) -> None:
