@@ -98,7 +98,6 @@ def _definitions(root: Entry, kind: str) -> Iterator[tuple[list[str], str]]:
 
 
 def _is_known(object_class: str, name: str) -> bool:
-    """Whatever is decided about it."""
     dn = PLACES.get(object_class, f"olcOverlay={{0}}x,{DATABASE}")
     entries: list[Entry] = [(DATABASE, {"olcDatabase": [b"{1}mdb"], "olcSuffix": [b"dc=x"]})]
     entries.append((dn, {name: [b"0"]}))

@@ -41,7 +41,6 @@ def test_topology_at_length(row: Topology, short_tmp: Path) -> None:
 
 
 def faults_of(row: Topology, place: Path, people: int, changes: int) -> dict[str, list[str]]:
-    """By strategy."""
     found: dict[str, list[str]] = {}
     with replicas.site(row, place, people) as site:
         for strategy in row.refuses:

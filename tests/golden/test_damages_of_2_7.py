@@ -63,7 +63,6 @@ def test_more_damages(worn: Worn, tmp_path: Path) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_two_thousand_damages(part: int, worn: Worn, tmp_path: Path) -> None:
-    """In parts, for as many processors."""
     seeds = range(1000 + part, 1000 + LONG, PARTS)
     ends = campaign(worn, tmp_path, seeds)
     show(ends)

@@ -46,7 +46,6 @@ def normal(conf: Path, names: Sequence[str]) -> list[str | None]:
 
 
 def spelt(value: str, choice: random.Random) -> str:
-    """A value of a DN, escaped in one of the ways there are."""
     way = choice.randrange(3)
     if way == 0:
         return "".join(f"\\{byte:02x}" for byte in value.encode())

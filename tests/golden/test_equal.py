@@ -129,7 +129,6 @@ def _mutated(chance: random.Random, value: str) -> str:
 
 
 def _records(seed: int) -> Iterator[tuple[str, str]]:
-    """Name and value of each entry in turn."""
     chance = random.Random(seed)
     for name, values in SOURCES.items():
         for _ in range(40):

@@ -53,7 +53,6 @@ def rebuild(
     directory: Path | None = None,
     memory: int = 64 << 20,
 ) -> None:
-    """In the server's own database, or in a directory."""
     config, place = configuration.read(server.config_path), server.database_dir
     target = given_to_core(config, config.database(server.suffix), place)
     target = replace(target, map_size=map_size or target.map_size)

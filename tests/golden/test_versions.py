@@ -86,7 +86,6 @@ def test_random_trees(other: Chroot, seed: int, tmp_path: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.timeout(0)
 def test_all_of_it(other: Chroot, tmp_path: Path) -> None:
-    """Every case, and many random trees."""
     old = _version(other) < (2, 5)
     every = [case for case in CASES if case.since <= _version(other) < case.until]
     every += [random_case(seed, 150, old) for seed in range(100, 200)]

@@ -174,7 +174,6 @@ def test_what_comes_first_comes_once(reading: Reading) -> None:
 
 
 def test_more_than_are_taken_out_one_by_one(reading: Reading) -> None:
-    """Then all is written anew."""
     names = [f"cn=p {number},{PEOPLE}" for number in range(1200)]
     newer = [person(f"cn=n {number},{PEOPLE}", of=dn, csn=NEWER) for number, dn in enumerate(names)]
     loaded, found = reading.build([TOP + "".join(map(person, names)), "".join(newer)])

@@ -50,7 +50,6 @@ def ldif(tmp_path: Path) -> Path:
 
 
 def _piped(target: Slapd, text: bytes, *more: object) -> Done:
-    """The same with `text` on standard input, through a pipe."""
     words = ("build", *more, "--config", target.config_path, "-b", target.suffix)
     return piped(text, *words)
 
@@ -67,7 +66,6 @@ def test_standard_input(target: Slapd, people_ldif: Path, name: str) -> None:
 
 @pytest.mark.long
 def test_a_stream_is_read_anew_each_time(target: Slapd, people_ldif: Path) -> None:
-    """What it brings now may be something else."""
     _piped(target, TOP.encode(), "-").ok()
     assert _piped(target, TOP.encode(), "-").status == errors.TargetNotEmpty.exit_status
     _piped(target, people_ldif.read_bytes(), "-", "--replace").ok()
@@ -114,7 +112,6 @@ def test_nothing_is_left_in_the_scratch_directory(
 
 @pytest.mark.long
 def test_memory_and_jobs_change_nothing(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
-    """Nor does anything else, once the time is given."""
     where = ("--config", target.config_path, "-b", SUFFIX)
     for name, options in (("a", ("--jobs", 1)), ("b", ("--jobs", 3, "--memory", "64M"))):
         words = ("build", people_ldif, *where, "--target", tmp_path / name, *options)

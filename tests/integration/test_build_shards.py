@@ -239,7 +239,6 @@ def test_wrong_input(target: Slapd, ldif: Path) -> None:
 
 
 def test_a_full_disk(ldif: Path) -> None:
-    """What does not fit is said, and does not stay."""
     require(missing_loop_filesystem())
     text = ldif.read_bytes() + b"".join(map(_noise, range(12)))
     with loop_filesystem(8) as full, closing(Slapd()) as target:

@@ -44,7 +44,6 @@ def generated() -> bytes:
 
 @pytest.fixture(scope="module")
 def server(generated: bytes) -> Iterator[Slapd]:
-    """A server that holds what was generated."""
     made = Slapd(form="config")
     made.slapadd(generated.decode())
     with made:
@@ -53,7 +52,6 @@ def server(generated: bytes) -> Iterator[Slapd]:
 
 @pytest.fixture
 def other() -> Iterator[Slapd]:
-    """A stopped server without entries."""
     with closing(Slapd(form="conf")) as made:
         yield made
 
@@ -233,7 +231,6 @@ def test_a_hundred_planted_differences_are_found(server: Slapd, other: Slapd, ge
 
 
 def planted(record: str, place: int) -> str:
-    """One small change, of another kind each time."""
     kinds = (
         lambda text: re.sub(r"(?m)^title: .*\n", "", text),
         lambda text: text + "\ndescription: one more value",

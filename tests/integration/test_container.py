@@ -47,7 +47,6 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def container(client: docker.DockerClient) -> Iterator[ContainerServer]:
-    """An empty provider."""
     with container_server(client) as made:
         yield made
 

@@ -58,7 +58,6 @@ def test_verify_of_a_replica_that_is_down(both: Pair, known: bool) -> None:
 
 
 def test_verify_of_a_replica_that_stays_behind(both: Pair) -> None:
-    """Both contextCSNs, and how far apart they are."""
     both.consumer.start()
     try:
         ditseed(*verify(both, *replica(both))).ok()

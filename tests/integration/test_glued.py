@@ -295,7 +295,6 @@ def test_a_seeded_glued_consumer_is_as_one_that_filled_itself(strategy: str, eng
 
 
 def change(provider: Slapd) -> None:
-    """In every database: additions, changes, deletions."""
     for number, place in enumerate((SUFFIX, GROUPS, INNER)):
         provider.ldapadd(unit(f"ou=new{number},{place}") + unit(f"ou=gone{number},{place}"))
         provider.ldapmodify(

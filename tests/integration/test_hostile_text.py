@@ -175,7 +175,6 @@ def _top(tmp_path: Path) -> Path:
 
 
 def test_json_holds_what_is_there(tmp_path: Path) -> None:
-    """As escapes, to the last character."""
     name = HOSTILE.replace("\x00", "")
     (tmp_path / "x.ldif").write_text(f"{TOP}\ndn:: {_base64(f'cn={name},{SUFFIX}')}\ncn: x\n")
     _, said = _run("compare", tmp_path / "x.ldif", _top(tmp_path), "--json", "--progress", "none")
@@ -183,7 +182,6 @@ def test_json_holds_what_is_there(tmp_path: Path) -> None:
 
 
 def test_a_database_with_such_names(tmp_path: Path) -> None:
-    """Verify names nodes, export notes, compare samples."""
     dn, cn = (_base64(one) for one in (f"cn=a{TURNS}\x1b[2J\x07b,{SUFFIX}", f"a{TURNS}\x1b[2J\x07b"))
     with closing(Slapd()) as made:
         made.slapadd(f"{TOP}\ndn:: {dn}\nobjectClass: device\ncn:: {cn}\n")
@@ -224,7 +222,6 @@ def test_names_of_files(tmp_path: Path, verb: str, name: bytes) -> None:
 
 
 def test_a_manifest(tmp_path: Path) -> None:
-    """Of an export whose manifest somebody else wrote."""
     place = tmp_path / "export"
     place.mkdir()
     (place / "0001.ldif").write_text(TOP)

@@ -46,7 +46,6 @@ WRONG = {  # text behind the first entry, the line that is named, and what is sa
 def test_a_whole_file_is_told_its_first_fault_and_its_line(
     target: Slapd, tmp_path: Path, case: str, engine: str
 ) -> None:
-    """And is not said to end within a record."""
     text, line, cause = WRONG[case]
     path = tmp_path / "in.ldif"
     path.write_text(TOP + text)
@@ -61,7 +60,6 @@ def test_a_whole_file_is_told_its_first_fault_and_its_line(
     "line", ["createTimestamp: 20200101000000", "entryUUID: b1d4f201-1dd211b2", "description:: UmVu6Q=="]
 )
 def test_no_value_check_is_not_offered_for_what_slapadd_refuses(target: Slapd, tmp_path: Path, line: str) -> None:
-    """But for what it takes."""
     path = tmp_path / "in.ldif"
     path.write_text(f"{TOP}{ENTRY}{line}\n\n")
     done = build(target, path)

@@ -30,7 +30,6 @@ CSN = b"contextCSN: 20260101000000.999999Z#000000#000#000000\n"
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export in three plain shards."""
     out = tmp_path_factory.mktemp("whole") / "export"
     recipe = generating.people(PEOPLE, suffix=SUFFIX)
     to_directory(generating.options(recipe, size=600, compress="none"), out, Progress("none"))
@@ -129,7 +128,6 @@ def test_a_seeding_publishes_nothing(export: Path, tmp_path: Path, damage: str) 
 
 
 def _describe(facts: dict[str, Any], number: int, shard: Path) -> None:
-    """As an export would have it."""
     with ldif.digesting((), Meter("digest")) as digest:
         digest.add_path(str(shard))
     facts["shards"][number].update(

@@ -157,7 +157,6 @@ def test_a_new_directory_belongs_to_the_account_of_the_old_one(old: Slapd, tmp_p
 
 @pytest.mark.parametrize("form", ["config", "conf"])
 def test_a_missing_target_that_the_configuration_names(form: Form, old: Slapd) -> None:
-    """slapd's tools refuse such a configuration."""
     old.slapadd(TOP)
     with closing(Slapd(form=form)) as new:
         new.database_dir.rmdir()
@@ -397,14 +396,12 @@ class Walk:
         self.env = {**env, "DITSEED_CONSUMER_PASSWORD_FILE": str(password)}
 
     def run(self, number: int) -> Done:
-        """That command of ditseed."""
         text = textwrap.dedent(self.text).replace("\\\n", " ")
         lines = re.findall(r"^ *(?:env -u DITSEED_TOOLS )?ditseed (.*)", text, re.MULTILINE)
         words = shlex.split(self._here(lines[number]))
         return ditseed(*words, env=self.env, prefix=self.prefix)
 
     def change(self, number: int) -> str:
-        """Those change records for cn=config."""
         blocks = re.findall(r"<<'END'\n(.*?)END\n", self.text, re.DOTALL)
         return self._here(textwrap.dedent(blocks[number]))
 

@@ -217,7 +217,6 @@ def _set_usual(both: Both) -> None:
 
 
 def test_an_entry_that_the_server_refuses(both: Both, tmp_path: Path) -> None:
-    """Only that one, with the server's reason."""
     good = [("objectClass", "organizationalUnit")]
     names = ("refused 1", "refused 2", "refused 3")
     bad = {"refused 2": [("member", "cn=nobody")]}

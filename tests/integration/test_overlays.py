@@ -130,7 +130,6 @@ def installation(request: pytest.FixtureRequest) -> Installation:
 
 
 def _log(home: Path) -> str:
-    """accesslog's database."""
     (home / "log").mkdir()
     return f"database mdb\nsuffix cn=accesslog\nrootdn cn=accesslog\ndirectory {home}/log"
 
@@ -161,7 +160,6 @@ def bound(server: Slapd) -> tuple[object, ...]:
 
 
 def exported(server: Slapd, home: Path) -> Tree:
-    """What an export of the server holds."""
     ditseed("export", *bound(server), "-b", SUFFIX, "-o", home / "out", "--compress", "none").ok()
     return entries("\n".join(path.read_text() for path in (home / "out").glob("*.ldif")))
 

@@ -75,7 +75,6 @@ def page_of(place: Path) -> Page:
 
 
 def assert_agree(place: Path, page: Page, facts: dict[str, Any], verb: str) -> None:
-    """The page, the metrics and --json."""
     told = single(place)
     assert page.value("figure-entries") == told["entries"] == facts.get("entries", facts.get("read"))
     assert page.value("figure-duration") == told["duration_seconds"]
@@ -195,7 +194,6 @@ def test_refused_before_anything_is_done(
 
 
 def stopped(words: tuple[object, ...], point: str) -> Any:
-    """A run that waits at that point."""
     process = start(*words, env={ENV_STOP_AT: point})
     until(lambda: state_of(process.pid) in "TZ")
     assert state_of(process.pid) == "T", process.communicate()
@@ -289,7 +287,6 @@ def test_a_seeding(both: Pair, tmp_path: Path, strategy: str) -> None:
 
 @pytest.mark.long
 def test_a_glued_tree(tmp_path: Path) -> None:
-    """The tables of each of its databases."""
     below = (SubordinateDatabase(GROUPS),)
     units = [f"ou=people,{glued.SUFFIX}", GROUPS, f"ou=a,{GROUPS}"]
     (tmp_path / "x.ldif").write_text(TOP + "".join(unit(one[3:].split(",")[0], one.partition(",")[2]) for one in units))

@@ -212,7 +212,6 @@ def three(suffix: str, value: str) -> str:
 
 @pytest.fixture(scope="module")
 def loaded() -> Iterator[Slapd]:
-    """A provider, running, of three entries."""
     made = replication.provider(Settings(suffix=COMMA))
     made.slapadd(three(COMMA, "Foo, Inc."), "-w")
     with made:
@@ -258,7 +257,6 @@ def test_building(loaded: Slapd, base: str, engine: str, form: Form, tmp_path: P
 @pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
 @pytest.mark.parametrize("base", [SPELLINGS[0], SPELLINGS[-1]])
 def test_seeding(loaded: Slapd, base: str, strategy: str, tmp_path: Path) -> None:
-    """The consumer goes on from there."""
     run("export", *as_root(loaded, base), "-o", tmp_path / "out")
     of = {"search": [], "ldif": ["--from", tmp_path / "out"], "clone": ["--from", loaded.database_dir]}
     with closing(replication.consumer(loaded)) as replica:

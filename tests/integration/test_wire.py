@@ -208,7 +208,6 @@ def test_a_base_that_is_no_dn_and_a_disk_that_is_full(place: Place) -> None:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Slapd]:
-    """A server to be treated badly."""
     people = tmp_path / "people.ldif"
     write_people(people, SUFFIX, 20_000)
     made = Slapd(Settings(limits=(UNLIMITED,)))
