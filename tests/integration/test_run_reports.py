@@ -365,7 +365,6 @@ def commands(both: Pair, new: Slapd, scratch: Path) -> Iterator[tuple[object, ..
     for what in ("maxsize", "indexes", "sync"):
         yield ("tune", what, *server)
     yield ("tune", "maxsize", *server, "--maxsize", "2G")
-    yield ("tune", "history")
 
 
 @pytest.mark.long
