@@ -7,6 +7,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,13 @@ def form(request: pytest.FixtureRequest) -> Form:
     """Both ways to configure slapd."""
     value: Form = request.param
     return value
+
+
+@pytest.fixture
+def target() -> Iterator[Slapd]:
+    """A stopped server, its database empty."""
+    with closing(Slapd()) as server:
+        yield server
 
 
 @pytest.fixture

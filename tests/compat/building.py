@@ -87,7 +87,6 @@ def build(made: Slapd, suffix: str, ldif: Path | str, chroot: Chroot | None = No
 
 
 def differs(row: Built, place: Path, chroot: Chroot | None = None) -> list[str]:
-    """Where the two databases are not the same."""
     ldif = place / "row.ldif"
     ldif.write_text(row.ldif())
     with ExitStack() as stack:

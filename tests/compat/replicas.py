@@ -1,23 +1,27 @@
-"""A real server that is read, and its replicas, filled by syncrepl or by `replica seed`."""
+"""A real server that is read, and its replicas, filled by syncrepl or by `replica seed`: which servers each topology
+has, who follows whom, and how a replica is configured."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import ldap
 
-from fixtures.compat import changes
-from fixtures.compat.topologies import Topology
+from fixtures import replication
+from fixtures.compat.topologies import CLONE, LDIF, ONLINE, SEARCH, Topology
 from fixtures.replication import wait_in_sync
 from fixtures.slapd import ServerError, Slapd
-from fixtures.slapd_config import Settings
-from fixtures.trees import write_people
+from fixtures.slapd_config import REPLICATOR, Settings, peer_dn
+from fixtures.tls import Authority
+from fixtures.trees import department, record, write_people
+from tests.support.command import Done, ditseed
+from tests.support.trees import Tree, differences, tree
 
 MODULES = ("back_mdb", "syncprov", "accesslog")
 SYNCPROV = "overlay syncprov\nsyncprov-checkpoint 100 1\nsyncprov-sessionlog 100000"
@@ -115,7 +119,7 @@ class Site:
         """Spread over the writers, in turn: each sees what the others wrote before it goes on."""
         share = -(-count // len(self.writers))
         for writer in self.writers:
-            writer.ldapmodify(changes.ldif(Settings.suffix, self.people, self.done, share))
+            writer.ldapmodify(change_records(Settings.suffix, self.people, self.done, share))
             self.done += share
             for other in {*self.writers, self.source} - {writer}:
                 wait_in_sync(writer, other, TIMEOUT)
@@ -137,3 +141,262 @@ def configure(server: Slapd, suffix: str, lines: tuple[str, ...]) -> None:
 def _context(server: Slapd) -> list[bytes]:
     ((_, values),) = server.search(attributes=("contextCSN",), base=SECOND, scope=ldap.SCOPE_BASE)
     return values.get("contextCSN", [])
+
+
+LOG = "cn=log"
+LIMITS = f'limits dn.exact="{REPLICATOR}" size=unlimited size.prtotal=unlimited time=unlimited'
+ACCESS = f'access to * by dn.exact="{peer_dn()}" manage by * read'
+BELOW = "ou=people"
+DELTA = f'logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))" syncdata=accesslog'
+
+
+@contextmanager
+def site(topology: Topology, place: Path, people: int) -> Iterator[Site]:
+    """Its servers running and filled."""
+    with ExitStack() as stack:
+        made = Site(topology, place, people, stack)
+        SHAPES[topology.shape](made)
+        time.sleep(0.1)
+        yield made
+
+
+def _provider(made: Site, overlays: Lines = lambda home: (SYNCPROV,), *more: str) -> None:
+    """more: suffixes beside the plain one."""
+    made.source = made.provider(1, overlays)
+    for suffix in (Settings.suffix, *more):
+        made.fill(made.source, suffix)
+    made.source.start()
+    # The change makes a contextCSN, and syncprov stores it when it stops.
+    for suffix in (Settings.suffix, *more):
+        made.source.ldapmodify(TOUCH.format(suffix))
+    made.source.restart()
+    made.writers = [made.source]
+
+
+def _plain(made: Site) -> None:
+    options = made.topology.options
+    if "{certificate}" in options:
+        made.settings = dataclasses.replace(made.settings, tls=Authority(made.place / "ca").valid())
+    _provider(made)
+    if tls := made.settings.tls:
+        where = {"{certificate}": tls.certificate, "{key}": tls.key, "{ca}": tls.ca, "{directory}": tls.ca.parent}
+        for word, path in where.items():
+            options = options.replace(word, str(path))
+    options = options.replace("{ldapi}", made.source.ldapi_uri).replace("{peer}", peer_dn())
+    made.lines = (syncrepl(made.source, options), f"updateref {made.source.uri}")
+    if found := re.search(r'suffixmassage="([^"]*)"', options):
+        made.suffix = found[1]
+
+
+def _delta(made: Site) -> None:
+    _provider(made, lambda home: (SYNCPROV, _log(home)))
+    made.lines = (syncrepl(made.source, DELTA), f"updateref {made.source.uri}")
+
+
+def _as_provider(made: Site, overlays: Lines, *sources: str) -> None:
+    """Replicas are providers of their own, with a server ID that nobody else has."""
+    made.settings = dataclasses.replace(made.settings, server_id=3)
+    made.overlays = overlays
+    made.lines = (*sources, "multiprovider on")
+
+
+def _mirror(made: Site) -> None:
+    _provider(made)
+    _as_provider(made, lambda home: (SYNCPROV,), syncrepl(made.source))
+
+
+def _multi(made: Site, delta: str = "", overlays: Lines | None = None) -> None:
+    """Two that follow each other; replicas follow both."""
+    with_log = overlays or (lambda home: (SYNCPROV,))
+    _provider(made, with_log)
+    second = made.provider(2, with_log).start()
+    for one, other in ((second, made.source), (made.source, second)):
+        configure(one, one.suffix, (syncrepl(other, delta), "multiprovider on"))
+        wait_in_sync(made.source, second, TIMEOUT)
+    made.writers = [made.source, second]
+    _as_provider(made, with_log, syncrepl(made.source, delta, 1), syncrepl(second, delta, 2))
+
+
+def _cascade(made: Site) -> None:
+    """What is read is a replica itself."""
+    _provider(made)
+    top = made.source
+    middle = made.provider(0, lambda home: (SYNCPROV,), database_lines=(syncrepl(top),)).start()
+    wait_in_sync(top, middle, TIMEOUT)
+    made.source = middle
+    made.lines = (syncrepl(middle), f"updateref {middle.uri}")
+
+
+def _glued(made: Site) -> None:
+    """People in a database of their own, below the other one; replicas are cut the same way."""
+    made.before = lambda home: (_database(home, "below", f"{BELOW},{Settings.suffix}", "subordinate"),)
+    # Else syncprov stands below the glue, and sees the superior database alone (slapd.conf(5)).
+    _provider(made, lambda home: ("overlay glue", SYNCPROV))
+    made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
+
+
+def _several(made: Site) -> None:
+    """A second database, with a tree and a provider's overlay of its own."""
+    _provider(made, lambda home: (SYNCPROV, _database(home, "second", SECOND, SYNCPROV)), SECOND)
+    made.second = (syncrepl(made.source, f'searchbase="{SECOND}"', 2),)
+    made.overlays = lambda home: (_database(home, "second", SECOND, *made.second),)
+    made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
+
+
+def _database(home: Path, name: str, suffix: str, *lines: str) -> str:
+    (home / name).mkdir(parents=True, exist_ok=True)
+    own = ("database mdb", f"suffix {suffix}", f"rootdn cn=admin,{Settings.suffix}", "maxsize 67108864")
+    return "\n".join((*own, f"directory {home / name}", f"index {INDEXES[0]}", *lines, LIMITS, ACCESS))
+
+
+SHAPES: dict[str, Callable[[Site], None]] = {
+    "plain": _plain,
+    "delta": _delta,
+    "mirror": _mirror,
+    "multi": _multi,
+    "delta_multi": lambda made: _multi(made, DELTA, lambda home: (SYNCPROV, _log(home))),
+    "cascade": _cascade,
+    "glued": _glued,
+    "several": _several,
+}
+
+
+def syncrepl(source: Slapd, options: str = "", rid: int = 1) -> str:
+    """The plain line, with the options in the place of those that it has already."""
+    line = replication.syncrepl(source, source.uri).replace("rid=001", f"rid={rid:03d}")
+    for name in re.findall(r"(\S+)=", options):
+        line = re.sub(rf'\s{re.escape(name)}=("[^"]*"|\S+)', "", line)
+    return f"{line} {options}".rstrip()
+
+
+def _log(home: Path) -> str:
+    """The accesslog overlay and, behind it, its database, which is read as the data is."""
+    (home / "audit").mkdir(parents=True, exist_ok=True)
+    return (
+        f"overlay accesslog\nlogdb {LOG}\nlogops writes\nlogsuccess TRUE\n"
+        f"database mdb\nsuffix {LOG}\nrootdn {LOG}\ndirectory {home}/audit\nmaxsize 67108864\n"
+        f"index objectClass,entryCSN,reqStart,reqResult,reqDN eq\n{LIMITS}\n"
+        "overlay syncprov\nsyncprov-reloadhint TRUE\nsyncprov-nopresent TRUE"
+    )
+
+
+WORK = r"^(start|read|select|scan|slice|copy|load): "  # steps that ask for entries, or look at them
+
+
+def _bind(site: Site, suffix: str) -> tuple[object, ...]:
+    secret = site.source.replicator_password_file
+    return ("-H", site.source.uri, "-D", REPLICATOR, "-y", secret, "-b", suffix)
+
+
+def seeded(site: Site, strategy: str) -> tuple[Slapd, Done]:
+    """Stopped, or running when seeded so; what the last command said."""
+    made = site.replica(() if strategy == ONLINE else site.lines)
+    if strategy == ONLINE:
+        made.start()
+    done = Done(0, "", "")
+    for theirs, own in zip(site.suffixes(site.source), site.suffixes(made), strict=True):
+        if done.status == 0:
+            done = _seed(site, strategy, made, theirs, own)
+    return made, done
+
+
+def _seed(site: Site, strategy: str, made: Slapd, theirs: str, own: str) -> Done:
+    if strategy == ONLINE:
+        return _online(site, made, theirs)
+    where = ("--config", made.config_path, "--suffix", own)
+    return ditseed("replica", "seed", "--strategy", *_words(site, strategy, made, theirs), *where)
+
+
+def _words(site: Site, strategy: str, made: Slapd, suffix: str) -> tuple[object, ...]:
+    bind = _bind(site, suffix)
+    if strategy == SEARCH:
+        return (SEARCH, *bind)
+    if strategy == CLONE:
+        directory = site.source.home / "second" if suffix == SECOND else site.source.database_dir
+        return (CLONE, *bind, "--from", directory)
+    assert strategy == LDIF
+    out = made.home / f"export-{suffix}"
+    ditseed("export", *bind, "-o", out).ok()
+    return (LDIF, "--from", out)
+
+
+def _online(site: Site, made: Slapd, suffix: str) -> Done:
+    there = ("--consumer", made.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+    env = {"DITSEED_STATE_DIR": str(made.home / "state")}
+    done = ditseed("replica", "seed", "--strategy", ONLINE, *_bind(site, suffix), *there, env=env)
+    if done.status == 0:
+        configure(made, suffix, site.second if suffix == SECOND else site.lines)
+    return done
+
+
+def unlike(made: Site, natural: Slapd, other: Slapd) -> list[str]:
+    """What the two hold that is not the same."""
+    found: list[str] = []
+    for suffix in made.suffixes(natural):
+        mine, theirs = _tree(natural, suffix), _tree(other, suffix)
+        assert mine, "an empty database proves nothing"
+        found += differences(mine, theirs)
+    return found
+
+
+def _tree(server: Slapd, suffix: str) -> Tree:
+    """Each consumer makes glue of its own above what it was sent, with an entryUUID that nobody else has."""
+    where = ("-b", suffix, "-o", "ldif-wrap=no")
+    found = tree(server.tool("slapcat", *server.config_arguments, *where).decode())
+    made = ("entryUUID: ", "entryCSN: ", "createTimestamp: ", "modifyTimestamp: ")
+    return {
+        dn: tuple(line for line in lines if not line.startswith(made)) if "objectClass: glue" in lines else lines
+        for dn, lines in found.items()
+    }
+
+
+KINDS = 8
+
+
+def change_records(suffix: str, people: int, start: int, count: int) -> str:
+    """Change records start to start + count, for ldapmodify; `people` are there from the beginning."""
+    return "".join("".join(_change(suffix, people, number)) + "\n" for number in range(start, start + count))
+
+
+def _change(suffix: str, people: int, number: int) -> Iterator[str]:
+    """Each round of KINDS adds one entry, changes others, and deletes the one of the round before."""
+    turn, kind = divmod(number, KINDS)
+    person = turn % people
+    there = f"uid=user{person:07d},{department(suffix, person)}"
+    new = f"uid=new{turn},{department(suffix, turn)}"
+    if kind == 0:
+        yield _added(new, turn)
+    elif kind == 1:  # into a filter of odd numbers, or out of it
+        yield f"dn: {there}\nchangetype: modify\nreplace: employeeNumber\nemployeeNumber: {person + turn + 1}\n"
+    elif kind == 2:
+        yield f"dn: {there}\nchangetype: modify\nadd: description\ndescription: change {number}\n"
+    elif kind == 3:
+        yield f"dn: {there}\nchangetype: modify\nreplace: userPassword\nuserPassword: secret {number}\n"
+    elif kind == 4:
+        yield f"dn: {new}\nchangetype: modrdn\nnewrdn: uid=renamed{turn}\ndeleteoldrdn: 1\n"
+    elif kind == 5:
+        place = department(suffix, turn + 1)
+        renamed = f"uid=renamed{turn},{department(suffix, turn)}"
+        yield f"dn: {renamed}\nchangetype: modrdn\nnewrdn: uid=renamed{turn}\ndeleteoldrdn: 0\nnewsuperior: {place}\n"
+    elif kind == 6:
+        moved = f"uid=renamed{turn},{department(suffix, turn + 1)}"
+        yield f"dn: {moved}\nchangetype: modify\nadd: title\ntitle: Moved\n-\ndelete: mail\n"
+    else:
+        yield _gone(suffix, turn)
+
+
+def _added(dn: str, turn: int) -> str:
+    rdn = dn.partition(",")[0].partition("=")[2]
+    pairs = [("objectClass", "inetOrgPerson"), ("uid", rdn), ("cn", f"New {turn}"), ("sn", "New")]
+    more = [("mail", f"{rdn}@example.com"), ("employeeNumber", str(turn)), ("userPassword", "new")]
+    text = record(dn, [*pairs, *more]).rstrip("\n")
+    first, _, rest = text.partition("\n")
+    return f"{first}\nchangetype: add\n{rest}\n"
+
+
+def _gone(suffix: str, turn: int) -> str:
+    """Every other one that was added stays."""
+    moved = f"uid=renamed{turn},{department(suffix, turn + 1)}"
+    if turn % 2:
+        return f"dn: {moved}\nchangetype: delete\n"
+    return f"dn: {moved}\nchangetype: modify\nreplace: title\ntitle: Stays\n"

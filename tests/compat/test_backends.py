@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.compat import backends
-from fixtures.compat.backends import OTHER, Backend
+from fixtures.compat.modules import BACKENDS, OTHER, Backend
 from fixtures.compat.row import Outcome
 from loader.errors import NotMdb
 from tests.compat import building
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.slapd
 
 
 @pytest.mark.rows(7)
-@pytest.mark.parametrize("row", building.parameters(backends.ALL))
+@pytest.mark.parametrize("row", building.parameters(BACKENDS))
 def test_backend(row: Backend, short_tmp: Path) -> None:
     assert building.differs(row, short_tmp) == []
     if row.outcome is Outcome.REFUSED:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.chroots import Chroot
-from fixtures.compat import matching_rules, syntaxes
-from fixtures.compat.definition import Definition, built
+from fixtures.compat.definitions import RULES, SYNTAXES, Definition, built
 from fixtures.compat.row import Outcome
 from fixtures.slapd import ServerError
 from loader.errors import NotProven
@@ -19,7 +18,7 @@ from tests.compat import building
 pytestmark = pytest.mark.slapd
 
 STATUSES = (NotProven.exit_status,)
-ALL = (*syntaxes.ROWS, *matching_rules.ROWS)
+ALL = (*SYNTAXES, *RULES)
 
 
 def _shown(row: Definition, place: Path, chroot: Chroot | None = None) -> None:
@@ -40,13 +39,13 @@ def _all_equal(chroot: Chroot | None) -> bool:
 
 
 @pytest.mark.rows(5)
-@pytest.mark.parametrize("row", building.parameters(syntaxes.ROWS))
+@pytest.mark.parametrize("row", building.parameters(SYNTAXES))
 def test_syntax(row: Definition, short_tmp: Path) -> None:
     _shown(row, short_tmp)
 
 
 @pytest.mark.rows(7)
-@pytest.mark.parametrize("row", building.parameters(matching_rules.ROWS))
+@pytest.mark.parametrize("row", building.parameters(RULES))
 def test_rule(row: Definition, short_tmp: Path) -> None:
     _shown(row, short_tmp)
 

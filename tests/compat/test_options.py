@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 
 from fixtures import replication
-from fixtures.compat.options import ALL, GROUPS, TOPOLOGY_OF, UNKNOWN, Option
-from fixtures.compat.topologies import CLONE, LDIF, SEARCH, TOPOLOGIES, Topology
+from fixtures.compat.topologies import (
+    CLONE,
+    GROUPS,
+    LDIF,
+    OPTIONS,
+    SEARCH,
+    TOPOLOGIES,
+    TOPOLOGY_OF,
+    UNKNOWN,
+    Option,
+    Topology,
+)
 from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import Settings
-from tests.compat import building, shapes
+from tests.compat import building, replicas
 from tests.compat.test_topologies import shown
 
 pytestmark = pytest.mark.slapd
@@ -19,7 +29,7 @@ WHOLE = ("connection", "refreshOnly", "tls", "sasl", "schemachecking")  # every 
 
 @pytest.mark.rows(1)
 @pytest.mark.long("attrs", "network-timeout")
-@pytest.mark.parametrize("row", building.parameters(ALL))
+@pytest.mark.parametrize("row", building.parameters(OPTIONS))
 def test_option(row: Option) -> None:
     faults = _unknown_to_slapd() if row.group == UNKNOWN else shown(_topology(row.group))
     assert faults == {}
@@ -28,7 +38,7 @@ def test_option(row: Option) -> None:
 def _unknown_to_slapd() -> dict[str, list[str]]:
     source = Slapd()
     try:
-        replication.consumer(source, Settings(database_lines=(shapes.syncrepl(source, GROUPS[UNKNOWN]),)))
+        replication.consumer(source, Settings(database_lines=(replicas.syncrepl(source, GROUPS[UNKNOWN]),)))
     except ServerError as error:
         return {} if "tls_crlcheck" in str(error) else {UNKNOWN: [str(error)]}
     finally:

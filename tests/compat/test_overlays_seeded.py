@@ -9,21 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.compat import overlays
+from fixtures.compat.modules import OVERLAYS
 from fixtures.compat.row import Built, Outcome
 from fixtures.replication import syncrepl, wait_in_sync
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import REPLICATOR
 from loader.errors import NotAsStored
 from tests.compat import building
-from tests.compat.replicas import SYNCPROV, TOUCH
-from tests.compat.seeding import WORK
+from tests.compat.replicas import SYNCPROV, TOUCH, WORK
 from tests.support.command import ditseed
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
 
-ROWS = [row for row in overlays.ALL if row.seeded is not None]
+ROWS = [row for row in OVERLAYS if row.seeded is not None]
 
 
 @contextmanager

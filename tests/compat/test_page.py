@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 import gzip
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
-import ldap
 import pytest
 
 from fixtures.chroots import Chroot
-from fixtures.compat import backends, matching_rules, options, overlays, page, passwords, syntaxes
-from fixtures.slapd import ServerError, Slapd
-from fixtures.slapd_config import Installation, Settings
+from fixtures.compat import page
+from fixtures.compat.modules import BACKENDS, OVERLAYS, PASSWORDS
+from fixtures.compat.topologies import OPTIONS
+from fixtures.slapd_config import Installation
 
 HERE = Path(__file__).parent
 
@@ -41,124 +42,40 @@ def test_every_row_is_run(section: page.Section) -> None:
     assert len({row.name for row in section.rows}) == len(section.rows)
 
 
-def _modules(directory: Path) -> set[str]:
-    return {path.stem for path in directory.glob("*.la")}
+@dataclass(frozen=True)
+class Release:
+    installation: Installation
+    root: Path
+    modules: Path
 
 
-def _known() -> set[str]:
-    of_overlays = {row.name.partition(":")[0] for row in overlays.ALL}
-    of_passwords = {row.name for row in passwords.ALL}
-    return of_overlays | of_passwords | {f"back_{row.name}" for row in backends.ALL}
+@pytest.fixture(scope="module", params=["here", "newer"])
+def release(request: pytest.FixtureRequest) -> Release:
+    if request.param == "here":
+        return Release(Installation(), Path("/"), Path(Installation().modules))
+    newer: Chroot = request.getfixturevalue("newer")
+    return Release(Installation(prefix=newer.prefix), newer.root, newer.root / "usr" / "lib" / "ldap")
 
 
 @pytest.mark.slapd
-def test_every_module_has_a_row() -> None:
-    found = _modules(Path(Installation().modules))
+def test_every_module_has_a_row(release: Release) -> None:
+    found = {path.stem for path in release.modules.glob("*.la")}
     assert {"back_mdb", "memberof"} <= found
-    assert sorted(found - _known()) == []
-
-
-@pytest.mark.slapd
-def test_every_module_of_the_newer_release_has_a_row(newer: Chroot) -> None:
-    found = _modules(newer.root / "usr" / "lib" / "ldap")
-    assert {"back_mdb", "memberof"} <= found
-    assert sorted(found - _known()) == []
-
-
-# --- syntaxes and matching rules ------------------------------------------------------------------
-
-
-Published = dict[str, set[str]]
-
-
-@pytest.fixture(scope="module")
-def published() -> Published:
-    return _published(Installation(), Path(Installation().modules))
-
-
-@pytest.fixture(scope="module")
-def published_by_newer(newer: Chroot) -> Published:
-    return _published(Installation(prefix=newer.prefix), newer.root / "usr" / "lib" / "ldap")
-
-
-def _published(installation: Installation, modules: Path) -> Published:
-    """What slapd says in its subschema with all modules loaded; those that do not go together, one by one."""
-    found: Published = {"ldapSyntaxes": set(), "matchingRules": set()}
-    for group in _groups(installation, sorted(_modules(modules))):
-        settings = Settings(modules=tuple(group))
-        with Slapd(settings, form="conf", installation=installation) as server:
-            ((_, values),) = server.search(attributes=tuple(found), base="cn=Subschema", scope=ldap.SCOPE_BASE)
-        for name, known in found.items():
-            known |= {value.decode() for value in values[name]}
-    return found
-
-
-def _groups(installation: Installation, modules: list[str]) -> list[list[str]]:
-    """Halves of halves, until each can be loaded together, with what others need."""
-    group = list(dict.fromkeys(("back_mdb", "back_ldap", "dynlist", *modules)))
-    if _go_together(installation, group):
-        return [group]
-    if len(modules) == 1:
-        pytest.fail(f"slapd does not load {modules[0]}")
-    middle = len(modules) // 2
-    parts = (modules[:middle], modules[middle:])
-    return [found for part in parts for found in _groups(installation, part)]
-
-
-def _go_together(installation: Installation, modules: list[str]) -> bool:
-    server = Slapd(Settings(modules=tuple(modules)), form="conf", installation=installation)
-    try:
-        server.tool("slaptest", "-u", *server.config_arguments)
-    except ServerError:
-        return False
-    finally:
-        server.close()
-    return True
-
-
-def _without_a_row(published: Published) -> list[str]:
-    oids = {text.split()[1] for text in published["ldapSyntaxes"]}
-    rules = {match[1] for text in published["matchingRules"] if (match := re.search(r"NAME '([^']+)'", text))}
-    assert len(oids) > 30
-    assert len(rules) > 30
-    known = {row.oid for row in syntaxes.ROWS} | {row.name for row in matching_rules.ROWS}
-    return sorted((oids | rules) - known)
-
-
-@pytest.mark.slapd
-def test_every_syntax_and_matching_rule_has_a_row(published: Published) -> None:
-    assert _without_a_row(published) == []
-
-
-@pytest.mark.slapd
-def test_every_one_of_the_newer_release_has_a_row(published_by_newer: Published) -> None:
-    assert _without_a_row(published_by_newer) == []
+    of_overlays = {row.name.partition(":")[0] for row in OVERLAYS}
+    assert found <= of_overlays | {row.name for row in PASSWORDS} | {f"back_{row.name}" for row in BACKENDS}
 
 
 # --- options of syncrepl --------------------------------------------------------------------------
 
 
-def _manual(root: Path) -> str:
-    """slapd.conf(5) as troff."""
-    path = root / "usr" / "share" / "man" / "man5" / "slapd.conf.5.gz"
+@pytest.mark.slapd
+def test_every_option_of_syncrepl_has_a_row(release: Release) -> None:
+    """By slapd.conf(5), which is troff."""
+    path = release.root / "usr" / "share" / "man" / "man5" / "slapd.conf.5.gz"
     if not path.is_file():
         pytest.skip("the manual page slapd.conf(5) is not installed")
-    return gzip.decompress(path.read_bytes()).decode()
-
-
-def _assert_options_are_those_of(manual: str) -> None:
-    text = manual.replace("\\-", "-")
+    text = gzip.decompress(path.read_bytes()).decode().replace("\\-", "-")
     synopsis = text[text.index(".B syncrepl rid=") :].partition(".RS")[0]
     found = set(re.findall(r"(?:(?<!\w)\[|\.B |syncrepl )([a-z_-]+)(?==|\])", synopsis))
     assert {"rid", "provider", "tls_ecname", "lazycommit"} <= found
-    assert found == {row.name for row in options.ALL}
-
-
-@pytest.mark.slapd
-def test_every_option_of_syncrepl_has_a_row() -> None:
-    _assert_options_are_those_of(_manual(Path("/")))
-
-
-@pytest.mark.slapd
-def test_every_option_of_the_newer_release_has_a_row(newer: Chroot) -> None:
-    _assert_options_are_those_of(_manual(newer.root))
+    assert found == {row.name for row in OPTIONS}

@@ -20,7 +20,7 @@ from loader.errors import SettingRefused
 from loader.mdb import meta
 from loader.server import configuration
 from tests.support.command import ditseed
-from tests.support.require import require
+from tests.support.require import require, require_2_7
 
 pytestmark = pytest.mark.slapd
 
@@ -44,36 +44,27 @@ _NOT_TOGETHER = {"dyngroup"}  # dynlist takes its name since 2.5
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Installation:
     """The 2.7 at hand, for ditseed too."""
-    reason = openldap_27.missing()
-    if reason:  # in CI, too: no distribution has it
-        pytest.skip(reason)
+    require_2_7()
     monkeypatch.setenv("DITSEED_TOOLS", openldap_27.tools())
     return openldap_27.installation()
 
 
-def _here(_: pytest.FixtureRequest) -> Path:
-    return Path(Installation().modules)
-
-
-def _of_2_7(request: pytest.FixtureRequest) -> Path:
-    return Path(request.getfixturevalue("installed").modules)
-
-
-def _of_suite(request: pytest.FixtureRequest) -> Path:
+@pytest.fixture(params=["here", "2.7", "bullseye", "trixie", "forky"])
+def modules_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    """Where the modules of a release are, and where its slapd sees them."""
+    if request.param in ("here", "2.7"):
+        made: Installation = Installation() if request.param == "here" else request.getfixturevalue("installed")
+        return Path(made.modules), str(made.modules)
     require(missing_chroot())
-    made = chroot(request.node.callspec.params["release"])
-    request.getfixturevalue("monkeypatch").setenv("DITSEED_TOOLS", made.tools)
-    return made.root / "usr/lib/ldap"
+    other = chroot(request.param)
+    monkeypatch.setenv("DITSEED_TOOLS", other.tools)
+    return other.root / "usr/lib/ldap", "/usr/lib/ldap"
 
 
-@pytest.mark.parametrize("release", ["here", "2.7", "bullseye", "trixie", "forky"])
-def test_each_is_known(release: str, request: pytest.FixtureRequest) -> None:
-    directory = {"here": _here, "2.7": _of_2_7}.get(release, _of_suite)(request)
+def test_each_is_known(modules_of: tuple[Path, str]) -> None:
+    directory, seen = modules_of
     modules = sorted({path.stem for path in directory.glob("*.la")} - _NOT_TOGETHER)
-    loaded = {
-        "olcModulePath": [b"/usr/lib/ldap" if release not in ("here", "2.7") else bytes(directory)],
-        "olcModuleLoad": [name.encode() for name in modules],
-    }
+    loaded = {"olcModulePath": [seen.encode()], "olcModuleLoad": [name.encode() for name in modules]}
     source = config.parse(Path("slapd.d"), [("cn=module{0},cn=config", loaded)])
     (root,) = configuration.of_modules(source)
     asked = dict.fromkeys(_settings(root))
@@ -107,7 +98,6 @@ def _definitions(root: Entry, kind: str) -> Iterator[tuple[list[str], str]]:
 
 
 def _is_known(object_class: str, name: str) -> bool:
-    """Whatever is decided about it."""
     dn = PLACES.get(object_class, f"olcOverlay={{0}}x,{DATABASE}")
     entries: list[Entry] = [(DATABASE, {"olcDatabase": [b"{1}mdb"], "olcSuffix": [b"dc=x"]})]
     entries.append((dn, {name: [b"0"]}))

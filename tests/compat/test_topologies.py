@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.compat.topologies import TOPOLOGIES, Topology
 from fixtures.slapd import ServerError, Slapd
-from tests.compat import building, seeding, shapes
+from tests.compat import building, replicas
 from tests.compat.replicas import Site
 
 pytestmark = pytest.mark.slapd
@@ -41,12 +41,11 @@ def test_topology_at_length(row: Topology, short_tmp: Path) -> None:
 
 
 def faults_of(row: Topology, place: Path, people: int, changes: int) -> dict[str, list[str]]:
-    """By strategy."""
     found: dict[str, list[str]] = {}
-    with shapes.site(row, place, people) as site:
+    with replicas.site(row, place, people) as site:
         for strategy in row.refuses:
-            _, done = seeding.seeded(site, strategy)
-            if done.status == 0 or re.search(seeding.WORK, done.err, re.MULTILINE):
+            _, done = replicas.seeded(site, strategy)
+            if done.status == 0 or re.search(replicas.WORK, done.err, re.MULTILINE):
                 found[strategy] = [f"not refused before the work: exit status {done.status}", done.err]
         if row.suits:
             _grown_alike(site, row.suits, changes, found)
@@ -65,7 +64,7 @@ def _grown_alike(site: Site, strategies: tuple[str, ...], changes: int, found: d
 
 
 def _seeded(site: Site, strategy: str, found: dict[str, list[str]]) -> Slapd | None:
-    made, done = seeding.seeded(site, strategy)
+    made, done = replicas.seeded(site, strategy)
     if done.status != 0:
         found[strategy] = [f"exit status {done.status}: {done.err}"]
         return None
@@ -75,11 +74,11 @@ def _seeded(site: Site, strategy: str, found: dict[str, list[str]]) -> Slapd | N
 def _unlike(site: Site, natural: Slapd, one: Slapd, when: str) -> list[str]:
     """Before it is started, where that is possible: what was seeded, and not what syncrepl mended."""
     try:
-        faults = seeding.unlike(site, natural, one) if when == "seeded" else []
+        faults = replicas.unlike(site, natural, one) if when == "seeded" else []
         if not one.running:
             one.start()
         site.wait(one)
-        faults += seeding.unlike(site, natural, one)
+        faults += replicas.unlike(site, natural, one)
     except ServerError as error:
         faults = [str(error)]
     return [f"{when}: {fault}" for fault in faults]

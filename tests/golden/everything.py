@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fixtures.golden import cases, configured, forms, operational, ranges, rules
+import pytest
+
+from fixtures.golden import cases, configured, forms, operational, rules
 
 CASES = [
     *cases.BROAD,
@@ -15,7 +17,8 @@ CASES = [
     *forms.FORMS,
     *operational.ADDED,
     *operational.CONTEXT,
-    *ranges.RANGES,
+    *configured.RANGES,
     *rules.RULES,
 ]
 BY_NAME = {case.name: case for case in CASES}
+PARAMETERS = [pytest.param(case, id=case.name, marks=[pytest.mark.heavy] if case.heavy else []) for case in CASES]

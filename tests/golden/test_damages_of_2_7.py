@@ -4,7 +4,6 @@ The sound one is fixtures/golden/of-2.7/worn.zst, which slapd 2.7.0 has changed 
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import struct
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from fixtures.damage import Damage
 from fixtures.damage.in_bytes import META, PAGE
 from fixtures.damage.reading import Reader
 from fixtures.golden import worn as kept
-from fixtures.golden.case import server
+from fixtures.golden.case import server_with
 from loader.mdb import meta
 from tests.support.damaged import Damaged, Worn, by_end, campaign, one_step, show
 
@@ -29,9 +28,7 @@ SHORT, MORE, LONG, PARTS = 20, 100, 2000, 4
 @pytest.fixture(scope="module")
 def worn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worn]:
     """Its configuration as the slaptest of here converts it, which writes its own default of index_hash64."""
-    wanted = kept.CASE.settings
-    lines = (*wanted.global_lines, "index_hash64 on")
-    with closing(server(dataclasses.replace(wanted, global_lines=lines))) as here, closing(Reader()) as reader:
+    with closing(server_with(kept.CASE.settings, "index_hash64 on")) as here, closing(Reader()) as reader:
         yield Worn.of(kept.of_2_7(), here, tmp_path_factory.mktemp("worn"), reader)
 
 
@@ -66,7 +63,6 @@ def test_more_damages(worn: Worn, tmp_path: Path) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_two_thousand_damages(part: int, worn: Worn, tmp_path: Path) -> None:
-    """In parts, for as many processors."""
     seeds = range(1000 + part, 1000 + LONG, PARTS)
     ends = campaign(worn, tmp_path, seeds)
     show(ends)

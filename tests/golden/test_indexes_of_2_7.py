@@ -3,7 +3,6 @@ what slapadd of 2.7.0 made (fixtures/golden/of-2.7); and, where a 2.7 is install
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from fixtures import openldap_27
-from fixtures.golden.case import server
+from fixtures.golden.case import server_with
 from fixtures.golden.of_2_7 import ALL, Made
-from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from loader.errors import OtherFormat
@@ -25,23 +23,12 @@ from loader.operations.made_with import Fit, by_core
 from loader.operations.verify import given_to_core, known_to_core
 from loader.progress import Meter
 from loader.server import configuration
+from tests.golden.test_of_2_7 import CHANGES, NEW
 from tests.support.command import ditseed
 from tests.support.golden import slapadd
+from tests.support.require import require_2_7
 
 pytestmark = pytest.mark.slapd
-
-_NEW = f"cn=new,{SUFFIX}"
-_CHANGES = f"""dn: {_NEW}
-changetype: add
-objectClass: organizationalRole
-cn: new
-
-dn: {_NEW}
-changetype: modify
-add: description
-description: changed
-
-"""
 
 
 @pytest.fixture(params=ALL)
@@ -53,9 +40,7 @@ def made(request: pytest.FixtureRequest) -> Made:
 def there(made: Made) -> Iterator[Slapd]:
     """A server of here with the database. Its slaptest writes the defaults of here into what it converts, that of
     index_hash64 too."""
-    wanted = made.case.settings
-    lines = (*wanted.global_lines, "index_hash64 on")
-    with closing(server(dataclasses.replace(wanted, global_lines=lines))) as found:
+    with closing(server_with(made.case.settings, "index_hash64 on")) as found:
         found.database_dir.rmdir()
         made.unpack(found.database_dir)
         yield found
@@ -64,9 +49,7 @@ def there(made: Made) -> Iterator[Slapd]:
 @pytest.fixture
 def installed(made: Made) -> Iterator[Slapd]:
     """An empty server of the 2.7 at hand."""
-    reason = openldap_27.missing()
-    if reason:  # in CI, too: no distribution has it
-        pytest.skip(reason)
+    require_2_7()
     with closing(made.server()) as found:
         yield found
 
@@ -121,16 +104,13 @@ def test_an_index_that_lost_its_entries_is_found_and_made_again(there: Slapd, ma
     _rebuild(there, attributes, tmp_path)
     assert _look(there).rebuild == ()
     verify(there.database_dir, "tree", Meter("verify"))
-    again = differences(made.unpack(tmp_path / "first"), there.database_dir)
-    assert not again, "\n".join(again)
+    assert differences(made.unpack(tmp_path / "first"), there.database_dir) == []
 
 
 @pytest.mark.long
 def test_other_hashes_are_found(there: Slapd, made: Made) -> None:
     """`index_hash64 off` is no default of 2.7."""
-    wanted = made.case.settings
-    lines = (*wanted.global_lines, "index_hash64 off")
-    with closing(server(dataclasses.replace(wanted, global_lines=lines))) as other:
+    with closing(server_with(made.case.settings, "index_hash64 off")) as other:
         shutil.copy(there.database_dir / meta.DATA, other.database_dir)
         assert "objectClass" in _look(other).rebuild
 
@@ -138,9 +118,7 @@ def test_other_hashes_are_found(there: Slapd, made: Made) -> None:
 @pytest.mark.rows(1)
 def test_doctor_looks_at_its_indexes(there: Slapd) -> None:
     """Where slapd opens the file: one of 2.4 to 2.6 does not."""
-    reason = openldap_27.missing()
-    if reason:  # in CI, too: no distribution has it
-        pytest.skip(reason)
+    require_2_7()
 
     def told() -> str:
         env = {"DITSEED_TOOLS": openldap_27.tools()}
@@ -159,7 +137,7 @@ def test_a_real_2_7_goes_on_with_them(installed: Slapd, made: Made, tmp_path: Pa
     slapadd(installed, made.case.write_oracle(tmp_path))
     env = {"DITSEED_TOOLS": openldap_27.tools()}
     installed.start()
-    installed.ldapmodify(_CHANGES)
+    installed.ldapmodify(CHANGES)
     installed.stop()
     attributes = list(contents.indexes(installed.database_dir))
     copy = tmp_path / "copy"
@@ -173,12 +151,11 @@ def test_a_real_2_7_goes_on_with_them(installed: Slapd, made: Made, tmp_path: Pa
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DITSEED_TOOLS", env["DITSEED_TOOLS"])
         _rebuild(installed, attributes, tmp_path)
-    found = differences(by_slapindex, installed.database_dir)
-    assert not found, "\n".join(found)
+    assert differences(by_slapindex, installed.database_dir) == []
     installed.start()
     assert installed.search("(objectClass=organizationalRole)", ("1.1",))
-    installed.ldapmodify(f"dn: {_NEW}\nchangetype: delete\n")
-    installed.ldapmodify(_CHANGES)
+    installed.ldapmodify(f"dn: {NEW}\nchangetype: delete\n")
+    installed.ldapmodify(CHANGES)
     installed.stop()
     where = ("--config", installed.config_path, "--verify", "indexes")
     ditseed("verify", *where, env=env).ok()

@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from fixtures.golden import shapes
 from fixtures.golden.case import Case, server, settings
@@ -21,7 +20,7 @@ from loader.ldif import with_counters
 from loader.operations.build import BuildOptions
 from loader.progress import Meter
 from loader.sinks.slapadd import Slice, SlicedLdif
-from tests.golden.everything import BY_NAME, CASES
+from tests.golden.everything import BY_NAME, CASES, PARAMETERS
 from tests.support.command import ditseed
 from tests.support.golden import fresh, require_fitting, slapadd
 
@@ -82,13 +81,9 @@ def compared(case: Case, directory: Path, count: int = 3) -> tuple[list[str], bo
         return found, facts["shards"] != 1
 
 
-def _parameter(case: Case) -> ParameterSet:
-    return pytest.param(case, id=case.name, marks=[pytest.mark.heavy] if case.heavy else [])
-
-
 @pytest.mark.rows(3)
 @pytest.mark.long("authorization", "sorted-places")
-@pytest.mark.parametrize("case", [_parameter(case) for case in CASES if case.name not in REFUSED | ALONE | {REPEATED}])
+@pytest.mark.parametrize("case", [one for one in PARAMETERS if one.id not in REFUSED | ALONE | {REPEATED}])
 def test_equal_to_one_slapadd(case: Case, tmp_path: Path) -> None:
     require_fitting(case)
     found, divided = compared(case, tmp_path)

@@ -26,8 +26,8 @@ from fixtures.slapd import Slapd
 from loader.mdb import meta
 from loader.operations.verify import VerifyOptions, VerifyReport, verify_database
 from loader.progress import Progress
-from tests.golden.everything import CASES
-from tests.support.damaged import Worn, by_end, campaign, show, verifying
+from tests.golden.everything import BY_NAME
+from tests.support.damaged import Steps, Worn, all_steps, by_end, campaign, show, verifying
 from tests.support.golden import fresh, slapadd
 from tests.support.require import require
 
@@ -86,8 +86,7 @@ def test_databases_of_other_versions_are_sound(suite: str, tmp_path: Path, monke
     require(missing_chroot())
     other = chroot(suite)
     monkeypatch.setenv("DITSEED_TOOLS", other.tools)
-    (broad,) = (case for case in CASES if case.name == "broad")
-    case = broad if other.version.startswith("2.4.") else CASE
+    case = BY_NAME["broad"] if other.version.startswith("2.4.") else CASE
     with closing(fresh(case, other)) as server:
         slapadd(server, case.write(tmp_path))
         assert look(server, server.database_dir).sound
@@ -102,7 +101,7 @@ def test_databases_of_other_versions_are_sound(suite: str, tmp_path: Path, monke
 @pytest.mark.long
 def test_ranges_stay_when_entries_go(tmp_path: Path) -> None:
     """Keys of 65,536 entries and more are ranges; after deletes they cover more than there is, which is right."""
-    (case,) = (case for case in CASES if case.name == "ranges")
+    case = BY_NAME["ranges"]
     with closing(fresh(case)) as server:
         slapadd(server, case.write(tmp_path))
         server.start()
@@ -145,19 +144,16 @@ def test_a_configuration_that_the_file_does_not_follow(
         assert any(words in text for text in texts), (texts, found)
 
 
-def test_every_damage_that_matters_is_reported(worn: Worn, tmp_path: Path) -> None:
-    assert by_end(campaign(worn, tmp_path, range(SHORT), verifying))["reported"] > SHORT * 0.6
-
-
-@pytest.mark.long
-def test_more_damages(worn: Worn, tmp_path: Path) -> None:
-    seeds = range(SHORT, MORE)
-    assert by_end(campaign(worn, tmp_path, seeds))["reported"] > len(seeds) * 0.6
-
-
-@pytest.mark.heavy
-@pytest.mark.timeout(0)
-def test_two_thousand_damages(worn: Worn, tmp_path: Path) -> None:
-    ends = campaign(worn, tmp_path, range(1000, 1000 + LONG))
+@pytest.mark.parametrize(
+    ("seeds", "steps"),
+    [
+        (range(SHORT), verifying),
+        pytest.param(range(SHORT, MORE), all_steps, marks=pytest.mark.long),
+        pytest.param(range(1000, 1000 + LONG), all_steps, marks=[pytest.mark.heavy, pytest.mark.timeout(0)]),
+    ],
+    ids=["forty", "more", "two thousand"],
+)
+def test_every_damage_that_matters_is_reported(worn: Worn, tmp_path: Path, seeds: range, steps: Steps) -> None:
+    ends = campaign(worn, tmp_path, seeds, steps)
     show(ends)
-    assert by_end(ends)["reported"] > LONG * 0.6
+    assert by_end(ends)["reported"] > len(seeds) * 0.6

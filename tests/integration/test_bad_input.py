@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import ldap
 import pytest
+import zstandard
 
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.ports import free_port
@@ -32,7 +32,6 @@ from tests.support.seeding import Pair, consumer_of, pair
 pytestmark = pytest.mark.slapd
 
 PEOPLE = 600
-# slapadd is asked by an estimate; the native engine sees it while it writes.
 USER = "uid=user0000001,ou=sales,ou=Lagos,ou=people,dc=example,dc=com"
 PASSWORD = "of a user"
 
@@ -63,10 +62,6 @@ def user(tmp_path: Path) -> tuple[str, ...]:
     path = tmp_path / "password"
     path.write_text(PASSWORD)
     return ("-D", USER, "-y", str(path))
-
-
-def search(both: Pair, *more: object) -> list[str]:
-    return both.seed("search", *more)
 
 
 # --- the provider -------------------------------------------------------------------------------
@@ -105,7 +100,7 @@ def _world_writable(path: Path) -> Path:
 
 def test_server_down(both: Pair, tmp_path: Path) -> None:
     nowhere = dataclasses.replace(both, uri=f"ldap://127.0.0.1:{free_port()}")
-    done = refused(both, errors.ServerDown, *search(nowhere))
+    done = refused(both, errors.ServerDown, *nowhere.seed("search"))
     assert str(nowhere.uri) in done.err
     assert "not connected" not in done.err  # ENOTCONN is of libldap's own question
     refused(both, errors.ServerDown, "export", *nowhere.bind, "-b", "dc=x", "-o", tmp_path / "out")
@@ -240,25 +235,22 @@ def test_a_suffix_that_is_not_in_the_configuration(both: Pair) -> None:
 
 
 def test_a_configuration_that_is_not_there_or_broken(both: Pair, tmp_path: Path) -> None:
-    refused(both, errors.NoSuchPath, "build", both.export_dir, "--config", tmp_path / "none")
-    broken = tmp_path / "slapd.conf"
-    broken.write_text((both.consumer.home / "slapd.conf").read_text() + "\nnonsense here\n")
-    done = refused(both, errors.ConfigUnreadable, "build", both.export_dir, "--config", broken)
+    """As one of OpenLDAP 2.7, in which back-mdb is no module, read by Debian's slapd: the hint names the variable."""
+    path, text = tmp_path / "slapd.conf", (both.consumer.home / "slapd.conf").read_text()
+    build = ("build", both.export_dir, "--config", path)
+    refused(both, errors.NoSuchPath, *build)
+    path.write_text(f"{text}\nnonsense here\n")
+    done = refused(both, errors.ConfigUnreadable, *build)
     assert "nonsense" in done.err
     assert "DITSEED_TOOLS" not in done.err
-
-
-def test_a_configuration_of_another_slapd_names_the_variable(both: Pair, tmp_path: Path) -> None:
-    """As one of OpenLDAP 2.7, in which back-mdb is no module, read by Debian's slapd."""
-    other = tmp_path / "slapd.conf"
-    text = (both.consumer.home / "slapd.conf").read_text()
-    other.write_text(text.replace("database mdb", "database frobnicate"))
-    done = refused(both, errors.ConfigUnreadable, "build", both.export_dir, "--config", other)
-    assert "DITSEED_TOOLS='env PATH=" in done.err
+    path.write_text(text.replace("database mdb", "database frobnicate"))
+    assert "DITSEED_TOOLS='env PATH=" in refused(both, errors.ConfigUnreadable, *build).err
 
 
 def test_maxsize_too_small(both: Pair) -> None:
-    with _consumer_with(both, maxsize=1 << 20) as small:
+    wanted = dataclasses.replace(both.provider.settings, overlays=(), server_id=None, maxsize=1 << 20)
+    with closing(consumer(both.provider, wanted)) as server:
+        small = dataclasses.replace(both, consumer=server)
         done = refused(small, errors.MaxsizeTooSmall, *small.seed("clone"))
         assert "1.0 MiB" in done.err
         for strategy in ("search", "ldif"):
@@ -271,13 +263,6 @@ def test_maxsize_too_small(both: Pair) -> None:
             by = (*where(small), "--engine", engine, "--maxsize", "900k")
             for dry in ((), ("--dry-run",)):
                 refused(small, errors.MaxsizeTooSmall, "build", both.export_dir, *by, *dry)
-
-
-@contextmanager
-def _consumer_with(both: Pair, **settings: Any) -> Iterator[Pair]:
-    base = dataclasses.replace(both.provider.settings, overlays=(), server_id=None)
-    with closing(consumer(both.provider, dataclasses.replace(base, **settings))) as server:
-        yield dataclasses.replace(both, consumer=server)
 
 
 @pytest.mark.parametrize(
@@ -328,16 +313,14 @@ def test_schema_of_the_provider_that_the_consumer_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_target_that_is_not_empty(both: Pair) -> None:
+def test_a_target_that_is_not_empty_or_in_use(both: Pair) -> None:
+    """In use: also with --replace, and also while slapd has not written an entry yet."""
     both.consumer.slapadd(text(both.consumer.suffix, objectClass="domain", dc="example"))
     for strategy in ("search", "ldif", "clone"):
         assert "--replace" in refused(both, errors.TargetNotEmpty, *both.seed(strategy)).err
     refused(both, errors.TargetNotEmpty, "build", both.export_dir, *where(both))
-
-
-@pytest.mark.long
-def test_a_target_in_use(both: Pair) -> None:
-    """Also with --replace, and also while slapd has not written an entry yet."""
+    for path in both.consumer.database_dir.glob("*.mdb"):
+        path.unlink()
     with both.consumer:
         for strategy in ("search", "ldif", "clone"):
             done = ditseed(*both.seed(strategy, "--replace"))
@@ -347,45 +330,37 @@ def test_a_target_in_use(both: Pair) -> None:
 
 
 def test_not_permitted(both: Pair, tmp_path: Path) -> None:
-    """As nobody, on a configuration and a database directory that are root's."""
-    build = ("build", _readable(both, tmp_path), *where(both))
-    assert "root" in refused(both, errors.NotPermitted, *build, prefix=NOBODY).err
-
-
-def test_not_permitted_to_write(both: Pair, tmp_path: Path) -> None:
-    """The configuration can be read, the database directory not written."""
-    for path in (both.consumer.config_path, *both.consumer.config_path.rglob("*")):
-        path.chmod(0o755)
-    refused(both, errors.NotPermitted, "build", _readable(both, tmp_path), *where(both), prefix=NOBODY)
-
-
-def _readable(both: Pair, tmp_path: Path) -> Path:
-    """An LDIF that everybody can read."""
+    """As nobody, with an LDIF that everybody can read: the configuration is root's, and then the database directory."""
     path = _world_writable(tmp_path / "open") / "all.ldif"
     path.write_text(both.provider.slapcat())
     path.chmod(0o644)
-    return path
+    build = ("build", path, *where(both))
+    assert "root" in refused(both, errors.NotPermitted, *build, prefix=NOBODY).err
+    for path in (both.consumer.config_path, *both.consumer.config_path.rglob("*")):
+        path.chmod(0o755)
+    refused(both, errors.NotPermitted, *build, prefix=NOBODY)
+
+
+@contextmanager
+def _nearly_full(left: int) -> Iterator[Path]:
+    """A file system with so many bytes left."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(4) as disk:
+        status = os.statvfs(disk)
+        (disk / "filler").write_bytes(bytes(status.f_bfree * status.f_frsize - left))
+        yield disk
 
 
 @pytest.fixture
 def cramped(both: Pair) -> Iterator[Pair]:
-    """The consumer's database directory on a file system with 1 MiB left."""
-    require(missing_loop_filesystem())
+    """The consumer's database directory on such a file system."""
     target = both.consumer.database_dir
-    with loop_filesystem(4) as disk:
-        _fill(disk, 1 << 20)
+    with _nearly_full(1 << 20) as disk:
         subprocess.run(["mount", "--bind", disk, target], check=True)
         try:
             yield both
         finally:
             subprocess.run(["umount", target], check=True)
-
-
-def _fill(disk: Path, left: int) -> Path:
-    """Leave so many bytes free."""
-    status, filler = os.statvfs(disk), disk / "filler"
-    filler.write_bytes(bytes(status.f_bfree * status.f_frsize - left))
-    return filler
 
 
 @pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
@@ -420,11 +395,83 @@ def test_no_space_for_a_build(cramped: Pair) -> None:
 
 @pytest.mark.long
 def test_no_space_for_an_export(both: Pair) -> None:
-    require(missing_loop_filesystem())
-    with loop_filesystem(4) as disk:
-        out, filler = disk / "out", _fill(disk, 100_000)
+    with _nearly_full(100_000) as disk:
+        out = disk / "out"
         export = ("export", *both.bind, "-b", both.provider.suffix, "-o", out)
         refused(both, errors.NoSpace, *export)
         assert not (out / "manifest.json").exists()
-        filler.unlink()
+        (disk / "filler").unlink()
         ditseed(*export).ok()
+
+
+# --- LDIF that is cut, empty, of another place, or that the consumer cannot take --------------------
+
+
+def _cuts(plain: bytes) -> dict[str, bytes]:
+    """Where a copy may have broken off."""
+    photo = plain.index(b"jpegPhoto:: ")
+    record_end = plain.index(b"\n\n", photo)
+    line_end = plain.index(b"\n", plain.index(b"\ntelephoneNumber", len(plain) // 2) + 1)
+    return {
+        "in a line": plain[: line_end - 5],
+        "after a line": plain[: line_end + 1],
+        "in base64": plain[: photo + 300],
+        "before the last line end": plain[: record_end - 1],
+    }
+
+
+@pytest.mark.long("after a line-native", "in a line-native", "in a line-slapadd", "in base64-native")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("cut", ["in a line", "after a line", "in base64", "before the last line end"])
+def test_an_ldif_cut_in_a_record(both: Pair, tmp_path: Path, cut: str, engine: str) -> None:
+    path = tmp_path / "cut.ldif"
+    path.write_bytes(_cuts(both.provider.slapcat().encode())[cut])
+    by = (*where(both), "--engine", engine)
+    done = refused(both, errors.LdifTruncated, "build", path, *by)
+    assert str(path) in done.err
+    seed = ("replica", "seed", "--strategy", "ldif", "--from", path, *by)
+    refused(both, errors.LdifTruncated, *seed)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
+def test_a_compressed_ldif_that_was_cut(both: Pair, tmp_path: Path, kept: float, engine: str) -> None:
+    packed = zstandard.compress(both.provider.slapcat().encode())
+    path = tmp_path / "cut.ldif.zst"
+    path.write_bytes(packed[: int(len(packed) * kept)])
+    refused(both, errors.LdifTruncated, "build", path, *where(both), "--engine", engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_ldif_that_is_empty_or_none(both: Pair, tmp_path: Path, engine: str) -> None:
+    empty = tmp_path / "empty.ldif"
+    by = (*where(both), "--engine", engine)
+    empty.touch()
+    refused(both, errors.EmptyInput, "build", empty, *by)
+    empty.write_text("# only a comment\n\n")
+    refused(both, errors.EmptyInput, "build", empty, *by)
+    empty.write_text("this is no LDIF\n\n")
+    refused(both, errors.LdifSyntax, "build", empty, *by)
+    refused(both, errors.NoSuchPath, "build", tmp_path / "none.ldif", *by)
+    (tmp_path / "none").mkdir()
+    refused(both, errors.UsageProblem, "build", tmp_path / "none", *by)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_ldif_of_another_suffix_or_without_parents(both: Pair, tmp_path: Path, engine: str) -> None:
+    path = tmp_path / "other.ldif"
+    path.write_text(text("dc=other", objectClass="domain", dc="other"))
+    by = (*where(both), "--engine", engine)
+    error = {"slapadd": errors.NoSuchSuffix, "native": errors.EntryRefused}[engine]
+    assert "dc=other" in refused(both, error, "build", path, *by).err
+    orphan = text(f"ou=a,ou=nowhere,{both.provider.suffix}", objectClass="organizationalUnit", ou="a")
+    path.write_text(text(both.provider.suffix, objectClass="domain", dc="example") + orphan)
+    said = refused(both, errors.MissingParents, "build", path, *by).err
+    assert f"the first is ou=nowhere,{both.provider.suffix}" in said
+
+
+def test_an_ldif_without_context_csn(both: Pair, tmp_path: Path) -> None:
+    path = tmp_path / "none.ldif"
+    path.write_text(text(both.provider.suffix, objectClass="domain", dc="example"))
+    seed = ("replica", "seed", "--strategy", "ldif", "--from", path, *where(both))
+    assert "-w" in refused(both, errors.NoContextCSN, *seed).err

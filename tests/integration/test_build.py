@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-import lmdb
 import pytest
 import zstandard
 
@@ -21,6 +20,7 @@ from fixtures.slapd_config import Settings
 from fixtures.trees import write_hard_tree, write_people
 from loader.errors import MaxsizeTooSmall
 from loader.mdb import meta
+from tests.support import building
 from tests.support.building import KINDS, engine_words
 from tests.support.command import Done, ditseed
 from tests.support.killing import Stamp
@@ -52,10 +52,6 @@ def target(form: Form) -> Iterator[Slapd]:
 Build = Callable[..., Done]
 
 
-def _build(target: Slapd, *inputs: object) -> Done:
-    return ditseed("build", *inputs, "--config", target.config_path, "-b", target.suffix)
-
-
 @pytest.fixture(params=KINDS)
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -64,44 +60,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def build(engine: str) -> Build:
     """`ditseed build` for a server by each engine: the server, LDIF, more options."""
-    return lambda target, *more: _build(target, *more, *engine_words(engine))
-
-
-@pytest.mark.long
-def test_it_holds_what_the_ldif_does(build: Build, target: Slapd, hard_ldif: Path) -> None:
-    """Names, values and objects of every hard kind; slapd starts on it and answers."""
-    build(target, hard_ldif).ok()
-    assert tree(target.slapcat()) == tree(hard_ldif.read_text())
-    with target:
-        found = target.search("(cn=binary)", ("jpegPhoto",))
-        assert bytes(range(256)) in found[0][1]["jpegPhoto"]
-        assert target.search("(objectClass=alias)", ("1.1",))
-        assert target.search("(objectClass=referral)", ("1.1",))
-
-
-@pytest.mark.rows(1)
-@pytest.mark.long("shards-config")
-def test_the_same_as_slapadd(build: Build, target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
-    """Index by index: as many records in each table."""
-    with closing(Slapd()) as reference:
-        reference.slapadd(people_ldif)
-        whole = tmp_path / "whole.ldif"
-        whole.write_text(reference.slapcat())
-        build(target, whole).ok()
-        assert_same(reference, target)
-        assert _records(target) == _records(reference)
-
-
-def _records(server: Slapd) -> dict[str, int]:
-    with lmdb.open(str(server.database_dir), readonly=True, max_dbs=128) as environment:
-        with environment.begin() as transaction:
-            names = [name for name, _ in transaction.cursor()]
-        found = {}
-        for name in names:
-            table = environment.open_db(name, create=False)
-            with environment.begin() as transaction:
-                found[name.decode()] = transaction.stat(table)["entries"]
-    return found
+    return lambda target, *more: building.build(target, *more, *engine_words(engine))
 
 
 @pytest.mark.long
@@ -169,43 +128,30 @@ def test_only_one_of_several_suffixes(build: Build, form: Form, people_ldif: Pat
 
 
 @pytest.mark.long
-def test_replace_swaps_at_once(build: Build, target: Slapd, people_ldif: Path, hard_ldif: Path) -> None:
-    build(target, people_ldif).ok()
+def test_replace_swaps_at_once_or_leaves_the_old_one(
+    build: Build, target: Slapd, people_ldif: Path, hard_ldif: Path, tmp_path: Path
+) -> None:
+    """Once done, it does nothing; after a loss it builds again."""
     data = target.database_dir / "data.mdb"
+    build(target, people_ldif).ok()
+    data.unlink()
+    build(target, people_ldif).ok()
     before = Stamp.of(data)
+    assert "publish: done before" in build(target, people_ldif).ok().err
     assert build(target, hard_ldif).status == 52
+    broken = tmp_path / "broken.ldif"
+    broken.write_text(f"{people_ldif.read_text()}dn: cn=x,{SUFFIX}\nobjectClass: person\ncn: x\n\n")
+    done = build(target, broken, "--replace")
+    assert done.status == 46, done
+    assert f"cn=x,{SUFFIX}" in done.err
     assert Stamp.of(data) == before
+    target.start()
+    assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
+    target.stop()
+    before = Stamp.of(data)
     build(target, hard_ldif, "--replace").ok()
     assert Stamp.of(data).inode != before.inode
     assert tree(target.slapcat()) == tree(hard_ldif.read_text())
-
-
-@pytest.mark.long
-def test_a_failed_replace_leaves_the_old_one(build: Build, target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
-    build(target, people_ldif).ok()
-    before = Stamp.of(target.database_dir / "data.mdb")
-    broken = tmp_path / "broken.ldif"
-    text = people_ldif.read_text()
-    broken.write_text(f"{text}dn: cn=x,{SUFFIX}\nobjectClass: person\ncn: x\n\n")
-    done = build(target, broken, "--replace")
-    assert done.status == 46, done
-    assert Stamp.of(target.database_dir / "data.mdb") == before
-    with target:
-        assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
-
-
-@pytest.mark.long
-def test_once_done_it_does_nothing_and_after_a_loss_it_builds_again(
-    build: Build, target: Slapd, people_ldif: Path
-) -> None:
-    build(target, people_ldif).ok()
-    data = target.database_dir / "data.mdb"
-    before = Stamp.of(data)
-    assert "publish: done before" in build(target, people_ldif).ok().err
-    assert Stamp.of(data) == before
-    data.unlink()
-    build(target, people_ldif).ok()
-    assert data.exists()
 
 
 @pytest.mark.long
@@ -224,7 +170,7 @@ def test_a_mended_ldif_needs_no_other_command(
 @pytest.mark.rows(1)
 @pytest.mark.long("slapadd-conf")
 def test_owner_and_mode_are_the_servers(build: Build, form: Form, people_ldif: Path) -> None:
-    """Built by root, run by another user."""
+    """Built by root, run by another user. The file is no larger than its content; slapadd's map would be."""
     account = pwd.getpwnam("openldap")
     settings = Settings(database_lines=("mode 0640",))
     with closing(Slapd(settings, form=form, user="openldap")) as target:
@@ -232,25 +178,10 @@ def test_owner_and_mode_are_the_servers(build: Build, form: Form, people_ldif: P
         status = (target.database_dir / "data.mdb").stat()
         assert (status.st_uid, status.st_gid) == (account.pw_uid, account.pw_gid)
         assert stat.S_IMODE(status.st_mode) == 0o640
+        assert status.st_size < 16 << 20
+        assert status.st_blocks * 512 >= status.st_size * 0.9
         with target:
             assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
-
-
-@pytest.mark.rows(1)
-@pytest.mark.long("shards-config")
-def test_the_default_mode_is_private(build: Build, target: Slapd, people_ldif: Path) -> None:
-    build(target, people_ldif).ok()
-    assert stat.S_IMODE((target.database_dir / "data.mdb").stat().st_mode) == 0o600
-
-
-@pytest.mark.rows(1)
-@pytest.mark.long("shards-config")
-def test_the_file_is_no_larger_than_its_content(build: Build, target: Slapd, people_ldif: Path) -> None:
-    """slapadd's writable map would leave it as long as maxsize."""
-    build(target, people_ldif).ok()
-    status = (target.database_dir / "data.mdb").stat()
-    assert status.st_size < 16 << 20
-    assert status.st_blocks * 512 >= status.st_size * 0.9
 
 
 @pytest.mark.rows(0, "native-config")

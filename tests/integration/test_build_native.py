@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -16,16 +17,15 @@ from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import record
 from loader import errors
+from loader.defaults import ENGINES
+from tests.support.adding import SUFFIX, TOP, people, person, write
+from tests.support.building import build
 from tests.support.command import Done, ditseed, piped
 from tests.support.killing import Stamp
 from tests.support.trees import tree
 
 pytestmark = pytest.mark.slapd
 
-SUFFIX = "dc=example,dc=com"
-TOP = record(SUFFIX, [("objectClass", "domain"), ("dc", "example")])
-NO_SURNAME = record(f"cn=one,{SUFFIX}", [("objectClass", "person"), ("cn", "one")])
-PERSON = record(f"cn=two,{SUFFIX}", [("objectClass", "person"), ("cn", "two"), ("sn", "Two")])
 NUMBERED = record(
     f"uid=three,{SUFFIX}",
     [
@@ -45,16 +45,11 @@ def target(form: Form) -> Iterator[Slapd]:
 def ldif(tmp_path: Path) -> Path:
     """One good entry below the top, and one that the schema forbids."""
     path = tmp_path / "some.ldif"
-    path.write_text(TOP + NO_SURNAME + PERSON)
+    path.write_text(TOP + person("one", sn=None) + person("two"))
     return path
 
 
-def _build(target: Slapd, *more: object) -> Done:
-    return ditseed("build", *more, "--config", target.config_path, "-b", target.suffix)
-
-
 def _piped(target: Slapd, text: bytes, *more: object) -> Done:
-    """The same with `text` on standard input, through a pipe."""
     words = ("build", *more, "--config", target.config_path, "-b", target.suffix)
     return piped(text, *words)
 
@@ -71,7 +66,6 @@ def test_standard_input(target: Slapd, people_ldif: Path, name: str) -> None:
 
 @pytest.mark.long
 def test_a_stream_is_read_anew_each_time(target: Slapd, people_ldif: Path) -> None:
-    """What it brings now may be something else."""
     _piped(target, TOP.encode(), "-").ok()
     assert _piped(target, TOP.encode(), "-").status == errors.TargetNotEmpty.exit_status
     _piped(target, people_ldif.read_bytes(), "-", "--replace").ok()
@@ -91,24 +85,19 @@ def test_another_target(target: Slapd, people_ldif: Path, tmp_path: Path) -> Non
     os.chown(place, 12345, 12346)
     before = _files(target)
     options = ("--target", place, "--maxsize", "auto", "--json")
-    facts = _build(target, people_ldif, *options).ok().facts
+    facts = build(target, people_ldif, *options).ok().facts
     assert _files(target) == before
     status = (place / "data.mdb").stat()
     assert (status.st_uid, status.st_gid) == (12345, 12346)
     assert stat.S_IMODE(status.st_mode) == 0o600
     assert facts["directory"] == str(place)
     assert {path.name for path in place.iterdir()} == {"data.mdb", ".ditseed-build"}
+    shown = subprocess.run(["mdb_stat", "-e", place], capture_output=True, text=True, check=True)
+    assert f"Map size: {1 << 30}" in shown.stdout, "the one chosen"
 
 
 def _files(server: Slapd) -> dict[Path, Stamp]:
     return {path: Stamp.of(path) for path in server.home.rglob("*") if path.is_file()}
-
-
-def test_the_map_size_in_the_file_is_the_one_chosen(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
-    place = tmp_path / "elsewhere"
-    _build(target, people_ldif, "--target", place, "--maxsize", "auto").ok()
-    shown = subprocess.run(["mdb_stat", "-e", place], capture_output=True, text=True, check=True)
-    assert f"Map size: {1 << 30}" in shown.stdout
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -117,15 +106,12 @@ def test_nothing_is_left_in_the_scratch_directory(
 ) -> None:
     place = tmp_path / "scratch"
     place.mkdir()
-    _build(target, people_ldif, *(("--tmp", place) if given else ()), "--memory", "64M").ok()
+    build(target, people_ldif, *(("--tmp", place) if given else ()), "--memory", "64M").ok()
     assert not list(place.iterdir())
-    inside = {path.name for path in (target.database_dir / ".ditseed-build").iterdir()}
-    assert inside == {"lock", "now.json", "run.log"}
 
 
 @pytest.mark.long
 def test_memory_and_jobs_change_nothing(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
-    """Nor does anything else, once the time is given."""
     where = ("--config", target.config_path, "-b", SUFFIX)
     for name, options in (("a", ("--jobs", 1)), ("b", ("--jobs", 3, "--memory", "64M"))):
         words = ("build", people_ldif, *where, "--target", tmp_path / name, *options)
@@ -136,7 +122,7 @@ def test_memory_and_jobs_change_nothing(target: Slapd, people_ldif: Path, tmp_pa
 
 @pytest.mark.parametrize("level", ["none", "quick", "pages", "tree", "indexes"])
 def test_every_level_of_verification(target: Slapd, people_ldif: Path, level: str) -> None:
-    _build(target, people_ldif, "--verify", level).ok()
+    build(target, people_ldif, "--verify", level).ok()
     assert len(tree(target.slapcat())) == people_ldif.read_text().count("\n\n")
 
 
@@ -144,10 +130,11 @@ def test_every_level_of_verification(target: Slapd, people_ldif: Path, level: st
 
 
 def test_one_reject_stops_it_before_publishing(target: Slapd, ldif: Path) -> None:
-    done = _build(target, ldif)
+    done = build(target, ldif)
     assert done.status == errors.EntryRefused.exit_status
     assert f"cn=one,{SUFFIX} was refused" in done.err
     assert f"{ldif}, line 5" in done.err
+    assert "--no-value-check" not in done.err, "is for values alone"
     assert not (target.database_dir / "data.mdb").exists()
     kept = target.database_dir / ".ditseed-build" / "rejects.ldif"
     assert str(kept) in done.err
@@ -155,17 +142,21 @@ def test_one_reject_stops_it_before_publishing(target: Slapd, ldif: Path) -> Non
 
 
 def test_done_with_rejects(target: Slapd, ldif: Path, tmp_path: Path) -> None:
-    """Exit status 1; the file of rejects can be mended and built from."""
+    """Exit status 1; people are told of them; the file of rejects can be mended and built from."""
     kept = tmp_path / "rejects.ldif"
-    done = _build(target, ldif, "--max-rejects", 1, "--rejects", kept, "--json")
+    done = build(target, ldif, "--max-rejects", 1, "--rejects", kept, "--json")
     assert done.status == errors.EXIT_DIFFERENT, done
     facts = json.loads(done.out)
     assert (facts["read"], facts["entries"], facts["rejected"]) == (3, 2, 1)
     assert facts["rejects"] == str(kept)
     assert set(tree(target.slapcat())) == {f"dn: {SUFFIX}", f"dn: cn=two,{SUFFIX}"}
+    told = build(target, ldif, "--max-rejects", 1, "--replace", "--restart")
+    assert told.status == errors.EXIT_DIFFERENT
+    assert f"{ldif}, line 5: cn=one,{SUFFIX}: " in told.err
+    assert re.search("^rejected +1\n", told.out, re.MULTILINE)
     mended = kept.read_text().replace("cn: one\n", "cn: one\nsn: One\n", 1)
     kept.write_text(TOP + mended)
-    _build(target, kept, "--replace").ok()
+    build(target, kept, "--replace").ok()
     assert f"dn: cn=one,{SUFFIX}" in tree(target.slapcat())
 
 
@@ -173,33 +164,20 @@ def test_ldif_of_another_tree_replaces_nothing(target: Slapd, ldif: Path, tmp_pa
     target.slapadd(TOP)
     foreign = tmp_path / "foreign.ldif"
     foreign.write_text(ldif.read_text().replace("dc=com", "dc=org"))
-    done = _build(target, foreign, "--max-rejects", 99, "--replace")
+    done = build(target, foreign, "--max-rejects", 99, "--replace")
     assert done.status == errors.AllRejected.exit_status
     assert f"{foreign}: all 3 entries were rejected" in done.err
     assert set(tree(target.slapcat())) == {f"dn: {SUFFIX}"}
 
 
-def test_people_are_told_of_rejects(target: Slapd, ldif: Path) -> None:
-    done = _build(target, ldif, "--max-rejects", 1)
-    assert done.status == errors.EXIT_DIFFERENT
-    assert f"{ldif}, line 5: cn=one,{SUFFIX}: " in done.err
-    assert "rejected   1" in done.out
-
-
 def test_values_are_checked_unless_told_not_to(target: Slapd, tmp_path: Path) -> None:
     path = tmp_path / "numbered.ldif"
     path.write_text(TOP + NUMBERED)
-    done = _build(target, path)
+    done = build(target, path)
     assert done.status == errors.EntryRefused.exit_status
     assert "uidNumber" in done.err
     assert "--no-value-check" in done.err.partition("hint:")[2]
-    _build(target, path, "--no-value-check").ok()
-
-
-def test_the_switch_is_offered_for_values_alone(target: Slapd, ldif: Path) -> None:
-    done = _build(target, ldif)
-    assert done.status == errors.EntryRefused.exit_status
-    assert "--no-value-check" not in done.err
+    build(target, path, "--no-value-check").ok()
 
 
 @pytest.mark.long
@@ -207,9 +185,9 @@ def test_slapadd_checks_no_values_anyway(target: Slapd, tmp_path: Path) -> None:
     """So the switch is no mistake there, and both engines store the same."""
     path = tmp_path / "numbered.ldif"
     path.write_text(TOP + NUMBERED)
-    _build(target, path, "--no-value-check").ok()
+    build(target, path, "--no-value-check").ok()
     found = tree(target.slapcat())
-    _build(target, path, "--no-value-check", "--engine", "slapadd", "--replace").ok()
+    build(target, path, "--no-value-check", "--engine", "slapadd", "--replace").ok()
     assert set(tree(target.slapcat())) == set(found)
     assert "uidNumber: many" in target.slapcat()
 
@@ -218,39 +196,19 @@ def test_file_urls_only_when_allowed(target: Slapd, tmp_path: Path) -> None:
     (tmp_path / "words").write_text("read from a file")
     path = tmp_path / "url.ldif"
     path.write_text(f"{TOP.rstrip()}\ndescription:< file://{tmp_path}/words\n\n")
-    done = _build(target, path)
+    done = build(target, path)
     assert done.status == errors.EntryRefused.exit_status, done
     assert "`ditseed build --allow-file-urls`" in done.err
     assert f"{path}, line 1" in done.err
-    _build(target, path, "--allow-file-urls").ok()
+    build(target, path, "--allow-file-urls").ok()
     assert "description: read from a file" in target.slapcat()
 
 
 def test_rejects_must_not_be_an_input(target: Slapd, ldif: Path) -> None:
     before = ldif.read_bytes()
-    done = _build(target, ldif, "--rejects", ldif)
+    done = build(target, ldif, "--rejects", ldif)
     assert done.status == errors.UsageProblem.exit_status
     assert ldif.read_bytes() == before
-
-
-# --- where it is not proven ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (Settings(global_lines=("index_intlen 12",)), "index_intlen is 12"),
-        (Settings(database_lines=("sync_use_subentry on",)), "sync_use_subentry"),
-    ],
-    ids=["intlen", "subentry"],
-)
-def test_what_is_not_proven_is_refused_by_name(settings: Settings, words: str, people_ldif: Path) -> None:
-    with closing(Slapd(settings)) as target:
-        done = _build(target, people_ldif, "-w")
-        assert done.status == errors.NotProven.exit_status, done
-        assert words in done.err
-        assert "--engine slapadd" in done.err.partition("hint:")[2]
-        assert not (target.database_dir / "data.mdb").exists()
 
 
 @pytest.mark.parametrize(
@@ -266,7 +224,49 @@ def test_what_is_not_proven_is_refused_by_name(settings: Settings, words: str, p
     ids=lambda option: option[0],
 )
 def test_slapadd_does_not_know_it(target: Slapd, ldif: Path, option: tuple[str, ...]) -> None:
-    done = _build(target, ldif, "--engine", "slapadd", *option)
+    done = build(target, ldif, "--engine", "slapadd", *option)
     assert done.status == errors.UsageProblem.exit_status
     assert f"--engine slapadd does not know {option[0]}" in done.err
     assert not list(target.database_dir.iterdir())
+
+
+# --- slapo-memberof: nothing has memberOf that was loaded offline, and whoever builds it is told ------
+
+DOCS = Path(__file__).parents[2] / "docs" / "build.md"
+GROUP = [("objectClass", "groupOfNames"), ("cn", "g")]
+GROUP += [("member", f"cn=p{number},{SUFFIX}") for number in range(3)]
+LDIF = TOP + people(5) + record(f"cn=g,{SUFFIX}", GROUP)
+TOLD = "no memberOf"
+
+
+@pytest.fixture
+def server() -> Iterator[Slapd]:
+    with closing(Slapd(Settings(modules=("back_mdb", "memberof"), overlays=("overlay memberof",)))) as made:
+        yield made
+
+
+def _verified(server: Slapd) -> str:
+    return ditseed("verify", "--config", server.config_path, "-b", SUFFIX).ok().out
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_note_and_what_it_advises(server: Slapd, tmp_path: Path, engine: str) -> None:
+    assert TOLD in build(server, write(tmp_path / "x.ldif", LDIF), "--engine", engine).ok().out
+    assert TOLD in _verified(server)
+    server.start()
+    assert not server.search("(memberOf=*)")
+    command = re.search(r"```\n(ldapsearch .*?)```", DOCS.read_text(), re.DOTALL)
+    assert command
+    text = command[1].replace("ldapi:///", server.ldapi_uri).replace("EXTERNAL", "EXTERNAL -Q")
+    subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=tmp_path, check=True)
+    assert len(server.search("(memberOf=*)")) == 3
+    server.stop()
+    assert TOLD not in _verified(server)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [TOP + people(5), LDIF + record(f"cn=q,{SUFFIX}", [*GROUP[:1], ("cn", "q"), GROUP[2], ("memberOf", SUFFIX)])],
+)
+def test_no_note_without_a_reason(server: Slapd, tmp_path: Path, text: str) -> None:
+    assert TOLD not in build(server, write(tmp_path / "x.ldif", text)).ok().out

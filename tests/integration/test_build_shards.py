@@ -1,31 +1,34 @@
-"""`ditseed build --engine slapadd --shards N`: what one slapadd would refuse is refused, and named in the input."""
+"""`ditseed build --engine slapadd --shards N`: what one slapadd would refuse is refused, and named in the input; and
+`build -` with that engine."""
 
 from __future__ import annotations
 
+import gzip
+import os
 import random
 import re
-from collections.abc import Iterator
+import signal
+import subprocess
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from fixtures.golden.tables import differences
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import record, write_people
-from tests.support.command import Done, ditseed
+from loader.errors import EmptyInput, EntryRefused, LdifTruncated, NoSpace, UsageProblem
+from tests.support.command import Done, ditseed, piped
+from tests.support.require import require
 from tests.support.trees import tree
 
 pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
 SHARDS = 3
-
-
-@pytest.fixture
-def target() -> Iterator[Slapd]:
-    with closing(Slapd()) as server:
-        yield server
 
 
 @pytest.fixture
@@ -92,10 +95,8 @@ def test_an_entry_that_is_there_twice_is_named(
     done = _build(target, ldif)
     _refused(target, done, 46)
     assert f"{dn} was refused" in done.err
-    lines = {_line(ldif, dn), _line(ldif, dn, 1)}
     told = {int(line) for line in re.findall(r"twice.ldif, line (\d+)", done.err)}
-    assert told
-    assert told <= lines
+    assert set() < told <= {_line(ldif, dn), _line(ldif, dn, 1)}
 
 
 def test_twice_in_two_slices_tells_both_places(target: Slapd, records: list[str], tmp_path: Path) -> None:
@@ -108,7 +109,12 @@ def test_twice_in_two_slices_tells_both_places(target: Slapd, records: list[str]
     assert f"({ldif}, line {_line(ldif, dn)} and {ldif}, line {place})" in done.err
 
 
-def test_a_parent_that_is_nowhere(target: Slapd, records: list[str], tmp_path: Path) -> None:
+def test_a_map_that_is_too_small_and_a_parent_that_is_nowhere(
+    target: Slapd, records: list[str], tmp_path: Path
+) -> None:
+    ldif = _write(tmp_path / "plain.ldif", records)
+    with closing(Slapd(Settings(maxsize=1 << 18))) as small:
+        _refused(small, _build(small, ldif), 26)
     records.append(record(f"cn=x,ou=nowhere,{SUFFIX}", [("objectClass", "device")]).strip())
     done = _build(target, _write(tmp_path / "orphan.ldif", records))
     _refused(target, done, 43)
@@ -137,25 +143,115 @@ def test_what_is_made_is_made_once(target: Slapd, records: list[str], tmp_path: 
         assert len(values) == len(set(values)) == len(records)
 
 
-def test_nothing_is_left_lying_about(target: Slapd, records: list[str], tmp_path: Path) -> None:
-    _build(target, _write(tmp_path / "plain.ldif", records)).ok()
-    run_dir = target.database_dir / ".ditseed-build"
-    assert {path.name for path in run_dir.iterdir()} == {"lock", "now.json", "run.log"}
+def test_shards_are_for_slapadd_and_many_entries(target: Slapd, records: list[str], tmp_path: Path) -> None:
+    build = ("build", _write(tmp_path / "plain.ldif", records), "--config", target.config_path, "-b", SUFFIX)
+    _refused(target, ditseed(*build, "--shards", 2), 3)
+    assert ditseed(*build, "--engine", "slapadd", "--json").ok().facts["shards"] == 1
 
 
-def test_a_map_that_is_too_small(records: list[str], tmp_path: Path) -> None:
-    ldif = _write(tmp_path / "plain.ldif", records)
-    with closing(Slapd(Settings(maxsize=1 << 18))) as target:
-        _refused(target, _build(target, ldif), 26)
+# --- from a pipe: kept packed until it is loaded, and then gone --------------------------------------
+
+SAME_TIME = {"SOURCE_DATE_EPOCH": "1767225600"}
 
 
-def test_few_entries_are_not_divided_unasked(target: Slapd, records: list[str], tmp_path: Path) -> None:
-    ldif = _write(tmp_path / "plain.ldif", records)
+@pytest.fixture(scope="module")
+def ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Complete, so that two loads of it are the same."""
+    path = tmp_path_factory.mktemp("spool") / "people.ldif"
+    write_people(path, SUFFIX, 500)
+    with closing(Slapd()) as server:
+        server.slapadd(path)
+        path.write_text(server.slapcat())
+    return path
+
+
+def _piped(target: Slapd, text: bytes, *words: object, source: object = "-", **env: str) -> Done:
     where = ("--config", target.config_path, "-b", SUFFIX, "--engine", "slapadd")
-    assert ditseed("build", ldif, *where, "--json").ok().facts["shards"] == 1
+    return piped(text, "build", source, *where, *words, env={**SAME_TIME, **env})
 
 
-def test_shards_are_for_slapadd(target: Slapd, records: list[str], tmp_path: Path) -> None:
-    ldif = _write(tmp_path / "plain.ldif", records)
-    done = ditseed("build", ldif, "--config", target.config_path, "-b", SUFFIX, "--shards", 2)
-    _refused(target, done, 3)
+def _spooled(target: Slapd) -> list[Path]:
+    return list((target.database_dir / ".ditseed-build").glob("spool/*"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("packed", [False, True])
+def test_as_from_a_file(target: Slapd, ldif: Path, shards: int, packed: bool) -> None:
+    text = gzip.compress(ldif.read_bytes()) if packed else ldif.read_bytes()
+    done = _piped(target, text, "--shards", shards).ok()
+    assert re.search(r"spool: what comes is kept packed in .*\.ditseed-build/spool .* free\)", done.err)
+    assert not _spooled(target)
+    with closing(Slapd()) as other:
+        _piped(other, b"", "--shards", shards, source=ldif).ok()
+        assert not differences(target.database_dir, other.database_dir, frozenset())
+
+
+@pytest.mark.long
+def test_a_named_pipe_between_files(target: Slapd, ldif: Path, tmp_path: Path) -> None:
+    entries = ldif.read_text().split("\n\n")
+    pipe, rest = tmp_path / "pipe", tmp_path / "rest.ldif"
+    os.mkfifo(pipe)
+    rest.write_text("\n\n".join(entries[100:]))
+    feeding = threading.Thread(target=pipe.write_text, args=["\n\n".join(entries[:100]) + "\n\n"])
+    feeding.start()
+    done = _piped(target, b"", rest, "--shards", 2, source=pipe).ok()
+    feeding.join()
+    assert "entries" in done.out
+    assert target.slapcat() == ldif.read_text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("point", ["spool.middle", "scan.start", "slices.middle", "merge.middle"])
+def test_killed_and_begun_again(target: Slapd, ldif: Path, point: str) -> None:
+    """The pipe brings it once more; nothing of the first is left."""
+    text = ldif.read_bytes()
+    killed = _piped(target, text, "--shards", 2, DITSEED_KILL_AT=point)
+    assert killed.status == -signal.SIGKILL
+    (left,) = _spooled(target)
+    assert left.stat().st_mode & 0o777 == 0o600
+    _piped(target, text, "--shards", 2).ok()
+    assert not _spooled(target)
+    assert target.slapcat() == ldif.read_text()
+
+
+def test_what_is_refused_can_be_looked_up(target: Slapd, ldif: Path) -> None:
+    bad = record(f"cn=bad,{SUFFIX}", [("objectClass", "person"), ("cn", "bad")])
+    done = _piped(target, b"# by hand\n" + ldif.read_bytes() + bad.encode(), "--shards", 2)
+    assert done.status == EntryRefused.exit_status, done
+    (kept,) = _spooled(target)
+    (line,) = re.findall(rf"\({re.escape(str(kept))}, line (\d+)\)", done.err)
+    told = subprocess.check_output(["zstdcat", kept], text=True).split("\n")[int(line) - 1]
+    assert told == f"dn: cn=bad,{SUFFIX}"
+
+
+def test_wrong_input(target: Slapd, ldif: Path) -> None:
+    text = ldif.read_bytes()
+    for given, error in [(b"", EmptyInput), (text + b"\n\nditseed: the LDIF ends early\n\n", LdifTruncated)]:
+        done = _piped(target, given, "--shards", 2)
+        assert done.status == error.exit_status, done
+        assert "standard input" in done.err
+        assert not _spooled(target)
+        assert not (target.database_dir / "data.mdb").exists()
+    asked = _piped(target, text, "--dry-run")
+    assert asked.status == UsageProblem.exit_status
+    assert "into a file first" in asked.err
+
+
+def test_a_full_disk(ldif: Path) -> None:
+    require(missing_loop_filesystem())
+    text = ldif.read_bytes() + b"".join(map(_noise, range(12)))
+    with loop_filesystem(8) as full, closing(Slapd()) as target:
+        done = _piped(target, text, "--target", full, "--shards", 2)
+        assert done.status == NoSpace.exit_status, done
+        assert "spool" in done.err
+        assert not list(full.glob(".ditseed-build/spool/*"))
+        assert not (full / "data.mdb").exists()
+
+
+def _noise(number: int) -> bytes:
+    """An entry of 1.3 MiB that zstd makes no smaller than one."""
+    photo = ("jpegPhoto", os.urandom(1 << 20))
+    name = f"large{number}"
+    text = record(f"cn={name},{SUFFIX}", [("objectClass", "device"), ("cn", name), photo])
+    return text.encode()

@@ -18,20 +18,7 @@ import zstandard
 from fixtures.network import Proxy
 from fixtures.slapd import Slapd
 from fixtures.trees import hard_tree
-from loader.errors import (
-    BadCredentials,
-    EmptyInput,
-    LdifTruncated,
-    LimitTooLow,
-    LoaderError,
-    ManifestBroken,
-    NoSuchBase,
-    NoSuchPath,
-    NoSuchSuffix,
-    NotLmdb,
-    ServerDown,
-    UsageProblem,
-)
+from loader import errors
 from loader.operations.compare import IGNORED, SERVER_ATTRIBUTES, CompareOptions, CompareReport, Sample, compare
 from loader.operations.generate import to_directory
 from loader.progress import Progress
@@ -57,7 +44,6 @@ def generated() -> bytes:
 
 @pytest.fixture(scope="module")
 def server(generated: bytes) -> Iterator[Slapd]:
-    """A server that holds what was generated."""
     made = Slapd(form="config")
     made.slapadd(generated.decode())
     with made:
@@ -66,7 +52,6 @@ def server(generated: bytes) -> Iterator[Slapd]:
 
 @pytest.fixture
 def other() -> Iterator[Slapd]:
-    """A stopped server without entries."""
     with closing(Slapd(form="conf")) as made:
         yield made
 
@@ -171,20 +156,13 @@ def test_context_csn_counts_only_when_asked(generated: bytes, tmp_path: Path) ->
     assert report.samples == (Sample("changed", SUFFIX, ("contextcsn",)),)
 
 
-def test_one_branch_of_a_database(server: Slapd) -> None:
-    branch = f"ou=people,{SUFFIX}"
-    who = dataclasses.replace(connection(server), base=branch)
+def test_one_branch_of_a_database_and_a_copy_that_needs_no_configuration(server: Slapd, tmp_path: Path) -> None:
+    who = dataclasses.replace(connection(server), base=f"ou=people,{SUFFIX}")
     report = compared(comparable(server.uri, who), comparable(str(server.config_path), who))
     assert report.equal
     assert report.a.entries == ENTRIES + 1
-
-
-def test_a_copied_database_needs_no_configuration(server: Slapd, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    server.tool("mdb_copy", server.database_dir, copy)
-    live = comparable(server.uri, connection(server))
-    assert compared(comparable(str(copy), Connection()), live).equal
+    server.tool("mdb_copy", server.database_dir, tmp_path)
+    assert compared(at(tmp_path), comparable(server.uri, connection(server))).equal
 
 
 def test_a_connection_that_breaks_is_taken_up_again(server: Slapd) -> None:
@@ -202,8 +180,7 @@ def test_a_connection_that_breaks_is_taken_up_again(server: Slapd) -> None:
 def test_slapds_own_user_can_still_open_the_database() -> None:
     """Reading makes a lock.mdb where there is none; slapd must be able to open it."""
     require(None if os.geteuid() == 0 else "needs root to run slapd as another user")
-    made = Slapd(user="openldap")
-    try:
+    with closing(Slapd(user="openldap")) as made:
         made.slapadd("".join(hard_tree(SUFFIX)))
         lock = made.database_dir / "lock.mdb"
         lock.unlink()
@@ -212,8 +189,6 @@ def test_slapds_own_user_can_still_open_the_database() -> None:
         assert lock.owner() == "openldap"
         with made:
             assert made.search()
-    finally:
-        made.close()
 
 
 # --- differences ------------------------------------------------------------------------------
@@ -256,7 +231,6 @@ def test_a_hundred_planted_differences_are_found(server: Slapd, other: Slapd, ge
 
 
 def planted(record: str, place: int) -> str:
-    """One small change, of another kind each time."""
     kinds = (
         lambda text: re.sub(r"(?m)^title: .*\n", "", text),
         lambda text: text + "\ndescription: one more value",
@@ -310,45 +284,33 @@ def test_the_attributes_that_differ_are_named(server: Slapd, generated: bytes, t
 # --- errors -----------------------------------------------------------------------------------
 
 
-def test_a_wrong_password(server: Slapd, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_an_error_and_no_difference(server: Slapd, generated: bytes, tmp_path: Path) -> None:
+    """One side that fails ends the other. An anonymous search is cut at 500 entries."""
+    who, stored = connection(server), comparable(str(server.config_path), Connection())
     (tmp_path / "pw").write_text("wrong")
-    who = dataclasses.replace(connection(server), password_file=str(tmp_path / "pw"))
-    place = comparable(server.uri, who)
-    with pytest.raises(BadCredentials):
-        compared(place, comparable(str(server.config_path), Connection()))
-
-
-def test_one_side_down_ends_the_other(server: Slapd) -> None:
-    down = comparable("ldap://127.0.0.1:1", connection(server))
-    with pytest.raises(ServerDown):
-        compared(comparable(server.uri, connection(server)), down)
-
-
-def test_a_base_that_is_not_there(server: Slapd) -> None:
-    who = dataclasses.replace(connection(server), base=f"ou=nobody,{SUFFIX}")
-    place = comparable(server.uri, who)
-    with pytest.raises(NoSuchBase):
-        compared(place, place)
-
-
-def test_a_limit_of_the_server_is_no_difference(server: Slapd) -> None:
-    """An anonymous search is cut at 500 entries: an error, never a report."""
-    anonymous = comparable(server.uri, Connection(base=SUFFIX))
-    with pytest.raises(LimitTooLow):
-        compared(anonymous, anonymous)
-
-
-def test_a_file_that_was_cut(server: Slapd, generated: bytes, tmp_path: Path) -> None:
-    cut = written(tmp_path / "cut.ldif", generated[:-100])
-    with pytest.raises(LdifTruncated):
-        compared(cut, comparable(server.uri, connection(server)))
-
-
-def test_a_damaged_database(tmp_path: Path) -> None:
-    (tmp_path / "data.mdb").write_bytes(b"\0" * 65536)
-    place = comparable(str(tmp_path), Connection())
-    with pytest.raises(NotLmdb):
-        compared(place, place)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "data.mdb").write_bytes(b"\0" * 65536)
+    live = comparable(server.uri, who)
+    nobody = comparable(server.uri, dataclasses.replace(who, base=f"ou=nobody,{SUFFIX}"))
+    anonymous, damaged = comparable(server.uri, Connection(base=SUFFIX)), at(tmp_path / "damaged")
+    unconfigured = comparable(str(server.config_path), Connection(base="dc=other,dc=com"))
+    empty = written(tmp_path / "empty.ldif", b"")
+    for error, one, other in (
+        (
+            errors.BadCredentials,
+            comparable(server.uri, dataclasses.replace(who, password_file=str(tmp_path / "pw"))),
+            stored,
+        ),
+        (errors.ServerDown, live, comparable("ldap://127.0.0.1:1", who)),
+        (errors.NoSuchBase, nobody, nobody),
+        (errors.LimitTooLow, anonymous, anonymous),
+        (errors.LdifTruncated, written(tmp_path / "cut.ldif", generated[:-100]), live),
+        (errors.NotLmdb, damaged, damaged),
+        (errors.NoSuchSuffix, unconfigured, unconfigured),
+        (errors.EmptyInput, empty, empty),
+    ):
+        with pytest.raises(error):
+            compared(one, other)
 
 
 def test_an_export_with_a_shard_too_few_entries(tmp_path: Path) -> None:
@@ -357,42 +319,28 @@ def test_an_export_with_a_shard_too_few_entries(tmp_path: Path) -> None:
     [shard] = export.glob("*.ldif.zst")
     text = text_of(RECIPE, Range(0, 42))
     shard.write_bytes(zstandard.compress(text))
-    with pytest.raises(ManifestBroken, match=r"has [0-9,]+ bytes, the manifest says"):
+    with pytest.raises(errors.ManifestBroken, match=r"has [0-9,]+ bytes, the manifest says"):
         compared(at(export), at(export))
     shard.unlink()
-    with pytest.raises(ManifestBroken, match="is missing"):
+    with pytest.raises(errors.ManifestBroken, match="is missing"):
         at(export)
 
 
-@pytest.mark.parametrize(("name", "error"), [("nowhere.ldif", NoSuchPath), ("*.ldif", NoSuchPath), (".", UsageProblem)])
+@pytest.mark.parametrize(
+    ("name", "error"), [("nowhere.ldif", errors.NoSuchPath), ("*.ldif", errors.NoSuchPath), (".", errors.UsageProblem)]
+)
 def test_a_place_that_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[LoaderError]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[errors.LoaderError]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error):
         comparable(name, Connection())
 
 
-def test_a_suffix_that_is_not_configured(server: Slapd) -> None:
-    place = comparable(str(server.config_path), Connection(base="dc=other,dc=com"))
-    with pytest.raises(NoSuchSuffix):
-        compared(place, place)
-
-
 def test_a_configuration_without_a_database_yet() -> None:
     """Nothing is made there."""
-    made = Slapd(form="conf")
-    try:
+    with closing(Slapd(form="conf")) as made:
         place = comparable(str(made.config_path), Connection())
-        with pytest.raises(NotLmdb):
+        with pytest.raises(errors.NotLmdb):
             compared(place, place)
         assert list(made.database_dir.iterdir()) == []
-    finally:
-        made.close()
-
-
-@pytest.mark.long
-def test_nothing_at_all_is_an_error(tmp_path: Path) -> None:
-    empty = written(tmp_path / "empty.ldif", b"")
-    with pytest.raises(EmptyInput):
-        compared(empty, empty)

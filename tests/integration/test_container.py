@@ -1,37 +1,33 @@
-"""The same tests on a private slapd and on the OpenLDAP test container, and what only the container must do."""
+"""Test servers that are not of this host: OpenLDAP in a container; and other versions in chroots, with ditseed's slap
+tools through DITSEED_TOOLS."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import docker
 import ldap
 import ldap.modlist
 import pytest
-from ldap.controls.libldap import SimplePagedResultsControl
 
-from fixtures import replication
+from fixtures.chroots import Chroot, chroot, missing_chroot
 from fixtures.container_server import ContainerServer, container_server, sweep
 from fixtures.engine import engine, missing_engine
 from fixtures.slapd import ServerError, Slapd, missing_slapd
-from fixtures.slapd_config import REPLICATOR, Settings
+from fixtures.slapd_config import REPLICATOR, Installation, Settings
 from fixtures.trees import write_people
 from fixtures.waiting import until
+from loader.server import tools
+from tests.support.command import ditseed
 from tests.support.require import require
 from tests.support.trees import differences, tree
 
-pytestmark = pytest.mark.long
-
-Server = Slapd | ContainerServer
-
-PEOPLE = 200
-DITSEED = (sys.executable, "-c", "from loader.cli import main; main()")
+PEOPLE = 600  # more than slapd's default limit of 500 entries a search
 # The first container of a machine comes with making its image: debootstrap, and apt-get in it.
 
 
@@ -49,26 +45,8 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param("private", marks=pytest.mark.slapd), pytest.param("container", marks=pytest.mark.container)],
-)
-def server(request: pytest.FixtureRequest, people: Path) -> Iterator[Server]:
-    """A provider that holds `people`, added over the wire."""
-    if request.param == "private":
-        require(missing_slapd())
-        with replication.provider() as private:
-            private.ldapadd(people)
-            yield private
-    else:
-        with container_server(request.getfixturevalue("client")) as contained:
-            contained.ldapadd(people)
-            yield contained
-
-
 @pytest.fixture
 def container(client: docker.DockerClient) -> Iterator[ContainerServer]:
-    """An empty provider."""
     with container_server(client) as made:
         yield made
 
@@ -78,88 +56,34 @@ def dns_of(people: Path) -> set[str]:
     return {line[4:] for line in lines if line.startswith("dn: ")}
 
 
-# --- on both ------------------------------------------------------------------------------------
-
-
-def test_reads_back_what_was_added(server: Server, people: Path) -> None:
-    found = dict(server.search())
-    plain = dns_of(people)
-    assert len(plain) >= PEOPLE
-    assert plain <= found.keys()
+@pytest.mark.long
+@pytest.mark.container
+def test_holds_what_was_added(container: ContainerServer, people: Path, tmp_path: Path) -> None:
+    """The replicator's export holds all that the root DN sees, passwords too, and nothing is lost by kill -9."""
+    container.ldapadd(people)
+    found = dict(container.search())
+    assert PEOPLE <= len(dns_of(people)) <= len(dns_of(people) & found.keys())
     for attributes in found.values():
         assert {"entryUUID", "entryCSN", "structuralObjectClass"} <= attributes.keys()
-
-
-def test_refuses_a_wrong_password(server: Server) -> None:
-    handle = ldap.initialize(server.uri)
+    handle = ldap.initialize(container.uri)
     with pytest.raises(ldap.INVALID_CREDENTIALS):
-        handle.simple_bind_s(server.root_dn, "not the password")
+        handle.simple_bind_s(container.root_dn, "not the password")
     handle.unbind_s()
+    export, replicator = tmp_path / "export", ("-D", REPLICATOR, "-y", container.replicator_password_file)
+    where = ("-b", container.suffix)
+    done = ditseed("export", "-H", container.uri, *replicator, *where, "-o", export, "--json").ok()
+    assert done.facts["entries"] == len(found)
+    for who in (replicator, ("-D", container.root_dn, "-y", container.password_file)):
+        ditseed("compare", container.uri, export, *who, *where).ok()
+    before = tree(container.slapcat())
+    container.kill9()
+    container.start()
+    assert not list(differences(before, tree(container.slapcat())))
+    container.restart()
+    assert not list(differences(before, tree(container.slapcat())))
 
 
-def test_the_replicator_reads_everything_by_pages(server: Server) -> None:
-    """Beyond slapd's default limit of 500 entries a search, with the passwords, without entries twice."""
-    handle = ldap.initialize(server.uri)
-    handle.simple_bind_s(REPLICATOR, server.replicator_password_file.read_text())
-    found = list(pages(handle, server.suffix, 50))
-    handle.unbind_s()
-    everything = server.search()
-    assert len(found) == len({dn for dn, _ in found}) == len(everything)
-    secret = {dn for dn, attributes in everything if "userPassword" in attributes}
-    assert secret == {dn for dn, attributes in found if "userPassword" in attributes}
-
-
-def pages(handle: ldap.ldapobject.LDAPObject, base: str, size: int) -> Iterator[tuple[str, dict[str, list[bytes]]]]:
-    control = SimplePagedResultsControl(True, size=size, cookie=b"")
-    while True:
-        number = handle.search_ext(base, ldap.SCOPE_SUBTREE, serverctrls=[control])
-        _, entries, _, controls = handle.result3(number)
-        yield from entries
-        [answer] = [c for c in controls if c.controlType == control.controlType]
-        if not answer.cookie:
-            return
-        control.cookie = answer.cookie
-
-
-def test_the_context_csn_moves_with_each_write(server: Server) -> None:
-    before = server.context_csns()
-    entry = {"objectClass": [b"device"], "cn": [b"moves"]}
-    with server.connection() as handle:
-        handle.add_s(f"cn=moves,{server.suffix}", ldap.modlist.addModlist(entry))
-        added = server.context_csns()
-        handle.delete_s(f"cn=moves,{server.suffix}")
-    assert len(before) == len(added) == 1
-    assert max(before) < max(added) < max(server.context_csns())
-
-
-def test_export_equals_the_server(server: Server, tmp_path: Path) -> None:
-    """ditseed over the network alone: what it exports holds every entry, and compares as equal."""
-    who = ["-D", REPLICATOR, "-y", str(server.replicator_password_file), "-b", server.suffix]
-    export = tmp_path / "export"
-    report = ditseed("export", "-H", server.uri, *who, "-o", str(export), "--json")
-    assert report["entries"] == len(server.search())
-    assert ditseed("compare", server.uri, str(export), *who, "--json")["equal"] is True
-
-
-def ditseed(*arguments: str) -> dict[str, Any]:
-    done = subprocess.run([*DITSEED, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    assert done.returncode == 0, done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
-
-
-def test_nothing_is_lost_by_kill_9(server: Server) -> None:
-    before = tree(server.slapcat())
-    server.kill9()
-    server.start()
-    assert not list(differences(before, tree(server.slapcat())))
-    server.restart()
-    assert not list(differences(before, tree(server.slapcat())))
-
-
-# --- the container alone ------------------------------------------------------------------------
-
-
+@pytest.mark.long
 @pytest.mark.container
 def test_a_consumer_follows_its_provider(client: docker.DockerClient, container: ContainerServer, people: Path) -> None:
     """The pair of compose.yaml: entries of before and after the consumer's start arrive."""
@@ -180,6 +104,7 @@ def wait_same(left: ContainerServer, right: ContainerServer) -> None:
     assert not list(differences(tree(left.slapcat()), tree(right.slapcat())))
 
 
+@pytest.mark.long
 @pytest.mark.container
 def test_runs_as_openldap_and_shows_no_password(container: ContainerServer) -> None:
     container.container.reload()
@@ -192,6 +117,7 @@ def test_runs_as_openldap_and_shows_no_password(container: ContainerServer) -> N
         assert file.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.long
 @pytest.mark.container
 def test_says_which_password_file_is_missing(client: docker.DockerClient) -> None:
     server = ContainerServer(client, Settings(server_id=1))
@@ -203,6 +129,7 @@ def test_says_which_password_file_is_missing(client: docker.DockerClient) -> Non
         server.close()
 
 
+@pytest.mark.long
 @pytest.mark.container
 def test_settings_become_the_configuration(client: docker.DockerClient) -> None:
     settings = Settings(suffix="o=acme", maxsize=64 << 20, indexes=("uid eq", "cn pres,sub"))
@@ -214,6 +141,7 @@ def test_settings_become_the_configuration(client: docker.DockerClient) -> None:
     assert not [line for line in config if "syncprov" in line and line.startswith("olcOverlay")]
 
 
+@pytest.mark.long
 @pytest.mark.container
 def test_a_container_of_a_killed_run_is_swept(client: docker.DockerClient) -> None:
     ended = subprocess.Popen(["true"])
@@ -228,3 +156,44 @@ def test_a_container_of_a_killed_run_is_swept(client: docker.DockerClient) -> No
     finally:
         alive.close()
         left.close()
+
+
+# --- chroots ----------------------------------------------------------------------------------------
+
+# Making a root directory takes half a minute, and more where the mirror is far.
+
+VERSIONS = {"bullseye": "2.4.57", "trixie": "2.6.10", "forky": "2.6."}
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def other(request: pytest.FixtureRequest) -> Chroot:
+    require(missing_slapd())
+    require(missing_chroot())
+    made = chroot(request.param)
+    assert made.version.startswith(VERSIONS[request.param])
+    return made
+
+
+@pytest.mark.long
+@pytest.mark.slapd
+def test_runs_as_a_test_server(other: Chroot, people_ldif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """slapcat of ditseed itself is that version's, and sees the same directories."""
+    modules = Settings().modules
+    # Debian's 2.4 has the monitor as a module, later ones have it built in.
+    if other.version.startswith("2.4."):
+        modules = (*modules, "back_monitor")
+    with closing(Slapd(Settings(modules=modules), installation=Installation(prefix=other.prefix))) as server:
+        server.slapadd(people_ldif)
+        server.start()
+        entries = server.search()
+        assert len(entries) == len(tree(server.slapcat())) > 1000
+        assert server.log_lines(rf"slapd {other.version}".replace(".", r"\."))
+        monkeypatch.setenv("DITSEED_TOOLS", other.tools)
+        found = tools.run("slapcat", *server.config_arguments, "-b", server.suffix)
+        assert found.count(b"\ndn: ") + 1 == len(entries)
+
+
+@pytest.mark.slapd
+def test_leaves_no_mount_behind(other: Chroot) -> None:
+    subprocess.run([*other.prefix, "true"], check=True)
+    assert str(other.root) not in Path("/proc/self/mounts").read_text()

@@ -77,14 +77,10 @@ def _entry(random: Random, number: int) -> str:
         count = 1 if name in ("uidNumber", "gidNumber", "homeDirectory") else random.choice((0, 0, 1, 2))
         single = name in ("preferredLanguage", "shadowLastChange", "gecos")
         for value in random.sample(values, min(count, len(values), 1 if single else 9)):
-            lines.append(f"{name}:: {_base64(value)}")
+            lines.append(f"{name}:: {base64.b64encode(value.encode()).decode()}")
     lines += [f"entryUUID: 00000000-0000-4000-8000-{number:012}", f"createTimestamp: 2020{number % 12 + 1:02}01000000Z"]
     lines += [f"entryCSN: 20210101000000.{number:06}Z#000000#00{number % 2}#000000"]
     return "\n".join(lines) + "\n"
-
-
-def _base64(value: str) -> str:
-    return base64.b64encode(value.encode()).decode()
 
 
 @dataclass
@@ -107,14 +103,9 @@ class Maker:
         value = self.value(name)
         return self.random.choice(
             (
-                f"{name}=*",
-                f"{name}={escaped(value)}",
-                f"{name}={escaped(value)}",
-                f"{name}={self.pieces(value)}",
-                f"{name}={self.pieces(value)}",
-                f"{name}>={escaped(value)}",
-                f"{name}<={escaped(value)}",
-                f"{name}:={escaped(value)}",
+                *(f"{name}=*", f"{name}={escaped(value)}", f"{name}={escaped(value)}"),
+                *(f"{name}={self.pieces(value)}", f"{name}={self.pieces(value)}", f"{name}>={escaped(value)}"),
+                *(f"{name}<={escaped(value)}", f"{name}:={escaped(value)}"),
             )
         )
 

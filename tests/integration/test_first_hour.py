@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +58,6 @@ def test_verify_of_a_replica_that_is_down(both: Pair, known: bool) -> None:
 
 
 def test_verify_of_a_replica_that_stays_behind(both: Pair) -> None:
-    """Both contextCSNs, and how far apart they are."""
     both.consumer.start()
     try:
         ditseed(*verify(both, *replica(both))).ok()
@@ -75,7 +73,7 @@ def test_verify_of_a_replica_that_stays_behind(both: Pair) -> None:
         both.consumer.stop()
     assert done.status == errors.NotInSync.exit_status, done
     csn = r"\d{14}\.\d{6}Z#\d{6}#[0-9a-f]{3}#\d{6}"
-    assert re.search(rf"its contextCSN is .*{csn}.*, the provider's is .*{csn}", done.err)
+    assert re.search(rf"contextCSN of the replica .*{csn}.*, of the provider .*{csn}", done.err)
     behind = re.search(r": ([\d.]+) s behind \(server ID [0-9a-f]{3}\)", done.err)
     assert behind is not None, done.err
     assert float(behind[1]) > 1
@@ -120,32 +118,28 @@ def test_an_output_on_a_read_only_file_system(both: Pair, tmp_path: Path, below:
 
 
 @pytest.mark.parametrize("closed", ["", "*", "cn=config/cn=schema/*.ldif"])
-def test_a_configuration_that_only_slapd_may_read(both: Pair, closed: str) -> None:
+def test_a_configuration_that_only_slapd_may_read(both: Pair, scratch: Path, closed: str) -> None:
     """Packages give slapd.d to its account; some leave the directory itself open. Or an include was added by hand."""
     require(None if os.geteuid() == 0 else "only root can become somebody else")
-    copy = Path("/tmp", f"config-{os.getpid()}")
+    copy = scratch / "config"
     shutil.copytree(both.consumer.config_path, copy)
-    try:
-        for path in (copy, *copy.rglob("*")):
-            path.chmod(0o755)
-        for path in copy.glob(closed) if closed else [copy]:
-            path.chmod(0o700)
-        done = ditseed("verify", "--config", copy, prefix=NOBODY)
-        assert done.status == errors.NotPermitted.exit_status, done
-        assert f"no permission to read {copy}" in done.err
-        assert "sudo" in done.err.partition("hint:")[2]
-        assert "slaptest" not in done.err
-    finally:
-        shutil.rmtree(copy)
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(0o755)
+    for path in copy.glob(closed) if closed else [copy]:
+        path.chmod(0o700)
+    done = ditseed("verify", "--config", copy, prefix=NOBODY)
+    assert done.status == errors.NotPermitted.exit_status, done
+    assert f"no permission to read {copy}" in done.err
+    assert "sudo" in done.err.partition("hint:")[2]
+    assert "slaptest" not in done.err
 
 
-def test_a_directory_that_is_no_configuration() -> None:
+def test_a_directory_that_is_no_configuration(scratch: Path) -> None:
     """Nothing is said of what lies in it, such as a slapd.d one level below."""
     require(None if os.geteuid() == 0 else "only root can become somebody else")
-    with tempfile.TemporaryDirectory(dir="/tmp") as place:
-        Path(place).chmod(0o755)
-        Path(place, "slapd.d").mkdir(mode=0o700)
-        done = ditseed("verify", "--config", place, prefix=NOBODY)
+    scratch.chmod(0o755)
+    (scratch / "slapd.d").mkdir(mode=0o700)
+    done = ditseed("verify", "--config", scratch, prefix=NOBODY)
     assert done.status == errors.ConfigUnreadable.exit_status, done
 
 
@@ -169,16 +163,16 @@ def by_cron(lines: list[str]) -> tuple[dict[str, str], str]:
     return given, command
 
 
-@contextmanager
-def installed(tmp_path: Path) -> Iterator[str]:
-    """The link of the README's installation, in a /usr/local/bin of its own; the prefix of a command that sees it."""
+def installed(tmp_path: Path, script: str, *words: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run it where the link of the README's installation is in a /usr/local/bin of its own."""
     line = re.search(r"^ln -s .* (/usr/local/bin)/ditseed$", (ROOT / "README.md").read_text(), re.M)
     assert line is not None
     place = tmp_path / "bin"
     place.mkdir()
     link = line[0].replace("$PWD", str(ROOT)).replace(line[1], str(place))
     subprocess.run(["sh", "-c", link], check=True)
-    yield f"mount --bind {place} {line[1]}"
+    command = ["unshare", "--mount", "sh", "-c", f"mount --bind {place} {line[1]} && {script}", *words]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.long
@@ -189,14 +183,7 @@ def test_the_cron_line_of_the_documentation(both: Pair, tmp_path: Path) -> None:
     command = command.replace("/etc/ldap/slapd.d", str(both.provider.config_path))
     command = command.replace("/srv/backup", str(tmp_path / "backup"))
     command = command.replace("dc=example,dc=com", both.provider.suffix)
-    with installed(tmp_path) as mount:
-        done = subprocess.run(
-            ["unshare", "--mount", "sh", "-c", f'{mount} && exec /bin/sh -c "$0"', command],
-            env=given,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    done = installed(tmp_path, 'exec /bin/sh -c "$0"', command, env=given)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     listed = ditseed("backup", "list", "-R", tmp_path / "backup", "--json").ok()
     assert listed.facts["backups"][0]["suffix"] == both.provider.suffix
@@ -204,14 +191,7 @@ def test_the_cron_line_of_the_documentation(both: Pair, tmp_path: Path) -> None:
 
 def test_sudo_finds_it(tmp_path: Path) -> None:
     """By the secure_path of Debian's sudoers."""
-    with installed(tmp_path) as mount:
-        done = subprocess.run(
-            ["unshare", "--mount", "sh", "-c", f"{mount} && ditseed --version"],
-            env={"PATH": SECURE_PATH},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    done = installed(tmp_path, "ditseed --version", env={"PATH": SECURE_PATH})
     assert "ditseed, version" in done.stdout, done.stderr
 
 

@@ -1,17 +1,17 @@
-"""`generate` into directories, and its entries into a real slapd."""
+"""`generate` into directories, and its entries into a real slapd; `generate learn`."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from fixtures import opendj, secrets, similarity
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
@@ -24,13 +24,14 @@ from loader.progress import Meter, Progress
 from loader.server.options import Connection
 from loader.sources.dit import Range, TreeSpec
 from loader.sources.location import comparable
+from seeders.synthetic import templates
 from tests.support import generating
+from tests.support.command import Done, ditseed
 from tests.support.dumped import hold
-from tests.support.generating import text_of
+from tests.support.generating import LISTS, text_of
 from tests.support.require import require
 
 SUFFIX = "dc=example,dc=com"
-DITSEED = str(Path(sys.executable).with_name("ditseed"))
 
 
 def options(piece: Range | None = None, jobs: int = 1, size: int = 1000, compress: str = "zstd") -> GenerateOptions:
@@ -47,10 +48,10 @@ def test_the_manifest_tells_what_the_shards_hold(tmp_path: Path) -> None:
     hold(tmp_path / "tree")
     paths = made.paths(tmp_path / "tree")
     assert ldif.scan(paths, Meter("scan")).entries == made.entries == 2502
-    with ldif.digesting((), Meter("digest")) as tree:
+    with ldif.digesting((), Meter("digest")) as digest:
         for path in paths:
-            tree.add_path(str(path))
-    assert tree.checksum == made.content_checksum
+            digest.add_path(str(path))
+    assert digest.checksum == made.content_checksum
 
 
 def test_neither_threads_nor_shards_change_the_entries(tmp_path: Path) -> None:
@@ -72,19 +73,14 @@ def test_pieces_made_apart_hold_the_whole(tmp_path: Path) -> None:
     assert sum(piece.entries for piece in pieces) == whole.entries
 
 
-def test_done_it_does_nothing(tmp_path: Path) -> None:
-    made = generated(tmp_path, options())
+def test_done_it_does_nothing_and_other_options_need_a_restart(tmp_path: Path) -> None:
+    made = generated(tmp_path, options(size=500))
     before = {path: path.stat() for path in tmp_path.glob("*.*")}
-    assert generated(tmp_path, options()) == made
+    assert generated(tmp_path, options(size=500)) == made
     assert {path: path.stat() for path in tmp_path.glob("*.*")} == before
-
-
-def test_other_options_are_refused_and_a_restart_takes_them(tmp_path: Path) -> None:
-    generated(tmp_path, options(size=500))
     with pytest.raises(RunMismatch, match="range"):
         generated(tmp_path, options(Range(0, 902), size=500))
-    chosen = options(Range(0, 902), size=500)
-    made = to_directory(chosen, tmp_path, Progress("none"), restart=True).manifest
+    made = to_directory(options(Range(0, 902), size=500), tmp_path, Progress("none"), restart=True).manifest
     assert sorted(path.name for path in tmp_path.glob("0*")) == [shard.name for shard in made.shards]
     assert made.entries == 902
 
@@ -96,20 +92,15 @@ def test_a_directory_of_others_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
 
 
-def command(output: Path, *more: str) -> list[str]:
-    chosen = ["-n", "2500", "--operational", "--shard-entries", "1000", "--progress", "none"]
-    return [DITSEED, "generate", "people", *chosen, "-o", str(output), *more]
-
-
 @pytest.mark.parametrize(
     "point", ["start.start", "start.recorded", "shards.start", "shards.one", "shards.unrecorded", "publish.unrecorded"]
 )
 def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
     output = tmp_path / "tree"
-    dead = subprocess.run(command(output), env={**os.environ, "DITSEED_KILL_AT": point}, check=False)
-    assert dead.returncode == -signal.SIGKILL
+    command = ("generate", "people", "-n", 2500, "--operational", "--shard-entries", 1000, "-o", output)
+    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
     assert point.startswith("publish") or not (output / "manifest.json").exists()
-    subprocess.run(command(output, "--jobs", "2"), check=True, stdout=subprocess.DEVNULL)
+    ditseed(*command, "--jobs", 2).ok()
     made, whole = ldif.read_manifest(output), generated(tmp_path / "whole", options())
     assert made is not None
     assert (made.shards, made.content_checksum) == (whole.shards, whole.content_checksum)
@@ -121,13 +112,10 @@ def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
 def test_slapadd_takes_it(suffix: str, operational: bool) -> None:
     """First the strict check of every value against its syntax, writing nothing; then the load."""
     text = text_of(generating.people(300, 1, operational, suffix)).decode()
-    server = Slapd(Settings(suffix=suffix), form="conf")
-    try:
+    with closing(Slapd(Settings(suffix=suffix), form="conf")) as server:
         server.slapadd(text, "-u", "-o", "schema-check=yes", "-o", "value-check=yes")
         server.slapadd(text)
         assert server.slapcat().count("\ndn:") == 301
-    finally:
-        server.close()
 
 
 @pytest.mark.slapd
@@ -137,13 +125,10 @@ def test_the_template_of_the_manual_is_one(tmp_path: Path) -> None:
     path = tmp_path / "manual.toml"
     path.write_text(template, "utf-8")
     text = text_of(TreeSpec(path, generating.LISTS, entries=300, operational=True))
-    server = Slapd(Settings(suffix=SUFFIX), form="conf")
-    try:
+    with closing(Slapd(Settings(suffix=SUFFIX), form="conf")) as server:
         server.slapadd(text.decode(), "-u", "-o", "schema-check=yes", "-o", "value-check=yes")
         server.slapadd(text.decode())
         assert server.slapcat().count("\ndn:") == 3 + 300 + 15
-    finally:
-        server.close()
 
 
 @pytest.mark.long
@@ -151,22 +136,16 @@ def test_the_template_of_the_manual_is_one(tmp_path: Path) -> None:
 def test_what_slapd_holds_is_what_was_made(tmp_path: Path) -> None:
     recipe = generating.people(5000)
     made = generated(tmp_path, generating.options(recipe))
-    with Slapd() as server:
-        server.stop()
+    with closing(Slapd()) as server:
         server.slapadd(text_of(recipe).decode())
         places = (comparable(str(tmp_path), Connection()), comparable(str(server.config_path), Connection()))
         report = compare(CompareOptions(*places, ignore=()), Progress("none"))
         assert report.equal
         assert report.b.checksum == made.content_checksum
         server.start()
-        bind(server, 17)
-
-
-def bind(server: Slapd, number: int) -> None:
-    """An account's password is its uid."""
-    name = f"uid=u{number:09d},ou=people,{SUFFIX}"
-    answer = server.tool("ldapwhoami", "-x", "-H", server.ldapi_uri, "-D", name, "-w", f"u{number:09d}")
-    assert answer.decode().strip() == f"dn:{name}"
+        name = f"uid=u000000017,ou=people,{SUFFIX}"
+        answer = server.tool("ldapwhoami", "-x", "-H", server.ldapi_uri, "-D", name, "-w", "u000000017")
+        assert answer.decode().strip() == f"dn:{name}", "an account's password is its uid"
 
 
 def test_a_full_disk_is_told_and_more_room_goes_on(tmp_path: Path) -> None:
@@ -183,3 +162,116 @@ def test_a_full_disk_is_told_and_more_room_goes_on(tmp_path: Path) -> None:
     made = generated(tmp_path / "tree", chosen)
     assert made.entries == 20_002
     assert {name: (tmp_path / "tree" / name).stat().st_mtime_ns for name in times} == times
+
+
+# --- learn: what is made from a learned template is like its source, and tells nothing of it ----------
+
+DEEP = Path(__file__).parents[2] / "fixtures" / "deep.toml"
+BAR = 0.15  # pages of a table, more or less
+
+
+def learn(*sources: object, out: Path, more: tuple[object, ...] = ()) -> str:
+    done = ditseed("generate", "learn", *sources, "-o", out, "--progress", "none", *more)
+    assert done.status == 0, done.err
+    return out.read_text()
+
+
+def tree(template: Path, entries: int, path: Path) -> Path:
+    path.write_bytes(text_of(TreeSpec(template, LISTS, entries=entries), jobs=2))
+    return path
+
+
+def assert_alike(source: Path, entries: int, home: Path) -> None:
+    """Learned, generated and built, every table has as many pages as the source's."""
+    learn(source, out=home / "learned.toml")
+    made = tree(home / "learned.toml", entries, home / "made.ldif")
+    one = similarity.build(source, home / "source", entries)
+    other = similarity.build(made, home / "learned", entries)
+    found = similarity.compare(one, other)
+    print("\n".join(map(str, found)))
+    assert {table.name for table in found} >= {"id2e", "dn2i", "cn", "sn", "givenName", "uid"}
+    wrong = [str(table) for table in found if table.off > BAR]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.long
+@pytest.mark.slapd
+@pytest.mark.parametrize(
+    ("name", "entries"),
+    [
+        *(("people", 10_000), ("deep", 10_000)),
+        pytest.param("people", 300_000, marks=pytest.mark.heavy),
+        pytest.param("deep", 100_000, marks=pytest.mark.heavy),
+    ],
+)
+def test_databases_of_both_have_as_many_pages(name: str, entries: int, tmp_path: Path) -> None:
+    template = DEEP if name == "deep" else templates.find(name)
+    assert_alike(tree(template, entries, tmp_path / "source.ldif"), entries, tmp_path)
+
+
+@pytest.mark.heavy
+@pytest.mark.slapd
+def test_what_makeldif_made_has_as_many_pages(tmp_path: Path) -> None:
+    require(opendj.missing_opendj())
+    root = opendj.set_up()
+    example = (root / "config" / "MakeLDIF" / "example.template").read_text()
+    asked = tmp_path / "asked.template"
+    asked.write_text(re.sub(r"^define numusers=.*", "define numusers=60000", example, flags=re.M))
+    source = tmp_path / "source.ldif"
+    command = [root / "bin" / "makeldif", "-o", source, asked]
+    subprocess.run(command, check=True, capture_output=True)
+    assert_alike(source, 60_000, tmp_path)
+
+
+def test_nothing_of_the_source_gets_into_the_template(tmp_path: Path) -> None:
+    count = 900
+    secrets.write(tmp_path / "source.ldif", count)
+    text = learn(tmp_path / "source.ldif", out=tmp_path / "learned.toml").lower()
+    assert "inetorgperson" in text
+    assert "groupofnames" in text
+    assert "qz" not in text
+    told = {token for token in secrets.tokens(count) if token in text}
+    assert told <= {"example"}, told  # of dc=example
+
+
+def test_the_same_source_makes_the_same_template(tmp_path: Path) -> None:
+    source = tree(DEEP, 3000, tmp_path / "source.ldif")
+    records = source.read_text().split("\n\n")
+    (tmp_path / "parts").mkdir()
+    for part in range(3):
+        text = "\n\n".join(record for record in records[part::3] if record.strip())
+        (tmp_path / "parts" / f"{part}.ldif").write_text(text + "\n\n")
+    one = learn(source, out=tmp_path / "one.toml", more=("--jobs", "1"))
+    assert learn(source, out=tmp_path / "three.toml", more=("--jobs", "3")) == one
+    assert learn(tmp_path / "parts", out=tmp_path / "parts.toml") == one
+    command = [similarity.DITSEED, "generate", "learn", "-", "-o", "-", "--progress", "none"]
+    with source.open("rb") as file:
+        piped = subprocess.run(command, stdin=file, capture_output=True, check=True)
+    assert piped.stdout.decode() == one
+
+
+@pytest.mark.slapd
+def test_slapd_takes_what_a_learned_template_makes(tmp_path: Path) -> None:
+    source = tree(DEEP, 2000, tmp_path / "source.ldif")
+    learn(source, out=tmp_path / "learned.toml")
+    made = tree(tmp_path / "learned.toml", 2000, tmp_path / "made.ldif")
+    with closing(Slapd(Settings(), form="conf")) as slapd:
+        slapd.slapadd(made, "-u", "-o", "value-check=yes")
+
+
+def test_what_cannot_be_learned_from_is_refused(tmp_path: Path) -> None:
+    def refused(*words: object) -> Done:
+        done = ditseed("generate", "learn", *words, "-o", out, "--progress", "none")
+        assert done.status != 0
+        return done
+
+    few = tmp_path / "few.ldif"
+    few.write_text("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
+    out = tmp_path / "learned.toml"
+    assert "template.nothing_to_learn" in refused(few).err
+    assert "template.nothing_to_learn" in refused("/dev/null").err
+    assert "usage" in refused(few, "-H", "ldap://nowhere").err
+    assert not out.exists()
+    out.write_text("mine")
+    assert "--replace" in refused(few).err
+    assert out.read_text() == "mine"

@@ -64,10 +64,8 @@ def ldif(tmp_path: Path) -> Path:
 
 
 def build(target: Slapd, ldif: object, *words: object, env: dict[str, str] | None = None):  # type: ignore[no-untyped-def]
-    where = ("--config", target.config_path)
-    if "-b" not in words:
-        where = (*where, "-b", SUFFIX)
-    return ditseed("build", ldif, *where, *words, env=env)
+    base = () if "-b" in words else ("-b", SUFFIX)
+    return ditseed("build", ldif, "--config", target.config_path, *base, *words, env=env)
 
 
 @pytest.mark.long
@@ -104,10 +102,9 @@ def test_each_by_itself(engine: str, ldif: Path, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_stream(engine: str, ldif: Path, tmp_path: Path) -> None:
-    with server(tmp_path) as target:
-        words = ["build", "-", "--config", target.config_path, "-b", SUFFIX]
-        with ldif.open("rb") as stream:
-            ditseed(*words, "--engine", engine, stdin=stream).ok()
+    with server(tmp_path) as target, ldif.open("rb") as stream:
+        words = ("build", "-", "--config", target.config_path, "-b", SUFFIX, "--engine", engine)
+        ditseed(*words, stdin=stream).ok()
         assert counts(tmp_path, target) == [2, 3, 2]
 
 
@@ -128,22 +125,24 @@ def test_rejects_are_told_of_all(ldif: Path, tmp_path: Path) -> None:
 
 
 def test_a_part_without_entries_is_not_left_standing_in_silence(ldif: Path, tmp_path: Path) -> None:
+    """And another database that is full stops the build."""
     with server(tmp_path) as target:
+        target.slapadd(unit(GROUPS), "-b", GROUPS)
+        done = build(target, ldif)
+        assert done.status == errors.TargetNotEmpty.exit_status, done
+        assert counts(tmp_path, target) == [0, 0, 1]
+        (glued.directory(tmp_path, GROUPS) / "data.mdb").unlink()
         ldif.write_text(TOP)
         done = build(target, ldif).ok()
         assert f"{GROUPS}: no entries" in done.err
         ldif.write_text(TOP + REST)
         build(target, ldif, "--replace").ok()
-        ldif.write_text(TOP)
-        done = build(target, ldif, "--replace")
-        assert done.status == errors.GlueRefused.exit_status, done
-        assert "--no-glue" in done.err
-        assert counts(tmp_path, target) == [2, 3, 2]
-        ldif.write_text(REST)
-        done = build(target, ldif, "--replace")
-        assert done.status == errors.GlueRefused.exit_status, done
-        assert SUFFIX in done.err
-        assert counts(tmp_path, target) == [2, 3, 2]
+        for text, word in ((TOP, "--no-glue"), (REST, SUFFIX)):
+            ldif.write_text(text)
+            done = build(target, ldif, "--replace")
+            assert done.status == errors.GlueRefused.exit_status, done
+            assert word in done.err
+            assert counts(tmp_path, target) == [2, 3, 2]
 
 
 @pytest.mark.rows(1)
@@ -173,14 +172,6 @@ def test_nothing_for_any_of_them(text: str, engine: str, ldif: Path, tmp_path: P
         assert counts(tmp_path, target) == [0, 0, 0]
 
 
-def test_another_database_that_is_full_stops_the_build(ldif: Path, tmp_path: Path) -> None:
-    with server(tmp_path) as target:
-        target.slapadd(unit(GROUPS), "-b", GROUPS)
-        done = build(target, ldif)
-        assert done.status == errors.TargetNotEmpty.exit_status, done
-        assert counts(tmp_path, target) == [0, 0, 1]
-
-
 @pytest.mark.long
 def test_maxsize_of_each_is_raised(ldif: Path, form: Form, tmp_path: Path) -> None:
     """In a slapd.d; of a slapd.conf the lines are printed."""
@@ -192,14 +183,8 @@ def test_maxsize_of_each_is_raised(ldif: Path, form: Form, tmp_path: Path) -> No
 
 
 POINTS = (
-    "split.middle",
-    "split.recorded",
-    "load.middle",
-    "check.recorded",
-    "publish.middle",
-    "publish.unrecorded",
-    "report.start",
-    "report.recorded",
+    *("split.middle", "split.recorded", "load.middle", "check.recorded"),
+    *("publish.middle", "publish.unrecorded", "report.start", "report.recorded"),
 )
 
 
@@ -310,7 +295,6 @@ def test_a_seeded_glued_consumer_is_as_one_that_filled_itself(strategy: str, eng
 
 
 def change(provider: Slapd) -> None:
-    """In every database: additions, changes, deletions."""
     for number, place in enumerate((SUFFIX, GROUPS, INNER)):
         provider.ldapadd(unit(f"ou=new{number},{place}") + unit(f"ou=gone{number},{place}"))
         provider.ldapmodify(
@@ -335,16 +319,12 @@ def test_a_seed_takes_what_its_syntax_forbids_in_every_part(engine: str, tmp_pat
             assert done.out.count("of facsimileTelephoneNumber") == 3
 
 
-def test_a_clone_says_what_is_missing(tmp_path: Path) -> None:
-    with pair(tmp_path) as (both, _):
+def test_a_clone_says_what_is_missing_and_a_running_consumer_is_refused(tmp_path: Path) -> None:
+    with pair(tmp_path) as (both, _), server(tmp_path / "running") as target, target:
         for more in ((), ("--dry-run",)):
             done = ditseed(*both.seed("clone", *more))
             assert done.status == errors.GlueRefused.exit_status, done
             assert GROUPS in done.err or INNER in done.err
-
-
-def test_a_running_glued_consumer_is_refused(tmp_path: Path) -> None:
-    with pair(tmp_path) as (both, _), server(tmp_path / "running") as target, target:
         consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
         words = ("--strategy", "online", *both.bind, "-b", SUFFIX, *consumer)
         done = ditseed("replica", "seed", *words, "--run-dir", tmp_path / "run")

@@ -3,18 +3,20 @@ controls are written out, long values are cut. Checked on the bytes that a proce
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from fixtures.slapd import Slapd
+from loader.ldif import MANIFEST
 from tests.support.adding import SUFFIX, TOP
 from tests.support.command import piped
 
@@ -121,8 +123,6 @@ def test_the_diagnostic_message_of_a_server(tmp_path: Path, verb: str, bind: boo
 
 
 def _base64(text: str) -> str:
-    import base64
-
     return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
 
 
@@ -139,7 +139,19 @@ def _ldif(path: Path, name: str) -> Path:
     return path
 
 
-LOADING = ("build", "build, slapadd", "add", "compare", "learn", "seed", "dry run")
+LOADING: dict[str, Callable[[Path, Slapd, Path], tuple[object, ...]]] = {
+    "build": lambda path, server, tmp: ("build", path, *_config(server), "--max-rejects", 9),
+    "build, slapadd": lambda path, server, tmp: ("build", path, *_config(server), "--engine", "slapadd"),
+    "add": lambda path, server, tmp: ("add", path, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--max-rejects", 9),
+    "compare": lambda path, server, tmp: ("compare", path, _top(tmp), "--limit", 9),
+    "learn": lambda path, server, tmp: ("generate", "learn", path, "-o", tmp / "t.toml"),
+    "seed": lambda path, server, tmp: ("replica", "seed", "--strategy", "ldif", "--from", path, *_config(server)),
+    "dry run": lambda path, server, tmp: (*LOADING["seed"](path, server, tmp), "--dry-run"),
+}
+
+
+def _config(server: Slapd) -> tuple[object, ...]:
+    return ("--config", server.config_path, "-b", SUFFIX)
 
 
 @pytest.mark.rows(7)
@@ -147,23 +159,10 @@ LOADING = ("build", "build, slapadd", "add", "compare", "learn", "seed", "dry ru
 @pytest.mark.parametrize("verb", LOADING)
 def test_hostile_names_and_values(tmp_path: Path, verb: str, name: str) -> None:
     path = _ldif(tmp_path / "x.ldif", name)
-    with Slapd() as server:
-        online = ("-H", server.ldapi_uri, "-Y", "EXTERNAL")
-        other = Slapd()
-        place = ("--config", other.config_path, "-b", SUFFIX)
-        seed = ("replica", "seed", "--strategy", "ldif", "--from", path, *place)
-        _run(
-            *{
-                "build": ("build", path, *place, "--max-rejects", 9),
-                "build, slapadd": ("build", path, *place, "--engine", "slapadd"),
-                "add": ("add", path, *online, "--max-rejects", 9),
-                "compare": ("compare", path, _top(tmp_path), "--limit", 9),
-                "learn": ("generate", "learn", path, "-o", tmp_path / "t.toml"),
-                "seed": seed,
-                "dry run": (*seed, "--dry-run"),
-            }[verb]
-        )
-        other.close()
+    with closing(Slapd()) as server:
+        if verb == "add":
+            server.start()
+        _run(*LOADING[verb](path, server, tmp_path))
     for rejects in tmp_path.rglob("rejects.ldif"):
         comments = [one for one in rejects.read_text().splitlines() if one.startswith("#")]
         assert not RAW.search("".join(comments))
@@ -176,7 +175,6 @@ def _top(tmp_path: Path) -> Path:
 
 
 def test_json_holds_what_is_there(tmp_path: Path) -> None:
-    """As escapes, to the last character."""
     name = HOSTILE.replace("\x00", "")
     (tmp_path / "x.ldif").write_text(f"{TOP}\ndn:: {_base64(f'cn={name},{SUFFIX}')}\ncn: x\n")
     _, said = _run("compare", tmp_path / "x.ldif", _top(tmp_path), "--json", "--progress", "none")
@@ -184,16 +182,14 @@ def test_json_holds_what_is_there(tmp_path: Path) -> None:
 
 
 def test_a_database_with_such_names(tmp_path: Path) -> None:
-    """Verify names nodes, export notes, compare samples."""
-    made = Slapd()
     dn, cn = (_base64(one) for one in (f"cn=a{TURNS}\x1b[2J\x07b,{SUFFIX}", f"a{TURNS}\x1b[2J\x07b"))
-    made.slapadd(f"{TOP}\ndn:: {dn}\nobjectClass: device\ncn:: {cn}\n")
-    status, said = _run("compare", made.database_dir, _top(tmp_path))
-    assert status == 1
-    assert "\\u202e" in said
-    _run("verify", made.database_dir, "--verify", "tree")
-    _run("export", made.database_dir, "-b", f"cn=nowhere{TURNS}\x1b[2J,{SUFFIX}", "-o", tmp_path / "o")
-    made.close()
+    with closing(Slapd()) as made:
+        made.slapadd(f"{TOP}\ndn:: {dn}\nobjectClass: device\ncn:: {cn}\n")
+        status, said = _run("compare", made.database_dir, _top(tmp_path))
+        assert status == 1
+        assert "\\u202e" in said
+        _run("verify", made.database_dir, "--verify", "tree")
+        _run("export", made.database_dir, "-b", f"cn=nowhere{TURNS}\x1b[2J,{SUFFIX}", "-o", tmp_path / "o")
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -201,37 +197,31 @@ def test_a_database_with_such_names(tmp_path: Path) -> None:
 NAMES = [b"a\x1b[2J\nditseed: all is well\xe2\x80\xae", b"not\xff\xfeUTF-8\x1b]0;x\x07"]
 
 
+FILES: dict[str, Callable[[str, Path], tuple[object, ...]]] = {
+    "build": lambda place, tmp: ("build", f"{place}/x.ldif", "--config", f"{place}/slapd.d"),
+    "compare": lambda place, tmp: ("compare", f"{place}/x.ldif", f"{place}/none"),
+    "export": lambda place, tmp: ("export", place, "-o", tmp / "out"),
+    "clone": lambda place, tmp: ("clone", place, tmp / "out"),
+    "verify": lambda place, tmp: ("verify", place),
+    "learn": lambda place, tmp: ("generate", "learn", f"{place}/x.ldif", "-o", "-"),
+    "generate": lambda place, tmp: ("generate", f"{place}/x.ldif", "-n", "3", "-o", "-"),
+    "backup": lambda place, tmp: ("backup", "list", "-R", place),
+    "option": lambda place, tmp: ("export", f"--{place}"),
+}
+
+
 @pytest.mark.rows(6)
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    "verb", ["build", "compare", "export", "clone", "verify", "learn", "generate", "backup", "option"]
-)
+@pytest.mark.parametrize("verb", FILES)
 def test_names_of_files(tmp_path: Path, verb: str, name: bytes) -> None:
     place = os.fsdecode(os.fsencode(tmp_path) + b"/" + name)
     Path(place).mkdir()
     (Path(place) / "x.ldif").write_text("dn: nonsense\nno colon\n")
-    inside = f"{place}/x.ldif"
-    status, _ = _run(
-        *{
-            "build": ("build", inside, "--config", f"{place}/slapd.d"),
-            "compare": ("compare", inside, f"{place}/none"),
-            "export": ("export", place, "-o", tmp_path / "out"),
-            "clone": ("clone", place, tmp_path / "out"),
-            "verify": ("verify", place),
-            "learn": ("generate", "learn", inside, "-o", "-"),
-            "generate": ("generate", inside, "-n", "3", "-o", "-"),
-            "backup": ("backup", "list", "-R", place),
-            "option": ("export", f"--{place}"),
-        }[verb]
-    )
+    status, _ = _run(*FILES[verb](place, tmp_path))
     assert status != 0 or verb == "backup"
 
 
-@pytest.mark.parametrize("verb", ["add", "compare", "seed"])
-def test_a_manifest(tmp_path: Path, verb: str) -> None:
-    """Of an export whose manifest somebody else wrote."""
-    from loader.ldif import MANIFEST
-
+def test_a_manifest(tmp_path: Path) -> None:
     place = tmp_path / "export"
     place.mkdir()
     (place / "0001.ldif").write_text(TOP)
@@ -240,17 +230,14 @@ def test_a_manifest(tmp_path: Path, verb: str) -> None:
     more = {"format": 1, "entries": 1, "context_csns": [HOSTILE], "notes": [HOSTILE]}
     made = {**facts, **more, "shards": [shard], "hidden": [HOSTILE], "partitions": HOSTILE}
     (place / MANIFEST).write_text(json.dumps(made))
-    server = Slapd()
-    seed = ("replica", "seed", "--strategy", "ldif", "--from", place)
-    status, _ = _run(
-        *{
-            "add": ("add", place, "-H", server.uri),
-            "compare": ("compare", place, place),
-            "seed": (*seed, "--config", server.config_path, "-b", SUFFIX),
-        }[verb]
-    )
-    assert status != 0
-    server.close()
+    with closing(Slapd()) as server:
+        for words in (
+            ("add", place, "-H", server.uri),
+            ("compare", place, place),
+            LOADING["seed"](place, server, place),
+        ):
+            status, _ = _run(*words)
+            assert status != 0
 
 
 @pytest.mark.parametrize(
@@ -265,18 +252,11 @@ def test_a_template(tmp_path: Path, text: str) -> None:
 # --- slapd's tools -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", ["build", "verify", "tune"])
-def test_what_slapd_says_of_its_configuration(tmp_path: Path, verb: str) -> None:
+def test_what_slapd_says_of_its_configuration(tmp_path: Path) -> None:
     """slaptest quotes the line that it does not understand."""
     path = tmp_path / "slapd.conf"
     path.write_text(f"nonsense{TURNS}\x1b[2J\x07 x\ndatabase mdb\nsuffix {SUFFIX}\n")
-    (tmp_path / "x.ldif").write_text(TOP)
-    status, said = _run(
-        *{
-            "build": ("build", tmp_path / "x.ldif", "--config", path),
-            "verify": ("verify", "--config", path),
-            "tune": ("tune", "maxsize", "--config", path),
-        }[verb]
-    )
-    assert status != 0
-    assert "nonsense" in said
+    for words in (("build", _top(tmp_path)), ("verify",), ("tune", "maxsize")):
+        status, said = _run(*words, "--config", path)
+        assert status != 0
+        assert "nonsense" in said

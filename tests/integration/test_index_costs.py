@@ -16,8 +16,8 @@ import lmdb
 import pytest
 
 from fixtures import openldap_27
-from fixtures.golden.ranges import INDEXES as LONG
-from fixtures.golden.ranges import crowd
+from fixtures.golden.configured import CROWDED as LONG
+from fixtures.golden.configured import crowd
 from fixtures.golden.reading import Database
 from fixtures.golden.records import top
 from fixtures.slapd import Slapd

@@ -5,8 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import re
-import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,30 +13,14 @@ import pytest
 from fixtures.golden.tables import GENERATED, differences
 from fixtures.life import ServerError
 from fixtures.slapd import Slapd
-from fixtures.trees import record
 from loader import errors, ldif
+from loader.defaults import ENGINES
 from loader.progress import Meter
-from tests.support.command import Done, arguments_of, ditseed, environment, piped
+from tests.support.adding import SUFFIX, TOP, unit
+from tests.support.building import build
+from tests.support.command import piped
 
 pytestmark = pytest.mark.slapd
-
-SUFFIX = "dc=example,dc=com"
-TOP = record(SUFFIX, [("objectClass", "domain"), ("dc", "example")])
-ENGINES = ("native", "slapadd")
-
-
-@pytest.fixture
-def target() -> Iterator[Slapd]:
-    with closing(Slapd(form="conf")) as server:
-        yield server
-
-
-def _build(target: Slapd, *more: object) -> Done:
-    return ditseed("build", *more, "--config", target.config_path, "-b", target.suffix)
-
-
-def unit(name: str) -> str:
-    return record(f"ou={name},{SUFFIX}", [("objectClass", "organizationalUnit"), ("ou", name)])
 
 
 # --- whole files that are wrong -----------------------------------------------------------------
@@ -64,11 +46,10 @@ WRONG = {  # text behind the first entry, the line that is named, and what is sa
 def test_a_whole_file_is_told_its_first_fault_and_its_line(
     target: Slapd, tmp_path: Path, case: str, engine: str
 ) -> None:
-    """And is not said to end within a record."""
     text, line, cause = WRONG[case]
     path = tmp_path / "in.ldif"
     path.write_text(TOP + text)
-    done = _build(target, path, "--engine", engine)
+    done = build(target, path, "--engine", engine)
     assert done.status in (errors.LdifSyntax.exit_status, errors.EntryRefused.exit_status), done
     assert cause in done.err, done
     # The native engine tells of a record without an entry where that begins.
@@ -81,7 +62,7 @@ def test_a_whole_file_is_told_its_first_fault_and_its_line(
 def test_no_value_check_is_not_offered_for_what_slapadd_refuses(target: Slapd, tmp_path: Path, line: str) -> None:
     path = tmp_path / "in.ldif"
     path.write_text(f"{TOP}{ENTRY}{line}\n\n")
-    done = _build(target, path)
+    done = build(target, path)
     assert done.status == errors.EntryRefused.exit_status, done
     assert "--no-value-check" not in done.err, done
     with pytest.raises(ServerError):
@@ -92,7 +73,7 @@ def test_no_value_check_is_not_offered_for_what_slapadd_refuses(target: Slapd, t
 def test_what_a_module_defines_is_named_with_it(target: Slapd, tmp_path: Path, engine: str) -> None:
     path = tmp_path / "in.ldif"
     path.write_text(f"{TOP}{ENTRY}pwdChangedTime: 20200101000000Z\n\n")
-    done = _build(target, path, "--engine", engine)
+    done = build(target, path, "--engine", engine)
     assert done.status, done
     assert "`moduleload ppolicy`" in done.err, done
 
@@ -100,10 +81,10 @@ def test_what_a_module_defines_is_named_with_it(target: Slapd, tmp_path: Path, e
 def test_no_value_check_is_offered_for_what_slapadd_takes(target: Slapd, tmp_path: Path) -> None:
     path = tmp_path / "in.ldif"
     path.write_text(f"{TOP}{ENTRY}telephoneNumber: none\xa7\n\n", encoding="utf-8")
-    done = _build(target, path)
+    done = build(target, path)
     assert done.status == errors.EntryRefused.exit_status, done
     assert "--no-value-check" in done.err, done
-    _build(target, path, "--no-value-check").ok()
+    build(target, path, "--no-value-check").ok()
 
 
 # --- encodings ----------------------------------------------------------------------------------
@@ -124,21 +105,16 @@ ENCODED = {
 def test_other_encodings_are_named(target: Slapd, tmp_path: Path, written: str, engine: str) -> None:
     path = tmp_path / "in.ldif"
     path.write_bytes(ENCODED[written])
-    done = _build(target, path, "--engine", engine)
+    done = build(target, path, "--engine", engine)
     assert done.status == errors.LdifEncoding.exit_status, done
     assert written.partition(" ")[0].rstrip(",") in done.err.partition("hint:")[0]
     assert str(path) in done.err
     assert "iconv" in done.err
 
 
-def test_in_a_stream(target: Slapd) -> None:
-    words = ("build", "-", "--config", target.config_path, "-b", target.suffix)
-    text = ENCODED["UTF-16"]
-    done = piped(text, *words)
+def test_other_encodings_in_a_stream_and_for_every_verb_that_reads_ldif(target: Slapd, tmp_path: Path) -> None:
+    done = piped(ENCODED["UTF-16"], "build", "-", "--config", target.config_path, "-b", target.suffix)
     assert done.status == errors.LdifEncoding.exit_status, done
-
-
-def test_for_every_verb_that_reads_ldif(tmp_path: Path) -> None:
     path = tmp_path / "in.ldif"
     path.write_bytes(ENCODED["UTF-16"])
     with pytest.raises(errors.LdifEncoding):
@@ -156,7 +132,7 @@ def test_includes_are_refused_by_name(target: Slapd, tmp_path: Path, engine: str
     (tmp_path / "more.ldif").write_text(unit("more"))
     path = tmp_path / "in.ldif"
     path.write_text(f"{TOP}# more\nInclude: file://{tmp_path}/more.ldif\n")
-    done = _build(target, path, "--engine", engine)
+    done = build(target, path, "--engine", engine)
     assert done.status == errors.IncludeRefused.exit_status, done
     assert f"{path}, line {TOP.count(chr(10)) + 2}" in done.err
     assert "--allow-file-urls" in done.err
@@ -180,7 +156,7 @@ def test_equal_to_what_slapadd_includes(target: Slapd, tmp_path: Path) -> None:
     path = _nested(tmp_path)
     with closing(Slapd(form="conf")) as theirs:
         theirs.tool("slapadd", "-q", *theirs.config_arguments, "-b", SUFFIX, "-l", str(path))
-        _build(target, path, "--allow-file-urls").ok()
+        build(target, path, "--allow-file-urls").ok()
         assert not differences(theirs.database_dir, target.database_dir, GENERATED)
         assert target.slapcat().count("\ndn: ") + 1 == 7
 
@@ -199,7 +175,7 @@ def test_equal_to_what_slapadd_includes(target: Slapd, tmp_path: Path) -> None:
 def test_includes_that_cannot_be_followed(target: Slapd, tmp_path: Path, url: str, words: str) -> None:
     path = tmp_path / "in.ldif"
     path.write_text(f"\n# comment\ninclude: {url.format(place=tmp_path)}\n\n{TOP}")
-    done = _build(target, path, "--allow-file-urls")
+    done = build(target, path, "--allow-file-urls")
     assert done.status == errors.IncludeRefused.exit_status, done
     assert words in done.err
     assert f"{path}, line 3" in done.err
@@ -210,7 +186,7 @@ def test_an_error_in_an_included_file_is_told_with_its_place(target: Slapd, tmp_
     (tmp_path / "more.ldif").write_text(unit("more") + "dn: ou=bad\nno colon\n")
     path = tmp_path / "in.ldif"
     path.write_text(f"{TOP}include: file://{tmp_path}/more.ldif\n\n{unit('last')}dn: x\n: y\n\n")
-    done = _build(target, path, "--allow-file-urls", "--max-rejects", "2")
+    done = build(target, path, "--allow-file-urls", "--max-rejects", "2")
     assert f"{tmp_path}/more.ldif, line {unit('more').count(chr(10)) + 1}" in done.err, done
     line = TOP.count("\n") + 2 + unit("last").count("\n") + 1
     assert f"{path}, line {line}" in done.err, done
@@ -224,12 +200,12 @@ def test_nul(target: Slapd, tmp_path: Path, engine: str) -> None:
     """As it is, slapadd joins the line with the next one: `ab: c`. In base64 it is stored."""
     path = tmp_path / "in.ldif"
     path.write_text(TOP.rstrip("\n") + "\ndescription: a\0b\no: c\n\n")
-    done = _build(target, path, "--engine", engine)
+    done = build(target, path, "--engine", engine)
     assert done.status in (errors.LdifSyntax.exit_status, errors.EntryRefused.exit_status), done
     assert "the value of description has a NUL in it" in done.err, done
     assert not (target.database_dir / "data.mdb").exists()
     path.write_text(TOP.rstrip("\n") + "\ndescription:: YQBi\n\n")
-    _build(target, path, "--engine", engine).ok()
+    build(target, path, "--engine", engine).ok()
     assert "description:: YQBi\n" in target.slapcat()
 
 
@@ -238,19 +214,18 @@ def test_nul(target: Slapd, tmp_path: Path, engine: str) -> None:
 def test_a_last_line_without_an_end(target: Slapd, tmp_path: Path, engine: str) -> None:
     path = tmp_path / "in.ldif"
     path.write_text(TOP + unit("last").rstrip("\n"))
-    done = _build(target, path, "--engine", engine).ok()
+    done = build(target, path, "--engine", engine).ok()
     assert done.err.count(f"{path}: note: the last line has no end") == 1, done.err
     assert target.slapcat().count("ou: last\n") == 1
     if engine == "native":  # a stream does not say how long it was to be
         words = ("build", "-", "--config", target.config_path, "-b", SUFFIX, "--replace")
-        cut = path.read_bytes()
-        done = subprocess.run(arguments_of(*words), input=cut, capture_output=True, check=False, env=environment())
-        assert done.returncode == errors.LdifTruncated.exit_status, done
+        done = piped(path.read_bytes(), *words)
+        assert done.status == errors.LdifTruncated.exit_status, done
 
 
 def test_the_rejects_of_a_last_line_without_an_end(target: Slapd, tmp_path: Path) -> None:
     path, rejects = tmp_path / "in.ldif", tmp_path / "rejects.ldif"
     path.write_text(TOP + unit("last").rstrip("\n").replace("organizationalUnit", "person"))
-    done = _build(target, path, "--max-rejects", "1", "--rejects", rejects)
+    done = build(target, path, "--max-rejects", "1", "--rejects", rejects)
     assert done.status == 1, done
     assert rejects.read_text().endswith("ou: last\n\n"), rejects.read_text()

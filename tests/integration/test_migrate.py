@@ -5,33 +5,41 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+import textwrap
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from fixtures import openldap_27
 from fixtures.churn import Churn
 from fixtures.golden.reading import Database
 from fixtures.golden.tables import differences
+from fixtures.replication import SESSION_LOG, refresh_report, wait_in_sync
 from fixtures.slapd import Form, ServerError, Slapd
 from fixtures.slapd_config import Settings
 from loader import errors
 from loader.errors import LoaderError
+from loader.mdb import meta
 from tests.support.command import Done, ditseed
-from tests.support.trees import tree
+from tests.support.require import require_2_7
+from tests.support.seeding import Pair, pair
+from tests.support.trees import assert_same, tree
 
 pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
 TOP = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n"
-UNIT = "dn: ou={0}{1}\nobjectClass: organizationalUnit\nou: {0}\n\n"
 
 
 def _unit(name: str, above: str = SUFFIX) -> str:
-    return UNIT.format(name, f",{above}")
+    return f"dn: ou={name},{above}\nobjectClass: organizationalUnit\nou: {name}\n\n"
 
 
 @pytest.fixture
@@ -46,8 +54,8 @@ def new() -> Iterator[Slapd]:
         yield server
 
 
-def _migrate(old: Slapd, new: Slapd, *more: object) -> Done:
-    return ditseed("migrate", old.database_dir, new.database_dir, "--config", new.config_path, *more)
+def _migrate(old: Slapd, new: Slapd, *more: object, **env: str) -> Done:
+    return ditseed("migrate", old.database_dir, new.database_dir, "--config", new.config_path, *more, env=env)
 
 
 def _refused(done: Done, kind: type[LoaderError]) -> str:
@@ -135,16 +143,20 @@ def test_once_done_it_says_so(old: Slapd, new: Slapd) -> None:
 
 
 def test_a_new_directory_belongs_to_the_account_of_the_old_one(old: Slapd, tmp_path: Path) -> None:
+    """A dry run leaves nothing of it."""
     old.slapadd(TOP)
+    made = tmp_path / "above" / "made"
+    command = ("migrate", old.database_dir, made, "--config", old.config_path)
+    ditseed(*command, "--dry-run").ok()
+    assert list(tmp_path.iterdir()) == []
+    made.parent.mkdir()
     shutil.chown(old.database_dir, 12345, 12345)
-    made = tmp_path / "made"
-    ditseed("migrate", old.database_dir, made, "--config", old.config_path).ok()
+    ditseed(*command).ok()
     assert {path.stat().st_uid for path in (made, made / "data.mdb")} == {12345}
 
 
 @pytest.mark.parametrize("form", ["config", "conf"])
 def test_a_missing_target_that_the_configuration_names(form: Form, old: Slapd) -> None:
-    """slapd's tools refuse such a configuration."""
     old.slapadd(TOP)
     with closing(Slapd(form=form)) as new:
         new.database_dir.rmdir()
@@ -155,64 +167,32 @@ def test_a_missing_target_that_the_configuration_names(form: Form, old: Slapd) -
         assert tree(new.slapcat()) == tree(old.slapcat())
 
 
-def test_a_dry_run_leaves_nothing_of_a_missing_target(old: Slapd, tmp_path: Path) -> None:
-    old.slapadd(TOP)
-    made = tmp_path / "above" / "made"
-    ditseed("migrate", old.database_dir, made, "--config", old.config_path, "--dry-run").ok()
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.long
-def test_what_was_written_since_it_was_killed_is_not_lost(old: Slapd, new: Slapd) -> None:
-    old.slapadd(TOP)
-    done = ditseed(
-        *("migrate", old.database_dir, new.database_dir, "--config", new.config_path),
-        env={"DITSEED_KILL_AT": "compare.start"},
-    )
-    assert done.status == -9
-    old.slapadd(_unit("since"))
-    _migrate(old, new).ok()
-    assert tree(new.slapcat()) == tree(old.slapcat())
-
-
 @pytest.mark.long
 def test_a_configuration_that_changed_meanwhile_counts(old: Slapd) -> None:
     old.slapadd(TOP)
     with closing(Slapd(Settings(indexes=()), form="conf")) as new:
-        command = ("migrate", old.database_dir, new.database_dir, "--config", new.config_path)
-        assert ditseed(*command, env={"DITSEED_KILL_AT": "compare.start"}).status == -9
-        assert "load: done before" in ditseed(*command, env={"DITSEED_KILL_AT": "publish.start"}).err
+        assert _migrate(old, new, DITSEED_KILL_AT="compare.start").status == -9
+        assert "load: done before" in _migrate(old, new, DITSEED_KILL_AT="publish.start").err
         text = new.config_path.read_text()
         new.config_path.write_text(text.replace("maxsize ", "index dc eq\nmaxsize "))
-        assert ditseed(*command, "--json").ok().facts["tables"]["dc"] == 1
-        assert "nothing was done now" in ditseed(*command).ok().err
+        assert _migrate(old, new, "--json").ok().facts["tables"]["dc"] == 1
+        assert "nothing was done now" in _migrate(old, new).ok().err
         new.config_path.write_text(text)
-        _refused(ditseed(*command), errors.TargetNotEmpty)
+        _refused(_migrate(old, new), errors.TargetNotEmpty)
 
 
 def test_what_does_not_equal_the_source_is_not_published(old: Slapd, new: Slapd) -> None:
     """Another database in the place of the one that was made."""
     old.slapadd(TOP + _unit("a"))
-    command = ("migrate", old.database_dir, new.database_dir, "--config", new.config_path)
-    assert ditseed(*command, env={"DITSEED_KILL_AT": "compare.start"}).status == -9
+    assert _migrate(old, new, DITSEED_KILL_AT="compare.start").status == -9
     made = new.database_dir / ".ditseed-migrate" / "environment" / "data.mdb"
     with closing(Slapd(new.settings)) as other:
         other.slapadd(old.slapcat().replace("\nou: a\n", "\nou: a\ndescription: x\n"))
         shutil.copyfile(other.database_dir / "data.mdb", made)
-    said = _refused(ditseed(*command), errors.MdbDamaged)
+    said = _refused(_migrate(old, new), errors.MdbDamaged)
     assert f"`ditseed compare {old.database_dir} {made.parent}`" in said
     assert f"ou=a,{SUFFIX}" in ditseed("compare", old.database_dir, made.parent).out
     assert _nothing_was_made(new)
-
-
-@pytest.mark.long
-def test_a_finished_migration_does_not_hide_later_changes(old: Slapd, new: Slapd) -> None:
-    old.slapadd(TOP)
-    _migrate(old, new).ok()
-    old.slapadd(_unit("since"))
-    _refused(_migrate(old, new), errors.TargetNotEmpty)
-    _migrate(old, new, "--replace").ok()
-    assert tree(new.slapcat()) == tree(old.slapcat())
 
 
 def test_what_breaks_its_syntax_is_kept_and_counted(old: Slapd, new: Slapd) -> None:
@@ -222,21 +202,20 @@ def test_what_breaks_its_syntax_is_kept_and_counted(old: Slapd, new: Slapd) -> N
     assert tree(new.slapcat()) == tree(old.slapcat())
 
 
-def test_the_source_itself_is_refused(old: Slapd) -> None:
-    old.slapadd(TOP)
-    done = ditseed("migrate", old.database_dir, old.database_dir, "--config", old.config_path)
-    assert "is the source itself" in _refused(done, errors.UsageProblem)
-
-
 @pytest.mark.long
 def test_a_database_in_the_way_is_refused(old: Slapd, new: Slapd) -> None:
+    """Nor does a finished migration hide what was written later."""
     old.slapadd(TOP + _unit("a"))
     new.slapadd(TOP)
-    before = new.slapcat()
-    _refused(_migrate(old, new), errors.TargetNotEmpty)
-    assert new.slapcat() == before
-    _migrate(old, new, "--replace").ok()
-    assert tree(new.slapcat()) == tree(old.slapcat())
+    for name in ("b", "c"):  # which is written since it was killed, and not lost
+        before = new.slapcat()
+        _refused(_migrate(old, new), errors.TargetNotEmpty)
+        assert new.slapcat() == before
+        assert _migrate(old, new, "--replace", DITSEED_KILL_AT="compare.start").status == -9
+        old.slapadd(_unit(name))
+        _migrate(old, new, "--replace").ok()
+        assert tree(new.slapcat()) == tree(old.slapcat())
+        old.slapadd(_unit(f"{name} since"))
 
 
 def test_an_empty_source_is_refused(old: Slapd, new: Slapd) -> None:
@@ -257,8 +236,9 @@ def test_a_source_without_its_suffix_entry_is_refused(old: Slapd, new: Slapd) ->
     assert _nothing_was_made(new)
 
 
-def test_another_suffix_is_refused(old: Slapd) -> None:
+def test_another_suffix_and_the_source_itself_are_refused(old: Slapd) -> None:
     old.slapadd(TOP)
+    assert "is the source itself" in _refused(_migrate(old, old), errors.UsageProblem)
     with closing(Slapd(Settings(suffix="dc=other,dc=org"))) as new:
         assert SUFFIX in _refused(_migrate(old, new), errors.NoSuchSuffix)
         _refused(_migrate(old, new, "-b", "dc=other,dc=org"), errors.NoSuchSuffix)
@@ -302,8 +282,7 @@ def test_an_entry_that_the_new_schema_forbids_is_named(old: Slapd, new: Slapd) -
 
 def test_a_damaged_source_is_refused(old: Slapd, new: Slapd, people_ldif: Path) -> None:
     old.slapadd(people_ldif)
-    data = old.database_dir / "data.mdb"
-    with data.open("r+b") as file:
+    with (old.database_dir / "data.mdb").open("r+b") as file:
         for page in range(40, 60):
             file.seek(page * 4096 + 16)
             file.write(b"\xff" * 64)
@@ -351,7 +330,8 @@ def test_a_map_that_is_too_small_is_foreseen(old: Slapd, people_ldif: Path) -> N
 
 def test_a_disk_that_is_too_small_is_left_as_it_is(old: Slapd, new: Slapd) -> None:
     """Unless it is asked to go on."""
-    old.slapadd(TOP + _group(200_000))
+    names = "".join(f"member: cn=u{number},{SUFFIX}\n" for number in range(200_000))
+    old.slapadd(f"{TOP}dn: cn=all,{SUFFIX}\nobjectClass: groupOfNames\ncn: all\n{names}")
     command = ["mount", "-t", "tmpfs", "-o", "size=4m", "ditseed", str(new.database_dir)]
     if subprocess.run(command, check=False, capture_output=True).returncode:
         pytest.skip("needs leave to mount")
@@ -368,11 +348,6 @@ def test_a_disk_that_is_too_small_is_left_as_it_is(old: Slapd, new: Slapd) -> No
         subprocess.run(["umount", str(new.database_dir)], check=True)
 
 
-def _group(members: int) -> str:
-    names = "".join(f"member: cn=u{number},{SUFFIX}\n" for number in range(members))
-    return f"\ndn: cn=all,{SUFFIX}\nobjectClass: groupOfNames\ncn: all\n{names}"
-
-
 @pytest.mark.long
 def test_another_database_of_the_same_transaction_is_not_done(old: Slapd, new: Slapd, tmp_path: Path) -> None:
     """What ditseed builds always has transaction 1, and cp leaves the inode as it is."""
@@ -384,3 +359,136 @@ def test_another_database_of_the_same_transaction_is_not_done(old: Slapd, new: S
         shutil.copyfile(target / "data.mdb", old.database_dir / "data.mdb")
         done = _migrate(old, new, "--json", *(("--replace",) if number else ())).ok()
         assert done.facts["entries"] == number + 1
+
+
+# --- the runbook "Upgrade without downtime" of docs/migrate.md, walked through with a real 2.7 while a writer changes
+# the provider; and the way back. Only names and paths are those of the test.
+
+PAGE = (Path(__file__).parents[2] / "docs/migrate.md").read_text()
+RUNBOOK = PAGE.partition("## Upgrade without downtime")[2].partition("\n## ")[0]
+UP, BACK = RUNBOOK.split("### The way back")
+SYNCPROV = f"overlay syncprov\nsyncprov-checkpoint 100 1\nsyncprov-sessionlog {SESSION_LOG}"
+A_CHANGE = "dn: {}\nchangetype: modify\nreplace: o\no: changed\n"
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A provider of so many people; rate: changes a second, `least` at least. settings: of both. prefix: of the
+    commands, which run on the provider's own processors."""
+
+    people: int
+    rate: float
+    least: float = 0.0
+    settings: Settings | None = None
+    prefix: tuple[str, ...] = ()
+
+
+class Walk:
+    """Through one of the two ways: from the provider of `both` to its consumer."""
+
+    def __init__(self, text: str, both: Pair, env: Mapping[str, str], prefix: tuple[str, ...] = ()) -> None:
+        """prefix: of the commands of ditseed."""
+        self.text, self.both, self.prefix = text, both, prefix
+        self.old, self.new = both.provider, both.consumer
+        if text is BACK:
+            self.old, self.new = self.new, self.old
+        password = both.consumer.replicator_password_file
+        self.env = {**env, "DITSEED_CONSUMER_PASSWORD_FILE": str(password)}
+
+    def run(self, number: int) -> Done:
+        text = textwrap.dedent(self.text).replace("\\\n", " ")
+        lines = re.findall(r"^ *(?:env -u DITSEED_TOOLS )?ditseed (.*)", text, re.MULTILINE)
+        words = shlex.split(self._here(lines[number]))
+        return ditseed(*words, env=self.env, prefix=self.prefix)
+
+    def change(self, number: int) -> str:
+        blocks = re.findall(r"<<'END'\n(.*?)END\n", self.text, re.DOTALL)
+        return self._here(textwrap.dedent(blocks[number]))
+
+    def _here(self, text: str) -> str:
+        """With what the test has in the place of the example's names."""
+        provider, consumer = self.both.provider, self.both.consumer
+        (entry,) = consumer.config_path.glob("cn=config/olcDatabase={*}mdb.ldif")
+        names = {
+            "ldap://localhost:3890": consumer.uri,
+            "ldap://localhost": provider.uri,
+            "cn=replicator,dc=example,dc=com": "cn=replicator",
+            "/root/replicator.pw": provider.replicator_password_file,
+            "SECRET": provider.replicator_password_file.read_text(),
+            "/opt/openldap/etc/slapd.d": self.new.config_path,
+            "/etc/ldap/slapd.d": self.old.config_path,
+            "/var/lib/ldap": self.old.database_dir,
+            "/srv/ldap-2.7": self.new.database_dir,
+            "{1}mdb": entry.stem.partition("=")[2],
+        }
+        for name, mine in names.items():
+            text = text.replace(name, str(mine))
+        return text
+
+
+def _seed_and_follow(walk: Walk, seeding: int, wanted: int, busy: Busy) -> None:
+    """Beside a writer; in the end both are equal."""
+    provider, consumer = walk.both.provider, walk.both.consumer
+    a_while = int(0.4 * busy.rate)
+    with Churn(provider, rate=busy.rate, seed=seeding + 1) as churn:
+        churn.wait_for(a_while)
+        began, before = time.monotonic(), churn.changes()
+        done = walk.run(seeding).ok()
+        assert re.search(r"^converted +data format", done.out, re.MULTILINE), done
+        assert meta.read_meta(consumer.database_dir).format == wanted
+        consumer.start()
+        churn.wait_for(churn.changes() + a_while)
+        made, seconds = churn.changes() - before, time.monotonic() - began
+    wait_in_sync(provider, consumer)
+    assert_same(provider, consumer)
+    refreshes = refresh_report(consumer)
+    assert refreshes
+    assert all(one.cookie and one.sent <= busy.people // 2 for one in refreshes), refreshes
+    assert made >= seconds * busy.least, f"{made} in {seconds} s"
+    print(f"{made} changes in {seconds:.1f} s ({made / seconds:.0f}/s), then {refreshes}")
+
+
+def _take_over(walk: Walk, up: Walk) -> None:
+    """Step 6, as `up` has it: the provider refuses writes, and both are equal before the consumer accepts them."""
+    provider, consumer = walk.both.provider, walk.both.consumer
+    provider.configure(up.change(0))
+    with pytest.raises(ServerError, match=r"read-only|restricted"):
+        provider.ldapmodify(A_CHANGE.format(provider.suffix))
+    assert "equal" in up.run(2).ok().out
+    consumer.configure(up.change(1))
+    provider.stop()
+    consumer.ldapmodify(A_CHANGE.format(consumer.suffix))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "busy",
+    [
+        pytest.param(Busy(2000, 50.0), id="short"),
+        pytest.param(
+            # A disk that 500 changes a second can be waited for is not everywhere.
+            Busy(
+                *(100_000, 1000.0, 500.0),
+                settings=Settings(database_lines=("dbnosync",), loglevel="sync"),
+                prefix=("nice", "-n", "19"),
+            ),
+            marks=[pytest.mark.heavy, pytest.mark.timeout(0)],
+            id="heavy",
+        ),
+    ],
+)
+def test_up_and_back(busy: Busy, short_tmp: Path) -> None:
+    require_2_7()
+    newer = openldap_27.installation()
+    with pair(short_tmp, busy.people, overlays=(SYNCPROV,), after=newer, wanted=busy.settings) as both:
+        up = Walk(UP, both, {"DITSEED_TOOLS": openldap_27.tools()}, busy.prefix)
+        assert "converted" in up.run(0).ok().out
+        assert not list(both.consumer.database_dir.iterdir())
+        _seed_and_follow(up, 1, 3, busy)
+        _take_over(up, up)
+        both = dataclasses.replace(both, provider=both.consumer, consumer=both.provider)
+        back = Walk(BACK, both, {}, busy.prefix)
+        place = both.consumer.config_arguments
+        both.consumer.tool("slapmodify", "-n0", *place, stdin=back.change(0).encode())
+        _seed_and_follow(back, 0, 1, busy)
+        _take_over(back, Walk(UP, both, {}))

@@ -16,8 +16,10 @@ from ldif import LDIFRecordList
 
 from fixtures import replication
 from fixtures.chroots import chroot, missing_chroot
+from fixtures.golden.records import pairs_of
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Installation, Settings
+from fixtures.trees import record
 from loader import overlays
 from loader.errors import NotAsStored
 from loader.overlays import Shows
@@ -28,66 +30,28 @@ from tests.support.trees import Tree, assert_same, differences
 pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
-LDIF = """dn: dc=example,dc=com
-objectClass: domain
-objectClass: extensibleObject
-dc: example
-description: of all
-
-dn: cn=default,dc=example,dc=com
-objectClass: device
-cn: default
-
-dn: ou=people,dc=example,dc=com
-objectClass: organizationalUnit
-ou: people
-
-dn: uid=u0,ou=people,dc=example,dc=com
-objectClass: inetOrgPerson
-uid: u0
-cn: U
-sn: S
-ou: {2}b
-ou: {1}a
-userPassword: secret
-
-dn: uid=u1,ou=people,dc=example,dc=com
-objectClass: inetOrgPerson
-uid: u1
-cn: U
-sn: S
-userPassword: secret
-
-dn: cn=g,dc=example,dc=com
-objectClass: groupOfNames
-cn: g
-member: uid=u0,ou=people,dc=example,dc=com
-
-dn: cn=dynamic,dc=example,dc=com
-objectClass: groupOfURLs
-cn: dynamic
-memberURL: ldap:///ou=people,dc=example,dc=com??sub?(uid=u1)
-
-"""
-CHANGES = """dn: uid=u0,ou=people,dc=example,dc=com
-changetype: modify
-replace: mail
-mail: a@b.example
-
-dn: cn=g,dc=example,dc=com
-changetype: modify
-add: member
-member: uid=u1,ou=people,dc=example,dc=com
-
-"""
+PEOPLE = f"ou=people,{SUFFIX}"
+ACCOUNT = "objectClass: inetOrgPerson; cn: U; sn: S; userPassword: secret"
+LDIF = "".join(
+    record(dn, pairs_of(text))
+    for dn, text in (
+        (SUFFIX, "objectClass: domain; objectClass: extensibleObject; dc: example; description: of all"),
+        (f"cn=default,{SUFFIX}", "objectClass: device; cn: default"),
+        (PEOPLE, "objectClass: organizationalUnit; ou: people"),
+        (f"uid=u0,{PEOPLE}", f"{ACCOUNT}; uid: u0; ou: {{2}}b; ou: {{1}}a"),
+        (f"uid=u1,{PEOPLE}", f"{ACCOUNT}; uid: u1"),
+        (f"cn=g,{SUFFIX}", f"objectClass: groupOfNames; cn: g; member: uid=u0,{PEOPLE}"),
+        (f"cn=dynamic,{SUFFIX}", f"objectClass: groupOfURLs; cn: dynamic; memberURL: ldap:///{PEOPLE}??sub?(uid=u1)"),
+    )
+)
+CHANGES = (
+    f"dn: uid=u0,{PEOPLE}\nchangetype: modify\nreplace: mail\nmail: a@b.example\n\n"
+    f"dn: cn=g,{SUFFIX}\nchangetype: modify\nadd: member\nmember: uid=u1,{PEOPLE}\n"
+)
 
 
 def change(server: Slapd) -> None:
     server.ldapmodify(CHANGES)
-
-
-def unchanged(server: Slapd) -> None:
-    """Changes nothing: the remote server does not run."""
 
 
 def binds(server: Slapd) -> None:
@@ -136,10 +100,11 @@ CASES = (
     Case("rwm", "rwm-map attribute givenName sn"),
     Case("seqmod"),
     Case("sssvlv"),
-    Case("translucent", "uri ldap://127.0.0.1:9/", unchanged),
+    Case("translucent", "uri ldap://127.0.0.1:9/", lambda server: None),
     Case("unique", "unique_uri ldap:///?uid?sub"),
     Case("valsort", f"valsort-attr ou uid=u0,ou=people,{SUFFIX} weighted"),
 )
+BY_NAME = {case.name: case for case in CASES}
 ELSEWHERE = {
     "syncprov": "every provider here has it",
     "pcache": "a proxy's cache, not a database",
@@ -149,7 +114,7 @@ ELSEWHERE = {
 
 def test_the_table_is_of_all_overlays() -> None:
     shipped = {one.name for one in overlays.OVERLAYS if one.debian}
-    assert shipped == {case.name for case in CASES} | ELSEWHERE.keys()
+    assert shipped == BY_NAME.keys() | ELSEWHERE.keys()
     modules = {path.stem for path in Path("/usr/lib/ldap").glob("*.so")}
     others = {name for name in modules if name.startswith(("back_", "pw-"))} | {"argon2"}
     assert modules - others <= shipped
@@ -164,10 +129,14 @@ def installation(request: pytest.FixtureRequest) -> Installation:
     return Installation(chroot(request.param).prefix)
 
 
+def _log(home: Path) -> str:
+    (home / "log").mkdir()
+    return f"database mdb\nsuffix cn=accesslog\nrootdn cn=accesslog\ndirectory {home}/log"
+
+
 @contextmanager
 def configured(case: Case, home: Path, installation: Installation | None = None) -> Iterator[Slapd]:
-    (home / "log").mkdir()
-    log = f"database mdb\nsuffix cn=accesslog\nrootdn cn=accesslog\ndirectory {home}/log"
+    log = _log(home)
     overlay = f"overlay {case.name}\n{case.lines}".replace("HOME", str(home))
     before = tuple(f"overlay {name}" for name in case.modules)
     settings = Settings(
@@ -191,7 +160,6 @@ def bound(server: Slapd) -> tuple[object, ...]:
 
 
 def exported(server: Slapd, home: Path) -> Tree:
-    """What an export of the server holds."""
     ditseed("export", *bound(server), "-b", SUFFIX, "-o", home / "out", "--compress", "none").ok()
     return entries("\n".join(path.read_text() for path in (home / "out").glob("*.ldif")))
 
@@ -221,15 +189,14 @@ def test_what_is_exported_is_what_is_stored(case: Case, short_tmp: Path, install
         assert found == moving
 
 
-def seed(server: Slapd, target: Slapd, *more: object) -> Done:
+def seed(server: Slapd, target: Slapd, *more: object, bind: tuple[object, ...] = ()) -> Done:
     words = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
-    return ditseed(*words, *bound(server), *more)
+    return ditseed(*words, *(bind or bound(server)), *more)
 
 
 @pytest.mark.long
 def test_a_replica_of_what_is_not_shown_as_stored_is_refused(short_tmp: Path) -> None:
-    case = next(case for case in CASES if case.name == "collect")
-    with configured(case, short_tmp) as server:
+    with configured(BY_NAME["collect"], short_tmp) as server:
         plain = dataclasses.replace(server.settings, overlays=(), global_lines=())
         with closing(replication.consumer(server, plain)) as target:
             for words in ((), ("--dry-run",)):
@@ -242,12 +209,10 @@ def test_a_replica_of_what_is_not_shown_as_stored_is_refused(short_tmp: Path) ->
 
 def test_overlays_that_the_server_tells_are_named(short_tmp: Path) -> None:
     """No sample shows that rwm maps an attribute: filters are mapped, too. cn=Monitor tells."""
-    case = next(case for case in CASES if case.name == "rwm")
-    with configured(case, short_tmp) as server:
+    with configured(BY_NAME["rwm"], short_tmp) as server:
         plain = dataclasses.replace(server.settings, overlays=(), global_lines=())
         with closing(replication.consumer(server, plain)) as target:
-            words = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
-            done = ditseed(*words, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--dry-run")
+            done = seed(server, target, "--dry-run", bind=("-H", server.ldapi_uri, "-Y", "EXTERNAL"))
             assert done.status == NotAsStored.exit_status, done.err
             assert "the overlay rwm " in done.err
 
@@ -264,25 +229,18 @@ def test_the_replicas_overlays_speak_for_a_provider_that_does_not_tell() -> None
         done = seed(server, target, "--dry-run")
         assert done.status == NotAsStored.exit_status, done.err
         assert "if the provider has it as well" in done.err
-        words = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
-        ditseed(*words, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--dry-run").ok()
+        seed(server, target, "--dry-run", bind=("-H", server.ldapi_uri, "-Y", "EXTERNAL")).ok()
 
 
 @pytest.mark.long
 def test_a_replica_beside_an_overlay_is_the_provider_again(short_tmp: Path) -> None:
     """accesslog, dynlist and valsort together, as a natural consumer and slapcat have it."""
-    case = Case(
-        "valsort",
-        f"valsort-attr ou uid=u0,ou=people,{SUFFIX} weighted\noverlay accesslog\nlogdb cn=accesslog\nlogops writes\n"
-        f"overlay dynlist\ndynlist{GROUPS}+memberOf@groupOfNames*",
-    )
-    (short_tmp / "log").mkdir()
-    log = f"database mdb\nsuffix cn=accesslog\nrootdn cn=accesslog\ndirectory {short_tmp}/log"
+    names = ("valsort", "accesslog", "dynlist")
     settings = Settings(
-        modules=("back_mdb", "syncprov", "valsort", "accesslog", "dynlist"),
+        modules=("back_mdb", "syncprov", *names),
         schema=("/etc/ldap/schema/dyngroup.schema",),
-        overlays=(f"overlay valsort\n{case.lines}",),
-        global_lines=(log,),
+        overlays=tuple(f"overlay {name}\n{BY_NAME[name].lines}" for name in names),
+        global_lines=(_log(short_tmp),),
     )
     plain = dataclasses.replace(settings, overlays=(), global_lines=())
     with (

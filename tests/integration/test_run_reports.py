@@ -1,7 +1,9 @@
-"""`--report` and `--metrics` of real runs: the figures of --json, and how a run ended that failed."""
+"""`--report` and `--metrics` of real runs: the figures of --json, and how a run ended that failed; and what each verb
+prints."""
 
 from __future__ import annotations
 
+import re
 import signal
 import stat
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
 from fixtures.waiting import until
+from loader.cli.report import for_people
 from loader.defaults import ENV_STOP_AT
 from tests.support.adding import SUFFIX, TOP, command, people, person, unit
 from tests.support.browser import BLUE, browse, missing_browser
@@ -31,12 +34,6 @@ pytestmark = pytest.mark.slapd
 
 PEOPLE = 500
 HOSTILE = '<script>alert(1)</script><img src="http://evil.example/x">'
-
-
-@pytest.fixture
-def target() -> Iterator[Slapd]:
-    with closing(Slapd()) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +75,6 @@ def page_of(place: Path) -> Page:
 
 
 def assert_agree(place: Path, page: Page, facts: dict[str, Any], verb: str) -> None:
-    """The page, the metrics and --json."""
     told = single(place)
     assert page.value("figure-entries") == told["entries"] == facts.get("entries", facts.get("read"))
     assert page.value("figure-duration") == told["duration_seconds"]
@@ -181,7 +177,12 @@ def test_refused_before_anything_is_done(
     report = {"directory": tmp_path / "no" / "run.html", "device": Path("/dev/null")}
     report["same"] = tmp_path / "run.prom"
     more = ["--dry-run"] if what == "dry-run" else []
-    env = _without(tmp_path / "hidden", "jinja2") if what == "extra" else None
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "sitecustomize.py").write_text(
+        "import importlib.util\nfind = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *more: None if name == 'jinja2' else find(name, *more)\n"
+    )
+    env = {"PYTHONPATH": str(tmp_path / "hidden")} if what == "extra" else None
     chosen = ("--report", report.get(what, tmp_path / "run.html"), "--metrics", tmp_path / "run.prom")
     done = ditseed(*build_words(target, ldif, *more), *chosen, env=env)
     assert (done.status, f"[{code}]" in done.err, "hint: " in done.err) == (status, True, True)
@@ -192,18 +193,7 @@ def test_refused_before_anything_is_done(
         assert (told["success"], told["exit_status"], told["entries"]) == (0, status, 0)
 
 
-def _without(place: Path, package: str) -> dict[str, str]:
-    """An interpreter that does not find that package."""
-    place.mkdir()
-    (place / "sitecustomize.py").write_text(
-        "import importlib.util\nfind = importlib.util.find_spec\n"
-        f"importlib.util.find_spec = lambda name, *more: None if name == {package!r} else find(name, *more)\n"
-    )
-    return {"PYTHONPATH": str(place)}
-
-
 def stopped(words: tuple[object, ...], point: str) -> Any:
-    """A run that waits at that point."""
     process = start(*words, env={ENV_STOP_AT: point})
     until(lambda: state_of(process.pid) in "TZ")
     assert state_of(process.pid) == "T", process.communicate()
@@ -250,20 +240,16 @@ def test_an_add(slapd_instance: Slapd, tmp_path: Path) -> None:
     assert page.value("rejected") == told["rejects"] == done.facts["rejected"] == 1
     assert "cn=bad" in page.by_id("rejects").text
     assert list(metrics(tmp_path)["step_seconds"]) == [("start",), ("scan",), ("load",)]
-
-
-@pytest.mark.long
-def test_an_add_that_is_refused(slapd_instance: Slapd, tmp_path: Path) -> None:
-    path = tmp_path / "x.ldif"
-    path.write_text(TOP + people(5) + person("bad", sn=None))
-    done = ditseed(*command(slapd_instance, path, "--json"), *wanted(tmp_path))
-    assert done.status == 64
+    path.write_text(unit("more") + person("bad", sn=None))
+    done = ditseed(*command(slapd_instance, path, "--json"), "--restart", *wanted(tmp_path))
+    assert done.status == 64, "refused"
     assert single(tmp_path)["rejects"] == page_of(tmp_path).value("rejected") == 1
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with pair(tmp_path_factory.mktemp("pair"), PEOPLE) as made:
+        made.prepare("ldif")
         yield made
 
 
@@ -290,17 +276,10 @@ def test_an_export_of_a_database(both: Pair, tmp_path: Path, to: str) -> None:
 
 
 @pytest.mark.long
-def test_a_seeding(both: Pair, tmp_path: Path) -> None:
-    done = ditseed(*both.seed("search"), "--json", *wanted(tmp_path)).ok()
-    page = page_of(tmp_path)
-    assert_agree(tmp_path, page, done.facts, "replica seed")
-    assert "id2e" in page.source
-
-
-@pytest.mark.long
-def test_a_seeding_by_clone(both: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["search", "clone"])
+def test_a_seeding(both: Pair, tmp_path: Path, strategy: str) -> None:
     with consumer_of(both) as other:
-        done = ditseed(*other.seed("clone"), "--json", *wanted(tmp_path)).ok()
+        done = ditseed(*other.seed(strategy), "--json", *wanted(tmp_path)).ok()
     page = page_of(tmp_path)
     assert_agree(tmp_path, page, done.facts, "replica seed")
     assert "id2e" in page.source
@@ -308,7 +287,6 @@ def test_a_seeding_by_clone(both: Pair, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_glued_tree(tmp_path: Path) -> None:
-    """The tables of each of its databases."""
     below = (SubordinateDatabase(GROUPS),)
     units = [f"ou=people,{glued.SUFFIX}", GROUPS, f"ou=a,{GROUPS}"]
     (tmp_path / "x.ldif").write_text(TOP + "".join(unit(one[3:].split(",")[0], one.partition(",")[2]) for one in units))
@@ -336,3 +314,86 @@ def test_a_browser_shows_it(target: Slapd, ldif: Path, tmp_path: Path) -> None:
     strange.write_text((tmp_path / "run.html").read_text() + "<script>alert(1)</script>")
     complaints, _ = browse(strange)
     assert any("Content Security Policy" in line for line in complaints)
+
+
+# --- what each verb prints to a person at its end: words and numbers, no dictionary or list of Python's ----
+
+# Brackets, and the words for what is not there or is so. DNs and paths of these tests have none of them.
+_PYTHON = re.compile(r"[\[\]{}]|\b(?:None|True|False)\b|Path\(|'[^' ]*'[,:]")
+
+
+def commands(both: Pair, new: Slapd, scratch: Path) -> Iterator[tuple[object, ...]]:
+    """In an order in which each has something to do."""
+    source, data = both.provider, both.provider.database_dir
+    server = ("-H", source.ldapi_uri, "-Y", "EXTERNAL", "-b", source.suffix)
+    consumer = ("--config", both.consumer.config_path)
+    one = scratch / "one.ldif"
+    one.write_text(f"dn: ou=new,{source.suffix}\nobjectClass: organizationalUnit\nou: new\n")
+    yield ("export", *both.bind, "-b", source.suffix, "-o", scratch / "a", "--dry-run")
+    yield ("export", *both.bind, "-b", source.suffix, "-o", scratch / "a")
+    yield ("export", data, "-o", scratch / "b", "--dry-run")
+    yield ("export", data, "-o", scratch / "b")
+    yield ("add", one, *server, "--dry-run")
+    yield ("add", one, *server)
+    build = ("build", both.export_dir, "--config", new.config_path)
+    yield (*build, "--dry-run")
+    yield build
+    yield (*build, "--replace", "--engine", "slapadd", "--restart")
+    for strategy in ("search", "ldif", "clone"):
+        yield (*both.seed(strategy), "--replace", "--dry-run")
+        yield (*both.seed(strategy), "--replace", "--restart")
+        yield ("replica", "status", *consumer, "-b", both.consumer.suffix)
+    refresh = ("replica", "refresh", *both.bind, *consumer, "-b", both.consumer.suffix)
+    yield (*refresh, "--dry-run")
+    yield refresh
+    yield ("compare", data, scratch / "b")
+    yield ("compare", data, both.export_dir)
+    yield ("verify", data)
+    yield ("clone", data, scratch / "c", "--dry-run")
+    yield ("clone", data, scratch / "c")
+    migrate = ("migrate", data, scratch / "m", "--config", new.config_path)
+    yield (*migrate, "--dry-run")
+    yield migrate
+    repo = ("-R", scratch / "repo")
+    yield ("-v", "backup", "run", "--init", "--from", data, *repo)
+    yield ("backup", "list", *repo)
+    yield ("backup", "check", *repo)
+    yield ("backup", "restore", "latest", *repo, "--target", scratch / "d", "--dry-run")
+    yield ("backup", "restore", "latest", *repo, "--target", scratch / "d")
+    yield ("generate", "people", "-n", "10", "-o", scratch / "e")
+    yield ("generate", "templates")
+    for what in ("maxsize", "indexes", "sync"):
+        yield ("tune", what, *server)
+    yield ("tune", "maxsize", *server, "--maxsize", "2G")
+
+
+@pytest.mark.long
+def test_every_verb_ends_in_words(both: Pair, target: Slapd, tmp_path: Path) -> None:
+    wrong, run = [], 0
+    for words in commands(both, target, tmp_path):
+        done = ditseed(*words)
+        assert done.status in (0, 1), (words, done)
+        run += 1
+        lines = [line for line in done.out.splitlines() if _PYTHON.search(line)]
+        wrong += [(words[:3], line) for line in lines if "olc" not in line]
+    assert run > 30
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_facts_of_any_kind_are_words() -> None:
+    facts = {
+        "context_csns": ["one", "two"],
+        "phases": {"read": 1.0},
+        "prepared": [],
+        "transactions": True,
+        "nothing": None,
+        "notes": {"a": [1, 2], "b": {"c": False}},
+        "bytes": 2048,
+    }
+    assert for_people(facts) == {
+        "contextCSN": "one, two",
+        "prepared": "none",
+        "transactions": "yes",
+        "notes": "a 1, 2, b c no",
+        "bytes": "2.0 KiB",
+    }

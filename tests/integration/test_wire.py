@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
 import threading
@@ -15,10 +14,11 @@ import ldap
 import pytest
 
 from fixtures import replication
+from fixtures.golden.records import pairs_of
 from fixtures.slapd import Slapd, missing_slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
-from fixtures.trees import write_people
+from fixtures.trees import record, write_people
 from loader import _native, ldif, overlays
 from loader.errors import BadCredentials, ConnectionLost, LimitTooLow, LoaderError, ServerDown, ServerRefused
 from loader.ldif import EntryDigests
@@ -26,30 +26,24 @@ from loader.progress import Meter
 from loader.server import wire
 from loader.server.options import Connection, Search
 from loader.server.wire import Part, reading
+from tests.support.adding import SUFFIX, TOP, unit
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 
-SUFFIX = "dc=example,dc=com"
 PEOPLE = 3000
 DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 SECRET = 'a word: of\u00a0many, "kinds"'
 USER = f"uid=sasl,{SUFFIX}"
 # Hashed passwords serve no challenge, so this one is kept as it is.
-ACCOUNT = f"""
-dn: {USER}
-objectClass: account
-objectClass: simpleSecurityObject
-uid: sasl
-userPassword:: {base64.b64encode(SECRET.encode()).decode()}
-"""
-REFERRAL = f"""
-dn: ou=elsewhere,{SUFFIX}
-objectClass: referral
-objectClass: extensibleObject
-ou: elsewhere
-ref: ldap://ldap.example.org/dc=example,dc=org
-"""
+SASL = f"objectClass: account; objectClass: simpleSecurityObject; uid: sasl; userPassword: {SECRET}"
+ACCOUNT = record(USER, pairs_of(SASL))
+REFERRAL = record(
+    f"ou=elsewhere,{SUFFIX}",
+    pairs_of(
+        "objectClass: referral; objectClass: extensibleObject; ou: elsewhere; ref: ldap://ldap.example.org/dc=example,dc=org"
+    ),
+)
 UNLIMITED = "limits * size=unlimited time=unlimited"
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-1", "DIGEST-MD5")
 
@@ -95,8 +89,8 @@ def place(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
     made = replication.provider(Settings(tls=authority.valid(), global_lines=lines, limits=(UNLIMITED,)))
     made.slapadd(people)
     with made:
-        made.ldapadd(REFERRAL.lstrip(), "-M")
-        made.ldapadd(ACCOUNT.lstrip())
+        made.ldapadd(REFERRAL, "-M")
+        made.ldapadd(ACCOUNT)
         text = home / "slapcat.ldif"
         text.write_text(made.slapcat())
         yield Place(made, text)
@@ -127,22 +121,24 @@ def test_everything_that_slapcat_has(place: Place, tmp_path: Path, page: int) ->
     require_all(place, place.admin, tmp_path, page)
 
 
-def test_a_referral_object_is_an_entry(place: Place, tmp_path: Path) -> None:
+def test_a_referral_object_is_an_entry_and_nothing_makes_no_file(place: Place, tmp_path: Path) -> None:
+    found = part(place.admin, tmp_path, Search(SUFFIX, "(uid=nobody)"))
+    assert (found.entries, found.files) == (0, [])
+    assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("p.inner", 0)]
     found = part(place.admin, tmp_path, Search(f"ou=elsewhere,{SUFFIX}", scope="base"))
     assert found.entries == 1
     assert "ref: ldap://" in Path(found.files[0]).read_text()
 
 
-@pytest.mark.parametrize("over", ["ldapi", "ldaps", "StartTLS", "StartTLS tried"])
+@pytest.mark.parametrize("over", ["ldapi", "ldapi, by the socket", "ldaps", "StartTLS", "StartTLS tried"])
 def test_over_every_kind_of_connection(place: Place, tmp_path: Path, over: str) -> None:
     server = place.server
     uri = {"ldapi": server.ldapi_uri, "ldaps": server.ldaps_uri}.get(over, server.uri)
     start_tls = {"StartTLS": 2, "StartTLS tried": 1}.get(over, 0)
-    require_all(place, replace(place.admin, uri=uri, start_tls=start_tls), tmp_path)
-
-
-def test_who_we_are_by_the_socket(place: Place, tmp_path: Path) -> None:
-    require_all(place, Connection(place.server.ldapi_uri, mechanism="EXTERNAL"), tmp_path)
+    connection = replace(place.admin, uri=uri, start_tls=start_tls)
+    if over == "ldapi, by the socket":
+        connection = Connection(server.ldapi_uri, mechanism="EXTERNAL")
+    require_all(place, connection, tmp_path)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -176,22 +172,11 @@ def test_pieces_and_their_rows(place: Place, tmp_path: Path, compress: bool) -> 
     names = {path.name for path in tmp_path.iterdir()}
     ours = {*written, *(f"{name}.rows" for name in written), "p.inner"}
     assert names == {*ours, "p-other-000.ldif", "q-000.ldif"}
-    lengths = [length for name in written for length in lengths_in(tmp_path / f"{name}.rows")]
+    rows = b"".join((tmp_path / f"{name}.rows").read_bytes() for name in written)
+    lengths = [int.from_bytes(rows[at + 80 : at + 84], "little") for at in range(0, len(rows), 88)]
     assert len(lengths) == found.entries
     assert sum(lengths) + found.entries == found.bytes  # a blank line ends each record
     assert all((tmp_path / name).stat().st_mode & 0o077 == 0 for name in ours)
-
-
-def lengths_in(rows: Path) -> list[int]:
-    """Of the records that the rows speak of."""
-    content = rows.read_bytes()
-    return [int.from_bytes(content[at + 80 : at + 84], "little") for at in range(0, len(content), 88)]
-
-
-def test_nothing_found_makes_no_file(place: Place, tmp_path: Path) -> None:
-    found = part(place.admin, tmp_path, Search(SUFFIX, "(uid=nobody)"))
-    assert (found.entries, found.files) == (0, [])
-    assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("p.inner", 0)]
 
 
 def test_looking_without_keeping(place: Place, tmp_path: Path) -> None:
@@ -208,25 +193,21 @@ def test_looking_without_keeping(place: Place, tmp_path: Path) -> None:
 
 def test_a_limit_of_the_server_is_an_error_elsewhere(place: Place) -> None:
     with Slapd(Settings(limits=("limits anonymous size=2",))) as small:
-        small.ldapadd("".join(f"dn: {dn}\nobjectClass: {kind}\n{more}\n\n" for dn, kind, more in _few()))
+        small.ldapadd(TOP + "".join(unit(f"n{number}") for number in range(5)))
         with pytest.raises(LimitTooLow), reading(Connection(small.uri), Meter("read")) as reader:
             reader.digest(Search(SUFFIX, page=0), _native.tree([], reader.counters))
 
 
-def _few() -> Iterator[tuple[str, str, str]]:
-    yield SUFFIX, "domain", "dc: example"
-    for number in range(5):
-        yield f"ou=n{number},{SUFFIX}", "organizationalUnit", f"ou: n{number}"
-
-
-def test_a_base_that_is_no_dn(place: Place) -> None:
-    with pytest.raises(ServerRefused), reading(place.admin, Meter("read")) as reader:
-        reader.digest(Search("nonsense"), _native.tree([], reader.counters))
+def test_a_base_that_is_no_dn_and_a_disk_that_is_full(place: Place) -> None:
+    with reading(place.admin, Meter("read")) as reader:
+        with pytest.raises(ServerRefused):
+            reader.digest(Search("nonsense"), _native.tree([], reader.counters))
+        with pytest.raises(LoaderError):
+            reader.file(Search(SUFFIX), Path("/dev/full"), DROPPED)
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Slapd]:
-    """A server to be treated badly."""
     people = tmp_path / "people.ldif"
     write_people(people, SUFFIX, 20_000)
     made = Slapd(Settings(limits=(UNLIMITED,)))
@@ -264,8 +245,3 @@ def test_a_server_that_stands_still(own: Slapd, tmp_path: Path, monkeypatch: pyt
             assert time.monotonic() - begun < 40
         finally:
             os.kill(own.pid, signal.SIGCONT)
-
-
-def test_a_disk_that_is_full(place: Place) -> None:
-    with pytest.raises(LoaderError), reading(place.admin, Meter("read")) as reader:
-        reader.file(Search(SUFFIX), Path("/dev/full"), DROPPED)

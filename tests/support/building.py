@@ -8,11 +8,17 @@ from pathlib import Path
 from fixtures.slapd import Slapd
 from loader.defaults import ENGINES
 from loader.run.log import Catalogue
+from tests.support.command import Done, ditseed
 from tests.support.trees import tree
 
 RUN_DIR = ".ditseed-build"
 SHARDS = "shards"  # beside the engines' names: slapadd, three at once
 KINDS = (*ENGINES, SHARDS)
+
+
+def build(target: Slapd, *more: object) -> Done:
+    """`ditseed build` for it."""
+    return ditseed("build", *more, "--config", target.config_path, "-b", target.suffix)
 
 
 def engine_words(kind: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.rows(1)
 @pytest.mark.long(
-    "fixtures/deep.toml-tests/integration/test_generate_learn.py-tests/unit/test_csn.py",
+    "fixtures/deep.toml-tests/integration/test_generate.py-tests/unit/test_csn.py",
     "loader/native/learn/src/lib.rs-tests/cli/test_generate_cmd.py-tests/cli/test_clone_cmd.py",
 )
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
             "tests/integration/test_ansible.py",
             "tests/unit/test_csn.py",
         ),
-        ("fixtures/deep.toml", "tests/integration/test_generate_learn.py", "tests/unit/test_csn.py"),
+        ("fixtures/deep.toml", "tests/integration/test_generate.py", "tests/unit/test_csn.py"),
         ("bin/fuzz", "tests/fuzz/test_short.py", "tests/unit/test_csn.py"),
     ],
 )
