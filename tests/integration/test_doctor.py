@@ -1,15 +1,19 @@
-"""`ditseed doctor` at real servers that have what it warns of."""
+"""`ditseed doctor` at real servers that have what it warns of; and what can end or starve the slapd of a host and its
+backups, of which `ditseed doctor --check` and `ditseed backup check` never make OK."""
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +21,17 @@ import ldap
 import pytest
 
 from fixtures import replication
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
 from loader import units
-from loader.mdb import edits, meta
+from loader.mdb import contents, edits, meta
+from loader.operations.backup import manifest, repository
 from tests.support.adding import SUFFIX, TOP, people, write
 from tests.support.command import Done, ditseed
+from tests.support.nobody import NOBODY
+from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 
@@ -44,13 +52,13 @@ NUMBER = re.compile(
 )
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> dict[str, str]:
-    return {"DITSEED_STATE_DIR": str(tmp_path / "state")}
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DITSEED_STATE_DIR", str(tmp_path / "state"))
 
 
-def examined(server: Slapd, state: dict[str, str], *more: object) -> Done:
-    return ditseed("doctor", "--config", server.config_path, *more, env=state)
+def examined(server: Slapd, *more: object) -> Done:
+    return ditseed("doctor", "--config", server.config_path, *more)
 
 
 def of_rule(done: Done, rule: str) -> list[Facts]:
@@ -85,7 +93,7 @@ def write_to(server: Slapd, times: int) -> None:
             handle.modify_s(SUFFIX, change)
 
 
-def test_maxsize_below_what_is_used(state: dict[str, str], tmp_path: Path) -> None:
+def test_maxsize_below_what_is_used(tmp_path: Path) -> None:
     """LMDB maps what is used in any case, so shares are of that."""
     with Slapd(Settings(maxsize=16 * MIB, loglevel="none"), form="config") as server:
         server.ldapadd(write(tmp_path / "x.ldif", TOP, people(50)))
@@ -94,7 +102,7 @@ def test_maxsize_below_what_is_used(state: dict[str, str], tmp_path: Path) -> No
         (path,) = server.config_path.glob("cn=config/olcDatabase=*mdb.ldif")
         text = path.read_text()
         path.write_text(text.replace(f"olcDbMaxSize: {16 * MIB}", f"olcDbMaxSize: {used // 2}"))
-        done = examined(server, state, "--json")
+        done = examined(server, "--json")
         (found,) = of_rule(done, "maxsize")
         assert (found["severity"], f"{units.size(used // 2)} are configured" in found["what"]) == ("warning", True)
         (room,) = (one["room"] for one in done.facts["databases"])
@@ -103,12 +111,12 @@ def test_maxsize_below_what_is_used(state: dict[str, str], tmp_path: Path) -> No
         write_to(server, 1)  # into a free page
 
 
-def test_a_stuck_reader_is_warned_about_before_slapd_fails(state: dict[str, str], tmp_path: Path) -> None:
+def test_a_stuck_reader_is_warned_about_before_slapd_fails(tmp_path: Path) -> None:
     """While writes still succeed. The reader is killed then, --fix clears its slot, and writes go on."""
     with Slapd(Settings(maxsize=4 * MIB, loglevel="none")) as server:
         server.ldapadd(write(tmp_path / "x.ldif", TOP, people(50)))
         write_to(server, 5)
-        assert examined(server, state, "--check").out.startswith("DOCTOR OK - ")
+        assert checked(server).out.startswith("DOCTOR OK - ")
         with stopped_reader(server) as reader:
             statuses, line, written = [], "", 0
             while meta.read_meta(server.database_dir).used < 3 * MIB:
@@ -117,7 +125,7 @@ def test_a_stuck_reader_is_warned_about_before_slapd_fails(state: dict[str, str]
             while 2 not in statuses:
                 write_to(server, 10)  # raises when slapd refuses
                 written += 10
-                line, *_ = (done := examined(server, state, "--check")).out.splitlines()
+                line, *_ = (done := checked(server)).out.splitlines()
                 statuses.append(done.status)
                 assert done.status in (0, 1, 2), done
             assert 1 in statuses, statuses
@@ -129,7 +137,7 @@ def test_a_stuck_reader_is_warned_about_before_slapd_fails(state: dict[str, str]
             assert available < int(told["mdb3_available"]["critical"].rstrip(":"))
             assert told["mdb3_available"]["unit"] == "B"
 
-            shown = examined(server, state)
+            shown = examined(server)
             assert shown.status == 1
             assert f"(process {reader.pid}), is {written} transactions behind" in shown.out
             assert f"    kill {reader.pid} || kill -9 {reader.pid}\n" in shown.out
@@ -143,141 +151,133 @@ def test_a_stuck_reader_is_warned_about_before_slapd_fails(state: dict[str, str]
             reader.wait()
             with pytest.raises(ldap.OTHER):  # a slot that nobody clears
                 write_to(server, 1)
-            fixed = examined(server, state, "--fix", "--json")
+            fixed = examined(server, "--fix", "--json")
             assert fixed.facts["fixed"] == [f"{SUFFIX}: slots of dead readers cleared: 1"]
             assert fixed.facts["databases"][0]["readers"] == []
         write_to(server, 50)
-        assert examined(server, state, "--check").status == 0
+        assert checked(server).status == 0
 
 
-def test_a_slot_of_a_dead_process(slapd_instance: Slapd, state: dict[str, str]) -> None:
+def test_a_slot_of_a_dead_process(slapd_instance: Slapd) -> None:
     with stopped_reader(slapd_instance) as reader:
         pass
-    (found,) = of_rule(done := examined(slapd_instance, state, "--json"), "readers.dead")
+    (found,) = of_rule(done := examined(slapd_instance, "--json"), "readers.dead")
     assert (done.status, found["severity"]) == (0, "note")  # it keeps nothing
     slapd_instance.ldapadd(TOP)
     with stopped_reader(slapd_instance) as reader:
         write_to(slapd_instance, 1)
-    (found,) = of_rule(done := examined(slapd_instance, state, "--json"), "readers.dead")
+    (found,) = of_rule(done := examined(slapd_instance, "--json"), "readers.dead")
     assert done.status == 1
     assert f"processes that are gone ({reader.pid})" in found["what"]
     assert found["mend"] == [f"ditseed doctor --config {slapd_instance.config_path} --fix"]
-    fixed = examined(slapd_instance, state, "--fix").ok()
+    fixed = examined(slapd_instance, "--fix").ok()
     assert "fixed: dc=example,dc=com: slots of dead readers cleared: 1" in fixed.out
 
 
-def test_nosync_that_is_lent(slapd_instance: Slapd, state: dict[str, str]) -> None:
+def test_nosync_that_is_lent(slapd_instance: Slapd) -> None:
     """As a load has it while it runs."""
     where = ("-H", slapd_instance.ldapi_uri, "-Y", "EXTERNAL", "-b", SUFFIX)
     lend = ("--nosync", "on", "--lease", "1h", "--why", "load of March", "--apply")
-    ditseed("tune", "sync", *where, *lend, env=state).ok()
-    (found,) = of_rule(examined(slapd_instance, state, "--json"), "sync")
+    ditseed("tune", "sync", *where, *lend).ok()
+    (found,) = of_rule(examined(slapd_instance, "--json"), "sync")
     assert found["what"] == "nosync, no checkpoint, lent for load of March"
-    ditseed("tune", "sync", *where, "--nosync", "off", "--apply", env=state).ok()
-    (found,) = of_rule(examined(slapd_instance, state, "--json"), "sync")
+    ditseed("tune", "sync", *where, "--nosync", "off", "--apply").ok()
+    (found,) = of_rule(examined(slapd_instance, "--json"), "sync")
     assert found["severity"] == "ok"
 
 
 @pytest.mark.long
-def test_what_a_killed_run_left_is_put_back_by_fix(
-    slapd_instance: Slapd, state: dict[str, str], tmp_path: Path
-) -> None:
+def test_what_a_killed_run_left_is_put_back_by_fix(slapd_instance: Slapd, tmp_path: Path) -> None:
     server = slapd_instance
     path = write(tmp_path / "x.ldif", TOP, people(5))
     where = ("-H", server.ldapi_uri, "-Y", "EXTERNAL", "-b", SUFFIX)
-    kill = {**state, "DITSEED_KILL_AT": "nosync.taken"}
+    kill = {"DITSEED_KILL_AT": "nosync.taken"}
     assert ditseed("add", path, *where, "--nosync", env=kill).status == -signal.SIGKILL
-    done = examined(server, state, "--json")
+    done = examined(server, "--json")
     assert done.status == 1
     assert [one["severity"] for one in of_rule(done, "lease")] == ["warning"]
     assert [one["severity"] for one in of_rule(done, "sync")] == ["critical"]
-    plugin = examined(server, state, "--check")
+    plugin = checked(server)
     assert plugin.status == 2
     assert numbers(plugin.out.splitlines()[0])["leases"]["value"] == "1"
-    fixed = examined(server, state, "--fix")
+    fixed = examined(server, "--fix")
     told = f"fixed: nosync of {SUFFIX} at {server.ldapi_uri}: put back"
     assert (fixed.status, told in fixed.out) == (0, True), fixed
-    assert of_rule(examined(server, state, "--json"), "lease") == []
+    assert of_rule(examined(server, "--json"), "lease") == []
 
 
-def test_what_cannot_be_looked_at_is_unknown(slapd_instance: Slapd, state: dict[str, str]) -> None:
+def test_what_cannot_be_looked_at_is_unknown(slapd_instance: Slapd) -> None:
     server = slapd_instance
-    gone = ditseed("doctor", "--config", "/nowhere", "--check", env=state)
+    gone = ditseed("doctor", "--config", "/nowhere", "--check")
     assert (gone.status, gone.out.startswith("DOCTOR UNKNOWN - ")) == (3, True)
     lock = server.database_dir / "lock.mdb"
     lock.rename(server.home / "kept")  # slapd has it open
     lock.write_bytes(b"of another LMDB" * 1000)
-    done = examined(server, state, "--check")
+    done = checked(server)
     assert (done.status, done.out.startswith("DOCTOR UNKNOWN - ")) == (3, True), done
-    done = examined(server, state, "--json")
+    done = examined(server, "--json")
     assert (done.status, done.facts["well"]) == (1, False)
     assert f"{SUFFIX}: pages and readers" in [one["what"] for one in done.facts["not_looked_at"]]
     (server.home / "kept").rename(lock)
 
 
 @pytest.mark.long
-def test_an_index_that_the_configuration_has_and_the_file_lacks(state: dict[str, str], tmp_path: Path) -> None:
+def test_an_index_that_the_configuration_has_and_the_file_lacks(tmp_path: Path) -> None:
     """Added to slapd.conf while slapd was stopped; the command that is printed makes it."""
     with Slapd(Settings(), form="conf") as server:
         server.stop()
         server.slapadd(write(tmp_path / "x.ldif", TOP, people(20)))
-        assert of_rule(examined(server, state, "--json"), "indexes")[0]["severity"] == "ok"
+        assert of_rule(examined(server, "--json"), "indexes")[0]["severity"] == "ok"
         conf = server.home / "slapd.conf"
         conf.write_text(conf.read_text() + "\nindex givenName,description eq\n")
         server.tool("slapcat", "-f", str(conf), "-l", "/dev/null")
-        done = examined(server, state, "--json")
+        done = examined(server, "--json")
         (found,) = of_rule(done, "indexes")
         assert (done.status, found["severity"]) == (1, "warning")
         assert "givenName" in found["what"]
         _, command, _ = found["mend"]
         subprocess.run(command, shell=True, check=True, env=server.installation.environment())
-        assert of_rule(examined(server, state, "--json"), "indexes")[0]["severity"] == "ok"
+        assert of_rule(examined(server, "--json"), "indexes")[0]["severity"] == "ok"
 
 
-def test_a_consumer_that_is_behind_and_certificates(provider: Slapd, state: dict[str, str], tmp_path: Path) -> None:
+def test_a_consumer_that_is_behind_and_certificates(provider: Slapd, tmp_path: Path) -> None:
     """The provider shows its contextCSN to accounts only; a certificate has expired; there is no backup yet."""
     tls = Authority(tmp_path / "ca").expired()
     settings = replication.as_consumer(provider.settings, tls=tls)
-    server = replication.consumer(provider, settings)
-    try:
+    with closing(replication.consumer(provider, settings)) as server:
         server.slapadd(provider.slapcat(), "-w")
         repo = tmp_path / "backups"
         repo.mkdir()
-        done = examined(server, state, "--json", "-R", repo)
+        done = examined(server, "--json", "-R", repo)
         assert done.status == 1
         (expired, authority) = of_rule(done, "certificate")
         assert (expired["severity"], authority["severity"]) == ("critical", "ok")
+        assert re.search("has expired .* ago", expired["what"])
         assert [one["severity"] for one in of_rule(done, "backup")] == ["critical"]
-        done = examined(server, state, "--json", "-R", tmp_path / "none")
+        done = examined(server, "--json", "-R", tmp_path / "none")
         assert of_rule(done, "backup") == []
         assert f"{SUFFIX}: backups" in [one["what"] for one in done.facts["not_looked_at"]]
-        account = ("-H", provider.uri, "-D", "cn=replicator")
-        account += ("-y", str(provider.replicator_password_file))
-        done = examined(server, state, "--json", *account)
+        account = ("-H", provider.uri, "-D", "cn=replicator", "-y", provider.replicator_password_file)
+        done = examined(server, "--json", *account)
         assert [one["severity"] for one in of_rule(done, "replication")] == ["ok"]
         write_to(provider, 1)
         old = ("20200101000000.000000Z#000000#001#000000",)
         edits.stamp(server.database_dir, SUFFIX, old)
-        (late,) = of_rule(examined(server, state, "--json", *account), "replication")
+        (late,) = of_rule(examined(server, "--json", *account), "replication")
         assert late["severity"] == "critical"
         assert f"behind {provider.uri}, by contextCSN" in late["what"]
-        line = examined(server, state, "--check", *account).out.splitlines()[0]
+        line = checked(server, *account).out.splitlines()[0]
         assert float(numbers(line)["mdb3_behind"]["value"]) > 1e8
-        provider.stop()
-        done = examined(server, state, "--json", *account)
-        assert [one["severity"] for one in of_rule(done, "replication.dead")] == ["critical"]
-    finally:
-        server.close()
 
 
 @pytest.mark.long
-def test_a_provider_without_a_rule_of_limits(provider: Slapd, state: dict[str, str]) -> None:
-    assert of_rule(examined(provider, state, "--json"), "limits") == []
+def test_a_provider_without_a_rule_of_limits(provider: Slapd) -> None:
+    assert of_rule(examined(provider, "--json"), "limits") == []
     database = "olcDatabase={3}mdb,cn=config"
     provider.configure(f"dn: {database}\nchangetype: modify\ndelete: olcLimits\n")
 
     def severities() -> list[str]:
-        return [one["severity"] for one in of_rule(examined(provider, state, "--json"), "limits")]
+        return [one["severity"] for one in of_rule(examined(provider, "--json"), "limits")]
 
     assert severities() == ["note"]
     frontend = "olcDatabase={-1}frontend,cn=config"
@@ -287,3 +287,535 @@ def test_a_provider_without_a_rule_of_limits(provider: Slapd, state: dict[str, s
     own = lift.replace("unlimited", "1000")
     provider.configure(f"dn: {database}\nchangetype: modify\n{own}")
     assert severities() == ["note"]
+
+
+WARNING, CRITICAL, UNKNOWN = 1, 2, 3
+NAMES = {WARNING: "WARNING", CRITICAL: "CRITICAL", UNKNOWN: "UNKNOWN"}
+TAKE_ALL = """
+import lmdb, sys
+environment, held = lmdb.open(sys.argv[1], readonly=True, max_dbs=64), []
+try:
+    while True:
+        held.append(environment.begin())
+except lmdb.ReadersFullError:
+    print("full", flush=True)
+sys.stdin.read()
+for transaction in held:
+    transaction.abort()
+environment.close()
+"""
+Fault = Callable[[Slapd], AbstractContextManager[None]]
+
+
+def needs_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("chown")
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
+    """A slapd of openldap that is well, and is so again after each fault."""
+    needs_root()
+    settings = Settings(maxsize=64 << 20, loglevel="none", overlays=("overlay syncprov",))
+    with Slapd(settings, user="openldap") as server:
+        path = write(tmp_path_factory.mktemp("host") / "x.ldif", TOP, people(200))
+        server.ldapadd(path)
+        yield server
+
+
+def checked(server: Slapd, *more: object, **environment: str) -> Done:
+    return ditseed("doctor", "--check", "--config", server.config_path, *more, env=environment)
+
+
+def assert_told(done: Done, monitor: str, status: int, words: str) -> None:
+    """It prints the first line, so that `pytest -rA` shows a table of all."""
+    print(done.out.partition(" | ")[0].partition("\n")[0])
+    assert done.status == status, done
+    assert done.out.startswith(f"{monitor} {NAMES[status]} - "), done
+    assert re.search(words, done.out), done
+    assert not re.search(r"\bOK\b", done.out), done
+
+
+@contextmanager
+def _replaced(path: Path, content: Callable[[bytes], bytes] | None) -> Iterator[None]:
+    """Another file has its name; slapd goes on with the one that it has open."""
+    aside = path.with_name(path.name + ".aside")
+    status = path.stat()
+    path.rename(aside)
+    try:
+        if content is not None:
+            path.write_bytes(content(aside.read_bytes()))
+            path.chmod(status.st_mode)
+            os.chown(path, status.st_uid, status.st_gid)
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        aside.rename(path)
+
+
+def replaced(name: str, content: Callable[[bytes], bytes] | None) -> Fault:
+    return lambda server: _replaced(server.home / name, content)
+
+
+def roots_of(names: str, mode: int) -> Fault:
+    """Files or directories that root has, as a tool leaves them that root ran."""
+
+    @contextmanager
+    def fault(server: Slapd) -> Iterator[None]:
+        paths = [server.home / name for name in names.split()]
+        before = [path.stat() for path in paths]
+        for path in paths:
+            os.chown(path, 0, 0)
+            path.chmod(mode)
+        try:
+            yield
+        finally:
+            for path, status in zip(paths, before, strict=True):
+                os.chown(path, status.st_uid, status.st_gid)
+                path.chmod(status.st_mode)
+
+    return fault
+
+
+def without_root(content: bytes) -> bytes:
+    """The pages of the tables are other bytes, the meta pages and the length are as they were."""
+    return content[:8192] + b"\xa5" * (len(content) - 8192)
+
+
+def cut(content: bytes) -> bytes:
+    return content[:-100]
+
+
+@contextmanager
+def down(server: Slapd) -> Iterator[None]:
+    server.stop()
+    try:
+        yield
+    finally:
+        server.start()
+
+
+@contextmanager
+def hanging(server: Slapd) -> Iterator[None]:
+    pid = int((server.home / "slapd.pid").read_text())
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def readers_full(server: Slapd) -> Iterator[None]:
+    command = [sys.executable, "-c", TAKE_ALL, str(server.database_dir)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "full\n"
+        try:
+            yield
+        finally:
+            reader.communicate()  # it ends, and gives its slots back
+
+
+@contextmanager
+def directory_gone(server: Slapd) -> Iterator[None]:
+    aside = server.database_dir.with_name("aside")
+    server.database_dir.rename(aside)
+    try:
+        yield
+    finally:
+        aside.rename(server.database_dir)
+
+
+@contextmanager
+def not_mounted(server: Slapd) -> Iterator[None]:
+    """slapd has the files open; whoever takes the path comes into an empty directory."""
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(server.database_dir)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(server.database_dir)], check=True)
+
+
+def configured(setting: str, wrong: str, right: str) -> Fault:
+    """A setting of the database; without a value it is removed."""
+
+    def put(server: Slapd, value: str) -> None:
+        change = f"dn: olcDatabase={{3}}mdb,cn=config\nchangetype: modify\nreplace: {setting}\n"
+        server.configure(change + "".join(f"{setting}: {one}\n" for one in value.split("; ") if one))
+
+    @contextmanager
+    def fault(server: Slapd) -> Iterator[None]:
+        put(server, wrong)
+        try:
+            yield
+        finally:
+            put(server, right)
+
+    return fault
+
+
+SCHEMA = "slapd.d/cn=config/cn=schema.ldif"
+INDEXES = "; ".join(Settings.indexes)
+FAULTS: dict[str, tuple[Fault, int, str]] = {
+    "data.mdb gone": (replaced("data/data.mdb", None), CRITICAL, "there is no .*data.mdb"),
+    "emptied": (replaced("data/data.mdb", lambda _: b""), CRITICAL, r"data.mdb: .*\(empty\)"),
+    "cut": (replaced("data/data.mdb", cut), CRITICAL, "data.mdb: it was cut"),
+    "overwritten": (replaced("data/data.mdb", without_root), CRITICAL, "data.mdb: "),
+    "no LMDB": (replaced("data/data.mdb", lambda old: os.urandom(len(old))), CRITICAL, "no 64-bit LMDB database"),
+    "lock of another LMDB": (replaced("data/lock.mdb", lambda old: os.urandom(len(old))), UNKNOWN, "lock format"),
+    "slapd.d without cn=config": (replaced("slapd.d/cn=config.ldif", None), CRITICAL, "tools cannot read"),
+    "slapd.d that is none": (replaced("slapd.d/cn=config.ldif", lambda _: b"no LDIF"), CRITICAL, "tools cannot read"),
+    "data.mdb of root": (roots_of("data/data.mdb", 0o600), CRITICAL, "openldap cannot read .*data.mdb"),
+    "data.mdb of root, readable": (roots_of("data/data.mdb", 0o644), CRITICAL, "openldap cannot write .*data.mdb"),
+    "lock.mdb of root": (roots_of("data/lock.mdb", 0o600), CRITICAL, "openldap cannot read .*lock.mdb"),
+    "directories": (roots_of("data accounts", 0o700), CRITICAL, "Permission denied"),
+    "directory": (roots_of("data", 0o700), CRITICAL, "Permission denied"),
+    "slapd.d": (roots_of(SCHEMA, 0o600), CRITICAL, "openldap cannot read .*cn=schema.ldif"),
+    "slapd.d, readable": (roots_of(SCHEMA, 0o644), WARNING, "openldap cannot write .*cn=schema.ldif"),
+    "down": (down, CRITICAL, "slapd is not running"),
+    "hanging": (hanging, CRITICAL, "does not answer"),
+    "readers full": (readers_full, CRITICAL, r"(\d+) of \1 reader slots"),
+    "nosync left on": (configured("olcDbNoSync", "TRUE", "FALSE"), CRITICAL, "nosync, no checkpoint"),
+    "directory gone": (directory_gone, CRITICAL, "olcDbDirectory: .* No such file"),
+    "volume not mounted": (not_mounted, CRITICAL, "there is no .*data.mdb"),
+    "maxsize unset": (configured("olcDbMaxSize", "", str(64 << 20)), WARNING, "maxsize was never set"),
+    "index missing": (configured("olcDbIndex", "objectClass eq", INDEXES), WARNING, "no index entryCSN eq"),
+}
+
+
+@pytest.mark.parametrize(("fault", "status", "words"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_never_ok(host: Slapd, fault: Fault, status: int, words: str) -> None:
+    quick = {"LDAPTIMEOUT": "1", "LDAPNETWORK_TIMEOUT": "1"} if fault is hanging else {}
+    with fault(host):
+        done = checked(host, **quick)
+    assert_told(done, "DOCTOR", status, words)
+
+
+@contextmanager
+def map_full(_: Path) -> Iterator[Slapd]:
+    """slapd has refused a write."""
+    with Slapd(Settings(maxsize=1 << 20, loglevel="none")) as server:
+        server.ldapadd(TOP)
+        _fill(server)
+        yield server
+
+
+def _fill(server: Slapd) -> None:
+    """Until slapd refuses a write: MDB_MAP_FULL, or ENOSPC."""
+    with server.connection() as handle, suppress(ldap.OTHER):
+        for number in range(10_000):
+            facts = {"objectClass": "person", "sn": "x", "description": os.urandom(4000).hex()}
+            entry = [(name, [value.encode()]) for name, value in facts.items()]
+            handle.add_s(f"cn={number},{SUFFIX}", entry)
+        pytest.fail("it takes every write")
+
+
+@contextmanager
+def disk_full(_: Path) -> Iterator[Slapd]:
+    """It has a tenth of maxsize; slapd has refused a write."""
+    require(missing_loop_filesystem())
+    settings = Settings(maxsize=64 << 20, loglevel="none")
+    with loop_filesystem(6) as disk, Slapd(settings, directory=disk / "home") as server:
+        server.ldapadd(TOP)
+        _fill(server)
+        yield server
+
+
+@contextmanager
+def disk_fails(_: Path) -> Iterator[Slapd]:
+    """Each read from the disk gives EIO; slapd answers from the page cache."""
+    require(missing_loop_filesystem("xfs"))
+    settings = Settings(maxsize=16 << 20, loglevel="none")
+    with loop_filesystem(300, "xfs") as disk, closing(Slapd(settings)) as server:
+        subprocess.run(["mount", "--bind", str(disk), str(server.database_dir)], check=True)
+        try:
+            server.start()
+            server.ldapadd(TOP)
+            subprocess.run(["sync", "-f", str(disk)], check=True)
+            os.truncate(disk.parent / "image", 0)
+            assert len(server.search()) == 1
+            yield server
+        finally:
+            server.stop()
+            subprocess.run(["umount", str(server.database_dir)], check=True)
+
+
+@contextmanager
+def without_server_id(_: Path) -> Iterator[Slapd]:
+    """One of two providers that both write."""
+    with Slapd(Settings(loglevel="none", overlays=("overlay syncprov",))) as other:
+        other.ldapadd(TOP)
+        line = replication.syncrepl(other, other.uri)
+        lines = (line, "multiprovider on")
+        settings = replication.as_consumer(other.settings, database_lines=lines)
+        with Slapd(settings) as server:
+            replication.wait_in_sync(other, server)
+            yield server
+
+
+@pytest.mark.parametrize(
+    ("made", "status", "words"),
+    [
+        pytest.param(map_full, CRITICAL, r"of maxsize 1\.0 MiB are available \([0-9] %\)", id="map full"),
+        pytest.param(disk_full, CRITICAL, "the disk has room for .* only", id="disk full"),
+        pytest.param(disk_fails, CRITICAL, "from the disk failed: Input/output error", id="disk EIO"),
+        pytest.param(without_server_id, CRITICAL, "olcServerID is not set", id="server ID missing"),
+    ],
+)
+def test_a_host_of_its_own_is_never_ok(
+    tmp_path: Path, made: Callable[[Path], AbstractContextManager[Slapd]], status: int, words: str
+) -> None:
+    with made(tmp_path) as server:
+        assert_told(checked(server), "DOCTOR", status, words)
+
+
+@pytest.mark.parametrize("tool", ["find", "slapd"])
+def test_a_tool_that_a_signal_ends_leaves_something_unknown(host: Slapd, tool: str) -> None:
+    folder = host.home / tool  # which openldap reaches
+    folder.mkdir()
+    (folder / tool).write_text("#!/bin/sh\nkill -9 $$\n")
+    (folder / tool).chmod(0o755)
+    done = checked(host, PATH=f"{folder}:{os.environ['PATH']}")
+    assert_told(done, "DOCTOR", UNKNOWN, "not looked at: ")
+
+
+def test_a_command_that_is_printed_gives_the_file_back(host: Slapd) -> None:
+    with roots_of("data/data.mdb", 0o600)(host):
+        (one,) = of_rule(examined(host, "--json"), "access")
+        assert one["mend"] == [f"chown -h openldap: -- {host.database_dir / 'data.mdb'}"]
+        subprocess.run(one["mend"][0], shell=True, check=True)
+        assert checked(host).status == 0
+
+
+def test_slapd_that_was_stopped_is_a_warning_without_check_and_one_that_died_is_not(host: Slapd) -> None:
+    with down(host):
+        (one,) = of_rule(told := examined(host, "--json"), "slapd")
+        assert (told.status, one["severity"]) == (1, "warning")
+        (host.home / "slapd.pid").write_text("4194304\n")  # more than the kernel's greatest
+        (one,) = of_rule(told := examined(host, "--json"), "slapd")
+        assert one["severity"] == "critical"
+        assert "it did not stop, it died" in one["what"]
+        (host.home / "slapd.pid").unlink()
+
+
+def test_tls_files(tmp_path: Path) -> None:
+    """slapd is not started: it would not."""
+    needs_root()
+    good, other = (Authority(tmp_path / name).valid() for name in ("one", "other"))
+    with closing(Slapd(Settings(tls=good), user="openldap")) as server:
+        assert "is not that of" not in checked(server).out
+        shutil.copy(good.key, tmp_path / "kept")
+        shutil.copy(other.key, good.key)
+        assert_told(checked(server), "DOCTOR", CRITICAL, "is not that of the certificate")
+        good.key.unlink()
+        assert_told(checked(server), "DOCTOR", CRITICAL, f"there is no {good.key}")
+        shutil.copy(tmp_path / "kept", good.key)
+        good.certificate.write_text("no certificate\n")
+        assert_told(checked(server), "DOCTOR", CRITICAL, "has no certificate in PEM form")
+
+
+def test_no_database_at_all(tmp_path: Path) -> None:
+    config = tmp_path / "slapd.conf"
+    config.write_text("include /etc/ldap/schema/core.schema\n")
+    done = ditseed("doctor", "--check", "--config", config)
+    assert_told(done, "DOCTOR", CRITICAL, "has no mdb database")
+
+
+def test_a_consumer_and_its_provider(provider: Slapd) -> None:
+    """The password of olcSyncrepl is wrong; the provider was restored from an older backup; the provider is gone."""
+    with closing(replication.consumer(provider)) as server:
+        server.slapadd(provider.slapcat(), "-w")
+
+        def rules() -> dict[str, str]:
+            return {one["rule"]: one["severity"] for one in examined(server, "--json").facts["findings"]}
+
+        assert rules()["replication"] == "ok"
+        (stored,) = contents.context_csns(server.database_dir, SUFFIX)
+        edits.stamp(server.database_dir, SUFFIX, (f"2099{stored[4:]}",))
+        assert rules()["replication.ahead"] == "critical"
+        assert_told(checked(server), "DOCTOR", CRITICAL, "has newer changes of server ID 001")
+        server.start()
+        bound = ("-H", provider.uri, "-D", "cn=replicator", "-y", provider.replicator_password_file, "-b", SUFFIX)
+        consumer = ("--consumer", server.uri, "--consumer-bind-dn", "cn=replicator")
+        password = ("--consumer-password-file", server.replicator_password_file, "--config", server.config_path)
+        told = ditseed("replica", "verify", *bound, *consumer, *password)
+        assert "the replica has newer changes of server ID 001 than the provider" in told.out
+        server.stop()
+        edits.stamp(server.database_dir, SUFFIX, (stored,))
+        change = "dn: olcDatabase={2}ldif,cn=config\nchangetype: modify\nreplace: olcRootPW\nolcRootPW: x\n"
+        provider.configure(change)
+        done = checked(server)
+        assert_told(done, "DOCTOR", CRITICAL, "the provider refuses the account of olcSyncrepl")
+        secret = provider.replicator_password_file.read_text()
+        assert secret not in done.out + done.err
+        provider.stop()
+        gone = f"the provider {provider.uri} cannot be reached"
+        assert_told(checked(server), "DOCTOR", CRITICAL, gone)
+
+
+# --- backup check -----------------------------------------------------------------------------------
+
+OTHER = "dc=other,dc=org"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Repositories: `one` backup, with its configuration; a `set` of two databases; `shared`: pages in packs."""
+    place = tmp_path_factory.mktemp("kept")
+    (place / "other").mkdir()
+    second = ("database mdb", f"suffix {OTHER}", f"directory {place}/other", f"maxsize {64 << 20}")
+    with closing(Slapd(Settings(database_lines=second))) as server:
+        server.slapadd(write(place / "x.ldif", TOP, people(20)))
+        where = (*server.config_arguments, "-b", OTHER)
+        entry = f"dn: {OTHER}\nobjectClass: dcObject\nobjectClass: organization\ndc: other\no: x\n"
+        server.tool("slapadd", "-q", *where, stdin=entry.encode())
+        run = ("backup", "run", "--init", "--config", server.config_path, "-R")
+        ditseed(*run, place / "one", "-b", SUFFIX).ok()
+        ditseed(*run, place / "set", "--all-databases").ok()
+        ditseed(*run, place / "shared", "-b", SUFFIX, "--incremental").ok()
+    return place
+
+
+def aged(repo: Path, **facts: object) -> None:
+    """The backup, with another manifest, which is sealed."""
+    (one,) = repository.listing(repo).backups
+    told = manifest.sealed(dataclasses.replace(one, **facts))
+    (repo / one.id / "manifest.json").write_bytes(manifest.text(told))
+
+
+def moment(hours: float) -> str:
+    return (repository.now() + datetime.timedelta(hours=hours)).isoformat()
+
+
+def removed(names: str) -> Callable[[Path], None]:
+    def fault(repo: Path) -> None:
+        (first, *_) = sorted(repo.glob(names))
+        shutil.rmtree(first) if first.is_dir() else first.unlink()
+
+    return fault
+
+
+def shortened(names: str) -> Callable[[Path], None]:
+    def fault(repo: Path) -> None:
+        (first, *_) = sorted(repo.glob(names))
+        os.truncate(first, first.stat().st_size - 1)
+
+    return fault
+
+
+def emptied(repo: Path) -> None:
+    for path in repo.glob("2*"):
+        shutil.rmtree(path)
+
+
+def found_damaged(repo: Path) -> None:
+    (data,) = repo.glob("*/pages.pack")
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    assert ditseed("backup", "verify", "-R", repo).status == 1
+
+
+def shrunk(repo: Path) -> None:
+    """Its two backups before had more entries."""
+    (one,) = repository.listing(repo).backups
+    when = repository.now() - datetime.timedelta(hours=5)
+    name = repository.new_id(repo, when, one.suffix)
+    shutil.copytree(repo / one.id, repo / name)
+    more = dataclasses.replace(one, id=name, made=when.isoformat(), entries=10 * one.entries)
+    (repo / name / "manifest.json").write_bytes(manifest.text(manifest.sealed(more)))
+
+
+@contextmanager
+def dead_disk(template: Path) -> Iterator[Path]:
+    """The repository is on it; nothing of it is in memory."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(16) as disk:
+        image = disk.parent / "image"
+        shutil.copytree(template, disk / "repo")
+        subprocess.run(["umount", str(disk)], check=True)
+        subprocess.run(["mount", "-o", "loop", str(image), str(disk)], check=True)
+        os.truncate(image, 0)
+        yield disk / "repo"
+
+
+@pytest.mark.parametrize("name", ["one", "set", "shared"])
+def test_backups_that_are_well(kept: Path, host: Slapd, name: str) -> None:
+    done = ditseed("backup", "check", "-R", kept / name)
+    assert (done.status, done.out.startswith("BACKUP OK - ")) == (0, True), done
+    assert checked(host, "-R", kept / name).status == 0
+
+
+Damage = Callable[[Path], object]
+
+
+DAMAGES: dict[str, tuple[str, Damage, int, str]] = {
+    "repository gone": ("one", shutil.rmtree, UNKNOWN, "no such file or directory"),
+    "repository emptied": ("one", emptied, CRITICAL, "no backup"),
+    "too old": ("one", lambda repo: aged(repo, made=moment(-50)), CRITICAL, "is 2.* old"),
+    "clock gone back": ("one", lambda repo: aged(repo, made=moment(9)), CRITICAL, "later than now"),
+    "manifest gone": ("one", removed("2*/manifest.json"), CRITICAL, "the latest cannot be used"),
+    "manifest cut": ("one", shortened("2*/manifest.json"), CRITICAL, "the latest cannot be used"),
+    "config.ldif gone": ("one", removed("2*/config.ldif"), CRITICAL, "config.ldif"),
+    "pages.map gone": ("one", removed("2*/pages.map"), CRITICAL, "pages.map"),
+    "data gone": ("one", removed("2*/pages.pack"), CRITICAL, "pages.pack"),
+    "data cut": ("one", shortened("2*/pages.pack"), CRITICAL, "pages.pack"),
+    "found damaged": ("one", found_damaged, CRITICAL, "was found damaged"),
+    "directory emptied before": ("one", shrunk, WARNING, "has fewer entries"),
+    "pack gone": ("shared", removed("pages/*"), CRITICAL, "cannot be restored"),
+    "pack cut": ("shared", shortened("pages/*"), CRITICAL, "cannot be restored"),
+    "set torn": ("set", removed("2*-dc-other-dc-org"), CRITICAL, "cannot be restored"),
+}
+
+
+@pytest.mark.parametrize(("name", "fault", "status", "words"), DAMAGES.values(), ids=DAMAGES)
+def test_a_backup_is_never_ok(
+    kept: Path, tmp_path: Path, host: Slapd, name: str, fault: Damage, status: int, words: str
+) -> None:
+    """Neither to `backup check` nor to `doctor --check`."""
+    repo = tmp_path / "repo"
+    shutil.copytree(kept / name, repo)
+    fault(repo)
+    assert_told(ditseed("backup", "check", "-R", repo), "BACKUP", status, words)
+    assert_told(checked(host, "-R", repo), "DOCTOR", status, words)
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "words"),
+    [
+        ("-b dc=example,dc=net", CRITICAL, "no backup of dc=example,dc=net"),
+        ("--min-count 2", WARNING, "1 of at least 2"),
+        ("--max-verify-age 8d", WARNING, "no backup was ever verified"),
+        ("--max-drill-age 8d", WARNING, "no backup was ever drilled"),
+    ],
+)
+def test_a_backup_beyond_a_limit_is_never_ok(kept: Path, more: str, status: int, words: str) -> None:
+    assert_told(ditseed("backup", "check", "-R", kept / "one", *more.split()), "BACKUP", status, words)
+
+
+def test_a_backup_that_was_verified_long_ago_is_never_ok(kept: Path, tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    shutil.copytree(kept / "one", repo)
+    ditseed("backup", "verify", "-R", repo).ok()
+    (record,) = repo.glob("*/verified.json")
+    (one,) = repository.listing(repo).backups
+    known = repository.proofs(repo, one).verification
+    assert known is not None
+    record.write_bytes(manifest.text(manifest.sealed(dataclasses.replace(known, made=moment(-999)))))
+    done = ditseed("backup", "check", "-R", repo, "--max-verify-age", "8d")
+    assert_told(done, "BACKUP", WARNING, "no backup was for .* verified")
+
+
+def test_a_repository_on_a_dead_disk_is_never_ok(kept: Path, host: Slapd) -> None:
+    with dead_disk(kept / "one") as repo:
+        done, doctor = ditseed("backup", "check", "-R", repo), checked(host, "-R", repo)
+    assert_told(done, "BACKUP", UNKNOWN, "Input/output error")
+    assert_told(doctor, "DOCTOR", UNKNOWN, "Input/output error")
+
+
+def test_a_repository_that_cannot_be_read_is_never_ok(kept: Path) -> None:
+    needs_root()
+    done = ditseed("backup", "check", "-R", kept / "one", prefix=NOBODY)
+    assert_told(done, "BACKUP", UNKNOWN, "(P|no p)ermission")

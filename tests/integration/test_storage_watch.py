@@ -1,11 +1,15 @@
-"""`ditseed storage watch` on real delays: device-mapper's, in the storage VM; and on file systems of this host."""
+"""`ditseed storage watch` on real delays: device-mapper's, in the storage VM; on file systems of this host; its probes,
+each on the real thing; the chart on a terminal, the unit of systemd."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +18,14 @@ import pytest
 from fixtures import storage_vm
 from fixtures.limits import loop_device, loop_filesystem, missing_loop_filesystem
 from fixtures.waiting import until
+from loader.operations.storage.verdict import Layer
+from loader.operations.storage.watch import Target, Watch, WatchOptions
+from loader.storage.probes import FileLock
+from tests.integration.test_storage_check import images
 from tests.support.command import COMMAND, Done, ditseed, start
+from tests.support.nobody import NOBODY
 from tests.support.require import require
+from tests.support.terminal import on_terminal
 
 Facts = dict[str, Any]
 
@@ -62,10 +72,7 @@ def delayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each watch printed, by the name of its file."""
     require(storage_vm.missing_storage_vm())
     place = tmp_path_factory.mktemp("delayed")
-    disks = [place / f"disk{number}" for number in range(3)]
-    for disk in disks:
-        with disk.open("wb") as file:
-            file.truncate(64 << 20)
+    disks = images(place, 64, 64, 64)
     subprocess.run(["mkfs.ext4", "-q", str(disks[2])], check=True)
     script = DELAYED.format(ditseed=COMMAND) + "tail -n +1 suspended check volume fs watch.err written mirror"
     ended = storage_vm.run(script, disks, modules=MODULES)
@@ -125,21 +132,16 @@ def test_a_leg_that_is_slow_to_write_shows_in_the_write_probe_only(delayed: dict
 
 @pytest.mark.long
 @pytest.mark.alone
-def test_a_volume_that_is_slow_itself_is_named(delayed: dict[str, str]) -> None:
+def test_a_volume_and_a_file_system_that_are_slow_themselves_are_named(delayed: dict[str, str]) -> None:
     said = delayed["volume"].splitlines()[-1]
     assert said.startswith("verdict: /dev/mapper/slow adds ")
     assert "ext4 on /run/mnt/slow adds nothing" in said
-
-
-@pytest.mark.long
-@pytest.mark.alone
-def test_a_slow_file_system_is_named(delayed: dict[str, str]) -> None:
     assert delays(json.loads(delayed["fs"])) == ["fs"]
 
 
-def watched(*words: object) -> Facts:
+def watched(*words: object, prefix: tuple[str, ...] = ()) -> Facts:
     """The last line of a short watch, and its exit status is 0."""
-    done = ditseed("storage", "watch", *words, "--interval", "0.05", "--json").ok()
+    done = ditseed("storage", "watch", *words, "--interval", "0.05", "--json", prefix=prefix).ok()
     found: Facts = json.loads(done.out.splitlines()[-1])
     return found
 
@@ -184,7 +186,16 @@ def test_a_database_is_read_where_it_has_blocks() -> None:
     assert found["reads"] > 0
 
 
-def test_a_device_whose_reads_fail_is_critical(tmp_path: Path) -> None:
+def judged(state: Path, *more: object, prefix: tuple[str, ...] = ()) -> Done:
+    return ditseed("storage", "watch", "--check", "--state", state, *more, prefix=prefix)
+
+
+def told(state: Path, said: str) -> int:
+    """The status, once it says so: on a loaded host a state may be old, and a read in flight, for a moment."""
+    return until(lambda: found if said in (found := judged(state)).out else None).status
+
+
+def test_a_watch_that_is_stopped_and_a_device_whose_reads_fail(tmp_path: Path) -> None:
     require(missing_loop_filesystem())
     image, state = tmp_path / "image", tmp_path / "state"
     with loop_device(image, 8) as device:
@@ -192,36 +203,41 @@ def test_a_device_whose_reads_fail_is_critical(tmp_path: Path) -> None:
         process = start("storage", "watch", *words)
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["layers"][0]["is_error"] is False
+        assert told(state, "STORAGE WATCH OK - ") == 0
+        assert judged(state, prefix=NOBODY).status == 3  # directories of pytest are closed to others
+        process.send_signal(signal.SIGSTOP)
+        assert told(state, "STORAGE WATCH UNKNOWN - ") == 3
+        assert "is the watch running" in judged(state).out
+        process.send_signal(signal.SIGCONT)
         os.truncate(image, 0)
         lines = (json.loads(line)["layers"][0] for line in process.stdout)
         failed = next(one for one in lines if one["is_error"])
         assert failed["problem"] == "Input/output error"
-        # A read in flight is told first, and on a loaded host one may be for many such intervals.
-        check = lambda: ditseed("storage", "watch", "--check", "--state", state)  # noqa: E731
-        said = "the last read failed: Input/output error"
-        done = until(lambda: found if said in (found := check()).out else None)
+        assert told(state, "the last read failed: Input/output error") == 2
         process.terminate()
         assert process.wait() == 128 + signal.SIGTERM
         process.communicate()
-    assert done.status == 2
 
 
 def judged_while_watched(tmp_path: Path, *words: object, reads: int) -> list[Done]:
-    """What the plugin says again and again, once there were so many rounds."""
+    """What the plugin says again and again, once there were so many rounds; then the watch is killed."""
     state = tmp_path / "state"
     process = start("storage", "watch", *words, "--interval", "0.1", "--state", state, "--json")
     assert process.stdout is not None
     try:
         next(line for line in process.stdout if json.loads(line)["round"] >= reads)
-        return [until(lambda: _fresh(state)) for _ in range(5)]
+        found = [until(lambda: _fresh(state)) for _ in range(5)]
     finally:
-        process.terminate()
+        process.kill()
         process.communicate()
+    check = judged(state)
+    assert (check.status, "has ended" in check.out) == (3, True), check.out
+    return found
 
 
 def _fresh(state: Path) -> Done | None:
     """On a loaded host the state may be old for a moment."""
-    check = ditseed("storage", "watch", "--check", "--state", state)
+    check = judged(state)
     return None if "is the watch running" in check.out else check
 
 
@@ -253,10 +269,13 @@ def test_reads_of_which_some_fail_are_critical_whichever_was_the_last(tmp_path: 
 
 
 def test_a_file_system_without_a_device(tmp_path: Path) -> None:
-    state = watched("/dev/shm", "--samples", "2")
+    state = watched("/dev/shm", "--samples", "2", "--probe", "write")
     assert [one["reads"] for one in state["layers"]] == [0]
     assert state["layers"][0]["problem"] is not None
     assert state["told"].startswith("not known")
+    (write,) = state["probes"]
+    assert (write["reads"], write["figures"]) == (0, None)
+    assert "no direct writes" in write["problem"] or "no write to a device" in write["problem"]
 
 
 def test_what_cannot_be_watched(tmp_path: Path) -> None:
@@ -268,6 +287,8 @@ def test_what_cannot_be_watched(tmp_path: Path) -> None:
         ((tmp_path, "-w", "3"), "-w is only for --check"),
         (("--check",), "--check takes --state FILE"),
         (("--check", "--state", "x", "--samples", "1"), "--samples is only for"),
+        (("--layer", "a=/dev/null", "--probe", "write"), "--probe write needs a directory"),
+        (("--layer", f"write in {tmp_path}={tmp_path}", "--probe", "write"), "is the name of a probe"),
     ):
         done = ditseed("storage", "watch", *words)
         assert (done.status, said in done.err) == (3, True), done.err
@@ -286,21 +307,122 @@ def test_the_state_is_judged_as_a_plugin_does(tmp_path: Path) -> None:
         assert "verdict: " in done.out
         assert state.stat().st_mode & 0o777 == 0o644
         assert f'_reads_total{{layer="ext4 on {place}"}} ' in (tmp_path / "watch.prom").read_text()
-    judge = ("storage", "watch", "--check", "--state")
     known = {**json.loads(state.read_text()), "interval": 3600}  # not stale
-    state.write_text(json.dumps(known))
-    over = ditseed(*judge, state)
-    assert (over.status, "has ended" in over.out) == (3, True), over.out
     elsewhere = {**known["watcher"], "namespace": "elsewhere"}
     state.write_text(json.dumps({**known, "watcher": elsewhere}))
-    well = ditseed(*judge, state, "-w", "5000", "-c", "6000")
+    well = judged(state, "-w", "5000", "-c", "6000")
     assert well.status == 0, well.out
     assert well.out.startswith("STORAGE WATCH OK - ")
     assert "_davg'=0.00" in well.out
     assert "s;5.000000;6.000000;0 " in well.out
-    assert ditseed(*judge, state, "-w", "0.0001").status == 1
-    assert ditseed(*judge, state, "-w", "0.0001", "-c", "0.0001").status == 2
-    missing = ditseed(*judge, tmp_path / "none")
+    assert judged(state, "-w", "0.0001").status == 1
+    assert judged(state, "-w", "0.0001", "-c", "0.0001").status == 2
+    missing = judged(tmp_path / "none")
     assert (missing.status, missing.out.split(" - ")[0]) == (3, "STORAGE WATCH UNKNOWN")
-    state.write_bytes(state.read_bytes()[:-20])
-    assert ditseed(*judge, state).status == 3
+    assert "No such file" in missing.out
+
+
+# The stack of which the I/O timing watch was first told: OCFS2 (here on one host) on a mirrored volume.
+CLUSTERED = """
+set -e
+sed -i '/^devices/ s#}# filter=["a|^/dev/mapper/leg|","r|.*|"] }#' /run/lvm/lvm.conf
+echo "0 1048576 linear /dev/ubda 0" | dmsetup create leg1
+echo "0 1048576 delay /dev/ubdb 0 20 /dev/ubdb 0 0" | dmsetup create leg2
+vgcreate -q -s 1M vg /dev/mapper/leg1 /dev/mapper/leg2
+lvcreate -q -y -Wn --type raid1 -m 1 --nosync -L 400M -n ldap vg
+mkfs.ocfs2 -q -M local -N 1 /dev/vg/ldap </dev/null >/dev/null
+mkdir -p /run/mnt/ocfs2
+mount -t ocfs2 /dev/vg/ldap /run/mnt/ocfs2
+COMMAND storage watch /run/mnt/ocfs2 --probe write --probe flock --interval 0.203 --samples 30 --json | tail -n 1 >last
+ls -A /run/mnt/ocfs2 >>last
+cat last
+"""
+OCFS2 = ("configfs", "jbd2", "quota_tree", "ocfs2_nodemanager", "ocfs2_dlm", "ocfs2_stackglue", "ocfs2")
+
+
+@pytest.mark.long
+def test_ocfs2_on_a_mirror_adds_nothing(tmp_path: Path) -> None:
+    require(storage_vm.missing_storage_vm())
+    require(None if shutil.which("mkfs.ocfs2") else "mkfs.ocfs2 (ocfs2-tools) is not installed")
+    have = [name for name in OCFS2 if list(storage_vm.MODULES.rglob(f"{name}.ko"))]
+    ended = storage_vm.run(
+        CLUSTERED.replace("COMMAND", str(COMMAND)), images(tmp_path, 512, 512), modules=(*MODULES, *have)
+    )
+    assert ended.status == 0, (ended.out[-2000:], ended.err)
+    *_, last, left = ended.out.splitlines()
+    state = json.loads(last)
+    assert state["layers"][0]["name"] == "ocfs2 on /run/mnt/ocfs2"
+    assert delays(state) == ["/dev/mapper/leg2"], state["told"]
+    assert "ocfs2 on /run/mnt/ocfs2 adds nothing" in state["told"]
+    assert all(one["reads"] > 0 for one in state["probes"]), state["probes"]
+    assert left == "lost+found"  # of the files of the probes nothing
+
+
+UNIT = Path(__file__).parents[2] / "bin/packaging/systemd/ditseed-watch@.service"
+
+
+def test_probes_stand_beside_the_layers_and_leave_nothing_behind(tmp_path: Path) -> None:
+    require(missing_loop_filesystem())
+    with loop_filesystem(64) as place:
+        before = sorted(place.iterdir())
+        words = ("--probe", "flock", "--probe", "write", "--samples", "8", "--metrics", tmp_path / "a.prom")
+        state = watched(place, *words)
+        assert sorted(place.iterdir()) == before
+    assert [one["name"].split()[0] for one in state["probes"]] == ["flock", "write"]
+    assert all(one["reads"] > 0 and one["figures"]["emax"] > 0 for one in state["probes"]), state["probes"]
+    assert state["probes"][1]["size"] == 4096
+    assert {one["layer"] for one in state["verdict"]} == {one["name"] for one in state["layers"]}
+    assert f'_davg_seconds{{layer="write in {place}"}} ' in (tmp_path / "a.prom").read_text()
+
+
+def test_a_lock_that_is_not_had_in_time(tmp_path: Path) -> None:
+    """Whoever holds it: to the probe that is a system in which flock() waits."""
+    lock = FileLock(tmp_path)
+    descriptor = os.open(f"/proc/self/fd/{lock._descriptor}", os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    target = Target(Layer("flock", str(tmp_path)), lambda: lock, limit=0.2)
+    with Watch((), WatchOptions(interval=0.1, samples=200), (target,)) as watch:
+        rounds = watch.rounds()
+        hung = next(one for one in rounds if "flock does not end" in one.told)
+        threading.Timer(0.05, os.close, (descriptor,)).start()
+        ended = next(one for one in rounds if one.probes[0].in_flight_since is None)
+    assert hung.probes[0].figures is None
+    assert ended.probes[0].figures is not None
+    assert ended.probes[0].figures.emax > 0.2
+
+
+def test_a_terminal_shows_a_table_while_it_runs(tmp_path: Path) -> None:
+    words = ("storage", "watch", "--layer", f"fs={tmp_path}", "--interval", "0.1", "--samples", "6")
+    status, text = on_terminal(*words, stream="stdout")
+    assert status == 0
+    assert text.count("milliseconds") > 2  # drawn more than once, then printed at the end
+    _, dumb = on_terminal(*words, stream="stdout", env={"TERM": "dumb"})
+    assert "\x1b" not in dumb
+    assert dumb.count("milliseconds") == 1
+
+
+def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    require(None if shutil.which("systemd-analyze") else "systemd-analyze is not installed")
+    text = UNIT.read_text().replace("/usr/bin/ditseed", "/bin/true")
+    unit = tmp_path / "ditseed-watch@var-lib-ldap.service"
+    unit.write_text(text)
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_unit_leaves_what_the_watch_needs() -> None:
+    """Its options are the command's, its capabilities suffice: a data.mdb of another account is read, in real time."""
+    require(missing_loop_filesystem())
+    require(None if shutil.which("setpriv") else "setpriv is not installed")
+    words = UNIT.read_text().partition("CapabilityBoundingSet=")[2].splitlines()[0].split()
+    kept = ",".join(f"+{word.removeprefix('CAP_').lower()}" for word in words)
+    with loop_filesystem(32) as place:
+        (place / "data.mdb").write_bytes(os.urandom(1 << 20))
+        for one in (place / "data.mdb", place):
+            os.chown(one, 65534, 65534)
+            one.chmod(0o700 if one is place else 0o600)
+        os.sync()
+        bound = ("setpriv", "--no-new-privs", f"--bounding-set=-all,{kept}", "--inh-caps=-all")
+        state = watched(place, "--samples", "8", prefix=bound)
+    assert [one["reads"] > 0 for one in state["layers"]] == [True, True], state
+    assert [one["notes"] for one in state["layers"]] == [[], []]

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,6 @@ from loader.errors import (
     ConfigNotEditable,
     ConfigRefused,
     ConfigUnreadable,
-    LoaderError,
     ManySuffixes,
     MapFull,
     MaxsizeTooSmall,
@@ -100,6 +99,19 @@ class Place:
             self.server.start()
 
 
+def by_password(server: Slapd) -> Connection:
+    return Connection(uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file))
+
+
+def granted(server: Slapd, right: str, *names: str) -> None:
+    """cn=config, and what else is named, are the root DN's alone."""
+    for name in (*names, "{0}config"):
+        server.configure(
+            f"dn: olcDatabase={name},cn=config\nchangetype: modify\nreplace: olcAccess\n"
+            f'olcAccess: {{0}}to * by dn.exact="{server.root_dn}" {right} by * none\n'
+        )
+
+
 def by_ldapi(server: Slapd) -> Connection:
     return Connection(uri=server.ldapi_uri, mechanism="EXTERNAL")
 
@@ -116,15 +128,12 @@ def settings() -> Settings:
 
 @pytest.fixture(params=["slapd.d", "cn=config"])
 def place(request: pytest.FixtureRequest, settings: Settings, people_ldif: Path) -> Iterator[Place]:
-    server = Slapd(settings, user=USER)
-    server.slapadd(people_ldif)
-    try:
+    with closing(Slapd(settings, user=USER)) as server:
+        server.slapadd(people_ldif)
         if request.param == "cn=config":
             yield Place(server.start(), by_ldapi(server))
         else:
             yield Place(server, server.config_path)
-    finally:
-        server.close()
 
 
 def files_of(server: Slapd) -> dict[str, tuple[bytes, int, int, int]]:
@@ -148,33 +157,35 @@ def owned_by_server(server: Slapd) -> bool:
 # --- maxsize ----------------------------------------------------------------------------------
 
 
-def test_maxsize_is_changed_once(place: Place) -> None:
-    modes = readable_for_the_group(place.server)
-    assert place.maxsize(3 * GIB).state is State.CHANGED
-    assert {path: path.stat().st_mode for path in modes} == modes or place.online
-    before = files_of(place.server)
-    assert place.maxsize(3 * GIB).state is State.UNCHANGED
-    assert files_of(place.server) == before
-    assert place.database().maxsize == 3 * GIB
-    assert owned_by_server(place.server)
-    place.serve()
-    assert len(place.server.search("(uid=*)", ("uid",))) == PEOPLE
-
-
-def readable_for_the_group(server: Slapd) -> dict[Path, int]:
-    """Files of the configuration, with a mode that no tool of slapd's would give them."""
+def test_maxsize(place: Place) -> None:
+    """Proposed, then changed once; less than the data is refused; auto is what is recommended."""
+    server = place.server
     paths = [path for path in (server.config_path, *server.config_path.rglob("*")) if path.is_file()]
     for path in paths:
-        path.chmod(0o640)
-    return {path: path.stat().st_mode for path in paths}
-
-
-def test_a_proposal_changes_nothing(place: Place) -> None:
-    before = files_of(place.server)
-    found = place.maxsize(3 * GIB, apply=False)
-    assert found.state is State.PROPOSED
-    assert str(3 * GIB) in found.difference
-    assert files_of(place.server) == before
+        path.chmod(0o640)  # as no tool of slapd's would
+    before = files_of(server)
+    proposal = place.maxsize(3 * GIB, apply=False)
+    assert proposal.state is State.PROPOSED
+    assert str(3 * GIB) in proposal.difference
+    assert files_of(server) == before
+    assert place.maxsize(3 * GIB).state is State.CHANGED
+    assert {path.stat().st_mode & 0o777 for path in paths} == {0o640} or place.online
+    before = files_of(server)
+    assert place.maxsize(3 * GIB).state is State.UNCHANGED
+    with pytest.raises(MaxsizeTooSmall):
+        place.maxsize(4096)
+    assert files_of(server) == before
+    assert place.database().maxsize == 3 * GIB
+    place.maxsize(1 << 23)
+    with opened(place.where) as target:
+        (found,) = maxsize.standings(target, None)
+    assert found.used is not None
+    assert found.recommended == recommended_size(found.used) == GIB
+    assert place.maxsize("auto").state is State.CHANGED
+    assert place.database().maxsize == GIB
+    assert owned_by_server(server)
+    place.serve()
+    assert len(server.search("(uid=*)", ("uid",))) == PEOPLE
 
 
 def test_a_full_map_takes_entries_again_at_once() -> None:
@@ -197,38 +208,27 @@ def fill(server: Slapd, name: str = "entry") -> None:
     server.ldapadd("".join(entry.format(name, number, "x" * 5000) for number in range(500)))
 
 
-def test_auto_is_what_is_recommended(place: Place) -> None:
-    place.maxsize(1 << 23)
-    with opened(place.where) as target:
-        (found,) = maxsize.standings(target, None)
-    assert found.used is not None
-    assert found.recommended == recommended_size(found.used) == GIB
-    assert place.maxsize("auto").state is State.CHANGED
-    assert place.database().maxsize == GIB
-
-
-def test_less_than_the_data_is_refused(place: Place) -> None:
-    with pytest.raises(MaxsizeTooSmall):
-        place.maxsize(4096)
-    assert place.database().maxsize == GIB
-
-
 def test_a_build_sets_it_too() -> None:
-    server = Slapd(user=USER)
-    try:
+    with closing(Slapd(user=USER)) as server:
         config = configuration.read(server.config_path)
-        apply_maxsize(config, config.database(None), 5 * GIB)
-        apply_maxsize(config, config.database(None), 5 * GIB)  # a second call, as after a kill
+        for _ in range(2):  # the second call as after a kill
+            apply_maxsize(config, config.database(None), 5 * GIB)
         assert configuration.read(server.config_path).database(None).maxsize == 5 * GIB
         assert owned_by_server(server)
-    finally:
-        server.close()
 
 
 # --- indexes ----------------------------------------------------------------------------------
 
 
 def test_a_new_index_is_whole_and_used(place: Place) -> None:
+    """slapd says what it does not know, and nothing is changed then."""
+    before = files_of(place.server)
+    for line, words in [("nosuch eq", 'index attribute "nosuch" undefined'), ("sn some", 'index type "some"')]:
+        with pytest.raises(ConfigRefused) as caught:
+            place.indexes(IndexChange(add=(line,)))
+        assert words in str(caught.value)
+        assert "/tmp/ditseed" not in str(caught.value)
+    assert files_of(place.server) == before
     wish = IndexChange(add=("sn eq,sub",), remove=("mail",))
     assert place.indexes(wish).state is State.CHANGED
     assert place.indexes(wish).state is State.UNCHANGED
@@ -291,30 +291,26 @@ def is_indexed(server: Slapd, filter: str) -> bool:
 
 @pytest.mark.long
 def test_indexing_makes_what_a_load_would_have_made(settings: Settings, people_ldif: Path) -> None:
-    loaded = Slapd(Settings(indexes=(*INDEXES, "sn eq,sub")))
-    offline, online = Slapd(settings), Slapd(settings)
-    wish = IndexChange(add=("sn eq,sub",))
-    try:
+    with ExitStack() as stack:
+        wanted = (Settings(indexes=(*INDEXES, "sn eq,sub")), settings, settings)
+        loaded, offline, online = (stack.enter_context(closing(Slapd(one))) for one in wanted)
         for server in (loaded, offline, online):
             server.slapadd(people_ldif)
+        wish = IndexChange(add=("sn eq,sub",))
         expected = contents.indexes(loaded.database_dir)["sn"]
         Place(offline, offline.config_path).indexes(wish)
         assert contents.indexes(offline.database_dir)["sn"] == expected
         Place(online.start(), by_ldapi(online)).indexes(wish)
         until(lambda: contents.indexes(online.database_dir)["sn"] == expected)
-    finally:
-        for server in (loaded, offline, online):
-            server.close()
 
 
 @pytest.mark.long
 def test_killed_while_it_indexes(tmp_path: Path) -> None:
     """The database is sound, the configuration as it was; the same command makes the same index as a load would."""
     lines = ("sn,cn,mail,description eq,sub",)
-    server, loaded = (Slapd(Settings(indexes=INDEXES[:2])), Slapd(Settings(indexes=(*INDEXES[:2], *lines))))
-    ldif = tmp_path / "people.ldif"
-    write_people(ldif, server.suffix, 10_000)
-    try:
+    ldif, indexed = tmp_path / "people.ldif", Settings(indexes=(*INDEXES[:2], *lines))
+    with closing(Slapd(Settings(indexes=INDEXES[:2]))) as server, closing(Slapd(indexed)) as loaded:
+        write_people(ldif, server.suffix, 10_000)
         server.slapadd(ldif)
         loaded.slapadd(ldif)
         command = ("tune", "indexes", "--config", server.config_path, "--add", *lines, "--apply")
@@ -331,9 +327,6 @@ def test_killed_while_it_indexes(tmp_path: Path) -> None:
         ditseed(*command).ok()
         assert contents.indexes(server.database_dir) == contents.indexes(loaded.database_dir)
         server.start()
-    finally:
-        server.close()
-        loaded.close()
 
 
 @pytest.mark.long("slapd.d")
@@ -351,30 +344,15 @@ def test_the_whole_list(place: Place) -> None:
     assert place.server.search("(uid=*)", ("uid",))
 
 
-def test_slapd_says_what_it_does_not_know(place: Place) -> None:
-    before = files_of(place.server)
-    for line, words in [("nosuch eq", 'index attribute "nosuch" undefined'), ("sn some", 'index type "some"')]:
-        with pytest.raises(ConfigRefused) as caught:
-            place.indexes(IndexChange(add=(line,)))
-        assert words in str(caught.value)
-        assert "/tmp/ditseed" not in str(caught.value)
-    assert files_of(place.server) == before
-    place.serve()
-    place.server.search("(uid=*)", ("uid",))
-
-
 def test_no_reindex_says_what_to_run(people_ldif: Path) -> None:
-    server = Slapd(user=USER)
-    server.slapadd(people_ldif)
-    try:
+    with closing(Slapd(user=USER)) as server:
+        server.slapadd(people_ldif)
         place = Place(server, server.config_path)
         found = place.indexes(IndexChange(add=("description eq",)), reindex=False)
         assert "description" not in contents.indexes(server.database_dir)
         (command,) = [note.partition(": ")[2] for note in found.notes if "slapindex" in note]
         server.tool(*command.split())
         assert contents.indexes(server.database_dir)["description"] > 0
-    finally:
-        server.close()
 
 
 # --- syncing ----------------------------------------------------------------------------------
@@ -393,25 +371,16 @@ def test_nosync_goes_on_and_off(place: Place) -> None:
     assert found[0][1].get("olcDbNoSync", [b"FALSE"]) == [b"FALSE"]
 
 
-def test_nosync_as_a_flag_is_taken_away_too() -> None:
-    server = Slapd(Settings(database_lines=("dbnosync", "envflags nosync nometasync")))
-    try:
-        place = Place(server, server.config_path)
+@pytest.mark.parametrize("lines", [("dbnosync", "envflags nosync nometasync"), ("envflags nosync nometasync",)])
+def test_nosync_as_a_flag_is_taken_away_too(lines: tuple[str, ...]) -> None:
+    online = len(lines) == 1
+    with closing(Slapd(Settings(database_lines=lines))) as server:
+        place = Place(server.start(), by_ldapi(server)) if online else Place(server, server.config_path)
         assert place.database().nosync
         place.nosync(False)
         assert (place.database().nosync, place.database().env_flags) == (False, ("nometasync",))
-        server.start()
-    finally:
-        server.close()
-
-
-def test_nosync_as_a_flag_is_taken_away_online() -> None:
-    with Slapd(Settings(database_lines=("envflags nosync nometasync",))) as server:
-        place = Place(server, by_ldapi(server))
-        place.nosync(False)
-        assert (place.database().nosync, place.database().env_flags) == (False, ("nometasync",))
         server.restart()
-        assert not place.database().nosync
+        assert not Place(server, by_ldapi(server)).database().nosync
 
 
 def test_syncs_stop_and_start_while_it_runs() -> None:
@@ -481,8 +450,7 @@ def test_a_server_on_slapd_conf_would_forget() -> None:
 
 def test_who_may_not_see_cn_config(slapd_instance: Slapd) -> None:
     server = slapd_instance
-    plain = Connection(uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file))
-    with pytest.raises(ConfigHidden) as caught, opened(plain):
+    with pytest.raises(ConfigHidden) as caught, opened(by_password(server)):
         pass
     assert "ldapi:///" in str(caught.value.advice())
     with pytest.raises(BadCredentials), opened(Connection(server.uri, server.root_dn, password="no")):
@@ -493,25 +461,15 @@ def test_who_may_not_see_cn_config(slapd_instance: Slapd) -> None:
 
 
 def test_who_may_see_but_not_change(slapd_instance: Slapd) -> None:
-    slapd_instance.configure(
-        "dn: olcDatabase={0}config,cn=config\nchangetype: modify\nreplace: olcAccess\n"
-        'olcAccess: {0}to * by dn.exact="cn=admin,dc=example,dc=com" read by * none\n'
-    )
-    server = slapd_instance
-    reader = Connection(uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file))
+    granted(slapd_instance, "read")
     with pytest.raises(ConfigRefused) as caught:
-        Place(server, reader).maxsize(3 * GIB)
+        Place(slapd_instance, by_password(slapd_instance)).maxsize(3 * GIB)
     assert "Insufficient access" in str(caught.value)
 
 
 def test_files_of_another_host_are_not_looked_at(slapd_instance: Slapd) -> None:
-    server = slapd_instance
-    server.configure(
-        "dn: olcDatabase={0}config,cn=config\nchangetype: modify\nreplace: olcAccess\n"
-        'olcAccess: {0}to * by dn.exact="cn=admin,dc=example,dc=com" manage by * none\n'
-    )
-    remote = Connection(uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file))
-    with opened(remote) as target:
+    granted(slapd_instance, "manage")
+    with opened(by_password(slapd_instance)) as target:
         (found,) = maxsize.standings(target, None)
         assert (found.maxsize, found.used, found.recommended) == (GIB, None, None)
         with pytest.raises(UsageProblem, match="monitor does not tell"):
@@ -522,12 +480,8 @@ def test_files_of_another_host_are_not_looked_at(slapd_instance: Slapd) -> None:
 def test_the_monitor_tells_of_another_host(slapd_instance: Slapd) -> None:
     """What the file itself says, asked of slapd: over ldap:// its host may be any."""
     server = slapd_instance
-    for name in ("{1}monitor", "{0}config"):
-        server.configure(
-            f"dn: olcDatabase={name},cn=config\nchangetype: modify\nreplace: olcAccess\n"
-            'olcAccess: {0}to * by dn.exact="cn=admin,dc=example,dc=com" manage by * none\n'
-        )
-    remote = Connection(uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file))
+    granted(server, "manage", "{1}monitor")
+    remote = by_password(server)
     facts = meta.read_meta(server.database_dir)
     with opened(remote) as target:
         (found,) = maxsize.standings(target, None)
@@ -552,9 +506,8 @@ def two(tmp_path: Path) -> Iterator[Slapd]:
         *("database mdb", f"suffix dc=other,dc=com\ndirectory {other}", "maxsize 20971520", "index cn eq"),
         *("database mdb", f"suffix cn=changes\ndirectory {log}", "index reqStart eq"),
     )
-    server = Slapd(Settings(modules=("back_mdb", "syncprov", "accesslog"), database_lines=lines))
-    yield server
-    server.close()
+    with closing(Slapd(Settings(modules=("back_mdb", "syncprov", "accesslog"), database_lines=lines))) as server:
+        yield server
 
 
 def test_the_right_one_of_several_databases(two: Slapd) -> None:
@@ -574,54 +527,34 @@ def test_the_right_one_of_several_databases(two: Slapd) -> None:
     two.start()
 
 
-@pytest.mark.parametrize(
-    ("made", "error"),
-    [
-        (lambda home: home / "none", NoSuchPath),
-        (lambda home: home / "data", ConfigUnreadable),
-        (lambda home: home / "rootpw", ConfigUnreadable),
-    ],
-)
-def test_what_is_no_configuration(made: Callable[[Path], Path], error: type[LoaderError]) -> None:
-    server = Slapd()
-    try:
-        with pytest.raises(error), opened(made(server.home)):
-            pass
-    finally:
-        server.close()
-
-
-def test_a_text_that_slapd_cannot_read_is_left_alone() -> None:
-    server = Slapd(form="conf")
-    try:
+def test_what_is_no_configuration() -> None:
+    """A text that slapd cannot read is left alone."""
+    with closing(Slapd(form="conf")) as server:
+        for name, error in (("none", NoSuchPath), ("data", ConfigUnreadable), ("rootpw", ConfigUnreadable)):
+            with pytest.raises(error), opened(server.home / name):
+                pass
         text = server.config_path.read_text() + "frobnicate on\n"
         server.config_path.write_text(text)
-        with pytest.raises(ConfigUnreadable) as caught, opened(server.config_path):
+        with pytest.raises(ConfigUnreadable, match="frobnicate"), opened(server.config_path):
             pass
-        assert "frobnicate" in str(caught.value)
         assert server.config_path.read_text() == text
-    finally:
-        server.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
 def test_not_permitted(form: Form) -> None:
-    server = Slapd(form=form, user=USER)
-    child = os.fork()
-    if child == 0:  # as nobody
-        status = 1
-        try:
-            nobody.become()
-            with opened(server.config_path):
-                pass
-        except NotPermitted:
-            status = 0
-        finally:
-            os._exit(status)
-    try:
+    with closing(Slapd(form=form, user=USER)) as server:
+        child = os.fork()
+        if child == 0:  # as nobody
+            status = 1
+            try:
+                nobody.become()
+                with opened(server.config_path):
+                    pass
+            except NotPermitted:
+                status = 0
+            finally:
+                os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
-    finally:
-        server.close()
 
 
 # --- slapd.conf -------------------------------------------------------------------------------
@@ -718,19 +651,15 @@ exit $status
 
 
 def test_somebody_else_is_not_overwritten() -> None:
-    server = Slapd()
-    try:
-        with opened(server.config_path) as target:
-            plan = maxsize_plan(target, target.config.database(None), 3 * GIB)
-            _, publish = target.prepare(plan)
-            assert publish
-            (file,) = server.config_path.rglob("*mdb.ldif")
-            file.write_bytes(file.read_bytes() + b"\n")
-            with pytest.raises(ConfigNotEditable):
-                publish()
-            assert file.read_bytes().endswith(b"\n\n")
-    finally:
-        server.close()
+    with closing(Slapd()) as server, opened(server.config_path) as target:
+        plan = maxsize_plan(target, target.config.database(None), 3 * GIB)
+        _, publish = target.prepare(plan)
+        assert publish
+        (file,) = server.config_path.rglob("*mdb.ldif")
+        file.write_bytes(file.read_bytes() + b"\n")
+        with pytest.raises(ConfigNotEditable):
+            publish()
+        assert file.read_bytes().endswith(b"\n\n")
 
 
 @pytest.mark.long
@@ -761,7 +690,6 @@ def test_other_versions(suite: str, people_ldif: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.long
 def test_an_index_that_does_not_fit_changes_nothing() -> None:
-    server = Slapd(Settings(maxsize=3 << 20, indexes=INDEXES), user=USER)
     record = "dn: cn={0},{1}\nobjectClass: organizationalRole\ncn: {0}\ndescription: {2}\n\n"
     texts = [
         f"{number * 7919 % 104729:x} {number * 6007 % 99991:05x}{number * 7001 % 99989:05x}"
@@ -769,7 +697,7 @@ def test_an_index_that_does_not_fit_changes_nothing() -> None:
         f"{'abcdefghijklmnopqrstuvwxyz'[number % 20 :]} {number:08d}"
         for number in range(2000)
     ]
-    try:
+    with closing(Slapd(Settings(maxsize=3 << 20, indexes=INDEXES), user=USER)) as server:
         server.slapadd(
             f"dn: {server.suffix}\nobjectClass: domain\ndc: example\n\n"
             + "".join(record.format(number, server.suffix, text) for number, text in enumerate(texts))
@@ -784,5 +712,3 @@ def test_an_index_that_does_not_fit_changes_nothing() -> None:
         place.indexes(IndexChange(add=("description eq,sub",)))
         server.start()
         assert len(server.search(f"(description={texts[7]})", ("1.1",))) == 1
-    finally:
-        server.close()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from loader.operations.storage.check import judged
 from loader.operations.storage.findings import Configured, Database, Finding, Severity, Situation
 from loader.storage.mounts import FstabEntry
-from loader.storage.survey import Device, Facts, Segment, Volume, Volumes
+from loader.storage.survey import Facts, PhysicalVolume, Segment, Volume, Volumes
 
 RECORDED = Path(__file__).parent / "storage/recorded"
 
@@ -42,9 +42,13 @@ def with_mount(situation: Situation, **changes: Any) -> Situation:
     return with_facts(situation, mount=replace(situation.facts.mount, **changes))
 
 
-def with_devices(situation: Situation, **changes: Any) -> Situation:
-    devices = tuple(replace(one, **changes) for one in situation.facts.devices)
-    return with_facts(situation, devices=devices)
+def with_parameters(situation: Situation, **changes: Any) -> Situation:
+    assert situation.facts.parameters is not None
+    return with_facts(situation, parameters=replace(situation.facts.parameters, **changes))
+
+
+def with_physical(situation: Situation, *physical: PhysicalVolume) -> Situation:
+    return with_facts(situation, volumes=Volumes(situation.facts.volumes.logical, physical))
 
 
 def with_database(situation: Situation, **changes: Any) -> Situation:
@@ -70,43 +74,27 @@ def test_a_linear_volume_is_told_with_its_shares_and_the_command_that_mends_it()
 
 
 def test_one_leg_that_holds_all() -> None:
-    situation = recorded("linear")
     segment = Segment("linear", 1, 0, 100, (("/dev/ubda", 100),))
-    one = found(with_volume(situation, {"segments": (segment,)}, "lin"), "volume.linear")
+    one = found(with_volume(recorded("linear"), {"segments": (segment,)}, "lin"), "volume.linear")
     assert one.what == "linear: all of its 100 extents are on /dev/ubda, one of 3 physical volumes of the group"
 
 
-def test_partitions_of_one_disk_are_not_striped_over() -> None:
+def test_over_which_disks_a_linear_volume_is_striped() -> None:
+    """Not over partitions of one disk; without free extents new disks are asked for."""
     situation = recorded("linear")
-    volumes = situation.facts.volumes
-    one, *others = volumes.physical
+    one, *others = every = situation.facts.volumes.physical
     shared = (replace(other, disks=("/dev/sda",)) for other in others)
-    roomy = (replace(one, used=0, disks=("/dev/sdb",)), *shared)
-    free = with_facts(situation, volumes=Volumes(volumes.logical, roomy))
-    create = found(free, "volume.linear").mend[0]
+    roomy = with_physical(situation, replace(one, used=0, disks=("/dev/sdb",)), *shared)
+    create = found(roomy, "volume.linear").mend[0]
     assert " -i 2 " in create
     assert len([word for word in create.split() if word in ("/dev/ubdb", "/dev/ubdc")]) == 1
-    same = tuple(replace(each, disks=("/dev/sda",)) for each in volumes.physical)
-    alone = with_facts(situation, volumes=Volumes(volumes.logical, same))
-    assert severities(alone, "volume.linear") == ["ok"]
-
-
-def test_without_free_extents_new_disks_are_asked_for() -> None:
-    situation = recorded("linear")
-    volumes = situation.facts.volumes
-    full = tuple(replace(one, used=one.extents) for one in volumes.physical)
-    situation = with_facts(situation, volumes=Volumes(volumes.logical, full))
-    comment, extend, create, _ = found(situation, "volume.linear").mend
+    for alone in ((replace(each, disks=("/dev/sda",)) for each in every), every[:1]):
+        assert severities(with_physical(situation, *alone), "volume.linear") == ["ok"]
+    full = with_physical(situation, *(replace(each, used=each.extents) for each in every))
+    comment, extend, create, _ = found(full, "volume.linear").mend
     assert "1.0 GiB or more" in comment
     assert extend == "vgextend vg /dev/DISK1 /dev/DISK2 /dev/DISK3"
     assert create.startswith("lvcreate -y --wipesignatures y -i 3 -I 64k -l 768 -n lin_striped vg /dev/DISK1")
-
-
-def test_a_group_of_one_has_nothing_to_stripe_over() -> None:
-    situation = recorded("linear")
-    volumes = situation.facts.volumes
-    situation = with_facts(situation, volumes=Volumes(volumes.logical, volumes.physical[:1]))
-    assert severities(situation, "volume.linear") == ["ok"]
 
 
 def test_striped_volumes_are_told_from_linear_ones() -> None:
@@ -138,26 +126,22 @@ def test_a_volume_of_which_one_disk_loses_all() -> None:
 def test_copies_are_no_stripes_of_raid10() -> None:
     """The device states 256 KiB: each of the two stripes twice."""
     situation = recorded("striped")
-    volume, parameters = situation.facts.volume, situation.facts.parameters
-    assert isinstance(volume, Volume)
-    assert parameters is not None
-    segment = Segment("raid10", 4, 65536, volume.extents, (), 2)
+    assert isinstance(situation.facts.volume, Volume)
+    segment = Segment("raid10", 4, 65536, situation.facts.volume.extents, (), 2)
     situation = with_volume(situation, {"segments": (segment,)}, "str")
     top, *others = situation.facts.devices
-    stated = replace(top, min_io=65536, opt_io=4 * 65536)
-    situation = with_facts(situation, devices=(stated, *others))
+    situation = with_facts(situation, devices=(replace(top, min_io=65536, opt_io=4 * 65536), *others))
     for width, expected in ((2, "ok"), (4, "ok"), (3, "warning")):
-        made = replace(parameters, stripe_unit=65536, stripe_width=width * 65536)
-        assert severities(with_facts(situation, parameters=made), "stripes") == [expected]
-    assert found(with_facts(situation, parameters=made), "stripes").mend[1] == ("mkfs.xfs -d su=65536,sw=2 DEVICE")
+        made = with_parameters(situation, stripe_unit=65536, stripe_width=width * 65536)
+        assert severities(made, "stripes") == [expected]
+    assert found(made, "stripes").mend[1] == "mkfs.xfs -d su=65536,sw=2 DEVICE"
 
 
 def test_a_linear_tail_of_a_striped_volume() -> None:
     situation = recorded("striped")
-    volume = situation.facts.volume
-    assert isinstance(volume, Volume)
+    assert isinstance(situation.facts.volume, Volume)
     tail = Segment("linear", 1, 0, 40, (("/dev/ubdc", 40),))
-    situation = with_volume(situation, {"segments": (*volume.segments, tail)}, "str")
+    situation = with_volume(situation, {"segments": (*situation.facts.volume.segments, tail)}, "str")
     one = found(situation, "volume.uneven")
     assert one.severity is Severity.WARNING
     assert one.what.startswith("40 of its 415 extents have fewer than 3 stripes")
@@ -221,12 +205,11 @@ def test_readahead_is_mended_where_it_is_set() -> None:
 def test_what_is_configured_counts() -> None:
     situation = with_database(recorded("striped"), used=1 << 40)
     told = Configured("/etc/ldap/slapd.d", "dc=example,dc=com", 8 << 40, False, ("NoRdAhead",))
-    assert severities(replace(situation, configured=told), "readahead") == ["ok"]
-    assert severities(replace(situation, configured=told), "nosync") == []
-    assert "map size 8.0 TiB" in found(replace(situation, configured=told), "maxsize").what
     loose = replace(told, nosync=True, env_flags=("nosync",))
-    assert severities(replace(situation, configured=loose), "readahead") == ["warning"]
-    assert severities(replace(situation, configured=loose), "nosync") == ["warning"]
+    for configured, ahead, nosync in ((told, ["ok"], []), (loose, ["warning"], ["warning"])):
+        known = replace(situation, configured=configured)
+        assert (severities(known, "readahead"), severities(known, "nosync")) == (ahead, nosync)
+        assert "map size 8.0 TiB" in found(known, "maxsize").what
 
 
 # --- file systems ------------------------------------------------------------------------------
@@ -269,11 +252,8 @@ def test_btrfs_without_copy_on_write_is_fine() -> None:
 
 
 def test_a_journal_that_is_lacking() -> None:
-    situation = recorded("ext4")
-    parameters = situation.facts.parameters
-    assert parameters is not None
-    assert severities(situation, "filesystem.journal") == []
-    without = with_facts(situation, parameters=replace(parameters, journal=False))
+    assert severities(recorded("ext4"), "filesystem.journal") == []
+    without = with_parameters(recorded("ext4"), journal=False)
     assert severities(without, "filesystem.journal") == ["warning"]
     assert severities(with_mount(without, kind="ext2"), "filesystem.journal") == []
     root = found(with_mount(without, target="/"), "filesystem.journal")
@@ -288,21 +268,12 @@ def test_a_block_smaller_than_a_page() -> None:
 
 def test_stripes_of_another_size() -> None:
     one = found(recorded("ext4"), "stripes")
-    assert one.severity is Severity.WARNING
-    assert one.mend == ("tune2fs -E stride=64,stripe_width=192 /dev/mapper/vg-fine",)
-    situation = recorded("striped")
-    parameters = situation.facts.parameters
-    assert parameters is not None
-    assert severities(situation, "stripes") == ["ok"]
-    without = with_facts(situation, parameters=replace(parameters, stripe_unit=0, stripe_width=0))
-    one = found(without, "stripes")
-    assert one.severity is Severity.WARNING
-    assert one.mend[1] == "mkfs.xfs -d su=4194304,sw=3 DEVICE"
-
-
-def test_chunks_of_a_thin_pool_are_no_other_stripes() -> None:
-    assert severities(recorded("thin"), "stripes") == ["ok"]
-    assert severities(recorded("linear"), "stripes") == []
+    mend = ("tune2fs -E stride=64,stripe_width=192 /dev/mapper/vg-fine",)
+    assert (one.severity, one.mend) == (Severity.WARNING, mend)
+    one = found(with_parameters(recorded("striped"), stripe_unit=0, stripe_width=0), "stripes")
+    assert (one.severity, one.mend[1]) == (Severity.WARNING, "mkfs.xfs -d su=4194304,sw=3 DEVICE")
+    for name, expected in (("striped", ["ok"]), ("thin", ["ok"]), ("linear", [])):  # chunks of a pool are no stripes
+        assert severities(recorded(name), "stripes") == expected
 
 
 # --- mounts ------------------------------------------------------------------------------------
@@ -357,7 +328,8 @@ def test_barriers_that_are_off() -> None:
     one = found(ext4, "mount.barrier")
     assert one.severity is Severity.CRITICAL
     assert "/dev/ubda, /dev/ubdb, /dev/ubdc" in one.why
-    protected = with_devices(ext4, write_cache="write through")
+    devices = tuple(replace(one, write_cache="write through") for one in ext4.facts.devices)
+    protected = with_facts(ext4, devices=devices)
     assert severities(protected, "mount.barrier") == ["note"]
     planned = with_facts(recorded("ext4"), fstab=entry("barrier=0", "ext4"))
     assert severities(planned, "fstab.barrier") == ["critical"]
@@ -378,11 +350,6 @@ def test_a_mount_that_is_read_only() -> None:
 # --- devices -----------------------------------------------------------------------------------
 
 
-def partition(start: int, **changes: Any) -> Device:
-    disk = recorded("striped").facts.devices[1]
-    return replace(disk, kind="partition", start=start, on=("sda",), **changes)
-
-
 @pytest.mark.parametrize(
     ("start", "changes", "expected"),
     [
@@ -393,8 +360,9 @@ def partition(start: int, **changes: Any) -> Device:
     ],
 )
 def test_alignment(start: int, changes: dict[str, int], expected: list[str]) -> None:
-    situation = with_facts(recorded("linear"), devices=(partition(start, **changes),))
-    assert severities(situation, "alignment") == expected
+    disk = recorded("striped").facts.devices[1]
+    part = replace(disk, kind="partition", start=start, on=("sda",), **changes)
+    assert severities(with_facts(recorded("linear"), devices=(part,)), "alignment") == expected
 
 
 def test_the_first_extent_of_a_physical_volume() -> None:
@@ -411,13 +379,11 @@ def test_the_first_extent_of_a_physical_volume() -> None:
 @pytest.mark.parametrize(("used", "expected"), [(500 << 20, "ok"), (1200 << 20, "note"), (1700 << 20, "warning")])
 def test_twice_or_three_times_the_database(used: int, expected: str) -> None:
     situation = with_database(recorded("linear"), used=used, allocated=used)
-    size = situation.facts.space.size
-    space = replace(situation.facts.space, free=size - used)
-    situation = with_facts(situation, space=space)
-    assert severities(situation, "space") == [expected]
+    space = replace(situation.facts.space, free=situation.facts.space.size - used)
+    assert severities(with_facts(situation, space=space), "space") == [expected]
 
 
-def test_a_map_larger_than_the_volume() -> None:
+def test_a_map_larger_than_the_volume_or_nearly_full() -> None:
     situation = recorded("ext4")
     one = found(situation, "maxsize")
     assert one.severity is Severity.WARNING
@@ -427,17 +393,11 @@ def test_a_map_larger_than_the_volume() -> None:
     assert vgextend == "vgextend vg /dev/DISK1"
     assert lvextend.startswith("lvextend -r -i 3 -l +")
     assert "--maxsize 484M" in lower
-    volumes = situation.facts.volumes
-    empty = tuple(replace(one, used=0) for one in volumes.physical)
-    roomy = with_facts(situation, volumes=Volumes(volumes.logical, empty))
+    roomy = with_physical(situation, *(replace(one, used=0) for one in situation.facts.volumes.physical))
     assert found(roomy, "maxsize").mend == (lvextend, lower)
-    assert severities(recorded("linear"), "maxsize") == ["ok"]
-
-
-def test_a_map_that_is_nearly_full() -> None:
-    situation = with_database(recorded("linear"), used=1000 << 20)
-    assert severities(situation, "maxsize.used") == ["warning"]
-    assert severities(recorded("linear"), "maxsize.used") == []
+    linear = recorded("linear")
+    assert (severities(linear, "maxsize"), severities(linear, "maxsize.used")) == (["ok"], [])
+    assert severities(with_database(linear, used=1000 << 20), "maxsize.used") == ["warning"]
 
 
 def test_the_worst_comes_first_and_every_fault_is_explained() -> None:

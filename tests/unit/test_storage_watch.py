@@ -1,14 +1,24 @@
-"""What `storage watch` makes of times: figures, the layer that adds delay, what a monitoring plugin says."""
+"""What `storage watch` makes of times: figures, the layer that adds delay, and what a monitoring plugin says, read by
+the rules of the Monitoring Plugins guidelines, strictly."""
 
 from __future__ import annotations
 
+import errno
+import os
 import random
+import re
 import statistics
+import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import nagiosplugin
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -16,7 +26,9 @@ from loader.operations import monitoring
 from loader.operations.monitoring import Status
 from loader.operations.storage import verdict, watch
 from loader.operations.storage.verdict import Figures, Layer, LayerState, Limits, Readings, State, Watcher
+from loader.operations.storage.watch import Target, Watch, WatchOptions
 from loader.storage.mounts import Mount
+from loader.storage.probes import Timed
 from loader.storage.survey import Device
 
 NOW = 1_800_000_000.0
@@ -194,7 +206,7 @@ def test_given_layers_stand_on_the_next(tmp_path: Path) -> None:
     ]
 
 
-def layer(name: str = "/dev/mapper/vg-ldap", davg: float = 0.002, **more: object) -> LayerState:
+def layer(name: str = "a", davg: float = 0.002, **more: object) -> LayerState:
     found = LayerState(
         *(name, name, (), 512, Figures(davg, davg, 0, davg, davg)),
         *(10, None, None, False, (), None, NOW, 0, 0, None, None),
@@ -202,47 +214,15 @@ def layer(name: str = "/dev/mapper/vg-ldap", davg: float = 0.002, **more: object
     return replace(found, **more)
 
 
-def checked(tmp_path: Path, *found: LayerState, age: float = 1.0, **limits: float) -> verdict.Check:
-    path = tmp_path / "state"
-    verdict.write(State(NOW - age, 3.0, 10, found, (), "all well", (), Watcher.own()), path)
-    return verdict.check(path, Limits(**limits), NOW)
-
-
-@pytest.mark.parametrize(
-    ("found", "age", "limits", "status", "said"),
-    [
-        (layer(), 1, {}, Status.OK, "all well"),
-        (layer(), 1, {"warning": 0.001}, Status.WARNING, "(limit 1.00 ms)"),
-        (layer(), 1, {"warning": 0.001, "critical": 0.0015}, Status.CRITICAL, "(limit 1.50 ms)"),
-        (layer(), 9.5, {}, Status.UNKNOWN, "last written 9.5 s ago"),
-        (layer(), -60, {}, Status.UNKNOWN, "later than now"),
-        (layer(in_flight_since=NOW - 5), 1, {}, Status.OK, "all well"),
-        (layer(in_flight_since=NOW - 6), 1, {}, Status.CRITICAL, "in flight for 6.0 s"),
-        (layer(problem="Input/output error", is_error=True), 1, {}, Status.CRITICAL, "output"),
-        (layer(problem="from a cache", figures=None), 1, {}, Status.UNKNOWN, "from a cache"),
-    ],
-)
-def test_what_a_plugin_says(
-    tmp_path: Path, found: LayerState, age: float, limits: dict[str, float], status: Status, said: str
-) -> None:
-    told = checked(tmp_path, found, age=age, **limits)
-    assert (told.status, said in told.text()[0]) == (status, True), told.text()
-
-
-def test_a_layer_that_is_not_measured_hides_no_other(tmp_path: Path) -> None:
-    unknown = layer("/dev/vda", problem="Operation not permitted", figures=None)
-    assert checked(tmp_path, unknown, layer()).status is Status.UNKNOWN
-    worse = checked(tmp_path, unknown, layer(), layer("b", davg=1), critical=0.5)
-    assert worse.status is Status.CRITICAL
-    assert worse.lines[0].startswith("b: davg 1000.00 ms")
+def known(*layers: LayerState, probes: tuple[LayerState, ...] = (), said: str = "well", **more: Any) -> State:
+    return replace(State(NOW, 3.0, 10, layers, (), said, probes, Watcher.own()), **more)
 
 
 def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
     path = tmp_path / "watch.prom"
     odd, hung = (layer('xfs on /a"b\\c\n', davg=0.25), layer("leg", in_flight_since=NOW - 6, failed=15))
     added = verdict.Added(odd.name, ("leg",), 30, 0.125, 0.25, False)
-    known = State(NOW, 3.0, 10, (replace(odd, on=("leg",)), hung), (added,), "", (), Watcher.own())
-    monitoring.write(verdict.metrics(known), path)
+    monitoring.write(verdict.metrics(known(replace(odd, on=("leg",)), hung, verdict=(added,))), path)
     families = text_string_to_metric_families(path.read_text())
     found = {(one.name, *one.labels.values()): one.value for f in families for one in f.samples}
     name = "ditseed_storage_watch"
@@ -256,8 +236,243 @@ def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "state"
-    found = State(NOW, 3.0, 1, (), (), "", (), Watcher.own(), format=2)
-    path.write_bytes(msgspec.json.encode(found))
-    assert "format 2" in verdict.check(path, Limits(), NOW).lines[0]
+UNITS = {"", "s", "ms", "us", "%", "B", "c"}
+DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?")  # no exponent, no comma, no sign but minus
+
+
+@dataclass(frozen=True)
+class Datum:
+    label: str
+    value: float
+    unit: str
+    limits: tuple[nagiosplugin.Range | None, ...]
+
+
+def read(lines: tuple[str, ...]) -> tuple[str, list[Datum]]:
+    """The status word, and the performance data. AssertionError where a rule is broken."""
+    first, *more = lines
+    assert all(line.isprintable() for line in lines)
+    assert not any("|" in line for line in more)
+    text, _, numbers = first.partition(" | ")
+    assert "|" not in text + numbers
+    head, dash, said = text.partition(" - ")
+    assert (head.rsplit(" ", 1)[0], dash, bool(said)) == ("STORAGE WATCH", " - ", True)
+    found = []
+    while numbers:
+        datum, numbers = first_of(numbers)
+        found.append(datum)
+    assert len({one.label for one in found}) == len(found)
+    return head.rsplit(" ", 1)[1], found
+
+
+def first_of(numbers: str) -> tuple[Datum, str]:
+    """'label'=value[UOM];[warn];[crit];[min];[max], and what follows it."""
+    assert numbers[0] == "'"
+    label, _, rest = numbers[1:].partition("'=")
+    assert label
+    assert not set(label) & set("='|")
+    word, _, following = rest.partition(" ")
+    value, *fields = word.split(";")
+    found = DECIMAL.match(value)
+    assert found is not None
+    unit = value[found.end() :]
+    assert unit in UNITS
+    assert len(fields) <= 4
+    assert all(not one or DECIMAL.fullmatch(one) for one in fields[2:])
+    # Its own constructors refuse what is no label and no range.
+    nagiosplugin.Performance(label, found[0], unit, *fields)
+    ranges = tuple(nagiosplugin.Range(one) if one else None for one in fields[:2])
+    return Datum(label, float(found[0]), unit, ranges), following
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("plugin") / "state"
+
+
+seconds = some.floats(0, 1e8, exclude_min=True)
+words = some.text(some.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(words, words, seconds, seconds, seconds)
+def test_whatever_it_is_called_and_however_long_it_takes(
+    file: Path, name: str, other: str, davg: float, warning: float, critical: float
+) -> None:
+    found = known(layer(name, davg), layer("b"), probes=(layer(other, davg),), said=other)
+    verdict.write(found, file)
+    check = verdict.check(file, Limits(warning, critical), NOW + 1)
+    status, data = read(check.text())
+    assert status == check.status.name
+    averages = [one for one in data if one.label.endswith("_davg")]
+    assert {one.unit for one in data} == {"s", "c"}
+    assert averages[0].value == pytest.approx(davg, abs=1e-6)
+    worst, limits = max(davg, 0.002), averages[0].limits
+    for wanted, limit, is_over in (
+        (Status.CRITICAL, limits[1], worst > critical),
+        (Status.WARNING, limits[0], worst > warning),
+    ):
+        if is_over:
+            assert check.status is wanted
+            # Its monitoring system comes to the same from the range, to the digits that are shown.
+            assert limit is not None
+            assert worst not in limit or worst == pytest.approx(limit.end, abs=1e-6)
+            return
+    assert check.status is Status.OK
+
+
+UNMEASURED = layer(figures=None)
+ELSEWHERE = replace(Watcher.own(), process=4194305, namespace="elsewhere")
+FAILED = layer(errors=15, failed=20, error="EIO", failed_at=NOW - 29)
+
+
+@pytest.mark.parametrize(
+    ("found", "age", "limits", "status", "said"),
+    [
+        (known(layer()), 1, Limits(), Status.OK, "well"),
+        (known(layer()), 1, Limits(0.001), Status.WARNING, "(limit 1.00 ms)"),
+        (known(layer()), 1, Limits(0.001, 0.0015), Status.CRITICAL, "(limit 1.50 ms)"),
+        (known(layer()), 9.5, Limits(), Status.UNKNOWN, "last written 9.5 s ago: is the watch running?"),
+        (known(layer()), -60, Limits(), Status.UNKNOWN, "later than now"),
+        (known(), 1, Limits(), Status.UNKNOWN, "no layer is timed"),
+        (known(layer(in_flight_since=NOW - 4)), 1, Limits(), Status.OK, "well"),
+        (known(layer(in_flight_since=NOW - 5)), 1, Limits(), Status.CRITICAL, "in flight for 6.0 s"),
+        (known(layer(is_error=True, problem="EIO")), 1, Limits(), Status.CRITICAL, "EIO"),
+        (known(layer(errors=1, error="EIO")), 1, Limits(), Status.CRITICAL, "1 read failed: EIO"),
+        (known(FAILED), 1, Limits(), Status.CRITICAL, "a: 15 reads failed, the last one 30.0 s ago: EIO"),
+        (
+            *(known(replace(FAILED, is_error=True, problem="EIO")), 1, Limits(), Status.CRITICAL),
+            "the last read failed: EIO (14 failed before it)",
+        ),
+        (known(layer(problem="cached", figures=None)), 1, Limits(), Status.UNKNOWN, "not measured: cached"),
+        (known(UNMEASURED, probes=(layer("write"),)), 1, Limits(), Status.UNKNOWN, "no read has ended yet"),
+        (known(layer(), probes=(layer("p", figures=None, problem="no"),)), 1, Limits(), Status.UNKNOWN, "p: not"),
+        # What is not measured does not hide what is too slow.
+        (known(UNMEASURED, layer("b")), 1, Limits(), Status.UNKNOWN, "a: not measured"),
+        (known(UNMEASURED, layer(), layer("b", 1)), 1, Limits(None, 0.5), Status.CRITICAL, "b: davg 1000.00 ms"),
+        (known(layer(measured=NOW - 9)), 1, Limits(), Status.OK, "well"),
+        (known(layer(measured=NOW - 10)), 1, Limits(), Status.UNKNOWN, "not measured"),
+        (known(layer(), probes=(layer("p", is_error=True),)), 1, Limits(), Status.CRITICAL, "p: the last try failed"),
+        (known(layer(), probes=(layer("p", in_flight_since=NOW - 2, limit=3),)), 1, Limits(), Status.CRITICAL, "p: it"),
+        (known(layer(), probes=(layer("p", in_flight_since=NOW - 1, limit=3),)), 1, Limits(), Status.OK, "well"),
+        # A watch of another PID namespace is not said to have ended.
+        (known(layer(), watcher=ELSEWHERE), 1, Limits(), Status.OK, "well"),
+        (known(layer(), format=2), 1, Limits(), Status.UNKNOWN, "format 2"),
+        (b"", 1, Limits(), Status.UNKNOWN, "state: "),
+        (msgspec.json.encode(known(layer()))[:-9], 1, Limits(), Status.UNKNOWN, "state: "),
+    ],
+)
+def test_what_a_plugin_says(
+    file: Path, found: State | bytes, age: float, limits: Limits, status: Status, said: str
+) -> None:
+    file.write_bytes(found if isinstance(found, bytes) else msgspec.json.encode(found))
+    check = verdict.check(file, limits, NOW + age)
+    text = check.text()
+    assert read(text)[0] == status.name == check.status.name
+    assert int(check.status) in range(4)
+    first = text[0].partition(" - ")[2].partition(" | ")[0]
+    assert said in first
+    assert status is Status.OK or not re.search(r"\bOK\b", text[0])
+    assert status is Status.UNKNOWN or "not measured" not in first
+
+
+ROWS = re.findall(
+    r"^\| (.*) \| \d ([A-Z]+) \|$", (Path(__file__).parents[2] / "docs/storage.md").read_text(), re.MULTILINE
+)
+LIMITS = Limits(0.02, 0.2)
+
+
+class Flaky:
+    """Reads of which every fourth fails."""
+
+    size: int | None = 512
+    note: str | None = None
+    count = 0
+
+    def once(self) -> float:
+        self.count += 1
+        if self.count % 4 == 1:
+            raise OSError(errno.EIO, "Input/output error")
+        return 0.001
+
+    def close(self) -> None:
+        pass
+
+
+def unopened(number: int) -> State:
+    def opens() -> Timed:
+        raise OSError(number, os.strerror(number))
+
+    return watched(opens)
+
+
+def watched(opens: Callable[[], Timed]) -> State:
+    """After 7 rounds of a probe that is opened so."""
+    options, target = WatchOptions(interval=0.05, samples=7), Target(Layer("p", ""), opens)
+    with Watch((), options, (target,)) as watch:
+        (*_, last) = watch.rounds()
+    return replace(last, layers=last.probes, probes=(), interval=3.0, written=NOW)
+
+
+def flaky() -> State:
+    found = watched(Flaky)
+    (one,) = found.layers
+    assert (one.failed, one.errors, one.is_error) == (2, 2, False), one
+    return found
+
+
+def ended() -> State:
+    done = subprocess.Popen(["true"])
+    done.wait()
+    return known(layer(), watcher=replace(Watcher.own(), process=done.pid))
+
+
+# The beginning of a row in docs/storage.md, and states for which its status holds.
+RULES: dict[str, list[Callable[[], State | None]]] = {
+    "every layer and every probe": [
+        lambda: known(layer(), probes=(layer("p"),)),
+        lambda: known(layer(), watcher=Watcher.own()),
+    ],
+    "a davg is above `-w`": [lambda: known(layer("a", 0.03))],
+    "a davg is above `-c`": [lambda: known(layer("a", 0.3))],
+    "a read has been in flight": [lambda: known(layer(in_flight_since=NOW - 5))],
+    "a flock or a write": [lambda: known(layer(), probes=(layer("p", in_flight_since=NOW - 2, limit=3),))],
+    "the last read of a layer": [
+        lambda: known(layer(is_error=True, problem="EIO", errors=1)),
+        lambda: known(layer(), probes=(layer("p", is_error=True, problem="late"),)),
+    ],
+    "an earlier one failed": [flaky],
+    "a layer cannot be opened, because": [
+        lambda number=number: unopened(number)  # type: ignore[misc]
+        for number in (errno.EIO, errno.ENXIO, errno.ENODEV)
+    ],
+    "a layer or a probe cannot be opened": [
+        lambda number=number: unopened(number)  # type: ignore[misc]
+        for number in (errno.EACCES, errno.ENOENT, errno.EINVAL)
+    ],
+    "no read of a layer was measured": [
+        lambda: known(layer(problem="from a cache", measured=NOW - 10)),
+        lambda: known(layer("b"), layer(figures=None)),
+        lambda: known(layer("b"), probes=(layer("p", figures=None),)),
+    ],
+    "the state file is missing": [lambda: None],
+    "the state is older": [lambda: known(layer(), written=NOW - 9), lambda: known(layer(), written=NOW + 60)],
+    "the process of the watch has ended": [ended],
+}
+
+
+def test_each_rule_has_a_row_in_the_documentation() -> None:
+    rows = [text for text, status in ROWS]
+    assert [[one for one in RULES if text.startswith(one)] for text in rows] == [[one] for one in RULES]
+
+
+@pytest.mark.parametrize(("text", "status"), ROWS)
+def test_each_row_of_the_documentation_is_true(tmp_path: Path, text: str, status: str) -> None:
+    (makes,) = [makes for begin, makes in RULES.items() if text.startswith(begin)]
+    for make in makes:
+        path, found = tmp_path / "state", make()
+        if found is not None:
+            verdict.write(found, path)
+        check = verdict.check(path, LIMITS, NOW + 1)
+        assert read(check.text())[0] == check.status.name == status, check

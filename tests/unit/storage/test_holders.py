@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,9 @@ import pytest
 
 from loader.errors import TargetInUse
 from loader.storage import holders
+from loader.storage.holders import occupants
+from tests.support.nobody import NOBODY
+from tests.support.require import require
 
 OPENER = """
 import sys, lmdb
@@ -66,3 +71,88 @@ def test_to_ask_disturbs_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize("there", [True, False])
 def test_where_no_environment_is_nobody_has_it_open(tmp_path: Path, there: bool) -> None:
     holders.require_unused(tmp_path if there else tmp_path / "nowhere")
+
+
+SHOWN = """
+import sys
+from pathlib import Path
+from loader.storage.holders import occupants
+print(*occupants(Path(sys.argv[1]), sys.argv[2:]), sep="\\n")
+"""
+
+
+@contextmanager
+def elsewhere(directory: Path, name: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
+    """`command` in a mount namespace where `directory` is mounted on `name`, too. It prints a line when it is ready,
+    and ends with its standard input."""
+    script = 'mount --bind "$1" "$2"; shift 2; exec "$@"'
+    argv = ("unshare", "-m", "sh", "-c", script, "sh", str(directory), str(name), *command)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() != ""
+        yield process
+
+
+def environment_open(name: Path) -> tuple[str, ...]:
+    return sys.executable, "-c", OPENER, str(name), "write"
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Which other accounts can enter."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as name:
+        place = Path(name)
+        place.chmod(0o755)
+        for each in ("database", "other"):
+            (place / each).mkdir()
+        yield place
+
+
+def test_in_another_mount_namespace(home: Path) -> None:
+    """As slapd in a container: /proc shows its files under names that do not exist here."""
+    require(None if os.geteuid() == 0 else "namespaces need root")
+    (home / "database/sub").mkdir()
+    with elsewhere(home / "database", home / "other", *environment_open(home / "other")) as user:
+        (found,) = occupants(home / "database")
+        assert (found.pid, found.writes) == (user.pid, True)
+        assert str(found).endswith("writes to it, in another mount namespace")
+        assert [one.pid for one in occupants(home)] == [user.pid]
+        assert occupants(home / "database/sub") == []
+    working = ("sh", "-c", f"cd {home}/other/sub && echo && exec cat")
+    with elsewhere(home / "database", home / "other", *working) as user:
+        (found,) = occupants(home / "database")
+        assert (found.pid, found.writes) == (user.pid, False)
+        assert str(found).endswith("works in it, in another mount namespace")
+
+
+def test_the_same_name_of_another_directory(home: Path) -> None:
+    """In a container /var/lib/ldap may be the container's own."""
+    require(None if os.geteuid() == 0 else "namespaces need root")
+    with elsewhere(home / "other", home / "database", *environment_open(home / "database")):
+        assert occupants(home / "database") == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "told"),
+    [
+        (NOBODY, "(process {pid}) has a file of it locked"),
+        (
+            ("unshare", "--pid", "--fork", "--mount-proc"),
+            "a process of another PID namespace has the database {path} open",
+        ),
+    ],
+)
+def test_by_its_locks(home: Path, prefix: tuple[str, ...], told: str) -> None:
+    """A process whose descriptors cannot be seen."""
+    require(None if os.geteuid() == 0 else "namespaces need root")
+    database = home / "database"
+    with subprocess.Popen(environment_open(database), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as user:
+        assert user.stdout is not None
+        assert user.stdout.readline() == b"open\n"
+        for path in database.iterdir():
+            path.chmod(0o644)
+        names = () if prefix is NOBODY else ("",)
+        shown = subprocess.run(
+            [*prefix, sys.executable, "-c", SHOWN, str(database), *names], capture_output=True, text=True, check=True
+        )
+        assert shown.stdout.strip().endswith(told.format(pid=user.pid, path=database))

@@ -136,3 +136,27 @@ def test_a_tool_that_is_absent_or_refuses_is_noted(monkeypatch: pytest.MonkeyPat
     (absent, refused) = asker.unseen
     assert (absent.what, absent.why) == ("the tide", "no-such-tool-xyz is not installed")
     assert "No such file" in refused.why
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "WARNING: not JSON",
+        "[]",
+        '{"report": [{"other": []}]}',
+        '{"report": [{"seg": [{"lv_name": "a"}], "pv": [{"pv_name": "/dev/sda"}]}]}',
+        '{"report": [{"seg": [{"lv_name": 1}], "pv": [{"pv_name": 1}]}]}',
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_told_as_not_looked_at(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tool in ("lvs", "pvs"):
+        (tmp_path / tool).write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
+        (tmp_path / tool).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    asker = Asker()
+    assert survey.volumes(asker) == survey.Volumes()
+    assert [one.what for one in asker.unseen] == ["logical volumes", "physical volumes"]
+    assert all("its answer cannot be read" in one.why for one in asker.unseen)
