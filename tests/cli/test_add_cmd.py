@@ -45,30 +45,42 @@ def test_progress_for_machines(slapd_instance: Slapd, tmp_path: Path) -> None:
     assert '"event": "step", "step": "load", "entries": 1' in done.err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("-", "-"),
-        ("-", "--dry-run"),
-        ("{ldif}", "--rejects", "{ldif}"),
-        ("{ldif}", "--batch", "0"),
-        ("{ldif}", "--batch", "many"),
-        ("{ldif}", "--jobs", "0"),
-        ("{ldif}", "--max-rate", "0"),
-        ("{ldif}", "--on-exists", "overwrite"),
-        ("{ldif}", "--timeout", "nothing=3"),
-        (),
-    ],
-    ids=lambda arguments: " ".join(arguments) or "nothing",
-)
-def test_refused(slapd_instance: Slapd, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+REFUSED: list[tuple[object, ...]] = [
+    ("-", "-"),
+    ("-", "--dry-run"),
+    ("{ldif}", "--rejects", "{ldif}"),
+    ("{ldif}", "--batch", 0),
+    ("{ldif}", "--batch", "many"),
+    ("{ldif}", "--jobs", 0),
+    ("{ldif}", "--max-rate", 0),
+    ("{ldif}", "--on-exists", "overwrite"),
+    ("{ldif}", "--timeout", "nothing=3"),
+    (),
+]
+# Found before the first entry is sent.
+UNFIT = [
+    (people(10) + "dn: cn=x\nthis is no line\n\n", errors.LdifSyntax, ""),
+    (
+        f"dn: {SUFFIX}\nchangetype: modify\nreplace: dc\ndc: example\n\n",
+        errors.LdifSyntax,
+        "`changetype: modify` makes this a change, which is for ldapmodify",
+    ),
+    ("", errors.EmptyInput, ""),
+]
+
+
+def test_what_is_refused_before_a_server_is_asked(slapd_instance: Slapd, tmp_path: Path) -> None:
     path = write(tmp_path / "x.ldif", TOP)
-    words = [word.format(ldif=path) for word in arguments]
-    done = ditseed(*command(slapd_instance, *words))
-    assert done.status == errors.UsageProblem.exit_status, done
-    assert "Traceback" not in done.err
+    for arguments in REFUSED:
+        done = ditseed(*command(slapd_instance, *(str(word).format(ldif=path) for word in arguments)))
+        assert done.status == errors.UsageProblem.exit_status, (arguments, done)
+        assert "Traceback" not in done.err
+        assert path.read_text() == TOP
+    for text, error, said in UNFIT:
+        done = add(slapd_instance, write(tmp_path / "unfit.ldif", text))
+        assert done.status == error.exit_status, done
+        assert said in done.err
     assert not slapd_instance.log_lines(" ADD dn=")
-    assert path.read_text() == TOP
 
 
 def test_another_load_in_the_same_place(slapd_instance: Slapd, tmp_path: Path) -> None:
@@ -81,25 +93,6 @@ def test_another_load_in_the_same_place(slapd_instance: Slapd, tmp_path: Path) -
     assert "inputs" in done.err
 
 
-def test_a_file_that_is_no_ldif(slapd_instance: Slapd, tmp_path: Path) -> None:
-    """Found before the first entry is sent."""
-    path = write(tmp_path / "x.ldif", TOP, people(10), "dn: cn=x\nthis is no line\n\n")
-    done = add(slapd_instance, path)
-    assert done.status == errors.LdifSyntax.exit_status, done
-    assert not slapd_instance.log_lines(" ADD dn=")
-
-
-def test_a_change_record(slapd_instance: Slapd, tmp_path: Path) -> None:
-    text = f"dn: {SUFFIX}\nchangetype: modify\nreplace: dc\ndc: example\n\n"
-    done = add(slapd_instance, write(tmp_path / "x.ldif", text))
-    assert done.status == errors.LdifSyntax.exit_status, done
-    assert "`changetype: modify` makes this a change, which is for ldapmodify" in done.err
-
-
 def test_changetype_add_is_an_entry(slapd_instance: Slapd, tmp_path: Path) -> None:
     text = f"version: 1\n\ndn: {SUFFIX}\nchangetype: add\nobjectClass: domain\ndc: example\n\n"
     add(slapd_instance, write(tmp_path / "x.ldif", text)).ok()
-
-
-def test_nothing_to_add(slapd_instance: Slapd, tmp_path: Path) -> None:
-    assert add(slapd_instance, write(tmp_path / "x.ldif")).status == errors.EmptyInput.exit_status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,24 +16,16 @@ pytestmark = pytest.mark.slapd
 
 
 @pytest.fixture(scope="module")
-def server(people_ldif: Path) -> Iterator[Slapd]:
-    made = Slapd()
-    made.slapadd(people_ldif)
-    with made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def repo(server: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repo(people_server: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two backups."""
     made = tmp_path_factory.mktemp("cli") / "repo"
     for _ in range(2):
-        ditseed("backup", "run", "--init", "--config", server.config_path, "-R", made).ok()
+        ditseed("backup", "run", "--init", "--config", people_server.config_path, "-R", made).ok()
     return made
 
 
-def test_run_says_nothing_to_cron(server: Slapd, tmp_path: Path) -> None:
-    done = ditseed("backup", "run", "--init", "--config", server.config_path, "-R", tmp_path).ok()
+def test_run_says_nothing_to_cron(people_server: Slapd, tmp_path: Path) -> None:
+    done = ditseed("backup", "run", "--init", "--config", people_server.config_path, "-R", tmp_path).ok()
     assert done.out == done.err == ""
 
 
@@ -45,12 +36,12 @@ def test_run_says_what_went_wrong_to_cron(tmp_path: Path) -> None:
     assert "no such file" in done.err
 
 
-def test_run_creates_no_repository_by_itself(server: Slapd, tmp_path: Path) -> None:
+def test_run_creates_no_repository_by_itself(people_server: Slapd, tmp_path: Path) -> None:
     """An empty directory may be the mount point of a disk that is missing."""
     mount_point, missing = tmp_path / "mount", tmp_path / "no/such"
     mount_point.mkdir()
     for repo in (mount_point, missing):
-        run = ("backup", "run", "--config", server.config_path, "-R", repo)
+        run = ("backup", "run", "--config", people_server.config_path, "-R", repo)
         for command in (run, ("backup", "prune", "-R", repo, "--keep-last", 1)):
             done = ditseed(*command)
             assert done.status == NoRepository.exit_status
@@ -62,17 +53,17 @@ def test_run_creates_no_repository_by_itself(server: Slapd, tmp_path: Path) -> N
     assert not (tmp_path / "no").stat().st_mode & 0o022
 
 
-def test_only_the_marker_makes_a_repository(server: Slapd, tmp_path: Path) -> None:
-    run = ("backup", "run", "--config", server.config_path, "-R", tmp_path)
+def test_only_the_marker_makes_a_repository(people_server: Slapd, tmp_path: Path) -> None:
+    run = ("backup", "run", "--config", people_server.config_path, "-R", tmp_path)
     ditseed(*run, "--init").ok()
     (tmp_path / repository.MARKER).unlink()
     assert ditseed(*run).status == NoRepository.exit_status
 
 
-def test_run_with_v_and_with_json(server: Slapd, tmp_path: Path) -> None:
-    told = ditseed("-v", "backup", "run", "--init", "--from", server.database_dir, "-R", tmp_path).ok()
+def test_run_with_v_and_with_json(people_server: Slapd, tmp_path: Path) -> None:
+    told = ditseed("-v", "backup", "run", "--init", "--from", people_server.database_dir, "-R", tmp_path).ok()
     assert "1,029" in told.out
-    command = ("backup", "run", "--init", "--from", server.database_dir, "-R", tmp_path, "--json")
+    command = ("backup", "run", "--init", "--from", people_server.database_dir, "-R", tmp_path, "--json")
     facts = ditseed(*command).ok().facts
     assert facts["entries"] == 1029
     assert (tmp_path / facts["id"] / "manifest.json").is_file()
@@ -109,7 +100,7 @@ def test_check_is_a_monitoring_plugin(repo: Path, tmp_path: Path) -> None:
     assert json.loads(ditseed("backup", "check", "-R", repo, "--json").out)["status"] == "OK"
 
 
-def test_restore(server: Slapd, repo: Path, tmp_path: Path) -> None:
+def test_restore(people_server: Slapd, repo: Path, tmp_path: Path) -> None:
     look = tmp_path / "look"
     command = ("backup", "restore", "latest", "-R", repo, "--target", look)
     assert "nothing" in ditseed(*command, "--dry-run").ok().out
@@ -121,8 +112,8 @@ def test_restore(server: Slapd, repo: Path, tmp_path: Path) -> None:
     assert ditseed(*command, "--replace", "--json").ok().facts["entries"] == 1029
 
 
-def test_exit_statuses(server: Slapd, repo: Path, tmp_path: Path) -> None:
-    config = ("--config", server.config_path)
+def test_exit_statuses(people_server: Slapd, repo: Path, tmp_path: Path) -> None:
+    config = ("--config", people_server.config_path)
     for arguments, error in [
         (("restore", "latest", "-R", repo), UsageProblem),
         (("restore", "latest", "-R", repo, *config, "--target", tmp_path), UsageProblem),
@@ -136,8 +127,3 @@ def test_exit_statuses(server: Slapd, repo: Path, tmp_path: Path) -> None:
         done = ditseed("backup", *arguments)
         assert done.status == error.exit_status, (arguments, done.err)
         assert "Traceback" not in done.err
-
-
-@pytest.mark.parametrize("verb", ["run", "list", "check", "restore"])
-def test_help_has_examples(verb: str) -> None:
-    assert f"ditseed backup {verb}" in ditseed("backup", verb, "--help").ok().out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,46 +13,38 @@ from tests.support.command import ditseed
 pytestmark = pytest.mark.slapd
 
 
-@pytest.fixture(scope="module")
-def source(people_ldif: Path) -> Iterator[Slapd]:
-    server = Slapd()
-    server.slapadd(people_ldif)
-    with server:
-        yield server
-
-
-def test_it_says_what_it_made(source: Slapd, tmp_path: Path) -> None:
-    done = ditseed("clone", source.database_dir, tmp_path / "clone").ok()
+def test_it_says_what_it_made(people_server: Slapd, tmp_path: Path) -> None:
+    done = ditseed("clone", people_server.database_dir, tmp_path / "clone").ok()
     facts = dict(line.split("  ", 1) for line in done.out.splitlines())
     assert facts["entries"].strip() == "1,029"
     assert facts["verified"].strip() == "pages"
     assert "copy: " in done.err
 
 
-def test_json(source: Slapd, tmp_path: Path) -> None:
+def test_json(people_server: Slapd, tmp_path: Path) -> None:
     options = ("--json", "--progress", "none", "--verify", "quick")
-    done = ditseed("clone", source.database_dir, tmp_path / "clone", *options).ok()
+    done = ditseed("clone", people_server.database_dir, tmp_path / "clone", *options).ok()
     assert done.facts["entries"] == 1029
     assert done.facts["format"] == 1
     assert done.facts["verified"] == "quick"
     assert done.err == ""
 
 
-def test_dry_run_changes_nothing(source: Slapd, tmp_path: Path) -> None:
+def test_dry_run_changes_nothing(people_server: Slapd, tmp_path: Path) -> None:
     target = tmp_path / "clone"
-    done = ditseed("clone", source.database_dir, target, "--dry-run", "--json").ok()
+    done = ditseed("clone", people_server.database_dir, target, "--dry-run", "--json").ok()
     assert done.facts["needed"] > 0
     assert not done.facts["replaces"]
     assert not target.exists()
-    assert "needed / free" in ditseed("clone", source.database_dir, target, "--dry-run").ok().out
+    assert "needed / free" in ditseed("clone", people_server.database_dir, target, "--dry-run").ok().out
 
 
-def test_exit_statuses_and_hints(source: Slapd, tmp_path: Path) -> None:
+def test_exit_statuses_and_hints(people_server: Slapd, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
-    ditseed("clone", source.database_dir, clone).ok()
+    ditseed("clone", people_server.database_dir, clone).ok()
     for arguments, error, words in [
-        ((source.database_dir, clone), TargetNotEmpty, "--replace"),
-        ((clone, source.database_dir, "--replace"), TargetInUse, "systemctl stop slapd"),
+        ((people_server.database_dir, clone), TargetNotEmpty, "--replace"),
+        ((clone, people_server.database_dir, "--replace"), TargetInUse, "systemctl stop slapd"),
         ((tmp_path / "none", clone), NoSuchPath, "no such file"),
         ((clone, clone, "--replace"), UsageProblem, "the source itself"),
         ((clone, tmp_path / "x", "--verify", "much"), UsageProblem, "much"),
@@ -62,7 +53,3 @@ def test_exit_statuses_and_hints(source: Slapd, tmp_path: Path) -> None:
         assert done.status == error.exit_status, done.err
         assert words in done.err
         assert "Traceback" not in done.err
-
-
-def test_help_has_examples() -> None:
-    assert "ditseed clone /var/lib/ldap" in ditseed("clone", "--help").ok().out

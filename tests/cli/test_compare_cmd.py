@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,15 +10,14 @@ import pytest
 from fixtures.slapd import Slapd
 from fixtures.trees import write_people
 from loader.errors import BadCredentials, NoSuchPath, ServerDown, UsageProblem
+from tests.support import command
+from tests.support.command import Done
 
-DITSEED = str(Path(sys.executable).with_name("ditseed"))
 SUFFIX = "dc=example,dc=com"
 
 
-def ditseed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [DITSEED, "compare", *map(str, arguments)], capture_output=True, check=False, timeout=300, text=True
-    )
+def ditseed(*arguments: object) -> Done:
+    return command.ditseed("compare", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -58,38 +54,38 @@ def server(whole: Path) -> Iterator[Slapd]:
 
 def test_equal(whole: Path) -> None:
     done = ditseed(whole, whole)
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[-1] == "equal"
+    assert done.status == 0
+    assert done.out.splitlines()[-1] == "equal"
 
 
 def test_different(whole: Path, other: Path) -> None:
     done = ditseed(whole, other, "--show-attributes")
-    assert done.returncode == 1
-    assert "different: 1 only in A, 0 only in B, 1 changed" in done.stdout
-    assert "changed    uid=user0000005," in done.stdout
-    assert "(employeenumber, userpassword)" in done.stdout
-    assert "only in A  " in done.stdout
-    assert "s3cret" not in done.stdout + done.stderr
+    assert done.status == 1
+    assert "different: 1 only in A, 0 only in B, 1 changed" in done.out
+    assert "changed    uid=user0000005," in done.out
+    assert "(employeenumber, userpassword)" in done.out
+    assert "only in A  " in done.out
+    assert "s3cret" not in done.out + done.err
 
 
 def test_attributes_can_be_left_out(whole: Path, other: Path) -> None:
     done = ditseed(whole, other, "--ignore", "userPassword", "--ignore", "EMPLOYEENUMBER")
-    assert "different: 1 only in A, 0 only in B, 0 changed" in done.stdout
+    assert "different: 1 only in A, 0 only in B, 0 changed" in done.out
 
 
 def test_the_limit(whole: Path, other: Path) -> None:
     done = ditseed(whole, other, "--limit", "1")
-    assert "... and 1 more (--limit)" in done.stdout
+    assert "... and 1 more (--limit)" in done.out
 
 
 @pytest.mark.long
 def test_as_json(whole: Path, other: Path) -> None:
-    report = json.loads(ditseed(whole, other, "--json", "--progress", "none").stdout)
+    report = ditseed(whole, other, "--json", "--progress", "none").facts
     assert report["equal"] is False
     assert (report["only_a"], report["only_b"], report["changed"]) == (1, 0, 1)
     assert {sample["kind"] for sample in report["samples"]} == {"only-a", "changed"}
     assert "contextCSN" in report["ignored"]
-    kept = json.loads(ditseed(whole, whole, "--with-context-csn", "--json").stdout)
+    kept = ditseed(whole, whole, "--with-context-csn", "--json").facts
     assert "contextCSN" not in kept["ignored"]
 
 
@@ -102,29 +98,29 @@ def test_two_accounts(server: Slapd, whole: Path) -> None:
         *("-D", "cn=replicator", "-y", server.replicator_password_file),
         *("--consumer-bind-dn", server.root_dn, "--consumer-password-file", server.password_file),
     )
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.err
     done = ditseed(
         *(server.uri, server.ldapi_uri, "-b", SUFFIX),
         *("-D", "cn=replicator", "-y", server.replicator_password_file),
         *("--consumer-bind-dn", server.root_dn),
     )
-    assert done.returncode == BadCredentials.exit_status
-    assert server.replicator_password_file.read_text() not in done.stdout + done.stderr
+    assert done.status == BadCredentials.exit_status
+    assert server.replicator_password_file.read_text() not in done.out + done.err
 
 
 @pytest.mark.long
 @pytest.mark.slapd
 def test_external_against_the_files(server: Slapd, whole: Path) -> None:
     done = ditseed(server.ldapi_uri, server.config_path, "-Y", "EXTERNAL", "-b", SUFFIX)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.err
     done = ditseed(server.config_path, whole, "--user-attributes")
-    assert done.returncode == 0, done.stdout
+    assert done.status == 0, done.out
 
 
 @pytest.mark.slapd
 def test_a_database_directory_needs_nothing_else(server: Slapd) -> None:
     done = ditseed(server.database_dir, f"mdb:{server.database_dir}")
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.err
 
 
 @pytest.mark.parametrize(
@@ -137,12 +133,7 @@ def test_a_database_directory_needs_nothing_else(server: Slapd) -> None:
 )
 def test_bad_places(places: list[str], status: int, words: str) -> None:
     done = ditseed(*places)
-    assert done.returncode == status
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-
-
-def test_help_has_examples() -> None:
-    done = ditseed("--help")
-    assert "Examples:" in done.stdout
+    assert done.status == status
+    assert words in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""

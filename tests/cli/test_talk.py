@@ -6,29 +6,13 @@ import os
 import re
 from pathlib import Path
 
-import click
 import pytest
 
 from fixtures.slapd import Slapd
-from loader.cli import ditseed
 from loader.errors import FileUnsafe, UsageProblem
-from tests.cli.test_main import LEAVES
 from tests.support import command
 
 _LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \[\d+\] [A-Z]+: \S.*")
-
-
-@pytest.mark.parametrize("names", LEAVES, ids=" ".join)
-def test_every_verb_has_them(names: tuple[str, ...]) -> None:
-    found: click.Command = ditseed
-    for name in names:
-        assert isinstance(found, click.Group)
-        following = found.get_command(click.Context(found), name)
-        assert following is not None
-        found = following
-    words = [word for one in found.params for word in one.opts]
-    for word in ("-q", "--quiet", "-v", "--verbose", "--log-file"):
-        assert words.count(word) == 1, word
 
 
 def generate(tmp_path: Path, *more: object, first: tuple[str, ...] = ()) -> command.Done:

@@ -218,8 +218,3 @@ def test_an_ordinary_user_is_told(stopped: Slapd) -> None:
     done = ditseed("tune", "maxsize", "--config", stopped.config_path, prefix=NOBODY)
     assert done.status == NotPermitted.exit_status, done.err
     assert "Run as root" in done.err
-
-
-@pytest.mark.parametrize("verb", ["maxsize", "indexes", "sync"])
-def test_help_has_examples(verb: str) -> None:
-    assert f"ditseed tune {verb}" in ditseed("tune", verb, "--help").ok().out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,10 @@ from tests.support.mapped import opened
 pytestmark = pytest.mark.slapd
 
 
-@pytest.fixture(scope="module")
-def server(people_ldif: Path) -> Iterator[Slapd]:
-    made = Slapd()
-    made.slapadd(people_ldif)
-    with made:
-        yield made
-
-
 @pytest.fixture
-def broken(server: Slapd, tmp_path: Path) -> Path:
+def broken(people_server: Slapd, tmp_path: Path) -> Path:
     """A copy whose index of uid has lost a key."""
-    path = Path(shutil.copy(server.database_dir / "data.mdb", tmp_path / "broken.mdb"))
+    path = Path(shutil.copy(people_server.database_dir / "data.mdb", tmp_path / "broken.mdb"))
     with opened(path, writable=True) as environment:
         index = require_table(environment, "uid")
         with environment.begin(write=True) as transaction, transaction.cursor(index) as cursor:
@@ -37,8 +28,8 @@ def broken(server: Slapd, tmp_path: Path) -> Path:
     return path
 
 
-def test_beside_a_running_slapd(server: Slapd) -> None:
-    done = ditseed("verify", "--config", server.config_path).ok()
+def test_beside_a_running_slapd(people_server: Slapd) -> None:
+    done = ditseed("verify", "--config", people_server.config_path).ok()
     facts = dict(line.split("  ", 1) for line in done.out.splitlines())
     assert facts["verdict"].strip() == "sound"
     assert facts["level"].strip() == "indexes"
@@ -46,8 +37,8 @@ def test_beside_a_running_slapd(server: Slapd) -> None:
     assert "verify: " in done.err
 
 
-def test_without_configuration_it_looks_as_far_as_the_tree(server: Slapd) -> None:
-    done = ditseed("verify", server.database_dir, "--json", "--progress", "none").ok()
+def test_without_configuration_it_looks_as_far_as_the_tree(people_server: Slapd) -> None:
+    done = ditseed("verify", people_server.database_dir, "--json", "--progress", "none").ok()
     assert done.facts["level"] == "tree"
     assert done.facts["sound"]
     assert done.facts["problems"] == done.facts["notes"] == []
@@ -55,8 +46,8 @@ def test_without_configuration_it_looks_as_far_as_the_tree(server: Slapd) -> Non
 
 
 @pytest.mark.long
-def test_drift_is_told_with_attribute_and_entry(server: Slapd, broken: Path) -> None:
-    where = (broken, "--config", server.config_path)
+def test_drift_is_told_with_attribute_and_entry(people_server: Slapd, broken: Path) -> None:
+    where = (broken, "--config", people_server.config_path)
     assert ditseed("verify", broken).ok().status == 0, "the tree is sound"
     done = ditseed("verify", *where, "--json")
     assert done.status == EXIT_DIFFERENT
@@ -67,19 +58,19 @@ def test_drift_is_told_with_attribute_and_entry(server: Slapd, broken: Path) -> 
     assert told["dn"].startswith("uid=")
     words = ditseed("verify", *where).out
     assert done.facts["mending"] in words
-    assert done.facts["mending"].endswith(f"{server.config_path} -b {server.suffix} uid")
+    assert done.facts["mending"].endswith(f"{people_server.config_path} -b {people_server.suffix} uid")
     assert "verdict      1 problems" in words
     assert f"{told['dn']}: uid: key" in words
 
 
-def test_what_keeps_from_looking_has_a_status_of_its_own(server: Slapd, tmp_path: Path) -> None:
+def test_what_keeps_from_looking_has_a_status_of_its_own(people_server: Slapd, tmp_path: Path) -> None:
     rubbish = tmp_path / "data.mdb"
     rubbish.write_bytes(b"x" * 10_000)
     for arguments, error, words in [
         ((tmp_path / "none",), NoSuchPath, "no such file"),
         ((rubbish,), NotLmdb, "not an LMDB database"),
         ((), UsageProblem, "say what to verify"),
-        ((server.database_dir, "--verify", "indexes"), UsageProblem, "needs --config"),
+        ((people_server.database_dir, "--verify", "indexes"), UsageProblem, "needs --config"),
     ]:
         done = ditseed("verify", *arguments)
         assert done.status == error.exit_status, done.err

@@ -1,4 +1,5 @@
-"""What is read out of cn=config, from entries as slapcat and a search print them."""
+"""What is read out of cn=config, from entries as slapcat and a search print them: settings, which database holds what
+by slapd's glue, and schema definitions in their order."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loader import config
+from loader import config, schema
 from loader.config import Config, Entry
 from loader.errors import ConfigValue, ManySuffixes, NoSuchSuffix, NotMdb
 
@@ -173,3 +174,81 @@ def test_bytes_that_are_no_utf_8() -> None:
     found = {"olcDatabase": [b"{1}mdb"], "olcSuffix": [b"o=x"], "olcDbDirectory": [b"/a\xff"]}
     database = parsed((entry_dn, found)).database(None)
     assert database.directory == Path(os.fsdecode(b"/a\xff"))
+
+
+TOP, A, B = "dc=example,dc=com", "ou=a,dc=example,dc=com", "ou=b,ou=a,dc=example,dc=com"
+
+
+def glued(known: Config) -> dict[str, list[str]]:
+    """Superior -> the suffixes that are glued to it."""
+    parts = {one.suffix: config.subordinates(known, one) for one in known.databases}
+    return {suffix: [one.suffix for one in below] for suffix, below in parts.items() if below}
+
+
+def test_nested_ones_all_hang_on_the_one_above() -> None:
+    known = parsed(
+        mdb(1, B, olcSubordinate="TRUE"),
+        entry("olcDatabase={2}ldap,cn=config", olcDatabase="{2}ldap", olcSuffix=A, olcSubordinate="advertise"),
+        mdb(3, TOP),
+    )
+    assert glued(known) == {TOP: [B, A]}
+    assert config.superior(known, known.databases[2]) is None
+
+
+def test_one_between_that_is_not_glued_takes_what_is_below_it() -> None:
+    known = parsed(mdb(1, B, olcSubordinate="TRUE"), mdb(2, A), mdb(3, TOP))
+    assert glued(known) == {A: [B]}
+    assert config.suffixes_below(known, known.databases[2]) == [B, A]
+
+
+def test_other_trees_and_spellings() -> None:
+    known = parsed(mdb(1, "OU=A, dc=Example,DC=com", olcSubordinate="TRUE"), mdb(2, "dc=other"), mdb(3, TOP))
+    assert glued(known) == {TOP: ["OU=A, dc=Example,DC=com"]}
+    assert config.suffixes_below(known, known.databases[1]) == []
+
+
+def test_a_hidden_or_disabled_database_answers_for_nothing() -> None:
+    known = parsed(mdb(1, B, olcHidden="TRUE"), mdb(2, A, olcDisabled="TRUE"), mdb(3, TOP))
+    assert config.suffixes_below(known, known.databases[2]) == []
+
+
+COMPILED_IN: Entry = (
+    schema.ROOT,
+    {
+        "olcObjectClasses": [b"( 2.5.6.0 NAME 'top' )"],
+        "olcObjectIdentifier": [b"OLcfg 1.3.6.1.4.1.4203.1.12.2"],
+        "olcAttributeTypes": [b"( 2.5.4.41 NAME 'name' )", b"( 2.5.4.3 NAME 'cn' SUP name )"],
+    },
+)
+STALE: Entry = (schema.ROOT, {"olcAttributeTypes": [b"( 2.5.4.41 NAME 'of an earlier slapd' )"]})
+LOADED: Entry = (
+    "CN={0}core,cn=schema,cn=config",
+    {"olcattributetypes": [b"{1}( 1.2.3 NAME 'loaded' )"], "olcObjectIdentifier": [b"{0}my 1.2"]},
+)
+OWN: Entry = ("cn=config", {"olcObjectIdentifier": [b"{0}own 1.3"], "olcAttributeTypes": [b"{0}( own:1 DESC '\xff' )"]})
+OF_SLAPD = [
+    ("macro", "OLcfg 1.3.6.1.4.1.4203.1.12.2", True),
+    ("attribute", "( 2.5.4.41 NAME 'name' )", True),
+    ("attribute", "( 2.5.4.3 NAME 'cn' SUP name )", True),
+    ("class", "( 2.5.6.0 NAME 'top' )", True),
+]
+OF_FILES = [("macro", "my 1.2", False), ("attribute", "( 1.2.3 NAME 'loaded' )", False)]
+OF_ITSELF = [("attribute", "( own:1 DESC '\ufffd' )", False)]
+MACRO = [("macro", "own 1.3", False)]
+
+
+def test_the_order_of_definitions(tmp_path: Path) -> None:
+    """slapd.d is read from its root down."""
+    found = schema.definitions(config.parse(tmp_path, [OWN, STALE, LOADED]), [COMPILED_IN])
+    assert found == [*OF_SLAPD, *MACRO, *OF_ITSELF, *OF_FILES]
+
+
+def test_names_that_mean_one_attribute() -> None:
+    definitions: list[schema.Definition] = [
+        ("attribute", "( 2.5.4.3 NAME ( 'cn' 'commonName' ) SUP name )", True),
+        ("attribute", "( MyAttr:1 NAME 'mine' SUP name )", False),
+        ("attribute", "( 1.2.3 DESC 'without a name' SUP name )", False),
+        ("class", "( 2.5.4.3 NAME ( 'mine' 'sn' ) )", False),
+    ]
+    used = ["commonname", "mine", "2.5.4.3", "sn", "1.2.3", "cn"]
+    assert dict(schema.synonyms(definitions, used)) == {"2.5.4.3": "commonname", "cn": "commonname"}

@@ -1,4 +1,4 @@
-"""Options that follow from the fields of a dataclass."""
+"""Options that follow from the fields of a dataclass, and the words that operators write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import click
 import pytest
 from click import IntRange
 
-from loader.declared import Argument, command
+from loader.declared import Argument, Share, command
+from loader.errors import UsageProblem
 
 Jobs = Annotated[int | None, "-j --jobs N", IntRange(1), "Number of threads."]
 SEEN: list[object] = []
@@ -64,3 +65,18 @@ def test_names_help_and_values_are_read_from_the_field() -> None:
 
 def test_a_hidden_letter_gives_way_to_one_of_the_verb() -> None:
     assert [one.name for one in build.params if "-w" in one.opts] == ["write"]
+
+
+@pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("0.05", 0.05), ("100%", 1.0), ("1", 1.0), ("0.5%", 0.005)])
+def test_a_share(text: str, share: float) -> None:
+    assert Share().parse(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["5", "101%", "0", "0%", "-1%", "nan", "inf%", "%", "", "5 %%"])
+def test_what_is_no_share(text: str) -> None:
+    with pytest.raises(UsageProblem, match=r"write 5% or 0\.05"):
+        Share().parse(text)
+
+
+def test_growth_may_be_none_or_many_times() -> None:
+    assert [Share(1000.0, zero=True).parse(text) for text in ("0", "1000%", "2")] == [0, 10, 2]

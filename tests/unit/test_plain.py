@@ -1,10 +1,11 @@
-"""What of a text from outside is shown."""
+"""What of a text from outside is shown; of a table, all, however narrow the terminal is."""
 
 from __future__ import annotations
 
 import pytest
 
 from loader import errors, plain
+from loader.cli.report import show_table
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,20 @@ def test_lines_to_be_pasted_keep_their_ends() -> None:
     facts = {"uri": "ldap://x", "limit": "the limit", "who": "x", "reason": "y"}
     error = errors.LimitTooLow(**facts, commands=("ldapmodify <<'EOF'", "dn: \x1b[2J", "EOF"))
     assert str(error.advice()).endswith(": \nldapmodify <<'EOF'\ndn: \\x1b[2J\nEOF")
+
+
+def test_a_table_is_whole_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    long = "a reason of many words " * 20
+    show_table(["layer", "last", "reason"], [["/dev/sda", "12.345", long], ["/dev/sdb", "1", "none"]])
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split() == ["layer", "last", "reason"]
+    assert first.split() == ["/dev/sda", "12.345", *long.split()]
+    assert second == "/dev/sdb       1  none"
+
+
+def test_a_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(["layer"], [])
+    assert capsys.readouterr().out == "layer\n"

@@ -1,4 +1,5 @@
-"""How much of the host a process may use, on hosts and in containers of both kinds of control groups."""
+"""How much of the host a process may use, in containers of both kinds of control groups too; and where it keeps what
+must outlive a run."""
 
 from __future__ import annotations
 
@@ -97,3 +98,13 @@ def test_verbs_leave_the_number_open_until_it_is_known_what_is_read(verb: tuple[
     assert isinstance(jobs, click.Option)
     assert not isinstance(jobs.get_default(click.Context(found)), int)
     assert "at most 4" in (jobs.help or "")
+
+
+@pytest.mark.parametrize(
+    ("variable", "account", "place"), [("/x", 0, "/x"), ("", 0, "/var/lib/ditseed"), ("", 1000, "/home/ditseed")]
+)
+def test_the_state_directory(monkeypatch: pytest.MonkeyPatch, variable: str, account: int, place: str) -> None:
+    monkeypatch.setenv(defaults.ENV_STATE_DIR, variable)
+    monkeypatch.setenv("XDG_STATE_HOME", "/home")
+    monkeypatch.setattr(os, "geteuid", lambda: account)
+    assert defaults.state_dir() == Path(place)

@@ -1,4 +1,4 @@
-"""Pieces shared out among connections, with real threads: failures, errors, the end."""
+"""Pieces shared out among connections, with real threads: failures, errors, the end; and what is tried again."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from loader import defaults
-from loader.errors import Cancelled, ConnectionLost, LimitTooLow, LoaderError
+from loader import _native, defaults
+from loader.errors import Cancelled, ConnectionLost, LimitTooLow, LoaderError, ServerSilent
 from loader.progress import Meter
-from loader.server.options import Search
-from loader.sources import planner
+from loader.server import wire
+from loader.server.options import Connection, Search
+from loader.sources import ldap, planner
 from loader.sources.planner import ConnectionSlot, Piece, schedule
 
 SIZE = 1000  # entries a piece
@@ -138,3 +139,32 @@ def test_the_step_is_given_up_while_all_pause() -> None:
 
 def test_nothing_to_read() -> None:
     assert Servers({0: 10}).share(pieces=[]).entries == 0
+
+
+def failing(code: str) -> LoaderError:
+    error = _native.NativeError("the server was silent for 300 s")
+    error.code = code
+    return wire.ours(error, Connection("ldap://server"), "o=x")
+
+
+def tries(code: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(ldap, "LONGEST_PAUSE", 0.001)
+    met = []
+
+    def attempt() -> None:
+        met.append(code)
+        raise failing(code)
+
+    with pytest.raises(ConnectionLost):
+        ldap.with_retries(attempt, Meter("read"), retries=3)
+    return len(met)
+
+
+def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was told after 20 times 300 s."""
+    assert isinstance(failing("ldap.silent"), ServerSilent)
+    assert tries("ldap.silent", monkeypatch) == 1
+
+
+def test_a_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tries("ldap.lost", monkeypatch) == 4

@@ -367,10 +367,11 @@ def test_alignment(start: int, changes: dict[str, int], expected: list[str]) -> 
 
 def test_the_first_extent_of_a_physical_volume() -> None:
     situation = recorded("striped")
-    physical = tuple(replace(one, start=196608) for one in situation.facts.volumes.physical)
-    situation = with_facts(situation, volumes=Volumes(situation.facts.volumes.logical, physical))
+    physical = (replace(one, start=196608) for one in situation.facts.volumes.physical)
+    situation = with_physical(situation, *physical)
     assert severities(situation, "alignment") == ["ok"]
-    assert severities(with_devices(situation, min_io=1 << 20), "alignment") == ["warning"] * 3
+    coarse = [replace(one, min_io=1 << 20) for one in situation.facts.devices]
+    assert severities(with_facts(situation, devices=tuple(coarse)), "alignment") == ["warning"] * 3
 
 
 # --- space -------------------------------------------------------------------------------------

@@ -69,6 +69,17 @@ def test_words_are_cut_as_slapd_cuts_them() -> None:
     assert parsed(r'filter="(cn=a\2ab)"').filter == r"(cn=a\2ab)"
 
 
+def test_the_account_of_a_consumer() -> None:
+    value = '{0}rid=1 provider=ldap://a searchbase="o=a" bindmethod=simple binddn="cn=r,o=a" credentials="a b"'
+    found = syncrepl.account(value)
+    assert found == syncrepl.Account("cn=r,o=a", "a b", False)
+    assert "a b" not in repr(found)
+    encrypted = syncrepl.account(f"{value} starttls=critical")
+    assert encrypted is not None
+    assert encrypted.start_tls
+    assert syncrepl.account(value.replace("simple", "sasl")) is None
+
+
 @pytest.mark.parametrize(
     ("more", "word"),
     [

@@ -1,11 +1,13 @@
-"""What the tiers of bin/test leave out."""
+"""Which tests run: what the tiers of bin/test leave out, what is begun first, and which ones a change can affect."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.support import changed, order
 from tests.support.tiers import ALL, COLLECTED, MAIN, QUICK, left_out, spread, unknown_rows
 
 TESTS = """
@@ -71,3 +73,72 @@ def test_every_module_has_tests_in_bin_test_or_says_that_it_has_none(pytestconfi
     parents = {item.nodeid.partition("::")[0]: item.parent for item in collected}
     marked = {name for name, parent in parents.items() if parent and parent.get_closest_marker("long")}
     assert modules - run - marked == set()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("lines", [0, 1, 4, 7])
+def test_each_part_begins_with_some_of_the_longest(workers: int, lines: int) -> None:
+    """And what a line of the table means stays together."""
+    long = [f"{line}_{number}" for number in range(2) for line in order.LONGEST[:lines]]
+    names = [*(f"tests/x.py::test_{number}" for number in range(60)), *long]
+    found = order.begun_first(names, names, workers)
+    assert Counter(found) == Counter(names)
+    begun = _begun(found, workers)
+    assert [len(part) for part in begun] == [2 * len(range(number, lines, workers)) for number in range(workers)]
+    for part in begun:
+        assert [one[:-2] for one in part[::2]] == [one[:-2] for one in part[1::2]]
+
+
+def test_more_of_the_longest_than_a_part_has_room_for() -> None:
+    names = [f"{order.LONGEST[0]}_{number}" for number in range(9)] + ["tests/x.py::test"]
+    assert Counter(order.begun_first(names, names, 5)) == Counter(names)
+
+
+def _begun(found: list[str], workers: int) -> list[list[str]]:
+    """The longest that each worker begins with, as xdist deals out the list."""
+    begun = []
+    for number in range(workers):
+        size = len(found) // (workers - number)
+        part, found = found[:size], found[size:]
+        mine = [name for name in part if name.startswith(order.LONGEST)]
+        assert mine == part[: len(mine)]
+        begun.append(mine)
+    return begun
+
+
+@pytest.mark.slow
+@pytest.mark.rows(1)
+@pytest.mark.long(
+    "fixtures/deep.toml-tests/integration/test_generate.py-tests/unit/test_csn.py",
+    "loader/native/learn/src/lib.rs-tests/cli/test_generate_cmd.py-tests/cli/test_clone_cmd.py",
+)
+@pytest.mark.parametrize(
+    ("path", "within", "without"),
+    [
+        ("loader/cli/tune_cmd.py", "tests/cli/test_tune_cmd.py", "tests/golden/test_equal.py"),
+        ("loader/units.py", "tests/unit/test_units.py", "tests/unit/test_csn.py"),
+        ("loader/native/learn/src/lib.rs", "tests/cli/test_generate_cmd.py", "tests/cli/test_clone_cmd.py"),
+        ("fixtures/golden/case.py", "tests/golden/test_equal.py", "tests/cli/test_tune_cmd.py"),
+        ("tests/unit/test_dn.py", "tests/unit/test_dn.py", "tests/unit/test_csn.py"),
+        ("docs/tune.md", "tests/test_documented.py", "tests/unit/test_csn.py"),
+        (
+            "fixtures/ansible/roles/replica/tasks/send.yml",
+            "tests/integration/test_ansible.py",
+            "tests/unit/test_csn.py",
+        ),
+        ("fixtures/deep.toml", "tests/integration/test_generate.py", "tests/unit/test_csn.py"),
+        ("bin/fuzz", "tests/fuzz/test_short.py", "tests/unit/test_csn.py"),
+    ],
+)
+def test_what_a_change_can_affect(path: str, within: str, without: str) -> None:
+    found = changed.affected([path])
+    assert within in found
+    assert without not in found
+
+
+@pytest.mark.slow
+def test_a_change_of_a_base_affects_every_verb() -> None:
+    for path in ("loader/native/common/src/error.rs", "loader/errors.py"):
+        found = changed.affected([path])
+        assert {"tests/golden/test_equal.py", "tests/integration/test_clone.py"} <= found
+    assert changed.affected(["setup.cfg"]) == set(changed.test_files())

@@ -19,6 +19,8 @@ TEXT = st.text(st.sampled_from('ab" \t\\é'))
         ('x a"b c"d', ["x", "ab cd"]),
         (r"x a\ b \"c\\", ["x", "a b", '"c\\']),
         (r'x "a\" b"', ["x", 'a" b']),
+        (r'rootpw "a\"b\\c"', ["rootpw", r'a"b\c']),
+        ('index "cn" eq # x', ["index", "cn", "eq", "#", "x"]),
         ('suffix ""', ["suffix", ""]),
         ("a\\", ["a\\"]),
         ("a\vb", ["a\vb"]),

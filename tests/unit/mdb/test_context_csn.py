@@ -1,9 +1,11 @@
-"""contextCSN of databases that slapadd and slapd made: read, found, stamped, and read again by slapcat."""
+"""contextCSN of databases that slapadd and slapd made: read, found, stamped, and read again by slapcat; and entries
+newer than a claimed one, held back in the entry and in the index."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +16,10 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import hard_tree, people
 from loader import _native
+from loader.backmdb import IDLEXP
 from loader.errors import NotStampable
 from loader.mdb import contents, edits, environment
+from loader.mdb.edits import cap_entry_csns, time_key
 from loader.mdb.verify import verify
 from loader.progress import Meter
 from tests.support import mapped
@@ -31,12 +35,9 @@ PLAIN = Settings(indexes=("entryCSN eq",), maxsize=128 << 20)
 @contextmanager
 def loaded(settings: Settings, ldif: str, *options: str) -> Iterator[Slapd]:
     """A stopped server with that content."""
-    server = Slapd(settings)
-    try:
+    with closing(Slapd(settings)) as server:
         server.slapadd(ldif, *options)
         yield server
-    finally:
-        server.close()
 
 
 def tree(*csns: str, suffix_lines: str = "") -> str:
@@ -60,7 +61,7 @@ def stamped_lines(before: str, csns: list[str]) -> list[str]:
 @pytest.mark.parametrize("content", ["people", "hard"])
 def test_an_entry_of_slapadd_is_written_to_the_same_bytes(content: str) -> None:
     """With the entryCSN that it has: the padding behind it is whatever slapadd had in memory."""
-    ldif = "".join(people(SUFFIX, 300)) if content == "people" else hard_text()
+    ldif = "".join(people(SUFFIX, 300) if content == "people" else hard_tree(SUFFIX))
     with loaded(Settings(), ldif, "-w") as server:
         with contents.reading(server.database_dir) as database:
             number = contents.number_of(database, "entryCSN")
@@ -73,11 +74,6 @@ def test_an_entry_of_slapadd_is_written_to_the_same_bytes(content: str) -> None:
             assert made.rstrip(b"\0") == blob[: len(made.rstrip(b"\0"))]
             count += 1
         assert count == contents.entry_count(server.database_dir) > 10
-
-
-def hard_text() -> str:
-    made = hard_tree(SUFFIX)
-    return made if isinstance(made, str) else "".join(made)
 
 
 def blobs(directory: Path) -> Iterator[tuple[int, bytes]]:
@@ -219,8 +215,7 @@ def test_newest_where_an_index_key_is_a_range() -> None:
 
 
 def test_an_empty_database() -> None:
-    server = Slapd(PLAIN)
-    try:
+    with closing(Slapd(PLAIN)) as server:
         server.start()
         server.stop()
         assert contents.context_csns(server.database_dir) == []
@@ -228,11 +223,71 @@ def test_an_empty_database() -> None:
         assert verify(server.database_dir, "pages", Meter("verify")).entries == 0
         with pytest.raises(NotStampable):
             edits.stamp(server.database_dir, SUFFIX, [CSN1])
-    finally:
-        server.close()
 
 
 def test_py_lmdb_is_not_left_open() -> None:
     with loaded(PLAIN, tree()) as server:
         contents.newest_csns(server.database_dir)
         lmdb.open(str(server.database_dir), readonly=True, max_dbs=64).close()
+
+
+CLAIM = "20261121070500.000000Z#000000#001#000000"
+OLDER = "20261121070459.000000Z#000000#001#000000"
+SAME_SECOND = "20261121070500.000001Z#000000#001#000000"
+NEWER = "20261121080000.500000Z#000000#001#000000"
+OTHER_SERVER = "20261121080000.500000Z#000000#002#000000"
+
+
+def csns_of(server: Slapd) -> list[str]:
+    lines = server.slapcat().splitlines()
+    return [line.partition(": ")[2] for line in lines if line.startswith("entryCSN:")]
+
+
+def index_of(directory: Path) -> list[tuple[bytes, bytes]]:
+    """Every record of the entryCSN index."""
+    with lmdb.open(str(directory), readonly=True, lock=False, max_dbs=64) as environment:
+        handle = environment.open_db(b"entryCSN", create=False)
+        with environment.begin(db=handle) as transaction:
+            return [(bytes(key), bytes(value)) for key, value in transaction.cursor()]
+
+
+@pytest.mark.parametrize("settings", [PLAIN, replace(PLAIN, indexes=())], ids=["index", "no-index"])
+def test_only_newer_entries_of_a_claimed_server_change(settings: Settings) -> None:
+    with loaded(settings, tree(OLDER, CLAIM, SAME_SECOND, NEWER, OTHER_SERVER)) as server:
+        held = cap_entry_csns(server.database_dir, [CLAIM], IDLEXP, Meter("hold back"))
+        assert held == 2
+        assert csns_of(server) == [CSN2, OLDER, CLAIM, CLAIM, CLAIM, OTHER_SERVER]
+        verify(server.database_dir, "pages", Meter("verify"))
+        assert cap_entry_csns(server.database_dir, [CLAIM], IDLEXP, Meter("again")) == 0
+
+
+def test_the_index_is_as_slapindex_would_make_it(tmp_path: Path) -> None:
+    with loaded(PLAIN, tree(*[NEWER, OLDER, SAME_SECOND] * 50)) as server:
+        assert cap_entry_csns(server.database_dir, [CLAIM], IDLEXP, Meter("hold back")) == 100
+        held = index_of(server.database_dir)
+        server.tool("slapindex", "-q", *server.config_arguments, "-b", SUFFIX, "entryCSN")
+        assert index_of(server.database_dir) == held
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("idlexp", [IDLEXP, IDLEXP + 1])
+def test_a_key_of_too_many_entries_becomes_a_range(idlexp: int) -> None:
+    """65,535 IDs are a list, one more makes (0, lowest, highest), as slapindex does; unless idlexp allows for more."""
+    settings = replace(PLAIN, global_lines=("backend mdb", f"idlexp {idlexp}"))
+    with loaded(settings, tree(*[CLAIM] * 65_535, NEWER)) as server:
+        assert cap_entry_csns(server.database_dir, [CLAIM], idlexp, Meter("hold back")) == 1
+        held = index_of(server.database_dir)
+        ids = [int.from_bytes(value, "little") for key, value in held if key == time_key(CLAIM)]
+        assert ids == ([0, 2, 65_537] if idlexp == IDLEXP else list(range(2, 65_538)))
+        server.tool("slapindex", "-q", *server.config_arguments, "-b", SUFFIX, "entryCSN")
+        assert index_of(server.database_dir) == held
+        server.start()
+        assert len(server.search(f"(entryCSN={CLAIM})")) == 65_536
+
+
+@pytest.mark.long
+def test_nothing_claimed_changes_nothing(tmp_path: Path) -> None:
+    with loaded(PLAIN, tree(NEWER)) as server:
+        before = shutil.copy(server.database_dir / "data.mdb", tmp_path / "before")
+        assert cap_entry_csns(server.database_dir, [], IDLEXP, Meter("hold back")) == 0
+        assert (server.database_dir / "data.mdb").read_bytes() == Path(before).read_bytes()

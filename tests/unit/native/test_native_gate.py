@@ -1,15 +1,17 @@
-"""The gate between Python and the core: other threads run, cancelling and Ctrl-C get through."""
+"""The gate between Python and the core: other threads run, cancelling and Ctrl-C get through; and its build."""
 
 from __future__ import annotations
 
 import errno
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -125,3 +127,45 @@ def test_the_stub_tells_what_the_module_has():
 
 def test_version():
     assert _native.version().count(".") == 2
+
+
+# The addresses of a port on which nothing listens; libldap must be there to find that out.
+_ASKS = """
+import ldap
+from loader import _native
+from loader.server import wire
+from loader.server.options import Connection
+try:
+    _native.Channel(wire.link(Connection(uri="ldap://127.0.0.1:9")), _native.Counters())
+except _native.NativeError as error:
+    print(error.code)
+print(*sorted({line.split()[-1] for line in open("/proc/self/maps") if "/libldap" in line}))
+"""
+
+
+def test_the_core_links_no_libldap() -> None:
+    told = subprocess.run(["readelf", "--dynamic", str(_native.__file__)], capture_output=True, text=True, check=True)
+    needed = [line for line in told.stdout.splitlines() if "NEEDED" in line]
+    assert needed
+    assert not [line for line in needed if "libldap" in line or "liblber" in line]
+
+
+@pytest.mark.slow
+def test_the_core_takes_the_libldap_of_python_ldap() -> None:
+    told = subprocess.run([sys.executable, "-c", _ASKS], capture_output=True, text=True, check=True)
+    code, libraries = told.stdout.splitlines()
+    assert code == "ldap.connect"
+    assert len(libraries.split()) == 1
+    assert Path(libraries).exists()
+
+
+NATIVE = Path(__file__).parents[3] / "loader/native"
+CRATES = sorted(path.parent for path in NATIVE.glob("*/Cargo.toml") if path.parent.name != "bridge")
+FENCE = re.compile(r"^\s*//[/!] ```(.*)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("crate", CRATES, ids=lambda path: path.name)
+def test_only_a_crate_without_examples_is_passed_over(crate: Path) -> None:
+    files = (crate / "src").rglob("*.rs")
+    examples = any("" in FENCE.findall(file.read_text())[::2] for file in files)
+    assert ("doctest = false" in (crate / "Cargo.toml").read_text()) != examples

@@ -1,12 +1,12 @@
-"""shard: what becomes of a stream of records."""
+"""shard: what becomes of a stream of records; join: many files as one stream, for one slapadd."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-import stat
+import subprocess
 
 import pytest
-import zstandard
 
 from loader import _native
 
@@ -53,37 +53,6 @@ def test_comments_between_records_and_change_marks_are_left_out(tmp_path, shard)
     assert target.read_text() == "dn: dc=x\ndc: x\n\n"
 
 
-def test_the_checksum_is_that_of_the_file(put, shard, tmp_path, counters):
-    source = put("in", "dn: dc=x\ndc: x\nl: a", "dn: cn=a,dc=x\nl: b\ncn: a\nl: c")
-    target = tmp_path / "out.ldif.zst"
-    done = shard(source, target, "cn")
-    tree = _native.tree([], counters)
-    tree.add_path(target)
-    assert (tree.checksum, tree.entries) == (done.checksum, done.entries)
-
-
-def test_compression_goes_by_the_name(put, shard, tmp_path):
-    source = put("in", "dn: dc=x\ndc: x")
-    for name in ("a.ldif.zst", "a.ldif.zst.partial"):
-        shard(source, tmp_path / name)
-        with zstandard.open(tmp_path / name, "rt") as text:
-            assert text.read() == source.read_text()
-
-
-def test_only_the_owner_reads_it(put, shard, tmp_path):
-    target = tmp_path / "out.ldif"
-    shard(put("in", "dn: dc=x\ndc: x"), target)
-    assert stat.S_IMODE(target.stat().st_mode) == 0o600
-
-
-def test_a_stream_cut_in_a_line_is_refused(tmp_path, shard):
-    source = tmp_path / "in"
-    source.write_text("dn: dc=x\ndc: x\n\ndn: cn=a,dc")
-    with pytest.raises(_native.NativeError) as caught:
-        shard(source, tmp_path / "out.ldif")
-    assert (caught.value.code, caught.value.path, caught.value.line) == ("ldif.truncated", None, 4)
-
-
 @pytest.mark.parametrize("fd", [-1, 9999])
 def test_a_descriptor_that_is_not_open(fd, tmp_path, counters):
     with pytest.raises((OSError, ValueError)):
@@ -100,3 +69,42 @@ def test_the_callers_descriptor_stays_open(put, shard, tmp_path):
     with put("in", "dn: dc=x\ndc: x").open("rb") as stream:
         _native.shard(stream.fileno(), tmp_path / "out.ldif", [], _native.Counters())
         assert os.fstat(stream.fileno())
+
+
+def join_to(command, paths, counters, **options):
+    """Joins into the standard input of a child; its output, and how many records went in."""
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with child:
+        entries = _native.join(paths, child.stdin.fileno(), counters, **options)
+        output, _ = child.communicate()
+    return output.decode(), entries
+
+
+def test_records_are_one_blank_line_apart(tmp_path, put, counters):
+    loose = tmp_path / "loose"
+    loose.write_text("version: 1\n# first\n\n\ndn: dc=x\ndc: x\n\n\n\ndn: cn=a,dc=x\ncn: a\n")
+    text, entries = join_to(["cat"], [loose, put("b", "dn: cn=b,dc=x\ncn: b")], counters)
+    assert text == "dn: dc=x\ndc: x\n\ndn: cn=a,dc=x\ncn: a\n\ndn: cn=b,dc=x\ncn: b\n\n"
+    assert entries == counters.entries == 3
+
+
+def test_without_a_root_context_csns_pass(put, counters):
+    path = put("a", "dn: dc=x\ncontextCSN: old\ndc: x")
+    text, _ = join_to(["cat"], [path], counters)
+    assert text == path.read_text()
+
+
+def test_root_and_context_csns_go_together(put, counters):
+    for options in ({"root": "dc=x"}, {"context_csns": ["new"]}):
+        with pytest.raises(ValueError, match="go together"):
+            _native.join([put("a", "dn: dc=x\ndc: x")], 1, counters, **options)
+
+
+def test_a_pipe_that_its_owner_made_non_blocking(put, counters):
+    path = put("a", *(f"dn: cn={n},dc=x\ncn: {n}\nl: {'a' * 500}" for n in range(5000)))
+    child = subprocess.Popen(["md5sum"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with child:
+        os.set_blocking(child.stdin.fileno(), False)
+        assert _native.join([path], child.stdin.fileno(), counters) == 5000
+        output, _ = child.communicate()
+    assert output.split()[0].decode() == hashlib.md5(path.read_bytes()).hexdigest()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from loader import _native
@@ -68,23 +66,12 @@ def test_an_entry_twice_is_not_an_entry_once(put, tree):
     assert facts(tree(one).diff(tree(two), 9)) == (1, 0, 0)
 
 
-def test_parts_add_up_to_the_whole(put, tree):
-    records = [f"dn: cn={n},dc=x\nl: {n}" for n in range(100)]
-    whole = put("1", *records)
-    Random(1).shuffle(records)
-    assert tree(put("2", *records[:30]), put("3", *records[30:])).checksum == tree(whole).checksum
-
-
 def test_the_empty_tree(put, tree):
     path = put("1", "dn: dc=x\ndc: x")
     assert (tree().entries, tree().checksum) == (0, "0" * 32)
     assert facts(tree().diff(tree(), 9)) == (0, 0, 0)
     assert facts(tree().diff(tree(path), 9)) == (0, 1, 0)
-
-
-def test_a_tree_does_not_differ_from_itself(put, tree):
-    found = tree(put("1", "dn: dc=x\ndc: x"))
-    assert facts(found.diff(found, 9)) == (0, 0, 0)
+    assert facts((one := tree(path)).diff(one, 9)) == (0, 0, 0)
 
 
 def test_comparing_twice_tells_the_same(put, tree):

@@ -179,12 +179,6 @@ def test_a_filter_that_is_none(where: str) -> None:
     assert (caught.value.code, caught.value.result) == ("ldap.request", -7)
 
 
-def test_entries_come_through() -> None:
-    answer = entry(b"cn=a,dc=x", b"cn", b"a") + entry(b"cn=b,dc=x", b"sn", b"b") + DONE
-    with server(BOUND, answer) as (uri, _):
-        assert look(uri).entries == 2
-
-
 def test_an_entry_larger_than_any_buffer(tmp_path: Path) -> None:
     large = entry(b"cn=a,dc=x", b"cn", b"a" * 3_000_000)
     with server(BOUND, large * 2 + DONE) as (uri, _):
@@ -220,25 +214,20 @@ def test_what_is_not_ldap(kind: str, tmp_path: Path) -> None:
         assert again.value.code == "ldap.lost", "a channel that failed is closed"
 
 
-def test_a_message_of_the_largest_size_takes_no_memory_before_it_comes() -> None:
-    """256 MiB are promised, nothing of it comes."""
-    promise = bytes.fromhex("30840fffff00") + b"\x02\x01\x01"
-    with server(BOUND, promise, stay=False) as (uri, _), pytest.raises(_native.NativeError) as caught:
+@pytest.mark.parametrize(
+    ("answer", "stay", "result"),
+    [
+        (bytes.fromhex("30840fffff00") + b"\x02\x01\x01", False, None),  # 256 MiB are promised, nothing of it comes
+        (entry(b"cn=a", b"cn", b"a"), False, None),
+        (DISCONNECTION, True, 52),
+    ],
+    ids=["promised", "hung up", "goodbye"],
+)
+def test_a_server_that_goes(answer: bytes, stay: bool, result: int | None) -> None:
+    with server(BOUND, answer, stay=stay) as (uri, _), pytest.raises(_native.NativeError) as caught:
         look(uri)
     assert caught.value.code == "ldap.lost"
-
-
-def test_a_server_that_hangs_up() -> None:
-    answer = entry(b"cn=a", b"cn", b"a")
-    with server(BOUND, answer, stay=False) as (uri, _), pytest.raises(_native.NativeError) as caught:
-        look(uri)
-    assert caught.value.code == "ldap.lost"
-
-
-def test_a_server_that_says_goodbye() -> None:
-    with server(BOUND, DISCONNECTION) as (uri, _), pytest.raises(_native.NativeError) as caught:
-        look(uri)
-    assert (caught.value.code, caught.value.result) == ("ldap.lost", 52)
+    assert result is None or caught.value.result == result
 
 
 @pytest.mark.parametrize("answers", [(), (BOUND,), (BOUND, entry(b"cn=a", b"cn", b"a"))])

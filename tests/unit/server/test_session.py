@@ -23,7 +23,6 @@ from loader.errors import (
     LimitTooLow,
     NoContextCSN,
     NoSuchBase,
-    NoSuchPath,
     ServerDown,
     ServerRefused,
     TlsFailed,
@@ -115,12 +114,6 @@ def test_a_wrong_password(admin: Connection, ask: Way) -> None:
 
 
 @both_ways
-def test_a_missing_password_file(admin: Connection, ask: Way) -> None:
-    with pytest.raises(NoSuchPath):
-        ask(replace(admin, password_file="/nowhere"))
-
-
-@both_ways
 @pytest.mark.parametrize("uri", ["ldap://127.0.0.1:{port}", "ldapi://%2Fnowhere%2Fldapi"])
 def test_nobody_there(admin: Connection, ask: Way, uri: str) -> None:
     with pytest.raises(ServerDown) as caught:
@@ -173,14 +166,6 @@ def outcome(ask: Way, uri: str, start_tls: int, ca: Path) -> str:
 def test_a_valid_certificate_is_taken(server: Slapd, authority: Authority, ask: Way, start_tls: int) -> None:
     uri = server.uri if start_tls else server.ldaps_uri
     assert outcome(ask, uri, start_tls, authority.ca) == ""
-
-
-@pytest.mark.slow
-@both_ways
-@pytest.mark.parametrize("start_tls", [0, 2])
-def test_a_certificate_of_a_stranger_is_refused(server: Slapd, tmp_path: Path, ask: Way, start_tls: int) -> None:
-    uri = server.uri if start_tls else server.ldaps_uri
-    assert outcome(ask, uri, start_tls, Authority(tmp_path).ca) != ""
 
 
 @pytest.mark.slow

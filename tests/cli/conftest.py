@@ -1,0 +1,21 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Slapd, missing_slapd
+from tests.support.require import require
+
+
+@pytest.fixture(scope="session")
+def people_server(people_ldif: Path) -> Iterator[Slapd]:
+    """Running, with `people_ldif`. Read it only."""
+    require(missing_slapd())
+    made = Slapd()
+    made.slapadd(people_ldif)
+    with made:
+        yield made
