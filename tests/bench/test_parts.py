@@ -13,9 +13,10 @@ from fixtures.bench import data, lean, measure, reading, servers, spread
 from fixtures.bench.builds import Contender, build_quotients
 from fixtures.bench.measure import BenchError, Usage
 from fixtures.bench.runner import Run, Spread, by_name
+from fixtures.opendj import missing_opendj
 from fixtures.slapd import Slapd
-
-CONTAINERS = 2  # the suffix and ou=people
+from tests.bench.test_runs import CONTAINERS, facts
+from tests.support.require import require
 
 # --- measuring ---
 
@@ -227,3 +228,24 @@ def test_each_entry_is_in_one_piece(uuids: str) -> None:
     assert first == f"(!(entryUUID>={between[0]}))"
     assert last == f"(!(!(entryUUID>={between[2]})))"
     assert list(reading.filters([])) == ["(objectClass=*)"]
+
+
+# --- generate, the one bench without a slapd ---
+
+
+@pytest.mark.long
+def test_both_make_as_many_entries_of_about_the_same_size(tmp_path: Path) -> None:
+    require(missing_opendj())
+    report = facts(tmp_path, "generate", "-n", 2000, "--contenders", "makeldif,ditseed")
+    assert all(500 < one["size"] / one["entries"] < 700 for one in report["runs"])
+    (ratio,) = report["ratios"]
+    peer, ours = (one["usage"]["seconds"] for one in report["runs"])
+    assert ratio["median"] == pytest.approx(peer / ours)
+    assert not list(tmp_path.iterdir())
+
+
+def test_generated_into_nothing(tmp_path: Path) -> None:
+    words = ("-n", 500_000, "--contenders", "ditseed", "--to", "null")
+    (one,) = facts(tmp_path, "generate", *words)["runs"]
+    assert one["size"] == 0
+    assert one["usage"]["resident"] < 200 << 20

@@ -16,13 +16,13 @@ from fixtures.bench import data, seed
 from fixtures.bench.backups import WAYS
 from fixtures.bench.copies import CLONES
 from fixtures.limits import missing_memory_group
-from fixtures.opendj import missing_opendj
 from fixtures.ports import free_port
 from tests.support.command import environment
 from tests.support.require import require
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERS = 2  # the suffix and ou=people
+pytestmark = pytest.mark.slapd
 
 
 def run(directory: Path, *words: object) -> subprocess.CompletedProcess[str]:
@@ -63,11 +63,10 @@ def require_program(name: str) -> None:
     require(None if shutil.which(name) else f"{name} is not installed")
 
 
-# --- build, shards, from, forecast, generate, learn ---
+# --- build, shards, from, forecast, learn ---
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_peers_prints_a_table_for_each_job(tmp_path: Path) -> None:
     words = ("peers", "-n", 1000, "--rounds", 1, "--jobs", "load,dump,copy", "--json", tmp_path / "out.json")
     text = printed(tmp_path, *words)
@@ -81,7 +80,6 @@ def test_peers_prints_a_table_for_each_job(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_both_engines_build_the_same_number_of_entries(tmp_path: Path) -> None:
     report = facts(tmp_path, "build", "-n", 2000)
     assert names(report) == ["slapadd, 2,000", "native, 2,000"]
@@ -99,7 +97,6 @@ def test_both_engines_build_the_same_number_of_entries(tmp_path: Path) -> None:
     assert report["runs"][1]["phases"]
 
 
-@pytest.mark.slapd
 def test_only_the_ldif_stays(tmp_path: Path) -> None:
     facts(tmp_path, "build", "-n", 2000, "--engines", "native")
     (kept,) = tmp_path.iterdir()
@@ -111,7 +108,6 @@ def test_only_the_ldif_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_lean_accounts_through_a_pipe(tmp_path: Path) -> None:
     report = facts(tmp_path, "build", "--lean", "--pipe", "-n", 2000, "-n", 4000)
     assert [one["entries"] for one in report["runs"]] == [2002, 2002, 4002, 4002, 2002, 4002]
@@ -122,7 +118,6 @@ def test_lean_accounts_through_a_pipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_slapadd_with_a_thread_that_reads_ahead(tmp_path: Path) -> None:
     report = facts(tmp_path, "build", "-n", 2000, "--engines", "slapadd-mt,native")
     assert "\ntool-threads 2\n" in report["plan"]["slapd_conf"]["slapadd-mt"]
@@ -130,7 +125,6 @@ def test_slapadd_with_a_thread_that_reads_ahead(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 @pytest.mark.alone
 def test_within_a_limit_and_without(tmp_path: Path) -> None:
     require(missing_memory_group())
@@ -143,7 +137,6 @@ def test_within_a_limit_and_without(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_a_least_account_takes_what_the_docs_count_with(tmp_path: Path) -> None:
     """docs/performance.md, for a hundred million."""
     one, _ = facts(tmp_path, "build", "--engines", "native", "--least", "--pipe", "-n", 100_000)["runs"]
@@ -151,14 +144,12 @@ def test_a_least_account_takes_what_the_docs_count_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_one_slapadd_and_several_are_measured(tmp_path: Path) -> None:
     report = facts(tmp_path, "shards", "-n", 2000, "--shards", 2, "--shards", 0)
     assert names(report) == ["slapadd", "ditseed, 2 shards", "ditseed, its choice of shards"]
     require_ratio(report, "slapadd", "ditseed, 2 shards")
 
 
-@pytest.mark.slapd
 @pytest.mark.alone
 def test_a_slapadd_without_memory_is_broken_off_and_its_rate_told(tmp_path: Path) -> None:
     require(missing_memory_group())
@@ -170,7 +161,6 @@ def test_a_slapadd_without_memory_is_broken_off_and_its_rate_told(tmp_path: Path
     assert alone["usage"]["seconds"] > alone["broken"]["seconds"] >= 3
 
 
-@pytest.mark.slapd
 def test_a_build_without_ldif_is_measured_and_its_server_asked(tmp_path: Path) -> None:
     (one,) = facts(tmp_path, "from", "-n", 2000, "--operations", 200)["runs"]
     assert one["entries"] == 2000 + 100 + 4 + 4
@@ -180,7 +170,6 @@ def test_a_build_without_ldif_is_measured_and_its_server_asked(tmp_path: Path) -
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_a_forecast_is_near_the_build(short_tmp: Path) -> None:
     text = printed(short_tmp, "forecast", "-n", "5000", "--rounds", "1")
     match = re.search(r"^bench: size: ([0-9.]+) of the real one", text, re.MULTILINE)
@@ -189,25 +178,6 @@ def test_a_forecast_is_near_the_build(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-def test_both_make_as_many_entries_of_about_the_same_size(tmp_path: Path) -> None:
-    require(missing_opendj())
-    report = facts(tmp_path, "generate", "-n", 2000, "--contenders", "makeldif,ditseed")
-    assert all(500 < one["size"] / one["entries"] < 700 for one in report["runs"])
-    (ratio,) = report["ratios"]
-    peer, ours = (one["usage"]["seconds"] for one in report["runs"])
-    assert ratio["median"] == pytest.approx(peer / ours)
-    assert not list(tmp_path.iterdir())
-
-
-def test_generated_into_nothing(tmp_path: Path) -> None:
-    words = ("-n", 500_000, "--contenders", "ditseed", "--to", "null")
-    (one,) = facts(tmp_path, "generate", *words)["runs"]
-    assert one["size"] == 0
-    assert one["usage"]["resident"] < 200 << 20
-
-
-@pytest.mark.long
-@pytest.mark.slapd
 def test_a_learned_tree_is_built_beside_its_source(tmp_path: Path) -> None:
     tables = facts(tmp_path, "learn", "people", "-n", 2000)["tables"]
     assert tables["id2e"]["source"] == pytest.approx(tables["id2e"]["learned"], rel=0.2)
@@ -216,7 +186,6 @@ def test_a_learned_tree_is_built_beside_its_source(tmp_path: Path) -> None:
 # --- export, slapcat, add ---
 
 
-@pytest.mark.slapd
 def test_all_read_the_same_server_to_its_end(short_tmp: Path) -> None:
     report = facts(short_tmp, "export", "-n", 2000, "--csn", "bulk", "--csn", "shuffled")
     contenders = ("ldapsearch", "ditseed", "ditseed-zstd")
@@ -235,7 +204,6 @@ def test_all_read_the_same_server_to_its_end(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_all_read_the_same_database_to_its_end(short_tmp: Path) -> None:
     report = facts(short_tmp, "slapcat", "-n", 2000)
     assert names(report) == ["slapcat", "ditseed", "ditseed-zstd"]
@@ -244,7 +212,6 @@ def test_all_read_the_same_database_to_its_end(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_all_add_to_a_server_of_their_own(short_tmp: Path) -> None:
     report = facts(short_tmp, "add", "-n", 2000, "--ldapadd-entries", 50)
     entries = {one["name"]: one["entries"] - CONTAINERS for one in report["runs"]}
@@ -255,7 +222,6 @@ def test_all_add_to_a_server_of_their_own(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_a_slow_disk_is_waited_for_at_every_add(short_tmp: Path) -> None:
     words = ("--ldapadd-entries", 20, "--contenders", "ldapadd", "--flush", 100)
     (one,) = facts(short_tmp, "add", "-n", 20, *words)["runs"]
@@ -263,7 +229,6 @@ def test_a_slow_disk_is_waited_for_at_every_add(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 @pytest.mark.parametrize(
     ("tree", "words", "message"),
     [
@@ -292,7 +257,6 @@ def test_another_number_of_entries_is_no_result(
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 @pytest.mark.parametrize("builder", ["ditseed", "slapadd"])
 def test_all_copy_the_same_database(short_tmp: Path, builder: str) -> None:
     require_program("mdb_copy")
@@ -307,7 +271,6 @@ def test_all_copy_the_same_database(short_tmp: Path, builder: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_copies_in_little_memory(short_tmp: Path) -> None:
     require_program("mdb_copy")
     require(missing_memory_group())
@@ -319,7 +282,6 @@ def test_copies_in_little_memory(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_both_make_the_same_database(short_tmp: Path) -> None:
     report = facts(short_tmp, "migrate", "-n", 500)
     assert names(report) == ["slapcat|slapadd", "ditseed"]
@@ -327,14 +289,12 @@ def test_both_make_the_same_database(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_lean_accounts_are_migrated(short_tmp: Path) -> None:
     (one,) = facts(short_tmp, "migrate", "-n", 500, "--lean", "--contenders", "ditseed")["runs"]
     assert one["entries"] == 500 + data.LEAN.containers
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_index_keys_do_not_wait_in_memory(short_tmp: Path) -> None:
     """Each of these entries has 39, and those of a few hundred entries are a part of the work."""
     require(missing_memory_group())
@@ -344,7 +304,6 @@ def test_index_keys_do_not_wait_in_memory(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_one_index_more(short_tmp: Path) -> None:
     report = facts(short_tmp, "indexes", "-n", 500, "--contenders", "slapindex,ditseed")
     assert names(report) == ["slapindex", "ditseed"]
@@ -352,7 +311,6 @@ def test_one_index_more(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_this_checkout_against_itself(short_tmp: Path) -> None:
     words = ("--other", ROOT, "--line", "multival default 3,1")
     report = facts(short_tmp, "versions", "-n", 1000, *words)
@@ -365,7 +323,6 @@ def test_this_checkout_against_itself(short_tmp: Path) -> None:
 
 
 @pytest.mark.rows(1)
-@pytest.mark.slapd
 @pytest.mark.parametrize("peer", [name for name in WAYS if name != "ditseed"])
 def test_all_back_up_the_same_entries(short_tmp: Path, peer: str) -> None:
     for program in ("mdb_copy", "zstd"):
@@ -379,7 +336,6 @@ def test_all_back_up_the_same_entries(short_tmp: Path, peer: str) -> None:
 
 
 @pytest.mark.rows(1)
-@pytest.mark.slapd
 @pytest.mark.parametrize(
     ("words", "texts"),
     [
@@ -398,7 +354,6 @@ def test_backups_of_a_server_that_changes(short_tmp: Path, words: tuple[str, ...
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 @pytest.mark.alone
 def test_a_consumer_is_seeded_while_the_provider_changes_and_catches_up_at_once(short_tmp: Path) -> None:
     report = facts(short_tmp, "seed", "-n", 30_000, "--no-export")
@@ -420,7 +375,6 @@ def test_a_consumer_is_seeded_while_the_provider_changes_and_catches_up_at_once(
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_a_provider_that_is_kept_is_used_again(short_tmp: Path) -> None:
     kept = short_tmp / "kept"
     words = ("seed", "-n", 2000, "--uuids", "time", "--no-session-log", "--keep", kept)
@@ -438,7 +392,6 @@ def test_a_provider_that_is_kept_is_used_again(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slapd
 def test_who_cannot_reach_its_provider_does_not_catch_up(short_tmp: Path) -> None:
     with replication.provider(directory=short_tmp / "provider") as source:
         source.ldapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n")
@@ -454,11 +407,10 @@ def test_who_cannot_reach_its_provider_does_not_catch_up(short_tmp: Path) -> Non
 
 
 @pytest.mark.rows(1)
-@pytest.mark.slapd
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("build", "--engines", "native,ldapadd"), "there are slapadd, slapadd-mt, native"),
+        (("build", "--engines", "native,ldapadd"), "there are slapadd, slapadd-mt, slapadd-2.4, "),
         (("build", "--least", "--lean"), "two trees"),
         (("build", "--pipe", "--cold"), "with --pipe there is none"),
         (("add", "--contenders", "ditseed,slapadd"), "there are ldapadd, ditseed, ldapadd-nosync, ditseed-nosync"),
