@@ -130,6 +130,13 @@ def scratch() -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state directory of the test's own."""
+    monkeypatch.setenv("DITSEED_STATE_DIR", str(tmp_path))
+    return tmp_path
+
+
 @pytest.fixture(params=["conf", "config"])
 def form(request: pytest.FixtureRequest) -> Form:
     """Both ways to configure slapd."""

@@ -1,10 +1,12 @@
-"""`ditseed add` into a running slapd: everything arrives, once, whatever the order, the form and the way."""
+"""`ditseed add` into a running slapd: everything arrives, once, whatever the order, the form and the way; what is there
+already (--on-exists); and what the server does not take: only the guilty suffer, and are told of."""
 
 from __future__ import annotations
 
 import gzip
 import random
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,10 @@ import zstandard
 
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from fixtures.trees import write_hard_tree
+from fixtures.trees import record, write_hard_tree
 from loader import errors
 from tests.support.adding import (
+    OPERATIONAL,
     SUFFIX,
     TOP,
     accounted,
@@ -26,15 +29,15 @@ from tests.support.adding import (
     names_in,
     people,
     person,
+    rejects,
     unit,
+    with_another,
     write,
 )
-from tests.support.command import Done, piped
+from tests.support.command import Done, ditseed, piped
 from tests.support.trees import tree
 
 pytestmark = pytest.mark.slapd
-
-USER_ATTRIBUTES = ("*",)
 
 
 def test_everything_arrives(slapd_instance: Slapd, people_ldif: Path) -> None:
@@ -59,12 +62,9 @@ def test_a_tree_of_everything_that_is_hard(slapd_instance: Slapd, tmp_path: Path
     path = tmp_path / "hard.ldif"
     write_hard_tree(path, SUFFIX)
     facts(slapd_instance, path)
-    other = Slapd()
-    try:
+    with closing(Slapd()) as other:
         other.slapadd(path)
         stored, expected = tree(slapd_instance.slapcat()), tree(other.slapcat())
-    finally:
-        other.close()
     assert stored.keys() == expected.keys()
     operational = ("entryUUID", "entryCSN", "creatorsName", "createTimestamp", "modifiersName")
     ours = (*operational, "modifyTimestamp", "contextCSN", "structuralObjectClass")
@@ -76,12 +76,10 @@ def test_a_tree_of_everything_that_is_hard(slapd_instance: Slapd, tmp_path: Path
 @pytest.mark.parametrize("form", ["zst", "gz", "several", "stdin", "directory"])
 def test_every_form_of_input(slapd_instance: Slapd, tmp_path: Path, form: str) -> None:
     text = TOP + unit("a") + people(50, f"ou=a,{SUFFIX}")
-    if form == "zst":
-        (tmp_path / "x.ldif.zst").write_bytes(zstandard.compress(text.encode()))
-        add(slapd_instance, tmp_path / "x.ldif.zst").ok()
-    elif form == "gz":
-        (tmp_path / "x.ldif.gz").write_bytes(gzip.compress(text.encode()))
-        add(slapd_instance, tmp_path / "x.ldif.gz").ok()
+    if form in ("zst", "gz"):
+        path, pack = tmp_path / f"x.ldif.{form}", zstandard.compress if form == "zst" else gzip.compress
+        path.write_bytes(pack(text.encode()))
+        add(slapd_instance, path).ok()
     elif form == "several":
         cut = text.index("dn: cn=p20,")
         one = write(tmp_path / "1.ldif", text[:cut])
@@ -141,11 +139,8 @@ def test_many_containers_over_many_connections(slapd_instance: Slapd, tmp_path: 
 def test_a_parent_that_never_comes(slapd_instance: Slapd, tmp_path: Path) -> None:
     lost = f"ou=nowhere,{SUFFIX}"
     text = TOP + person("lost", lost) + person("below", f"cn=lost,{lost}") + people(30)
-    path, kept = write(tmp_path / "x.ldif", text), tmp_path / "rejects.ldif"
-    done = add(slapd_instance, path, "--max-rejects", 2, "--rejects", kept, "--json")
-    assert done.status == errors.EXIT_DIFFERENT, done
-    assert (done.facts["added"], done.facts["rejected"]) == (31, 2)
-    assert kept.read_text().count("# noSuchObject (32)") == 2
+    kept = rejects(slapd_instance, write(tmp_path / "x.ldif", text), 31, 2)
+    assert kept.count("# noSuchObject (32)") == 2
 
 
 def test_operational_attributes_stay_at_home(slapd_instance: Slapd, tmp_path: Path) -> None:
@@ -192,34 +187,20 @@ def test_dry_run_adds_nothing(slapd_instance: Slapd, tmp_path: Path) -> None:
 
 
 def test_values_of_one_attribute_apart(slapd_instance: Slapd, tmp_path: Path) -> None:
-    text = record_apart()
+    lines = ("objectClass: person", "description: one", "cn: apart", "DESCRIPTION: two", "sn: x")
+    text = "\n".join([f"dn: cn=apart,{SUFFIX}", *lines])
     facts(slapd_instance, write(tmp_path / "x.ldif", TOP, text))
     found = entry(slapd_instance, f"cn=apart,{SUFFIX}")
     assert sorted(found["description"]) == [b"one", b"two"]
 
 
-def record_apart() -> str:
-    lines = ("objectClass: person", "description: one", "cn: apart", "DESCRIPTION: two", "sn: x")
-    return "\n".join([f"dn: cn=apart,{SUFFIX}", *lines]) + "\n\n"
-
-
-def test_a_server_with_two_databases(short_tmp: Path, tmp_path: Path) -> None:
+def test_a_server_with_two_databases(tmp_path: Path) -> None:
     """No transaction spans both."""
-    other = short_tmp / "other"
-    other.mkdir(mode=0o700)
-    with_other = Slapd(directory=short_tmp / "server", form="conf")
-    try:
-        conf = with_other.home / "slapd.conf"
-        lines = ("database mdb", 'suffix "o=other"', f"directory {other}", f'rootdn "{with_other.root_dn}"')
-        conf.write_text("\n".join([conf.read_text(), *lines, ""]))
-        there = TOP + "dn: o=other\nobjectClass: organization\no: other\n\n"
-        mixed = "".join(person(f"m{n}", SUFFIX if n % 3 else "o=other") for n in range(60))
-        with with_other:
-            told = facts(with_other, write(tmp_path / "x.ldif", there, mixed))
-            assert told["added"] == 62
-            assert len(with_other.search(base="o=other", attributes=("1.1",))) == 21
-    finally:
-        with_other.close()
+    there = TOP + "dn: o=other\nobjectClass: organization\no: other\n\n"
+    mixed = "".join(person(f"m{n}", SUFFIX if n % 3 else "o=other") for n in range(60))
+    with Slapd(with_another("mdb", "o=other", tmp_path / "other")) as server:
+        assert facts(server, write(tmp_path / "x.ldif", there, mixed))["added"] == 62
+        assert len(server.search(base="o=other", attributes=("1.1",))) == 21
 
 
 @pytest.mark.long
@@ -228,7 +209,282 @@ def test_large_and_small_batches_make_the_same(people_ldif: Path) -> None:
     for options in (("--batch", 1), ("--batch", 13, "--jobs", 3), ()):
         with Slapd(Settings()) as server:
             facts(server, people_ldif, *options)
-            found.append(
-                sorted((dn, sorted(values.items())) for dn, values in server.search(attributes=USER_ATTRIBUTES))
-            )
+            found.append(sorted((dn, sorted(values.items())) for dn, values in server.search(attributes=("*",))))
     assert found[0] == found[1] == found[2]
+
+
+# --- what is there already --------------------------------------------------------------------------
+
+ONE = f"cn=one,{SUFFIX}"
+OLD, NEW = "20200101000000.000000Z#000000#000#000000", "20991231000000.000000Z#000000#000#000000"
+
+
+@pytest.fixture
+def held(slapd_instance: Slapd) -> Slapd:
+    """A server that has the top, `one`, and some of the people."""
+    more = (("description", "old"), ("telephoneNumber", "1"))
+    slapd_instance.ldapadd(TOP + person("one", SUFFIX, *more) + people(7))
+    return slapd_instance
+
+
+@pytest.fixture
+def ldif(tmp_path: Path) -> Path:
+    """The same, `one` otherwise, and more."""
+    one = person("one", SUFFIX, ("description", "new"), sn="Changed")
+    return write(tmp_path / "x.ldif", TOP, one, people(20))
+
+
+def _description(server: Slapd) -> list[bytes]:
+    return entry(server, ONE)["description"]
+
+
+def test_an_error(held: Slapd, ldif: Path) -> None:
+    """What is there is rejected, and stays as it is; all else is added."""
+    kept = rejects(held, ldif, 13, 9)
+    assert kept.count("# entryAlreadyExists (68)\n") == 9
+    assert f"# {ldif}, line 5\n" in kept
+    assert _description(held) == [b"old"]
+    assert len(names(held)) == 22
+
+
+def test_an_error_too_many(held: Slapd, ldif: Path) -> None:
+    done = add(held, ldif, "--max-rejects", 8)
+    assert done.status == errors.AddRefused.exit_status, done
+    assert "entryAlreadyExists (68)" in done.err
+
+
+def test_skipped(held: Slapd, ldif: Path) -> None:
+    told = facts(held, ldif, "--on-exists", "skip")
+    assert (told["added"], told["present"], told["replaced"]) == (13, 9, 0)
+    assert _description(held) == [b"old"]
+
+
+def test_replaced(held: Slapd, ldif: Path) -> None:
+    """The user attributes become those of the LDIF; what is equal is not touched."""
+    before = entry(held, f"cn=p1,{SUFFIX}")["entryCSN"]
+    told = facts(held, ldif, "--on-exists", "replace")
+    assert (told["added"], told["present"], told["replaced"]) == (13, 8, 1)
+    found = entry(held, ONE)
+    assert (found["description"], found["sn"]) == ([b"new"], [b"Changed"])
+    assert "telephoneNumber" not in found
+    assert entry(held, f"cn=p1,{SUFFIX}")["entryCSN"] == before
+
+
+def test_a_replacement_that_the_server_refuses(held: Slapd, tmp_path: Path) -> None:
+    """Its structural object class cannot change."""
+    text = f"dn: {ONE}\nobjectClass: organizationalRole\ncn: one\n\n"
+    kept = rejects(held, write(tmp_path / "x.ldif", text, people(3)), 0, 1, "--on-exists", "replace")
+    assert "# objectClassModsProhibited (69): structural object class" in kept
+
+
+@pytest.mark.parametrize(
+    ("stamp", "replaced"),
+    [
+        (("entryCSN", OLD), 0),
+        (("entryCSN", NEW), 1),
+        (("modifyTimestamp", "20200101000000Z"), 0),
+        (("modifyTimestamp", "20991231000000Z"), 1),
+        (("description", "without a stamp"), 0),
+    ],
+    ids=lambda value: str(value),
+)
+def test_newer(held: Slapd, tmp_path: Path, stamp: tuple[str, str], replaced: int) -> None:
+    one = person("one", SUFFIX, ("description", "new"), stamp)
+    path = write(tmp_path / "x.ldif", one, people(20))
+    told = facts(held, path, "--on-exists", "newer")
+    assert (told["replaced"], told["present"]) == (replaced, 8 - replaced)
+    assert (b"new" in _description(held)) == bool(replaced)
+
+
+def test_one_dn_twice(slapd_instance: Slapd, tmp_path: Path) -> None:
+    """The first one stays."""
+    again = person("p3", SUFFIX, ("description", "again"))
+    kept = rejects(slapd_instance, write(tmp_path / "x.ldif", TOP, people(9), again), 10, 1)
+    assert "description: again" in kept
+    assert "description" not in entry(slapd_instance, f"cn=p3,{SUFFIX}")
+
+
+def test_other_spellings_are_the_same_entry(held: Slapd, tmp_path: Path) -> None:
+    """Of the DN, and of attribute names."""
+    text = f"dn: CN=one , {SUFFIX.upper()}\nobjectClass: person\ncommonName: one\nsurname: Test\n"
+    path = write(tmp_path / "x.ldif", text + "description: old\ntelephoneNumber: 1\n\n")
+    told = facts(held, path, "--on-exists", "replace")
+    assert (told["present"], told["replaced"]) == (1, 0)
+
+
+@pytest.mark.parametrize("how", ["replace", "newer"])
+def test_operational_attributes_that_clients_set(held: Slapd, tmp_path: Path, how: str) -> None:
+    """Servers show the `ref` of a referral, or a subtreeSpecification, to those only who name it."""
+    ldif = write(tmp_path / "x.ldif", *OPERATIONAL)
+    assert facts(held, ldif)["added"] == 2
+    assert facts(held, ldif, "--restart", "--on-exists", how)["present"] == 2
+    ldif.write_text(ldif.read_text().replace("ldap://a/", "ldap://b/"))
+    assert facts(held, ldif, "--restart", "--on-exists", "replace")["replaced"] == 1
+
+
+# --- what the server does not take ------------------------------------------------------------------
+
+
+@pytest.mark.long("1-1", "3-1")
+@pytest.mark.parametrize("batch", ["auto", "1"])
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_only_the_guilty_are_rejected(slapd_instance: Slapd, tmp_path: Path, batch: str, jobs: int) -> None:
+    """Of the schema, of a syntax, of a name, in the middle of others; with the server's words, file and line."""
+    texts = [TOP, people(300)]
+    for number in range(4):
+        texts += [person(f"bad{number}", sn=None), people(50, prefix=f"m{number}-")]
+    texts += [person("worse", SUFFIX, ("seeAlso", "no dn")), people(30, prefix="last")]
+    texts.append(person("unknown", SUFFIX, ("noSuchAttribute", "x")))
+    path = write(tmp_path / "x.ldif", *texts)
+    words = rejects(slapd_instance, path, 531, 6, "--jobs", jobs, "--batch", batch)
+    assert words.count("# objectClassViolation (65): object class 'person' requires attribute 'sn'") == 4
+    assert "# invalidAttributeSyntax (21): seeAlso: value #0 invalid per syntax" in words
+    assert "# undefinedAttributeType (17): noSuchAttribute: attribute type undefined" in words
+    line = "".join(texts)[: "".join(texts).index("dn: cn=bad2,")].count("\n") + 1
+    assert f"# {path}, line {line}\ndn: cn=bad2,{SUFFIX}\n" in words
+    assert (tmp_path / "x.rejects").stat().st_mode & 0o777 == 0o600
+    assert len(names(slapd_instance)) == 531
+
+
+@pytest.mark.parametrize("batch", ["auto", "1"])
+def test_a_map_that_is_full_is_named_with_its_setting(tmp_path: Path, batch: str) -> None:
+    """slapd says what failed ("index generation failed", "txn_commit failed"), and not why."""
+    large = ("description", "x" * 2000)
+    texts = [TOP, *(person(f"p{number}", SUFFIX, large) for number in range(1000))]
+    with Slapd(Settings(maxsize=1 << 20)) as server:
+        done = add(server, write(tmp_path / "x.ldif", *texts), "--batch", batch)
+    assert done.status == errors.AddRefused.exit_status, done
+    assert "other (80)" in done.err
+    assert "maxsize" in done.err.partition("\nhint: ")[2]
+
+
+def test_what_was_stored_can_be_read_after_a_restart(tmp_path: Path) -> None:
+    """A transaction that fails must not be the first to use an attribute: slapd would forget its name."""
+
+    def inet(name: str, *more: tuple[str, str]) -> str:
+        return record(f"cn={name},{SUFFIX}", [("objectClass", "inetOrgPerson"), ("cn", name), *more])
+
+    odd = ("telephoneNumber", "title", "street", "l", "postalCode", "description")
+    with Slapd() as server:
+        texts = [TOP]
+        for name in odd:
+            texts.append(inet(f"bad-{name}", (name, "1")))
+            texts += [inet(f"{name}{number}", (name, "1"), ("sn", "x")) for number in range(20)]
+        rejects(server, write(tmp_path / "x.ldif", *texts), 121, 6)
+        before = server.search()
+        server.restart()
+        assert server.search() == before
+        for name in odd:
+            assert len(server.search(f"({name}=*)")) == 20
+
+
+@pytest.mark.long
+def test_many_guilty_entries(slapd_instance: Slapd, tmp_path: Path) -> None:
+    """Every third one."""
+    texts = [TOP, *(person(f"x{n}", sn=None if n % 3 == 0 else "x") for n in range(600))]
+    rejects(slapd_instance, write(tmp_path / "x.ldif", *texts), 401, 200)
+    assert len(names(slapd_instance)) == 401
+
+
+def test_too_many_end_the_load_with_counts(slapd_instance: Slapd, tmp_path: Path) -> None:
+    """And mended, the same command goes on: what was added is ours."""
+    texts = [TOP, people(100), person("bad", sn=None), people(100, prefix="late")]
+    path = write(tmp_path / "x.ldif", *texts)
+    done = add(slapd_instance, path)
+    assert done.status == errors.AddRefused.exit_status, done
+    assert f"cn=bad,{SUFFIX} was refused: objectClassViolation (65)" in done.err
+    assert "(1 refused, " in done.err
+    assert "Traceback" not in done.err
+    path.write_text(path.read_text().replace(person("bad", sn=None), person("bad")))
+    told = facts(slapd_instance, path)
+    assert (told["read"], told["added"], told["rejected"]) == (202, 202, 0)
+    assert len(names(slapd_instance)) == 202
+
+
+def test_children_of_a_rejected_entry(slapd_instance: Slapd, tmp_path: Path) -> None:
+    bad = record(f"ou=bad,{SUFFIX}", [("objectClass", "organizationalUnit"), ("ou", "bad"), ("sn", "x")])
+    below = f"ou=bad,{SUFFIX}"
+    texts = [TOP, bad, people(40, below), unit("good"), people(40, f"ou=good,{SUFFIX}")]
+    rejects(slapd_instance, write(tmp_path / "x.ldif", *texts), 42, 41, "--batch", 16)
+    assert len(names(slapd_instance)) == 42
+
+
+def test_access_control(tmp_path: Path) -> None:
+    """Somebody who may write only below one container."""
+    writer, secret = f"cn=writer,{SUFFIX}", "not-a-real-secret"
+    with Slapd() as server:
+        account = person("writer", SUFFIX, ("userPassword", secret))
+        server.ldapadd(TOP + account + unit("open") + unit("closed"))
+        rule = f'{{0}}to dn.subtree="ou=open,{SUFFIX}" by dn.exact="{writer}" write by * break'
+        server.configure(f"dn: olcDatabase={{3}}mdb,cn=config\nchangetype: modify\nadd: olcAccess\nolcAccess: {rule}\n")
+        texts = [people(20, f"ou=open,{SUFFIX}"), people(2, f"ou=closed,{SUFFIX}")]
+        path, kept = write(tmp_path / "x.ldif", *texts, people(20, f"ou=open,{SUFFIX}", "more")), tmp_path / "kept.ldif"
+        (tmp_path / "pw").write_text(secret)
+        options = ("--max-rejects", 2, "--rejects", kept, "--json")
+        who = ("-H", server.uri, "-D", writer, "-y", tmp_path / "pw")
+        done = ditseed("add", path, *who, *options)
+        assert (done.status, done.facts["added"], done.facts["rejected"]) == (1, 40, 2), done
+        assert kept.read_text().count("# insufficientAccessRights (50): no write access to parent") == 2
+
+
+def test_an_entry_that_the_server_hangs_up_on(tmp_path: Path) -> None:
+    """Larger than sockbuf_max_incoming_auth: slapd closes the connection without a word."""
+    limit = ("sockbuf_max_incoming_auth 65536",)
+    large = person("large", SUFFIX, ("description", "x" * 100_000))
+    with Slapd(Settings(global_lines=limit)) as server:
+        kept = rejects(server, write(tmp_path / "x.ldif", TOP, people(60), large, people(60, prefix="q")), 121, 1)
+        assert "# the server closes the connection when this entry is sent (100" in kept
+        assert len(names(server)) == 121
+
+
+@pytest.mark.long
+def test_slapd_is_not_asked_for_more_than_it_takes_at_once(slapd_instance: Slapd, tmp_path: Path) -> None:
+    """It would note each request that has to wait, and hang up when there are many."""
+    facts(slapd_instance, write(tmp_path / "x.ldif", TOP, people(2000)))
+    assert len(slapd_instance.log_lines("deferring operation")) < 500
+
+
+@pytest.mark.parametrize("batch", ["auto", "1"])
+def test_a_database_without_transactions(tmp_path: Path, batch: str) -> None:
+    """slapd offers them, back-ldif has none."""
+    top = record("o=files", [("objectClass", "organization"), ("o", "files")])
+    texts = [top, people(50, "o=files"), person("bad", "o=files", sn=None), people(50, "o=files", "q")]
+    with Slapd(with_another("ldif", "o=files", tmp_path / "ldif")) as server:
+        options = ("--max-rejects", 1, "--batch", batch, "--json")
+        told = add(server, write(tmp_path / "x.ldif", *texts), *options).facts
+        assert (told["added"], told["rejected"], told["transactions"]) == (101, 1, 0)
+        assert len(server.search(base="o=files", attributes=("1.1",))) == 101
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [(("-H", "ldap://127.0.0.1:1"), errors.ServerDown), (("-D", "cn=nobody,dc=example,dc=com"), errors.BadCredentials)],
+    ids=["down", "credentials"],
+)
+def test_a_server_that_cannot_be_had(
+    slapd_instance: Slapd, tmp_path: Path, change: tuple[str, str], error: type[errors.LoaderError]
+) -> None:
+    done = ditseed(*command(slapd_instance, write(tmp_path / "x.ldif", TOP)), *change)
+    assert done.status == error.exit_status, done
+    assert f"[{error.code}]" in done.err
+
+
+@pytest.mark.long
+def test_a_refusal_of_an_export_is_told_as_it_is(slapd_instance: Slapd, tmp_path: Path) -> None:
+    """The manifest is held to what was read, and after a refusal not all was."""
+    path, out = write(tmp_path / "x.ldif", TOP, people(6000)), tmp_path / "out"
+    add(slapd_instance, path).ok()
+    ditseed("export", slapd_instance.database_dir, "-o", out).ok()
+    done = add(slapd_instance, out, "--batch", 1, "--jobs", 1)
+    assert done.status == errors.AddRefused.exit_status, done
+    assert "entryAlreadyExists" in done.err
+    assert "--on-exists" in done.err
+
+
+def test_a_value_that_is_a_url(slapd_instance: Slapd, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.ldif", f"{TOP.rstrip()}\ndescription:< file:///etc/hostname\n")
+    done = add(slapd_instance, path)
+    assert "[ldif.syntax]" in done.err, done
+    line = path.read_text().splitlines().index("description:< file:///etc/hostname") + 1
+    assert f"{path}, line {line}: the value of description is a URL" in done.err
+    assert "--allow-file-urls" in done.err

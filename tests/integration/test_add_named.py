@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,19 +21,8 @@ GROUPS, MEMBERS = 10, 60
 MODULES = ("back_mdb", "syncprov", "memberof", "constraint", "refint")
 
 
-@pytest.fixture
-def start() -> Iterator[Callable[..., Slapd]]:
-    servers = []
-
-    def started(*overlays: str) -> Slapd:
-        lines = ("dbnosync",)
-        servers.append(Slapd(Settings(modules=MODULES, overlays=overlays, database_lines=lines)))
-        servers[-1].start()
-        return servers[-1]
-
-    yield started
-    for server in servers:
-        server.close()
+def started(*overlays: str) -> Slapd:
+    return Slapd(Settings(modules=MODULES, overlays=overlays, database_lines=("dbnosync",)))
 
 
 def group(name: str, *members: str) -> str:
@@ -71,42 +58,40 @@ def everybody() -> dict[str, set[str]]:
         ("shuffled", ("--jobs", 3)),
     ],
 )
-def test_every_member_gets_its_member_of(
-    start: Callable[..., Slapd], tmp_path: Path, order: str, options: tuple[object, ...]
-) -> None:
+def test_every_member_gets_its_member_of(tmp_path: Path, order: str, options: tuple[object, ...]) -> None:
     """slapo-memberof passes over members that are not there yet, and reports success."""
-    server = start("overlay memberof")
-    texts = [text for groups, persons in sets() for text in (persons, groups)]
-    if order == "before":
-        texts.reverse()
-    elif order == "shuffled":
-        random.Random(3).shuffle(texts)
-    told = facts(server, write(tmp_path / "x.ldif", TOP, *texts), *options)
-    assert accounted(told)
-    assert (told["added"], told["waited_for_named_entries"]) == (1 + GROUPS * (MEMBERS + 1), GROUPS)
-    assert told["waited_for_parents"] == 0
-    assert member_of(server) == everybody()
+    with started("overlay memberof") as server:
+        texts = [text for groups, persons in sets() for text in (persons, groups)]
+        if order == "before":
+            texts.reverse()
+        elif order == "shuffled":
+            random.Random(3).shuffle(texts)
+        told = facts(server, write(tmp_path / "x.ldif", TOP, *texts), *options)
+        assert accounted(told)
+        assert (told["added"], told["waited_for_named_entries"]) == (1 + GROUPS * (MEMBERS + 1), GROUPS)
+        assert told["waited_for_parents"] == 0
+        assert member_of(server) == everybody()
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_groups_in_groups(start: Callable[..., Slapd], tmp_path: Path, jobs: int) -> None:
+def test_groups_in_groups(tmp_path: Path, jobs: int) -> None:
     """Each names one that comes after it in the LDIF; a batch holds few of them."""
-    server = start("overlay memberof")
-    count = 40
-    chain = [group(f"g{n}", f"g{n + 1}", "p0") for n in range(count)]
-    texts = [TOP, *chain, group(f"g{count}", "p0"), people(1)]
-    facts(server, write(tmp_path / "x.ldif", *texts), "--jobs", jobs, "--batch", 3)
-    expected = {f"g{n + 1}": {f"g{n}"} for n in range(count)}
-    assert member_of(server) == {**expected, "p0": {f"g{n}" for n in range(count + 1)}}
+    with started("overlay memberof") as server:
+        count = 40
+        chain = [group(f"g{n}", f"g{n + 1}", "p0") for n in range(count)]
+        texts = [TOP, *chain, group(f"g{count}", "p0"), people(1)]
+        facts(server, write(tmp_path / "x.ldif", *texts), "--jobs", jobs, "--batch", 3)
+        expected = {f"g{n + 1}": {f"g{n}"} for n in range(count)}
+        assert member_of(server) == {**expected, "p0": {f"g{n}" for n in range(count + 1)}}
 
 
-def test_children_of_an_entry_that_waits(start: Callable[..., Slapd], tmp_path: Path) -> None:
-    server = start("overlay memberof")
-    above = unit("a").rstrip("\n") + f"\nseeAlso: cn=p1,{SUFFIX}\n\n"
-    texts = [TOP, above, people(9, f"ou=a,{SUFFIX}", "below"), people(9)]
-    told = facts(server, write(tmp_path / "x.ldif", *texts))
-    assert (told["waited_for_named_entries"], told["waited_for_parents"]) == (1, 9)
-    assert names(server) == names_in("".join(texts))
+def test_children_of_an_entry_that_waits(tmp_path: Path) -> None:
+    with started("overlay memberof") as server:
+        above = unit("a").rstrip("\n") + f"\nseeAlso: cn=p1,{SUFFIX}\n\n"
+        texts = [TOP, above, people(9, f"ou=a,{SUFFIX}", "below"), people(9)]
+        told = facts(server, write(tmp_path / "x.ldif", *texts))
+        assert (told["waited_for_named_entries"], told["waited_for_parents"]) == (1, 9)
+        assert names(server) == names_in("".join(texts))
 
 
 @pytest.mark.parametrize(
@@ -116,41 +101,36 @@ def test_children_of_an_entry_that_waits(start: Callable[..., Slapd], tmp_path: 
         f"overlay constraint\nconstraint_attribute member uri ldap:///{SUFFIX}?entryDN?sub?(sn=*)",
     ],
 )
-def test_no_group_is_refused_for_a_member_that_comes_later(
-    start: Callable[..., Slapd], tmp_path: Path, overlay: str
-) -> None:
-    server = start(overlay)
-    texts = [TOP, *(groups for groups, _ in sets()), *(persons for _, persons in sets())]
-    assert facts(server, write(tmp_path / "x.ldif", *texts))["rejected"] == 0
+def test_no_group_is_refused_for_a_member_that_comes_later(tmp_path: Path, overlay: str) -> None:
+    with started(overlay) as server:
+        texts = [TOP, *(groups for groups, _ in sets()), *(persons for _, persons in sets())]
+        assert facts(server, write(tmp_path / "x.ldif", *texts))["rejected"] == 0
 
 
 @pytest.mark.parametrize(("overlays", "waited"), [(("overlay refint",), 0), (("overlay memberof",), GROUPS)])
-def test_the_configuration_says_whether_to_wait(
-    start: Callable[..., Slapd], tmp_path: Path, overlays: tuple[str, ...], waited: int
-) -> None:
+def test_the_configuration_says_whether_to_wait(tmp_path: Path, overlays: tuple[str, ...], waited: int) -> None:
     """As far as it can be read: cn=config is shown to this very user alone."""
-    server = start(*overlays)
-    path = write(tmp_path / "x.ldif", TOP, *(text for one in sets() for text in one))
-    done = ditseed("add", path, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--json").ok()
-    assert done.facts["waited_for_named_entries"] == waited
-    assert done.facts["added"] == 1 + GROUPS * (MEMBERS + 1)
+    with started(*overlays) as server:
+        path = write(tmp_path / "x.ldif", TOP, *(text for one in sets() for text in one))
+        done = ditseed("add", path, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--json").ok()
+        assert done.facts["waited_for_named_entries"] == waited
+        assert done.facts["added"] == 1 + GROUPS * (MEMBERS + 1)
 
 
 @pytest.mark.parametrize("point", ["load.single", "load.committed", "load.middle"])
-def test_killed_and_finished(start: Callable[..., Slapd], tmp_path: Path, point: str) -> None:
+def test_killed_and_finished(tmp_path: Path, point: str) -> None:
     """Groups that were not sent yet are read again, and wait again."""
-    server = start("overlay memberof")
-    texts = [text for groups, persons in sets() for text in (groups, persons)]
-    path = write(tmp_path / "x.ldif", TOP, *texts)
-    options = ("--batch", 40, "--jobs", 2)
-    done = ditseed(*command(server, path, *options), env={killing.KILL_AT: point})
-    assert done.status == -signal.SIGKILL, done
-    if not server.running:
-        server.start()
-    told = facts(server, path, *options)
-    assert accounted(told)
-    assert (told["added"], told["rejected"]) == (told["read"], 0)
-    assert member_of(server) == everybody()
+    with started("overlay memberof") as server:
+        texts = [text for groups, persons in sets() for text in (groups, persons)]
+        path = write(tmp_path / "x.ldif", TOP, *texts)
+        options = ("--batch", 40, "--jobs", 2)
+        killing.killed(point, *command(server, path, *options))
+        if not server.running:
+            server.start()
+        told = facts(server, path, *options)
+        assert accounted(told)
+        assert (told["added"], told["rejected"]) == (told["read"], 0)
+        assert member_of(server) == everybody()
 
 
 @pytest.mark.parametrize("reads_config", [False, True])

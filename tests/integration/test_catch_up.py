@@ -26,6 +26,7 @@ from tests.support import catching_up
 from tests.support.catching_up import CHANGED, DELETED, DELTA, LOG, SITUATIONS, Provider, Situation
 from tests.support.command import ditseed
 from tests.support.require import require
+from tests.support.seeding import online
 
 # Making a root directory takes half a minute, and more where the mirror is far.
 pytestmark = pytest.mark.slapd
@@ -252,11 +253,10 @@ def test_online_it_is_told_as_well(tmp_path: Path) -> None:
         catching_up.provider(None, tmp_path, NO_LOG) as provider,
         Slapd(dataclasses.replace(provider.server.settings, overlays=(), server_id=None)) as empty,
     ):
-        where = ("--consumer", empty.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
-        words = ("replica", "seed", "--strategy", "online", *where, "-b", empty.suffix)
-        done = ditseed(*words, *provider.replicator, "--dry-run").ok()
+        words = online(provider.server, empty)
+        done = ditseed(*words, "--dry-run").ok()
         assert "catch-up: when the consumer is started" in done.err
-        done = ditseed(*words, *provider.replicator, *provider.admin, "--json").ok()
+        done = ditseed(*words, *provider.admin, "--json").ok()
         assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,14 +43,18 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
         yield server
 
 
-def _export(source: Slapd, out: Path, *more: object) -> Done:
+def _export(source: Slapd, out: Path, *more: object, env: dict[str, str] | None = None) -> Done:
     bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
-    return ditseed("export", *bind, "-b", source.suffix, "-o", out, *more)
+    return ditseed("export", *bind, "-b", source.suffix, "-o", out, *more, env=env)
 
 
 def _shards(out: Path) -> list[Path]:
     """In the order of the manifest."""
     return [out / shard["name"] for shard in json.loads((out / "manifest.json").read_text())["shards"]]
+
+
+def _text(out: Path) -> str:
+    return "".join(text_of(path) for path in _shards(out))
 
 
 def test_a_dry_run_tells_what_it_would_export(source: Slapd, tmp_path: Path) -> None:
@@ -68,7 +73,7 @@ def test_the_export_is_the_tree(source: Slapd, tmp_path: Path, compress: str) ->
     shards = _shards(tmp_path / "out")
     assert len(shards) > 3
     assert all(path.name.endswith(".ldif.zst" if compress == "zstd" else ".ldif") for path in shards)
-    text = "".join(text_of(path) for path in shards)
+    text = _text(tmp_path / "out")
     assert tree(text) == tree(source.slapcat())
     told = {line[12:].strip() for line in text.splitlines() if line.startswith("contextCSN:")}
     assert told == source.context_csns()
@@ -86,26 +91,18 @@ def test_the_manifest_tells_the_truth(source: Slapd, tmp_path: Path) -> None:
     for shard in manifest["shards"]:
         content = (out / shard["name"]).read_bytes()
         assert (len(content), xxhash.xxh3_128_hexdigest(content)) == (shard["bytes"], shard["checksum"])
+        assert stat.S_IMODE((out / shard["name"]).stat().st_mode) & 0o077 == 0  # they hold userPassword
     assert manifest["entries"] == facts["entries"] == len(tree(source.slapcat()))
     assert manifest["base"] == SUFFIX
     assert set(manifest["context_csns"]) == source.context_csns()
 
 
-def test_nobody_else_can_read_the_entries(source: Slapd, tmp_path: Path) -> None:
-    """They hold userPassword."""
-    _export(source, tmp_path / "out").ok()
-    for path in _shards(tmp_path / "out"):
-        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
-
-
 @pytest.mark.long
 def test_plain_slapadd_loads_it_in_the_order_of_the_manifest(source: Slapd, tmp_path: Path) -> None:
     _export(source, tmp_path / "out", "--compress", "none", "--pieces", 4, "--page", 100).ok()
-    whole = "".join(path.read_text() for path in _shards(tmp_path / "out"))
-    target = Slapd(Settings())
-    target.slapadd(whole)
-    assert tree(target.slapcat()) == tree(source.slapcat())
-    target.close()
+    with closing(Slapd(Settings())) as target:
+        target.slapadd(_text(tmp_path / "out"))
+        assert tree(target.slapcat()) == tree(source.slapcat())
 
 
 def test_once_done_it_does_nothing(source: Slapd, tmp_path: Path) -> None:
@@ -122,24 +119,18 @@ def test_restart_leaves_nothing_of_the_time_before(source: Slapd, tmp_path: Path
     out = tmp_path / "out"
     _export(source, out, "--pieces", 9).ok()
     many = len(_shards(out))
-    killed = ditseed(
-        *("export", "-H", source.uri, "-D", "cn=replicator"),
-        *("-y", source.replicator_password_file, "-b", SUFFIX, "-o", out, "--pieces", 8, "--restart"),
-        env={"DITSEED_KILL_AT": "late.start"},
-    )
-    assert killed.status == -9
+    assert _export(source, out, "--pieces", 8, "--restart", env={"DITSEED_KILL_AT": "late.start"}).status == -9
     _export(source, out, "--pieces", 2, "--restart").ok()
     shards = _shards(out)
     assert len(shards) < many
     assert {path.name for path in out.glob("*.ldif*")} == {path.name for path in shards}
-    assert tree("".join(text_of(path) for path in shards)) == tree(source.slapcat())
+    assert tree(_text(out)) == tree(source.slapcat())
 
 
 def test_a_subtree(source: Slapd, tmp_path: Path) -> None:
     base = f"ou=Lagos,ou=people,{SUFFIX}"
-    bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
-    ditseed("export", *bind, "-b", base, "-o", tmp_path / "out").ok()
-    text = "".join(text_of(path) for path in _shards(tmp_path / "out"))
+    _export(source, tmp_path / "out", "-b", base).ok()
+    text = _text(tmp_path / "out")
     assert 100 < len(tree(text)) < 400
     assert all(base in line for line in text.splitlines() if line.startswith("dn: "))
 
@@ -148,9 +139,8 @@ def test_a_subtree(source: Slapd, tmp_path: Path) -> None:
 def test_the_only_suffix_is_the_default(source: Slapd, tmp_path: Path) -> None:
     """As is the bind by ldapi and SASL EXTERNAL. The test server has a second suffix, so it takes BASE of ldap.conf."""
     (tmp_path / "ldap.conf").write_text(f"BASE {SUFFIX}\nURI {source.ldapi_uri}\n")
-    done = ditseed(
-        *("export", "-Y", "EXTERNAL", "-o", tmp_path / "out", "--json"), env={"LDAPCONF": str(tmp_path / "ldap.conf")}
-    )
+    env = {"LDAPCONF": str(tmp_path / "ldap.conf")}
+    done = ditseed("export", "-Y", "EXTERNAL", "-o", tmp_path / "out", "--json", env=env)
     assert done.ok().facts["base"] == SUFFIX
     assert done.facts["entries"] == len(tree(source.slapcat()))
 
@@ -171,14 +161,12 @@ def test_a_server_without_syncprov(tmp_path: Path, form: Form) -> None:
     with server:
         done = _export(server, tmp_path / "out").ok()
         assert "no syncprov" in done.out
-        text = "".join(text_of(path) for path in _shards(tmp_path / "out"))
+        text = _text(tmp_path / "out")
         assert tree(text) == tree(server.slapcat())
         assert "contextCSN" not in text
 
 
 def test_a_refused_export_leaves_nothing(source: Slapd, tmp_path: Path) -> None:
     """Nothing was read, so that the directory it would have made is not there either."""
-    out = tmp_path / "out"
-    bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.password_file)
-    assert ditseed("export", *bind, "-b", source.suffix, "-o", out).status == 31
-    assert not out.exists()
+    assert _export(source, tmp_path / "out", "-y", source.password_file).status == 31
+    assert not (tmp_path / "out").exists()

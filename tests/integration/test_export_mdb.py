@@ -1,12 +1,20 @@
-"""`ditseed export DIR`: the database is exported as slapcat has it, whatever it holds, parents first."""
+"""`ditseed export DIR`: the database is exported as slapcat has it, whatever it holds, parents first.
+
+With `-o -` the same LDIF comes through a pipe, and no reader takes a part of it for the whole.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+import pty
 import random
+import shlex
+import signal
 import stat
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,19 +30,20 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_hard_tree, write_people
 from loader import _native
-from loader.errors import MdbDamaged, NoEntry, NotLmdb, UsageProblem
+from loader.errors import Cancelled, LdifTruncated, MdbDamaged, NoEntry, NoSpace, NotLmdb, ReaderGone, UsageProblem
 from loader.mdb import meta
 from loader.operations.export_mdb import DumpOptions, export_database
 from loader.progress import Progress
 from loader.sources.mdb import Part
 from tests.golden.everything import CASES
-from tests.support.command import Done, ditseed
+from tests.support.command import Done, arguments_of, ditseed, environment, start
 from tests.support.dumped import Record, exported, orphans, records, together
 from tests.support.golden import build, fresh, require_fitting, slapadd
 
 pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
+BROKEN = "ditseed: the LDIF ends early"
 
 
 def export(source: Path, out: Path, *more: object) -> Done:
@@ -51,15 +60,32 @@ def assert_as_slapcat(server: Slapd, out: Path, *, in_order: bool = True) -> lis
     return ours
 
 
+def _loaded(home: Path, people: int) -> Slapd:
+    """A stopped server with people and everything that is hard."""
+    write_people(home / "people.ldif", SUFFIX, people)
+    write_hard_tree(home / "hard.ldif", SUFFIX)
+    made = Slapd(Settings(), form="conf")
+    made.slapadd(home / "people.ldif", "-w")
+    made.slapadd((home / "hard.ldif").read_text().split("\n\n", 1)[1])
+    return made
+
+
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
-    """A stopped server with people and everything that is hard."""
-    home = tmp_path_factory.mktemp("stopped")
-    write_people(home / "people.ldif", SUFFIX, 1000)
-    write_hard_tree(home / "hard.ldif", SUFFIX)
-    with closing(Slapd(Settings(), form="conf")) as made:
-        made.slapadd(home / "people.ldif", "-w")
-        made.slapadd((home / "hard.ldif").read_text().split("\n\n", 1)[1])
+    with closing(_loaded(tmp_path_factory.mktemp("stopped"), 1000)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
+    """The same with more people, and with containers that stand below newer ones."""
+    with closing(_loaded(tmp_path_factory.mktemp("moved"), 3000)) as made:
+        units = [f"ou=u{number},{SUFFIX}" for number in range(4)]
+        made.start()
+        made.ldapmodify("".join(map(_unit, units)))
+        for lower, upper in itertools.pairwise([f"ou=people,{SUFFIX}", *units]):
+            made.ldapmodify(_move(lower, lower.partition(",")[0], upper))
+        made.stop()
         yield made
 
 
@@ -187,26 +213,18 @@ def test_renamed_and_moved(people_ldif: Path, tmp_path: Path) -> None:
     assert not list(orphans(made, "dc=com"))
     assert any("newer entry is above" in note for note in live.facts["notes"])
     with closing(Slapd(Settings(), form="conf")) as again:
-        slapadd(again, _whole(tmp_path / "live", tmp_path))
+        whole = tmp_path / "whole.ldif"
+        whole.write_text("".join("\n".join(record) + "\n\n" for record in exported(tmp_path / "live")))
+        slapadd(again, whole)
         assert sorted(records(again.slapcat())) == sorted(made)
     server.close()
 
 
-def _whole(out: Path, directory: Path) -> Path:
-    path = directory / "whole.ldif"
-    path.write_text("".join("\n".join(record) + "\n\n" for record in exported(out)))
-    return path
-
-
 def test_a_parent_that_was_never_added_is_told(tmp_path: Path) -> None:
     """slapadd leaves a record without content for it, and ends with an error."""
-    text = (
-        f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n"
-        f"dn: cn=x,ou=nowhere,{SUFFIX}\nobjectClass: device\ncn: x\n\n"
-    )
+    ldif, top = tmp_path / "hole.ldif", f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n"
+    ldif.write_text(f"{top}dn: cn=x,ou=nowhere,{SUFFIX}\nobjectClass: device\ncn: x\n\n")
     with closing(Slapd(Settings(), form="conf")) as server:
-        ldif = tmp_path / "hole.ldif"
-        ldif.write_text(text)
         with pytest.raises(Exception, match="missing"):
             slapadd(server, ldif)
         done = export(server.database_dir, tmp_path / "out", "--json").ok()
@@ -327,3 +345,148 @@ def test_the_next_run_does_nothing(stopped: Slapd, tmp_path: Path) -> None:
     again = ditseed("export", stopped.database_dir, "-o", tmp_path / "out").ok()
     assert "done before" in again.err
     assert json.loads((tmp_path / "out" / "manifest.json").read_text()) == before
+
+
+# --- through a pipe ---------------------------------------------------------------------------------
+
+
+def _words(source: Slapd, *more: object) -> tuple[object, ...]:
+    return ("export", source.database_dir, "-o", "-", "--progress", "none", *more)
+
+
+def _stream(source: Slapd, *more: object) -> Done:
+    return ditseed(*_words(source, *more))
+
+
+def _piped(*commands: list[str]) -> Done:
+    """Through real pipes of a shell, as in the manual."""
+    line = " | ".join(shlex.join(command) for command in commands)
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, env=environment())
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _slapadd(server: Slapd) -> list[str]:
+    where = [*server.config_arguments, "-b", SUFFIX]
+    return [str(word) for word in server.installation.command("slapadd", "-q", *where)]
+
+
+# --- the same as files ----------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_as_the_files(moved: Slapd, tmp_path: Path) -> None:
+    """Byte for byte, whatever the jobs and the compression; nothing else is on stdout."""
+    out = tmp_path / "out"
+    made = ditseed("export", moved.database_dir, "-o", out, "--compress", "none", "--json").ok()
+    files = "".join(path.read_text() for path in sorted(out.glob("*.ldif")))
+    assert any("newer entry is above" in note for note in made.facts["notes"])
+    for jobs in (1, 2, 7):
+        assert _stream(moved, "--jobs", jobs).ok().out == files
+    unpacked = _piped(arguments_of(*_words(moved, "--compress", "zstd")), ["zstdcat"]).ok()
+    assert unpacked.out == files
+    told = _stream(moved, "--json").ok().err
+    assert f'"content_checksum": "{made.facts["content_checksum"]}"' in told
+    assert f'"entries": {made.facts["entries"]}' in told
+
+
+@pytest.mark.long
+def test_into_slapadd_and_build(moved: Slapd) -> None:
+    with closing(Slapd(Settings(), form="conf")) as theirs, closing(Slapd(Settings(), form="conf")) as ours:
+        export = arguments_of(*_words(moved))
+        _piped(export, _slapadd(theirs)).ok()
+        where = ("--config", ours.config_path, "-b", SUFFIX)
+        _piped(export, arguments_of("build", "-", *where)).ok()
+        assert sorted(records(theirs.slapcat())) == sorted(together(record) for record in records(moved.slapcat()))
+        assert not differences(theirs.database_dir, ours.database_dir, frozenset())
+
+
+def test_a_branch_of_a_running_server(moved: Slapd) -> None:
+    moved.start()
+    made = records(_stream(moved, "-b", f"ou=groups,{SUFFIX}").ok().out)
+    moved.stop()
+    assert made
+    assert all(record[0].endswith(f"ou=groups,{SUFFIX}") for record in made)
+
+
+# --- a part is not taken for the whole --------------------------------------------------------------
+
+
+def _without_a_page(moved: Slapd, directory: Path) -> Path:
+    """A page of entries is gone, in the middle of what is read."""
+    data = bytearray(_used(moved))
+    page = data.rfind(b"user0002900@example.com") // 4096 * 4096
+    data[page + 8 : page + 64] = b"\xff" * 56
+    (directory / "data.mdb").write_bytes(data)
+    return directory
+
+
+@pytest.mark.long
+def test_a_damaged_source_of_a_stream(moved: Slapd, tmp_path: Path) -> None:
+    source = _without_a_page(moved, tmp_path)
+    words = ("export", source, "-o", "-", "--progress", "none")
+    done = ditseed(*words)
+    assert done.status == MdbDamaged.exit_status, done
+    assert BROKEN in done.out
+    with closing(Slapd(Settings(), form="conf")) as target:
+        loaded = _piped(arguments_of(*words), [*_slapadd(target)])
+        assert "could not parse entry" in loaded.err
+        where = ("--config", target.config_path, "-b", SUFFIX, "--target", tmp_path / "new")
+        built = _piped(arguments_of(*words), arguments_of("build", "-", *where))
+        assert LdifTruncated.code in built.err
+        assert not (tmp_path / "new" / "data.mdb").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped(moved: Slapd, number: signal.Signals) -> None:
+    """Its reader is slow, so that it waits in the middle."""
+    process = start(*_words(moved))
+    assert process.stdout is not None
+    process.stdout.read(1)
+    process.send_signal(number)
+    time.sleep(3)  # it hears the signal within 50 ms, later on a busy machine; then it waits 30 s for its reader
+    rest, told = process.communicate()
+    assert process.returncode == 128 + number
+    assert Cancelled.code in told
+    assert rest.endswith("\n\n")
+    assert BROKEN in rest
+
+
+def test_a_reader_that_goes(moved: Slapd) -> None:
+    done = _piped(arguments_of(*_words(moved)), ["head", "-c", "1000"])
+    assert done.status == ReaderGone.exit_status
+    assert "hint: Look for the reason in its own messages" in done.err
+    assert len(done.out) == 1000
+
+
+def test_wrong_uses(moved: Slapd) -> None:
+    line = shlex.join(arguments_of(*_words(moved)))
+    for redirected, error, words in [
+        ("> /dev/full", NoSpace, "standard output"),
+        (">&-", UsageProblem, "closed"),
+        ("--restart", UsageProblem, "--restart is only for"),
+        ("--timeout read=5", UsageProblem, "--timeout is only for"),
+        ("--page 9", UsageProblem, "--page is only for a server"),
+    ]:
+        done = subprocess.run(f"{line} {redirected}", shell=True, capture_output=True, text=True, env=environment())
+        assert done.returncode == error.exit_status, done
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not done.stdout
+    of_server = ditseed("export", "-H", "ldapi:///", "-b", SUFFIX, "-o", "-")
+    assert of_server.status == UsageProblem.exit_status
+    assert "give a directory" in of_server.err
+    assert not Path("-").exists()
+
+
+def test_no_packed_bytes_on_a_terminal(moved: Slapd) -> None:
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", buffering=0), open(theirs, "wb", buffering=0) as terminal:
+        done = subprocess.run(
+            arguments_of(*_words(moved, "--compress", "zstd")),
+            stdout=terminal,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+    assert done.returncode == UsageProblem.exit_status
+    assert "which is a terminal" in done.stderr

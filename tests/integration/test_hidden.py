@@ -7,7 +7,6 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import ldap
@@ -23,6 +22,7 @@ from loader.server.options import Connection
 from loader.server.session import session
 from loader.server.visibility import VisibilityReport
 from tests.support.command import Done, ditseed
+from tests.support.seeding import online
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
@@ -81,8 +81,7 @@ def provider(*rules: str, monitored: bool = False) -> Iterator[Slapd]:
 
 @contextmanager
 def consumer(server: Slapd) -> Iterator[Slapd]:
-    settings = dataclasses.replace(server.settings, overlays=(), server_id=None)
-    with closing(replication.consumer(server, settings)) as target:
+    with closing(replication.consumer(server)) as target:
         yield target
 
 
@@ -171,26 +170,6 @@ def _toggling(server: Slapd, stopped: threading.Event) -> None:
     connection.unbind_s()
 
 
-@dataclass
-class People:
-    """Entries that a writer may have; not the account."""
-
-    server: Slapd
-    suffix: str = f"ou=people,{SUFFIX}"
-
-    @property
-    def uri(self) -> str:
-        return self.server.uri
-
-    @property
-    def root_dn(self) -> str:
-        return self.server.root_dn
-
-    @property
-    def password_file(self) -> Path:
-        return self.server.password_file
-
-
 @contextmanager
 def written_to(server: Slapd) -> Iterator[None]:
     stopped = threading.Event()
@@ -207,7 +186,7 @@ def written_to(server: Slapd) -> Iterator[None]:
 
 @pytest.mark.long
 def test_changes_between_the_answer_and_the_filter_are_no_hiding() -> None:
-    with provider() as server, written_to(server), Churn(People(server), rate=300):
+    with provider() as server, written_to(server), Churn(server, rate=300, base=f"ou=people,{SUFFIX}"):
         for _ in range(40):
             sight = looked_at(server)
             assert (sight.hidden, sight.computed, sight.below) == ({}, {}, [])
@@ -252,10 +231,8 @@ def test_a_comparison_says_what_it_did_not_see() -> None:
 def test_an_online_seeding_refuses_as_well() -> None:
     rule, named = HIDDEN["no search for passwords"]
     with provider(rule) as server, Slapd(dataclasses.replace(server.settings, overlays=())) as target:
-        consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
-        words = ("replica", "seed", "--strategy", "online", *bound(server), *consumer)
         for more in ((), ("--dry-run",)):
-            done = ditseed(*words, *more)
+            done = ditseed(*online(server, target, *bound(server)), *more)
             assert done.status == HiddenFromAccount.exit_status, done.err
             assert named in done.err
         assert not target.slapcat(), "nothing was written"

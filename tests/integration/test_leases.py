@@ -1,23 +1,31 @@
-"""What a killed run has left loosened on a server is known by every URI of that server, and told by every verb."""
+"""Settings that are lent: nosync for a load, envflags and checkpoint for a time, updatedn for a seeding.
+
+They are given back whatever becomes of the run. What a killed one has left is known by every URI of that server, told
+by every verb, and put back by the next start.
+"""
 
 from __future__ import annotations
 
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fixtures.replication import provider as made_provider
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
 from fixtures.waiting import until
+from loader import errors
 from loader.run.lease import Lease
 from tests.support import leases
-from tests.support.adding import SUFFIX, TOP, people, person, write
+from tests.support.adding import SUFFIX, TOP, add, names, people, person, write
 from tests.support.command import COMMAND, Done, ditseed, environment, start
+from tests.support.killing import killed
 from tests.support.leases import standing
 
-pytestmark = pytest.mark.slapd
+pytestmark = [pytest.mark.slapd, pytest.mark.usefixtures("state")]
 
 DATABASE = "olcDatabase={3}mdb,cn=config"
 ADMIN = f"""dn: olcDatabase={{0}}config,cn=config
@@ -25,13 +33,16 @@ changetype: modify
 add: olcAccess
 olcAccess: {{0}}to * by dn.exact="cn=admin,{SUFFIX}" manage by * break
 """
+NOSYNC = f"dn: {DATABASE}\nchangetype: modify\nreplace: olcDbNoSync\nolcDbNoSync: TRUE\n"
+LENT = [("envflags", "nometasync", "none"), ("checkpoint", "64 5", "128 9")]
 
 
 @pytest.fixture
-def server(slapd_instance: Slapd) -> Slapd:
+def server() -> Iterator[Slapd]:
     """Its root DN manages cn=config too, by every URI."""
-    slapd_instance.configure(ADMIN)
-    return slapd_instance
+    with Slapd(Settings(database_lines=("checkpoint 128 9",))) as running:
+        running.configure(ADMIN)
+        yield running
 
 
 def _ways(server: Slapd) -> dict[str, tuple[str, ...]]:
@@ -45,9 +56,17 @@ def _ways(server: Slapd) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _run(state: Path, *command: object, kill_at: str = "") -> Done:
-    more = {"DITSEED_KILL_AT": kill_at} if kill_at else {}
-    return ditseed(*command, env={"DITSEED_STATE_DIR": str(state), **more})
+def _adding(server: Slapd, ldif: Path, *more: object, way: str = "ldapi") -> tuple[object, ...]:
+    return ("add", ldif, *_ways(server)[way], "-b", SUFFIX, *more)
+
+
+def _tune(server: Slapd, *words: str) -> Done:
+    return ditseed("tune", "sync", *_ways(server)["ldapi"], "-b", SUFFIX, *words)
+
+
+def _anything() -> Done:
+    """A verb that has nothing to do with any server."""
+    return ditseed("generate", "people", "-n", "3").ok()
 
 
 def _settings(server: Slapd) -> set[str]:
@@ -55,42 +74,107 @@ def _settings(server: Slapd) -> set[str]:
     return {name for name in ("olcDbNoSync", "olcUpdateDN") if found.get(name, [b"FALSE"]) != [b"FALSE"]}
 
 
-def _killed(server: Slapd, state: Path, tmp_path: Path, way: str = "ldapi") -> None:
-    path = write(tmp_path / "x.ldif", TOP, people(5))
-    command = ("add", path, *_ways(server)[way], "-b", SUFFIX, "--nosync")
-    assert _run(state, *command, kill_at="nosync.taken").status == -signal.SIGKILL
+def _is_put_back(server: Slapd) -> bool:
+    return (_settings(server), standing()) == (set(), [])
+
+
+def _killed(server: Slapd, tmp_path: Path, way: str = "ldapi", point: str = "nosync.taken") -> None:
+    killed(point, *_adding(server, write(tmp_path / "x.ldif", TOP, people(5)), "--nosync", way=way))
+    assert _settings(server) == ({"olcDbNoSync"} if point == "nosync.taken" else set())
+    assert len(standing()) == 1
+
+
+# --- nosync of a load -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [None, errors.AddRefused])
+def test_given_back_at_the_end(server: Slapd, tmp_path: Path, error: type[errors.LoaderError] | None) -> None:
+    path = write(tmp_path / "x.ldif", TOP, people(50), person("bad", sn=None) if error else "")
+    done = ditseed(*_adding(server, path, "--nosync"))
+    assert done.status == (error.exit_status if error else 0), done
+    assert server.log_lines("MOD attr=olcDbNoSync")
+    assert _is_put_back(server)
+
+
+def test_a_server_that_has_it_on_keeps_it(server: Slapd, tmp_path: Path) -> None:
+    server.configure(NOSYNC)
+    done = ditseed(*_adding(server, write(tmp_path / "x.ldif", TOP), "--nosync")).ok()
+    assert "has nosync on already" in done.err
     assert _settings(server) == {"olcDbNoSync"}
-    assert len(standing(state)) == 1
 
 
-@pytest.mark.parametrize("way", ["ldap", "ldapi, by password", "ldapi, spelt otherwise", "localhost"])
-def test_nosync_is_given_back_by_whatever_uri(server: Slapd, tmp_path: Path, way: str) -> None:
-    _killed(server, tmp_path, tmp_path)
-    path = write(tmp_path / "y.ldif", TOP)
-    done = _run(tmp_path, "add", path, *_ways(server)[way], "-b", SUFFIX).ok()
+def _slow(server: Slapd, tmp_path: Path) -> tuple[Path, subprocess.Popen[str]]:
+    """A load under way, for which nosync is on."""
+    path = write(tmp_path / "slow.ldif", TOP, people(2000))
+    process = start(*_adding(server, path, "--nosync", "--max-rate", 100))
+    until(lambda: _settings(server) == {"olcDbNoSync"})
+    assert len(standing()) == 1
+    return path, process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_given_back_after_a_signal(server: Slapd, tmp_path: Path, number: signal.Signals) -> None:
+    _, process = _slow(server, tmp_path)
+    process.send_signal(number)
+    _, words = process.communicate()
+    assert process.returncode == 128 + number, words
+    assert _is_put_back(server)
+
+
+def test_a_server_that_is_gone_for_good(server: Slapd, tmp_path: Path) -> None:
+    """The lease stands, and the message says what to do; once the server is back, the next start gives it back."""
+    path, process = _slow(server, tmp_path)
+    server.kill9()
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate()
+    assert process.returncode == 130, words
+    assert len(standing()) == 1
+    server.start()
+    assert _settings(server) == {"olcDbNoSync"}
+    ditseed(*_adding(server, path)).ok()
+    assert _is_put_back(server)
+    assert len(names(server)) == 2001
+
+
+def test_not_without_the_right_to(slapd_instance: Slapd, tmp_path: Path) -> None:
+    """The root DN of the database may not read cn=config: nothing is begun."""
+    done = add(slapd_instance, write(tmp_path / "x.ldif", TOP), "--nosync")
+    assert done.status == errors.ConfigHidden.exit_status, done
+    assert not slapd_instance.log_lines(" ADD dn=")
+
+
+@pytest.mark.parametrize(
+    ("point", "way"),
+    [
+        *(("nosync.written-down", "ldapi"), ("nosync.given-back", "ldapi"), ("nosync.taken", "ldapi")),
+        *(("nosync.taken", "ldap"), ("nosync.taken", "ldapi, by password")),
+        *(("nosync.taken", "ldapi, spelt otherwise"), ("nosync.taken", "localhost")),
+    ],
+)
+def test_given_back_by_the_next_load_by_whatever_uri(server: Slapd, tmp_path: Path, point: str, way: str) -> None:
+    """Whichever load that is; the lease is a file for the owner's eyes."""
+    _killed(server, tmp_path, point=point)
+    assert (tmp_path / "leases.log").stat().st_mode & 0o777 == 0o600
+    server.ldapadd(TOP) if point != "nosync.given-back" else None
+    done = ditseed(*_adding(server, write(tmp_path / "y.ldif", person("y")), way=way)).ok()
     assert "nosync of dc=example,dc=com was left set by a run of" in done.err
-    assert _settings(server) == set()
-    assert standing(tmp_path) == []
+    assert _is_put_back(server)
+    assert not server.search("(cn=ditseed-sync)", ("1.1",))
 
 
 def test_from_a_network_uri_to_the_socket(server: Slapd, tmp_path: Path) -> None:
-    _killed(server, tmp_path, tmp_path, "localhost")
-    where = (*_ways(server)["ldapi"], "-b", SUFFIX)
-    shown = _run(tmp_path, "tune", "sync", *where).ok()
-    assert "for ditseed add, which was killed or has ended" in shown.out
-    _run(tmp_path, "tune", "sync", *where, "--nosync", "off", "--apply").ok()
-    assert _settings(server) == set()
-    assert standing(tmp_path) == []
+    """tune shows it, and gives it back with --apply alone."""
+    _killed(server, tmp_path, "localhost")
+    assert "for ditseed add, which was killed or has ended" in _tune(server).ok().out
+    assert _settings(server) == {"olcDbNoSync"}
+    _tune(server, "--nosync", "off", "--apply").ok()
+    assert _is_put_back(server)
 
 
 def test_two_at_once_by_two_uris_share_one_lease(server: Slapd, tmp_path: Path) -> None:
     """Killed before it was taken, and killed again by another URI: one file tells of it."""
-    path = write(tmp_path / "x.ldif", TOP, people(5))
     for way in ("ldapi", "ldap"):
-        command = ("add", path, *_ways(server)[way], "-b", SUFFIX, "--nosync")
-        killed = _run(tmp_path, *command, kill_at="nosync.written-down")
-        assert killed.status == -signal.SIGKILL, killed
-    assert len(standing(tmp_path)) == 1
+        _killed(server, tmp_path, way, "nosync.written-down")
 
 
 def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
@@ -102,9 +186,8 @@ def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
     secret.touch(0o600)
     secret.write_bytes(server.password_file.read_bytes())
     path = write(tmp_path / "x.ldif", TOP, people(5))
-    command = ("add", path, "-H", server.uri, "-D", server.root_dn, "-y", secret, "-b", SUFFIX)
-    killed = _run(tmp_path, *command, "--nosync", kill_at="nosync.taken")
-    assert killed.status == -signal.SIGKILL
+    who = ("-H", server.uri, "-D", server.root_dn, "-y", secret)
+    killed("nosync.taken", "add", path, *who, "-b", SUFFIX, "--nosync")
     server.ldapadd(write(tmp_path / "top.ldif", TOP))
     verbs: dict[str, tuple[object, ...]] = {
         "that server": ("export", "-H", server.uri, "-b", SUFFIX, "-o", tmp_path / "out"),
@@ -112,98 +195,84 @@ def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
         "another matter": ("generate", "people", "-n", "3"),
     }
     for name, command in verbs.items():
-        done = _run(tmp_path, *command)
+        done = ditseed(*command)
         assert "was left by a run of" in done.err, name
         assert "ditseed tune sync -H" in done.err, name
     undo = done.err.splitlines()[-1]
-    assert "was left" not in _run(tmp_path, "-q", *command).ok().err
-    assert "was left" not in _run(tmp_path / "of another host", *command).ok().err
+    assert "was left" not in ditseed("-q", *command).ok().err
+    other = {"DITSEED_STATE_DIR": str(tmp_path / "of another host")}
+    assert "was left" not in ditseed(*command, env=other).ok().err
     typed = undo.replace("ditseed", str(COMMAND), 1)
-    env = environment({"DITSEED_STATE_DIR": str(tmp_path)})
-    subprocess.run(typed, shell=True, check=True, env=env, stdout=subprocess.DEVNULL)
+    subprocess.run(typed, shell=True, check=True, env=environment(), stdout=subprocess.DEVNULL)
     assert _settings(server) == set()
-    assert "was left" not in _run(tmp_path, *command).ok().err
+    assert "was left" not in ditseed(*command).ok().err
 
 
-def test_the_next_start_of_anything_puts_it_back(server: Slapd, tmp_path: Path) -> None:
-    """A verb that has nothing to do with that server, once the holder was killed."""
-    _killed(server, tmp_path, tmp_path)
-    _run(tmp_path, "generate", "people", "-n", "3").ok()
-    assert _settings(server) == set()
-    assert standing(tmp_path) == []
+@pytest.mark.parametrize("how", ["killed", "ended"])
+def test_the_next_start_of_anything_puts_it_back(server: Slapd, tmp_path: Path, how: str) -> None:
+    _killed(server, tmp_path) if how == "killed" else _lent(server, "0")
+    _anything()
+    assert _is_put_back(server)
 
 
-def _lent(server: Slapd, state: Path, span: str) -> Lease:
-    words = ("-b", SUFFIX, "--nosync", "on", "--lease", span, "--apply")
-    _run(state, "tune", "sync", *_ways(server)["ldapi"], *words).ok()
-    (lease,) = standing(state)
+def _lent(server: Slapd, span: str) -> Lease:
+    _tune(server, "--nosync", "on", "--lease", span, "--apply").ok()
+    (lease,) = standing()
     return lease
 
 
 def test_a_lease_lasts_until_its_end_or_the_next_boot(server: Slapd, tmp_path: Path) -> None:
-    lease = _lent(server, tmp_path, "4h")
-    where = ("tune", "sync", *_ways(server)["ldapi"], "-b", SUFFIX)
-    assert f"until {lease.expires} or the next boot" in _run(tmp_path, *where).ok().out
-    assert "no lease of" in _run(tmp_path, "tune", "sync", "--give-back").ok().out
+    lease = _lent(server, "4h")
+    assert f"until {lease.expires} or the next boot" in _tune(server).ok().out
+    assert "no lease of" in ditseed("tune", "sync", "--give-back").ok().out
     assert _settings(server) == {"olcDbNoSync"}
     leases.write(tmp_path, lease, boot="of the day before")
-    assert "put back" in _run(tmp_path, "tune", "sync", "--give-back").ok().out
-    assert (_settings(server), standing(tmp_path)) == (set(), [])
-
-
-def test_a_lease_that_has_ended_is_put_back(server: Slapd, tmp_path: Path) -> None:
-    _lent(server, tmp_path, "0")
-    _run(tmp_path, "generate", "people", "-n", "3").ok()
-    assert (_settings(server), standing(tmp_path)) == (set(), [])
+    assert "put back" in ditseed("tune", "sync", "--give-back").ok().out
+    assert _is_put_back(server)
 
 
 def test_the_last_of_two_holders_gives_it_back(server: Slapd, tmp_path: Path) -> None:
     """The first one ends while the second loads."""
     slow = write(tmp_path / "slow.ldif", TOP, people(2000))
     quick = write(tmp_path / "quick.ldif", person("quick"))
-    to = (*_ways(server)["ldapi"], "-b", SUFFIX, "--nosync")
-    state = {"DITSEED_STATE_DIR": str(tmp_path)}
-    process = start("add", slow, *to, "--max-rate", "500", env=state)
+    process = start(*_adding(server, slow, "--nosync", "--max-rate", "500"))
     until(lambda: _settings(server) == {"olcDbNoSync"} and server.log_lines(" ADD dn="))
     process.send_signal(signal.SIGSTOP)
-    _run(tmp_path, "add", quick, *to).ok()
+    ditseed(*_adding(server, quick, "--nosync")).ok()
     assert _settings(server) == {"olcDbNoSync"}
     process.send_signal(signal.SIGCONT)
     process.communicate()
-    assert (process.returncode, _settings(server), standing(tmp_path)) == (0, set(), [])
+    assert process.returncode == 0
+    assert _is_put_back(server)
 
 
 def test_a_load_within_a_lease_leaves_it(server: Slapd, tmp_path: Path) -> None:
-    _lent(server, tmp_path, "4h")
-    path = write(tmp_path / "x.ldif", TOP)
-    _run(tmp_path, "add", path, *_ways(server)["ldapi"], "-b", SUFFIX, "--nosync").ok()
-    assert (_settings(server), len(standing(tmp_path))) == ({"olcDbNoSync"}, 1)
+    _lent(server, "4h")
+    ditseed(*_adding(server, write(tmp_path / "x.ldif", TOP), "--nosync")).ok()
+    assert (_settings(server), len(standing())) == ({"olcDbNoSync"}, 1)
 
 
 def test_a_stopped_server_is_known_by_its_configuration(server: Slapd, tmp_path: Path) -> None:
-    _killed(server, tmp_path, tmp_path)
+    _killed(server, tmp_path)
     server.stop()
-    where = ("--config", server.config_path, "-b", SUFFIX)
-    assert "which was killed or has ended" in _run(tmp_path, "tune", "sync", *where).ok().out
-    done = _run(tmp_path, "tune", "sync", *where, "--nosync", "off", "--apply").ok()
+    tune = ("tune", "sync", "--config", server.config_path, "-b", SUFFIX)
+    assert "which was killed or has ended" in ditseed(*tune).ok().out
+    done = ditseed(*tune, "--nosync", "off", "--apply").ok()
     assert "was left" not in done.err
-    assert standing(tmp_path) == []
     server.start()
-    assert _settings(server) == set()
+    assert _is_put_back(server)
 
 
 def test_another_server_keeps_its_own(server: Slapd, tmp_path: Path) -> None:
     """The same suffix, and nosync is what its operator wants."""
-    _killed(server, tmp_path, tmp_path, "localhost")
+    _killed(server, tmp_path, "localhost")
     with Slapd() as other:
-        change = f"dn: {DATABASE}\nchangetype: modify\nreplace: olcDbNoSync\nolcDbNoSync: TRUE\n"
-        other.configure(change)
-        path = write(tmp_path / "y.ldif", TOP, person("y"))
-        done = _run(tmp_path, "add", path, *_ways(other)["ldapi"], "-b", SUFFIX).ok()
+        other.configure(NOSYNC)
+        done = ditseed(*_adding(other, write(tmp_path / "y.ldif", TOP, person("y")))).ok()
         assert "was left by a run of" in done.err  # a notice
         assert _settings(other) == {"olcDbNoSync"}
     assert _settings(server) == {"olcDbNoSync"}
-    assert len(standing(tmp_path)) == 1
+    assert len(standing()) == 1
 
 
 def test_the_update_dn_of_a_seeding(server: Slapd, tmp_path: Path) -> None:
@@ -214,29 +283,131 @@ def test_the_update_dn_of_a_seeding(server: Slapd, tmp_path: Path) -> None:
     _, uri, _, who, _, password = _ways(server)["ldap"][:6]
     there = ("--consumer", uri, "--consumer-bind-dn", who, "--consumer-password-file", password)
     with source:
-        killed = _run(tmp_path, *seed, *bind, *there, kill_at="updatedn.taken")
-        assert killed.status == -signal.SIGKILL, killed
+        killed("updatedn.taken", *seed, *bind, *there)
         assert _settings(server) == {"olcUpdateDN"}
-        (lease,) = standing(tmp_path)
+        (lease,) = standing()
         assert lease.undo.endswith("| ldapmodify -Q -Y EXTERNAL -H ldapi:///")  # no other way to be root
-        path = write(tmp_path / "y.ldif", TOP)
         # slapd writes for nobody else until it is restarted ("shadow context"): so the load itself is refused.
-        done = _run(tmp_path, "add", path, *_ways(server)["ldap"], "-b", SUFFIX)
+        done = ditseed(*_adding(server, write(tmp_path / "y.ldif", TOP), way="ldap"))
     assert "olcUpdateDN of dc=example,dc=com was left set by a run of" in done.err
-    assert _settings(server) == set()
-    assert standing(tmp_path) == []
+    assert _is_put_back(server)
 
 
 def test_what_is_left_at_a_server_that_is_gone_can_be_forgotten(server: Slapd, tmp_path: Path) -> None:
-    _killed(server, tmp_path, tmp_path)
+    _killed(server, tmp_path)
     uri = _ways(server)["ldapi"][1]
     server.stop()
-    said = _run(tmp_path, "generate", "people", "-n", "3").ok().err
-    assert f"ditseed replica release -H {uri} --forget" in said
-    other = _run(tmp_path, "replica", "release", "-H", "ldap://elsewhere", "--forget").ok()
+    assert f"ditseed replica release -H {uri} --forget" in _anything().err
+    other = ditseed("replica", "release", "-H", "ldap://elsewhere", "--forget").ok()
     assert "nothing stands of ldap://elsewhere" in other.out
-    assert standing(tmp_path)
-    done = _run(tmp_path, "replica", "release", "-H", uri, "--forget", "--json").ok()
+    assert standing()
+    done = ditseed("replica", "release", "-H", uri, "--forget", "--json").ok()
     assert done.facts["forgotten"] == [f"nosync of {SUFFIX}: forgotten, not put back"]
-    assert not standing(tmp_path)
-    assert "was left" not in _run(tmp_path, "generate", "people", "-n", "3").ok().err
+    assert not standing()
+    assert "was left" not in _anything().err
+
+
+# --- envflags and checkpoint ------------------------------------------------------------------------
+
+
+def _now(server: Slapd, kind: str) -> str:
+    found = _tune(server, "--json").ok().facts["databases"][0]
+    if kind == "nosync":
+        return "on" if found[kind] else "off"
+    if kind == "checkpoint":
+        return str(found[kind] or "none")
+    return ",".join(sorted(found["env_flags"])) or "none"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "value", "before"), LENT)
+def test_lent_until_it_has_ended(server: Slapd, tmp_path: Path, kind: str, value: str, before: str) -> None:
+    """The value of before is that of the first lease, and what puts it back is the next start of anything."""
+    lease = (f"--{kind}", value, "--lease", "4h", "--why", "load of March", "--apply")
+    assert _now(server, kind) == before
+    for _ in "twice":
+        _tune(server, *lease).ok()
+    shown = _tune(server).ok().out
+    assert f"{kind} is lent since" in shown
+    assert "for load of March" in shown
+    assert f"before: {before}" in shown
+    assert _now(server, kind) == value
+    (lent,) = standing()
+    leases.write(tmp_path, lent, boot="of the day before")
+    assert "which was killed or has ended" in _tune(server).ok().out
+    assert "was left set by a run of" in _anything().err
+    assert (_now(server, kind), standing()) == (before, [])
+
+
+@pytest.mark.rows(1)
+@pytest.mark.parametrize(("kind", "value", "before"), LENT)
+def test_the_command_that_is_told_puts_it_back(server: Slapd, kind: str, value: str, before: str) -> None:
+    _tune(server, f"--{kind}", value, "--lease", "0", "--apply").ok()
+    _tune(server, f"--{kind}", before, "--apply").ok()
+    assert (_now(server, kind), standing()) == (before, [])
+
+
+@pytest.mark.parametrize(("kind", "value", "before"), [*LENT, ("nosync", "on", "off")])
+def test_it_is_given_back_where_nothing_is_written(kind: str, value: str, before: str) -> None:
+    """At a consumer, or in a database that is read-only. nosync, and flags that defer, leave what is not yet on the
+    disk: ditseed flushes the file of a server on this host from outside."""
+    running = Slapd(Settings(database_lines=("checkpoint 128 9", "readonly on")))
+    running.slapadd(TOP)
+    with running:
+        _tune(running, f"--{kind}", value, "--lease", "0", "--apply").ok()
+        assert _now(running, kind) == value
+        assert "put back" in ditseed("tune", "sync", "--give-back").ok().out
+        assert (_now(running, kind), standing()) == (before, [])
+
+
+def test_what_is_so_already_is_not_lent(server: Slapd) -> None:
+    done = _tune(server, "--checkpoint", "128 9", "--lease", "4h", "--apply")
+    assert (done.status, "128 9 already" in done.err) == (3, True)
+
+
+@pytest.mark.long
+def test_each_lease_is_of_its_own_setting(server: Slapd, tmp_path: Path) -> None:
+    """nosync, given back, leaves flags that are lent; flags, given back, leave nosync."""
+    _tune(server, "--envflags", "nometasync", "--lease", "4h", "--apply").ok()
+    ditseed(*_adding(server, write(tmp_path / "x.ldif", TOP), "--nosync")).ok()
+    assert _now(server, "envflags") == "nometasync"
+    _tune(server, "--nosync", "on", "--lease", "4h", "--apply").ok()
+    _tune(server, "--envflags", "none", "--apply").ok()
+    assert (_now(server, "nosync"), _now(server, "envflags")) == ("on", "nosync")
+
+
+def test_flags_of_a_running_server_are_changed(server: Slapd) -> None:
+    """writemap and nordahead have slapd open the database anew; it answers afterwards, and has what was written."""
+    server.ldapadd(TOP)
+    for flags in ("nordahead,writemap", "none"):
+        _tune(server, "--envflags", flags, "--apply").ok()
+        assert _now(server, "envflags") == flags
+        assert len(server.search(base=SUFFIX, scope=0)) == 1
+
+
+def test_of_files() -> None:
+    """nosync stays, in whichever place it stands."""
+    server = Slapd(Settings(database_lines=("envflags nosync nometasync", "checkpoint 128 9")))
+    tune = ("tune", "sync", "--config", server.config_path)
+    ditseed(*tune, "--envflags", "writemap", "--apply").ok()
+    ditseed(*tune, "--checkpoint", "none", "--apply").ok()
+    said = ditseed(*tune, "--json").ok().facts["databases"][0]
+    assert (said["nosync"], sorted(said["env_flags"]), said["checkpoint"]) == (True, ["nosync", "writemap"], None)
+    refused = ditseed(*tune, "--envflags", "none", "--lease", "1h", "--apply")
+    assert (refused.status, "running server" in refused.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--envflags", "nosync"), "nosync has other flags than mapasync"),
+        (("--envflags", "fast"), "fast has other flags than"),
+        (("--checkpoint", "5"), "not 'KBYTES MINUTES'"),
+        (("--checkpoint", "5 -1"), "not 'KBYTES MINUTES'"),
+        (("--checkpoint", "5 5", "--nosync", "on"), "at a time"),
+        (("--nosync", "on", "--why", "x"), "--why is for --lease"),
+    ],
+)
+def test_what_is_refused(words: tuple[str, ...], said: str) -> None:
+    done = ditseed("tune", "sync", "-H", "ldapi:///", "-Y", "EXTERNAL", *words, "--apply")
+    assert (done.status, said in done.err) == (3, True), done.err

@@ -18,12 +18,17 @@ from typing import Any
 import pytest
 
 from fixtures import replication
+from fixtures.chroots import chroot, missing_chroot
 from fixtures.churn import Churn
 from fixtures.replication import Refresh, refresh_report, wait_in_sync
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import Installation, Settings
+from fixtures.trees import write_people
 from loader.errors import HiddenFromAccount, MapFull, PartialReplica, RefreshRefused, RefreshUseless, TargetInUse
 from loader.mdb import contents, edits, meta
 from tests.support.command import ditseed, start
+from tests.support.killing import killed
+from tests.support.require import require
 from tests.support.seeding import Pair, consumer_of, pair
 from tests.support.trees import assert_same
 
@@ -31,25 +36,34 @@ pytestmark = pytest.mark.slapd
 
 PEOPLE = 3000
 AHEAD = 400  # changes: far fewer than those for which a refresh gives up, however long it takes
+SESSION_LOGS = {"present": 0, "delete": 100_000}
 SEED = int(os.environ.get("DITSEED_BAR_SEED", "0")) or random.randrange(1, 10**6)
 
 
 def command(both: Pair) -> list[str]:
-    where = ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
-    return [str(one) for one in ("replica", "refresh", *both.bind, *where, "--json")]
+    return [str(one) for one in ("replica", "refresh", *both.bind, *where(both), "--json")]
 
 
-def refreshed(both: Pair) -> Any:
+def where(both: Pair) -> tuple[object, ...]:
+    return ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
+
+
+def refreshed(both: Pair, env: dict[str, str] | None = None) -> Any:
     """The facts of a refresh that succeeded, and whose database is sound."""
-    said = ditseed(*command(both)).ok()
-    assert_sound(both.consumer)
+    said = ditseed(*command(both), env=env).ok()
+    assert_sound(both, env)
     return said.facts
 
 
-def assert_sound(server: Slapd) -> None:
+def equal_once_refreshed(both: Pair, env: dict[str, str] | None = None) -> Any:
+    found = refreshed(both, env)
+    assert_same(both.provider, both.consumer)
+    return found
+
+
+def assert_sound(both: Pair, env: dict[str, str] | None = None) -> None:
     """Every page, every entry, and every index made again."""
-    where = ("--config", server.config_path, "-b", server.suffix)
-    ditseed("verify", *where, "--verify", "indexes").ok()
+    ditseed("verify", *where(both), "--verify", "indexes", env=env).ok()
 
 
 def seeded(both: Pair) -> None:
@@ -67,12 +81,8 @@ def followed(both: Pair) -> list[Refresh]:
 def changes(provider: Slapd) -> str:
     """Changes of every kind to the people of `write_people`: containers renamed with all below them, there and back,
     places given up and taken over."""
-    names = [dn for dn, _ in provider.search("(objectClass=inetOrgPerson)", ("1.1",))]
-    names.sort()
-    return "\n".join(_of(names, provider.suffix))
-
-
-def _of(names: list[str], suffix: str) -> list[str]:
+    names = sorted(dn for dn, _ in provider.search("(objectClass=inetOrgPerson)", ("1.1",)))
+    suffix = provider.suffix
     made = [f"dn: ou=New,{suffix}\nchangetype: add\nobjectClass: organizationalUnit\nou: New\n"]
     for number in range(30):
         new = f"dn: uid=new{number},ou=New,{suffix}\nchangetype: add\nobjectClass: inetOrgPerson\n"
@@ -97,7 +107,7 @@ def _of(names: list[str], suffix: str) -> list[str]:
     made.append(f"dn: {first}\nchangetype: modrdn\nnewrdn: uid=between\ndeleteoldrdn: 1\n")
     made.append(f"dn: {second}\nchangetype: modrdn\nnewrdn: {one}\ndeleteoldrdn: 1\n")
     made.append(f"dn: uid=between,{above}\nchangetype: modrdn\nnewrdn: {two}\ndeleteoldrdn: 1\n")
-    return made
+    return "\n".join(made)
 
 
 def containers(suffix: str) -> str:
@@ -116,29 +126,42 @@ def containers(suffix: str) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
+@pytest.mark.parametrize("session_log", SESSION_LOGS.values(), ids=SESSION_LOGS)
 def test_changes_of_every_kind(short_tmp: Path, session_log: int) -> None:
     with pair(short_tmp, PEOPLE, session_log=session_log) as both:
         seeded(both)
         both.provider.ldapmodify(changes(both.provider))
-        first = refreshed(both)
-        assert_same(both.provider, both.consumer)
+        first = equal_once_refreshed(both)
         both.provider.ldapmodify(containers(both.provider.suffix))
-        second = refreshed(both)
-        assert_same(both.provider, both.consumer)
-        assert {name: first[name] for name in ("added", "renamed", "deleted")} == {
-            "added": 41,
-            "renamed": 32,
-            "deleted": 30,
-        }
-        assert {name: second[name] for name in ("added", "renamed", "deleted")} == {
-            "added": 3,
-            "renamed": 2,
-            "deleted": 1,
-        }
+        second = equal_once_refreshed(both)
+        assert [first[name] for name in ("added", "renamed", "deleted")] == [41, 32, 30]
+        assert [second[name] for name in ("added", "renamed", "deleted")] == [3, 2, 1]
         assert bool(first["present"]) == (session_log == 0)
         (asked,) = followed(both)
         assert (asked.sent, asked.deleted) == (0, 0)
+
+
+@pytest.mark.rows(1)
+@pytest.mark.parametrize("session_log", SESSION_LOGS.values(), ids=SESSION_LOGS)
+@pytest.mark.parametrize("suite", ["bullseye", "trixie", "forky"])
+def test_with_another_version_on_both_sides(short_tmp: Path, suite: str, session_log: int) -> None:
+    """Each session log answers in its own way."""
+    require(missing_chroot())
+    there = chroot(suite)
+    installation, env = Installation(there.prefix), {"DITSEED_TOOLS": there.tools}
+    # Debian's 2.4 has the monitor as a module.
+    settings = Settings(modules=(*Settings().modules, *(("back_monitor",) if suite == "bullseye" else ())))
+    source = replication.provider(settings, session_log=session_log, installation=installation)
+    write_people(short_tmp / "people.ldif", source.suffix, 500)
+    source.slapadd(short_tmp / "people.ldif")
+    with source, closing(replication.consumer(source, installation=installation)) as target:
+        both = Pair(source, target, short_tmp)
+        source.ldapmodify(f"dn: {source.suffix}\nchangetype: modify\nreplace: description\ndescription: x\n")
+        ditseed(*both.seed("search"), env=env).ok()
+        for change in (changes(source), containers(source.suffix)):
+            source.ldapmodify(change)
+            assert equal_once_refreshed(both, env)["deleted"]
+        followed(both)
 
 
 def test_the_same_as_a_consumer_that_was_there_all_the_time(short_tmp: Path) -> None:
@@ -166,8 +189,7 @@ def test_a_consumer_that_ran_and_was_stopped(short_tmp: Path) -> None:
         both.consumer.stop()
         with Churn(both.provider, rate=300, seed=SEED + 1) as churn:
             churn.wait_for(600)
-        assert refreshed(both)["deleted"]
-        assert_same(both.provider, both.consumer)
+        assert equal_once_refreshed(both)["deleted"]
         assert followed(both)[-1].sent == 0
 
 
@@ -182,7 +204,7 @@ def test_nothing_changed(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
+@pytest.mark.parametrize("session_log", SESSION_LOGS.values(), ids=SESSION_LOGS)
 def test_a_provider_that_never_rests(short_tmp: Path, session_log: int) -> None:
     with pair(short_tmp, PEOPLE, session_log=session_log) as both:
         seeded(both)
@@ -198,7 +220,7 @@ def test_a_provider_that_never_rests(short_tmp: Path, session_log: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
+@pytest.mark.parametrize("session_log", SESSION_LOGS.values(), ids=SESSION_LOGS)
 def test_what_syncrepl_itself_cannot_follow(short_tmp: Path, session_log: int) -> None:
     """Names given up and taken over, containers renamed while their children change: refreshed while that goes on, and
     once more when it is over."""
@@ -209,18 +231,12 @@ def test_what_syncrepl_itself_cannot_follow(short_tmp: Path, session_log: int) -
             for _ in range(5):
                 churn.wait_for(churn.changes() + 100)
                 refreshed(both)
-        refreshed(both)
-        assert_same(both.provider, both.consumer)
+        equal_once_refreshed(both)
         (asked,) = followed(both)
         assert (asked.sent, asked.deleted) == (0, 0)
 
 
 CSN_OF_FIVE = "20260101000000.000000Z#000000#005#000000"
-FIVE = f"""dn: ou=Five,{{0}}
-objectClass: organizationalUnit
-ou: Five
-entryCSN: {CSN_OF_FIVE}
-"""
 
 
 @pytest.mark.long
@@ -229,8 +245,7 @@ def test_several_server_ids(short_tmp: Path) -> None:
         _as_of_another_server(both.provider)
         seeded(both)
         both.provider.ldapmodify(changes(both.provider))
-        assert refreshed(both)["sent"] < 200
-        assert_same(both.provider, both.consumer)
+        assert equal_once_refreshed(both)["sent"] < 200
         assert followed(both)[0].sent == 0
 
 
@@ -244,9 +259,8 @@ def test_a_server_id_that_the_database_has_not_heard_of(short_tmp: Path) -> None
             one.provider.ldapmodify(changes(one.provider))
         said = ditseed(*command(both))
         assert said.status == RefreshUseless.exit_status, said
-        assert_sound(both.consumer)
-        assert refreshed(small)["sent"] > 300
-        assert_same(small.provider, small.consumer)
+        assert_sound(both)
+        assert equal_once_refreshed(small)["sent"] > 300
         assert followed(small)[0].sent == 0
 
 
@@ -255,7 +269,8 @@ def _as_of_another_server(provider: Slapd) -> None:
     text = provider.slapcat().replace("\ncontextCSN:", f"\ncontextCSN: {CSN_OF_FIVE}\ncontextCSN:", 1)
     for path in provider.database_dir.iterdir():
         path.unlink()
-    provider.slapadd(f"{text}\n{FIVE.format(provider.suffix)}")
+    unit = f"dn: ou=Five,{provider.suffix}\nobjectClass: organizationalUnit\nou: Five\nentryCSN: {CSN_OF_FIVE}\n"
+    provider.slapadd(f"{text}\n{unit}")
     provider.start()
     assert len(provider.context_csns()) == 2
 
@@ -268,11 +283,9 @@ def test_killed_and_run_again(short_tmp: Path, point: str) -> None:
     with pair(short_tmp, 300) as both:
         seeded(both)
         both.provider.ldapmodify(changes(both.provider))
-        killed = ditseed(*command(both), env={"DITSEED_KILL_AT": point})
-        assert killed.status != 0
-        assert_sound(both.consumer)
-        refreshed(both)
-        assert_same(both.provider, both.consumer)
+        killed(point, *command(both))
+        assert_sound(both)
+        equal_once_refreshed(both)
         assert followed(both)[0].sent == 0
 
 
@@ -292,12 +305,11 @@ def test_killed_at_any_moment(short_tmp: Path) -> None:
             time.sleep(0.15 + 0.075 * number)
             process.kill()
             process.communicate()
-            assert_sound(both.consumer)
+            assert_sound(both)
             known.append(sorted(both.provider.context_csns()))
             assert _reached(both) in known
         refreshed(both)  # goes on with what was killed, and knows nothing of what came later
-        refreshed(both)
-        assert_same(both.provider, both.consumer)
+        equal_once_refreshed(both)
 
 
 def _reached(both: Pair) -> list[str]:
@@ -309,14 +321,12 @@ def test_a_database_that_would_outgrow_its_map(short_tmp: Path) -> None:
     with pair(short_tmp, 1000) as both:
         seeded(both)
         used = meta.read_meta(both.consumer.database_dir).used
-        config = both.consumer.config_path
-        (entry,) = Path(config, "cn=config").glob("olcDatabase=*mdb.ldif")
-        text = re.sub(r"olcDbMaxSize: \d+", f"olcDbMaxSize: {used + 8192}", entry.read_text())
-        entry.write_text(text)
+        (entry,) = (both.consumer.config_path / "cn=config").glob("olcDatabase=*mdb.ldif")
+        entry.write_text(re.sub(r"olcDbMaxSize: \d+", f"olcDbMaxSize: {used + 8192}", entry.read_text()))
         both.provider.ldapmodify(changes(both.provider))
         said = ditseed(*command(both))
         assert said.status == MapFull.exit_status, said
-        assert_sound(both.consumer)
+        assert_sound(both)
 
 
 @pytest.mark.long
@@ -336,27 +346,18 @@ def test_what_is_refused(short_tmp: Path) -> None:
     with pair(short_tmp, 100) as both:
         assert ditseed(*command(both)).status == RefreshRefused.exit_status  # no database yet
         seeded(both)
-        with closing(_narrow(both)) as narrow:
+        line = replication.syncrepl(both.provider, both.provider.uri)  # of people alone
+        lines = (f"{line} filter=(uid=*)", f"updateref {both.provider.uri}")
+        settings = replication.as_consumer(both.provider.settings, database_lines=lines)
+        with closing(Slapd(settings)) as narrow:
             part = dataclasses.replace(both, consumer=narrow)
-            ditseed(*part.seed("search")).ok()
+            seeded(part)
             assert ditseed(*command(part)).status == PartialReplica.exit_status
         many = f"dn: cn=many,{both.provider.suffix}\nobjectClass: subentry\nobjectClass: extensibleObject\n"
         both.provider.ldapadd(f"{many}cn: many\nsubtreeSpecification: {{}}\n")
         said = ditseed(*command(both))
         assert said.status == RefreshRefused.exit_status
         assert "subentries" in said.err
-
-
-def _narrow(both: Pair) -> Slapd:
-    """A consumer of people alone."""
-    lines = replication.syncrepl(both.provider, both.provider.uri)
-    settings = dataclasses.replace(
-        both.provider.settings,
-        overlays=(),
-        server_id=None,
-        database_lines=(f"{lines} filter=(uid=*)", f"updateref {both.provider.uri}"),
-    )
-    return Slapd(settings)
 
 
 def test_a_running_consumer_is_refused(short_tmp: Path) -> None:

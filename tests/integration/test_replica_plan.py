@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -65,28 +65,24 @@ def carried_out(both: Pair, plan: dict[str, Any]) -> Done:
 def test_same_format_and_access(both: Pair) -> None:
     """A fresh copy and a search are answered with changes; the old export is not, so it is not taken."""
     with consumer_of(both) as other:
-        _is_planned_and_seeded(other)
-
-
-def _is_planned_and_seeded(both: Pair) -> None:
-    plan = planned(both, "--from", both.provider.database_dir, "--from", both.export_dir)
-    found = rows(plan)
-    assert plan["chosen"] in ("search", "clone")
-    assert all(found[name]["refused"] is None for name in ("search", "ldif", "clone"))
-    assert found["online"]["refused"] == "usage"
-    assert "--consumer" in found["online"]["reason"]
-    assert found["search"]["only_changes"]
-    assert found["clone"]["only_changes"]
-    assert {step["name"] for step in found["search"]["steps"]} >= {"preflight", "plan", "stream"}
-    assert plan["entries"] > PEOPLE
-    carried_out(both, plan).ok()
-    status = ditseed("replica", "status", *where(both)[-4:], "--json").facts
-    assert status["done"]
-    steps = {step["name"] for step in found[plan["chosen"]]["steps"]} - {"catch-up"}
-    assert {step["name"] for step in status["steps"]} >= steps
-    with both.consumer:
-        replication.wait_in_sync(both.provider, both.consumer)
-        assert len(both.consumer.search()) == len(both.provider.search())
+        plan = planned(other, "--from", other.provider.database_dir, "--from", other.export_dir)
+        found = rows(plan)
+        assert plan["chosen"] in ("search", "clone")
+        assert all(found[name]["refused"] is None for name in ("search", "ldif", "clone"))
+        assert found["online"]["refused"] == "usage"
+        assert "--consumer" in found["online"]["reason"]
+        assert found["search"]["only_changes"]
+        assert found["clone"]["only_changes"]
+        assert {step["name"] for step in found["search"]["steps"]} >= {"preflight", "plan", "stream"}
+        assert plan["entries"] > PEOPLE
+        carried_out(other, plan).ok()
+        status = ditseed("replica", "status", *where(other)[-4:], "--json").facts
+        assert status["done"]
+        steps = {step["name"] for step in found[plan["chosen"]]["steps"]} - {"catch-up"}
+        assert {step["name"] for step in status["steps"]} >= steps
+        with other.consumer:
+            replication.wait_in_sync(other.provider, other.consumer)
+            assert len(other.consumer.search()) == len(other.provider.search())
 
 
 def test_a_window_that_is_too_short(both: Pair) -> None:
@@ -101,16 +97,11 @@ def test_a_window_that_is_too_short(both: Pair) -> None:
         carried_out(other, plan).ok()
 
 
-@contextmanager
-def lacking(both: Pair, **changed: Any) -> Iterator[Pair]:
-    settings = replication.as_consumer(both.provider.settings, **changed)
-    with closing(replication.consumer(both.provider, settings)) as consumer:
-        yield dataclasses.replace(both, consumer=consumer)
-
-
 def test_a_schema_that_the_consumer_lacks(both: Pair) -> None:
     sources = ("--from", both.provider.database_dir, "--from", both.export_dir)
-    with lacking(both, base_schemas=("core", "cosine")) as other:
+    settings = replication.as_consumer(both.provider.settings, base_schemas=("core", "cosine"))
+    with closing(replication.consumer(both.provider, settings)) as consumer:
+        other = dataclasses.replace(both, consumer=consumer)
         done = ditseed("replica", "seed", "--dry-run", *where(other), *sources, "--json")
         assert done.status == 1
         assert done.facts["chosen"] is None
@@ -162,10 +153,9 @@ def test_a_slow_link(both: Pair) -> None:
 def test_an_older_provider(suite: str, tmp_path: Path, people_ldif: Path) -> None:
     """OpenLDAP 2.4, and nothing but LDAP to reach it by."""
     require(missing_chroot())
-    old = chroot(suite)
     settings = Settings(modules=("back_mdb", "back_monitor", "syncprov"))
-    where_it_is = Installation(prefix=old.prefix)
-    with closing(replication.provider(settings, installation=where_it_is)) as source:
+    there = Installation(prefix=chroot(suite).prefix)
+    with closing(replication.provider(settings, installation=there)) as source:
         source.slapadd(people_ldif, "-w")
         with source, closing(replication.consumer(source)) as target:
             other = Pair(source, target, tmp_path)

@@ -1,17 +1,24 @@
 """Containers that are renamed while a provider is read: their children keep entryCSN, so syncrepl does not send them.
 
-The reading is stopped at named points and changes are made there, so that each case happens for certain.
+The reading is stopped at named points and changes are made there, so that each case happens for certain. At the end:
+what the step `late` asks of a provider whose entries were loaded in bulk long ago, by server ID 000. Only server IDs
+whose contextCSN has moved can have changed anything.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
 
+from fixtures import replication
 from fixtures.replication import refresh_report, wait_in_sync
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import REPLICATOR
+from fixtures.trees import write_people
 from tests.support.seeding import Pair, pair
 from tests.support.stopping import Stopping, stopping
 from tests.support.trees import assert_same, tree
@@ -36,13 +43,13 @@ def _seeding(both: Pair, points: Sequence[str], kept: bool) -> AbstractContextMa
     return stopping(both, points, "--page", "50", *engine)
 
 
-def _assert_converges(both: Pair, sent: int) -> None:
-    """Start the consumer, and see all equal with at most so many entries sent."""
+def _assert_converges(both: Pair, sent: int | None = None) -> None:
+    """Start the consumer, and see all equal, with at most so many entries sent."""
     with both.consumer:
         wait_in_sync(both.provider, both.consumer)
         assert_same(both.provider, both.consumer)
         (refresh,) = refresh_report(both.consumer)
-        assert refresh.sent <= sent, refresh
+        assert sent is None or refresh.sent <= sent, refresh
 
 
 def _rename(both: Pair, dn: str, rdn: str, superior: str | None = None) -> None:
@@ -51,19 +58,13 @@ def _rename(both: Pair, dn: str, rdn: str, superior: str | None = None) -> None:
 
 
 def _once(both: Pair) -> int:
-    """From now on one container has another name."""
     _rename(both, SALES, "ou=trade")
     return 1
 
 
 def _there_and_back(both: Pair) -> int:
     """Read under the other name; then it has its own again, and no attribute tells."""
-    _rename(both, SALES, "ou=trade")
-    return 1
-
-
-def _back(both: Pair) -> None:
-    _rename(both, f"ou=trade,ou=Berlin,{TOP}", "ou=sales")
+    return _once(both)
 
 
 def _nested(both: Pair) -> int:
@@ -145,7 +146,7 @@ def test_renamed_while_it_is_read(both: Pair, case: Callable[[Pair], int], point
         for _ in again:
             seeding.go_on()
             seeding.wait_for_stop()
-            _back(both)
+            _rename(both, f"ou=trade,ou=Berlin,{TOP}", "ou=sales")
     _assert_converges(both, sent)
 
 
@@ -155,8 +156,69 @@ def test_a_busy_suffix_entry_costs_nothing(both: Pair, kept: bool) -> None:
     """Everything is below it; it is read again, and nothing else."""
     with _seeding(both, AFTER[kept][:1], kept) as seeding:
         seeding.wait_for_stop()
-        both.provider.ldapmodify("dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: busy\n")
+        _describe(both.provider, "busy", "dc=example,dc=com")
         mark = both.provider.log_size()
     _assert_converges(both, 1)
     sent = [int(line.rpartition("nentries=")[2].split()[0]) for line in both.provider.log_lines("nentries=", mark)]
     assert sum(sent) < 15
+
+
+# --- loaded long ago ----------------------------------------------------------------------------------
+
+# The account's limit on unindexed searches makes slapd refuse every look that has more entries to go through.
+UNCHECKED = 300
+LIMITS = f'dn.exact="{REPLICATOR}" size=unlimited size.unchecked=%s size.prtotal=unlimited time=unlimited'
+
+
+@pytest.fixture
+def long_ago(tmp_path: Path) -> Iterator[Pair]:
+    """A provider with server ID 1, loaded by slapadd with CSNs of 000, months ago."""
+    ldif = tmp_path / "people.ldif"
+    with closing(replication.provider()) as first:
+        write_people(ldif, first.suffix, 1000)
+        first.slapadd(ldif, "-S", "0", "-w")
+        ldif.write_text(re.sub(r"(entryCSN|contextCSN): [\d.]+", r"\1: 20260101000000.000000", first.slapcat()))
+    source = replication.provider()
+    source.slapadd(ldif)
+    with source, closing(replication.consumer(source)) as target:
+        yield Pair(source, target, tmp_path)
+
+
+def _limit_unindexed(server: Slapd, unchecked: int | str) -> None:
+    change = "dn: olcDatabase={3}mdb,cn=config\nchangetype: modify\nreplace: olcLimits\n"
+    server.configure(f"{change}olcLimits: {LIMITS % unchecked}\n")
+
+
+def _describe(server: Slapd, text: str, dn: str = SALES) -> None:
+    change = "changetype: modify\nreplace: description\ndescription:"
+    server.ldapmodify(f"dn: {dn}\n{change} {text}\n")
+
+
+def _sids(server: Slapd) -> list[str]:
+    return sorted(value.split("#")[2] for value in server.context_csns())
+
+
+def test_no_look_at_every_entry(long_ago: Pair) -> None:
+    """A container has changed meanwhile; slapd finds it by its index."""
+    _describe(long_ago.provider, "its server ID stands in the contextCSN")
+    assert _sids(long_ago.provider) == ["000", "001"]
+    with stopping(long_ago, ("stream.read",)) as seeding:
+        seeding.wait_for_stop()
+        _describe(long_ago.provider, "changed")
+        _limit_unindexed(long_ago.provider, UNCHECKED)
+    _limit_unindexed(long_ago.provider, "unlimited")
+    _assert_converges(long_ago)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sids", [["000"], ["000", "001"]])
+def test_a_renamed_container_is_followed(long_ago: Pair, sids: list[str]) -> None:
+    """Also by a server ID of which nothing is known: then every container is looked at."""
+    if sids == ["000", "001"]:
+        _describe(long_ago.provider, "its server ID stands in the contextCSN")
+    assert _sids(long_ago.provider) == sids
+    with stopping(long_ago, ("stream.read",)) as seeding:
+        seeding.wait_for_stop()
+        with long_ago.provider.connection() as handle:
+            handle.rename_s(SALES, "ou=trade", delold=1)
+    _assert_converges(long_ago)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,13 +16,14 @@ from fixtures.slapd import Slapd
 from fixtures.trees import write_people
 from loader import errors
 from tests.support.command import Done, ditseed
+from tests.support.killing import killed
 from tests.support.leases import standing
+from tests.support.seeding import online
 from tests.support.trees import assert_same, emptied
 
-pytestmark = pytest.mark.slapd
+pytestmark = [pytest.mark.slapd, pytest.mark.usefixtures("state")]
 
 DATABASE = "olcDatabase={3}mdb,cn=config"
-KILLED = -signal.SIGKILL
 SEED = random.randrange(1, 10**6)
 
 
@@ -32,21 +31,15 @@ SEED = random.randrange(1, 10**6)
 def pair(scratch: Path, people: int, *overlays: str) -> Iterator[tuple[Slapd, Slapd]]:
     """A running provider of so many people, and a running, empty server that is nobody's replica yet."""
     source = replication.provider()
-    ldif = scratch / "people.ldif"
-    write_people(ldif, source.suffix, people)
-    source.slapadd(ldif)
-    settings = dataclasses.replace(source.settings, overlays=overlays, server_id=None, loglevel="sync stats")
+    write_people(scratch / "people.ldif", source.suffix, people)
+    source.slapadd(scratch / "people.ldif")
+    settings = replication.as_consumer(source.settings, overlays=overlays, loglevel="sync stats")
     with source, Slapd(settings) as target:
         yield source, target
 
 
-def seed(source: Slapd, target: Slapd, state: Path, *more: object, kill_at: str = "") -> Done:
-    env = {"DITSEED_STATE_DIR": str(state), **({"DITSEED_KILL_AT": kill_at} if kill_at else {})}
-    password = source.replicator_password_file
-    provider = ("-H", source.uri, "-D", "cn=replicator", "-y", password, "-b", source.suffix)
-    consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
-    words = ("replica", "seed", "--strategy", "online", *provider, *consumer, *more)
-    return ditseed(*words, env=env)
+def seed(source: Slapd, target: Slapd, *more: object) -> Done:
+    return ditseed(*online(source, target), *more)
 
 
 def follow(source: Slapd, target: Slapd) -> None:
@@ -65,7 +58,7 @@ def test_it_converges_with_a_restless_provider(short_tmp: Path, overlays: tuple[
     with pair(short_tmp, 2000, *overlays) as (source, target):
         with Churn(source, rate=50, seed=SEED) as churn:
             churn.wait_for(20)
-            seed(source, target, short_tmp).ok()
+            seed(source, target).ok()
             assert not lent(target)
             follow(source, target)
             churn.wait_for(churn.changes() + 20)
@@ -82,10 +75,10 @@ def test_it_converges_with_a_restless_provider(short_tmp: Path, overlays: tuple[
 )
 def test_killed_and_begun_again(short_tmp: Path, point: str) -> None:
     with pair(short_tmp, 300) as (source, target):
-        assert seed(source, target, short_tmp, kill_at=point).status == KILLED
-        seed(source, target, short_tmp).ok()
+        killed(point, *online(source, target))
+        seed(source, target).ok()
         assert not lent(target)
-        assert not standing(short_tmp)
+        assert not standing()
         follow(source, target)
         wait_in_sync(source, target)
         assert_same(source, target)
@@ -97,44 +90,35 @@ def test_from_an_export(short_tmp: Path) -> None:
         out = short_tmp / "export"
         who = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
         ditseed("export", *who, "-b", source.suffix, "-o", out).ok()
-        consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
-        words = ("--strategy", "online", "--from", out, "-b", source.suffix, *consumer)
-        ditseed("replica", "seed", *words, env={"DITSEED_STATE_DIR": str(short_tmp)}).ok()
+        ditseed(*online(source, target, "--from", out, "-b", source.suffix)).ok()
         assert_same(source, target)
 
 
 @pytest.mark.long
 def test_once_done_it_does_nothing(short_tmp: Path) -> None:
     with pair(short_tmp, 50) as (source, target):
-        first = seed(source, target, short_tmp, "--json").ok().facts
+        first = seed(source, target, "--json").ok().facts
         follow(source, target)
-        again = seed(source, target, short_tmp, "--json").ok().facts
+        again = seed(source, target, "--json").ok().facts
         assert again.pop("done_before")
         assert again == first
         assert first["entries"] == len(target.search(attributes=("1.1",)))
 
 
-def test_a_consumer_that_was_made_anew_is_seeded_again(short_tmp: Path) -> None:
+def test_a_consumer_that_was_made_anew_is_seeded_again_if_it_is_empty(short_tmp: Path) -> None:
     """What was done there once says nothing of the server that is there now."""
     said = "nothing was done now"
     with pair(short_tmp, 50) as (source, target):
-        seed(source, target, short_tmp).ok()
-        assert said in seed(source, target, short_tmp).ok().err
+        seed(source, target).ok()
+        assert said in seed(source, target).ok().err
         target.restart()
-        assert said in seed(source, target, short_tmp).ok().err
+        assert said in seed(source, target).ok().err
         emptied(target)
-        assert said not in seed(source, target, short_tmp).ok().err
+        assert said not in seed(source, target).ok().err
         assert_same(source, target)
         emptied(target)
         target.ldapadd(f"dn: {target.suffix}\nobjectClass: domain\ndc: example\n")
-        done = seed(source, target, short_tmp)
-        assert done.status == errors.ReplicaNotEmpty.exit_status, done
-
-
-def test_a_server_with_entries_is_refused(short_tmp: Path) -> None:
-    with pair(short_tmp, 5) as (source, target):
-        target.ldapadd(f"dn: {target.suffix}\nobjectClass: domain\ndc: example\n")
-        done = seed(source, target, short_tmp)
+        done = seed(source, target)
         assert done.status == errors.ReplicaNotEmpty.exit_status, done
         assert not lent(target)
 
@@ -142,7 +126,7 @@ def test_a_server_with_entries_is_refused(short_tmp: Path) -> None:
 def test_a_server_that_is_a_replica_already_is_refused(short_tmp: Path) -> None:
     with pair(short_tmp, 5) as (source, target):
         follow(source, target)
-        done = seed(source, target, short_tmp)
+        done = seed(source, target)
         assert done.status == errors.NotAReplica.exit_status, done
         assert "olcSyncrepl" in done.err
 
@@ -150,10 +134,10 @@ def test_a_server_that_is_a_replica_already_is_refused(short_tmp: Path) -> None:
 @pytest.mark.long
 def test_others_cannot_write_meanwhile(short_tmp: Path) -> None:
     with pair(short_tmp, 5) as (source, target):
-        assert seed(source, target, short_tmp, kill_at="updatedn.taken").status == KILLED
+        killed("updatedn.taken", *online(source, target))
         with pytest.raises(Exception, match="shadow context"):
             target.ldapadd(f"dn: {target.suffix}\nobjectClass: domain\ndc: example\n")
-        seed(source, target, short_tmp).ok()
+        seed(source, target).ok()
 
 
 @pytest.mark.parametrize(

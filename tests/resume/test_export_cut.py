@@ -1,7 +1,7 @@
 """An export under fire: the provider is written to, its connections are cut and stalled at random, it is restarted
 once, ditseed is killed. What comes out of it plus syncrepl equals the provider, every time.
 
-Two runs of each kind; the full number is `pytest -m heavy -s`. The seed is printed and another one each time, unless
+A few runs of each kind; the full number is `pytest -m heavy -s`. The seed is printed and another one each time, unless
 DITSEED_FIRE_SEED gives it.
 """
 
@@ -42,8 +42,10 @@ AGAIN = {12: "run.timeout", 30: "server.down", 36: "server.connection_lost"}  # 
 TRIES = 10
 
 
-def _seed() -> int:
-    return int(os.environ.get("DITSEED_FIRE_SEED", "0")) or random.randrange(1, 10**6)
+def _chance() -> random.Random:
+    seed = int(os.environ.get("DITSEED_FIRE_SEED", "0")) or random.randrange(1, 10**6)
+    print(f"\nDITSEED_FIRE_SEED={seed}")
+    return random.Random(seed)
 
 
 @dataclass
@@ -115,9 +117,8 @@ def _field(scratch: Path, chance: random.Random, tls: bool = False) -> Iterator[
     authority = Authority(scratch / "tls") if tls else None
     settings = Settings(tls=authority.valid() if authority else None)
     source = replication.provider(settings)
-    ldif = scratch / "people.ldif"
-    write_people(ldif, source.suffix, PEOPLE)
-    source.slapadd(ldif)
+    write_people(scratch / "people.ldif", source.suffix, PEOPLE)
+    source.slapadd(scratch / "people.ldif")
     trust = {"LDAPTLS_CACERT": str(authority.ca)} if authority else {}
     with (
         source,
@@ -131,11 +132,15 @@ def _field(scratch: Path, chance: random.Random, tls: bool = False) -> Iterator[
             fire.end()
 
 
-def _under_fire(scratch: Path, tls: bool = False) -> None:
-    seed = _seed()
-    print(f"\nDITSEED_FIRE_SEED={seed}{' over ldaps' if tls else ''}")
-    chance = random.Random(seed)
-    with _field(scratch, chance, tls) as fire:
+RUNS = [0, 1, 3, *(pytest.param(run, marks=pytest.mark.heavy) for run in range(4, 24))]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("run", RUNS)
+def test_cut_at_random_and_restarted_once(short_tmp: Path, run: int) -> None:
+    """Every fourth over ldaps: a line that broke is no certificate that was refused, and is tried again."""
+    chance = _chance()
+    with _field(short_tmp, chance, tls=run % 4 == 3) as fire:
         with fire.writer() as writer, NetworkFaults(fire.proxy, chance, pause=2.0) as storm:
             writer.wait_for(20)
             fire.begin()
@@ -158,32 +163,11 @@ def _wait_until_read(fire: Field, part: float) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("run", range(2))
-def test_cut_at_random_and_restarted_once(short_tmp: Path, run: int) -> None:
-    _under_fire(short_tmp)
-
-
-@pytest.mark.long
-def test_cut_at_random_over_ldaps(short_tmp: Path) -> None:
-    """A line that broke is no certificate that was refused: it is tried again."""
-    _under_fire(short_tmp, tls=True)
-
-
-@pytest.mark.long
-@pytest.mark.heavy
-@pytest.mark.parametrize("run", range(20))
-def test_cut_at_random_and_restarted_once_twenty_times(short_tmp: Path, run: int) -> None:
-    _under_fire(short_tmp, tls=run % 4 == 3)
-
-
 @pytest.mark.rows(1)
 @pytest.mark.parametrize("run", [0, pytest.param(1, marks=pytest.mark.heavy)])
 def test_killed_at_random_moments_while_all_changes(short_tmp: Path, run: int) -> None:
     """kill -9, three times, and the same command."""
-    seed = _seed()
-    print(f"\nDITSEED_FIRE_SEED={seed}")
-    chance = random.Random(seed)
+    chance = _chance()
     with _field(short_tmp, chance) as fire:
         with fire.writer() as writer:
             writer.wait_for(20)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import signal
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -81,10 +80,7 @@ def test_killed_at_one_point_and_finished(both: Pair, strategy: str, engine: str
 def _kill_at_random(both: Pair, strategy: str, times: int, chance: random.Random) -> None:
     command = _command(both, strategy)
     for _ in range(times):
-        process = start(*command)
-        time.sleep(chance.uniform(0.2, 1.2))
-        process.kill()
-        process.communicate()
+        killing.kill_after(chance.uniform(0.2, 1.2), *command)
         killing.assert_nobody_left(both, "killed at random")
     ditseed(*command).ok()
     killing.assert_does_nothing(both, command)
@@ -94,17 +90,13 @@ def _kill_at_random(both: Pair, strategy: str, times: int, chance: random.Random
 @pytest.mark.rows(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_killed_at_random_moments(fresh: Pair, strategy: str) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    _kill_at_random(fresh, strategy, 3, random.Random(seed))
+    _kill_at_random(fresh, strategy, 3, killing.chance())
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_killed_at_many_random_moments(both: Pair, strategy: str) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = killing.chance()
     for _ in range(10):
         with consumer_of(both) as fresh:
             _kill_at_random(fresh, strategy, chance.randint(1, 4), chance)
@@ -127,7 +119,6 @@ def test_stopped_by_a_signal(fresh: Pair, strategy: str, number: signal.Signals,
     command = _command(fresh, strategy)
     process = start(*command, env={ENV_STOP_AT: "plan.recorded,copy.start"})
     stopped = Stopping(process)
-    data = fresh.consumer.database_dir / "data.mdb"
     stopped.wait_for_stop()
     process.send_signal(number)
     stopped.go_on()
@@ -136,7 +127,7 @@ def test_stopped_by_a_signal(fresh: Pair, strategy: str, number: signal.Signals,
     assert "[cancelled]" in words
     assert "hint: The same command resumes here" in words
     assert "Traceback" not in words
-    assert not data.exists()
+    assert not (fresh.consumer.database_dir / "data.mdb").exists()
     killing.assert_nobody_left(fresh, "stopped")
     ditseed(*command).ok()
     killing.assert_seeded(fresh)

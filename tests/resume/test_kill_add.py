@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from subprocess import Popen
 
 import ldap
 import lmdb
@@ -68,25 +67,22 @@ def _finished(server: Slapd, ldif: Path, *options: object) -> None:
     assert names(server) == names_in(ldif.read_text())
 
 
-def _revive(server: Slapd) -> None:
-    """slapd 2.5 and 2.6 may crash when a client goes in the middle of a transaction (docs/add.md)."""
+def _revive(server: Slapd, at_once: bool = False) -> None:
+    """slapd 2.5 and 2.6 may crash when a client goes in the middle of a transaction (docs/add.md). Unless `at_once`,
+    once it is through with what its clients sent before they went."""
+    if not at_once:
+        until(lambda: not server.running or _clients(server) == 0)
     if not server.running:
         server.start()
 
 
-def _revive_after_all(server: Slapd) -> None:
-    """The same, once it is through with what its clients sent before they went."""
-    until(lambda: not server.running or _clients(server) == 0)
-    _revive(server)
-
-
 def _clients(server: Slapd) -> int:
-    where = "cn=Connections,cn=Monitor"
-    try:
-        found = server.search("(objectClass=monitorConnection)", base=where, external=True)
-    except ldap.SERVER_DOWN:  # it has crashed, or will be found so
-        return 1
-    return len(found) - 1  # this search is one
+    with suppress(ldap.SERVER_DOWN):  # it has crashed, or will be found so
+        where = "cn=Connections,cn=Monitor"
+        return (
+            len(server.search("(objectClass=monitorConnection)", base=where, external=True)) - 1
+        )  # this search is one
+    return 1
 
 
 @pytest.mark.parametrize(("point", "options"), [("load.committed", ()), ("load.single", ("--batch", 1))])
@@ -96,18 +92,16 @@ def test_referrals_of_a_killed_run_are_ours(
     """Their `ref` is shown to those only who name it."""
     ldif = write(tmp_path / "x.ldif", *OPERATIONAL, people(9))
     server.ldapadd(TOP)
-    done = ditseed(*command(server, ldif, *options), env={killing.KILL_AT: point})
-    assert done.status == -signal.SIGKILL, done
-    _revive_after_all(server)
+    killing.killed(point, *command(server, ldif, *options))
+    _revive(server)
     told = facts(server, ldif, *options)
     assert (told["added"], told["rejected"]) == (told["read"], 0), told
 
 
 def test_killed_at_every_point_in_turn(server: Slapd, ldif: Path) -> None:
     for point in POINTS:
-        done = ditseed(*command(server, ldif, *SMALL), env={killing.KILL_AT: point})
-        assert done.status == -signal.SIGKILL, f"{point}: {done}"
-        _revive_after_all(server)
+        killing.killed(point, *command(server, ldif, *SMALL))
+        _revive(server)
     _finished(server, ldif, *SMALL)
     assert "load: done before" in add(server, ldif, *SMALL).ok().err
 
@@ -115,24 +109,19 @@ def test_killed_at_every_point_in_turn(server: Slapd, ldif: Path) -> None:
 @pytest.mark.long("load.sent", "load.single")
 @pytest.mark.parametrize("point", ["load.single", "load.sent", "load.committed", "load.middle"])
 def test_killed_once_and_finished(server: Slapd, ldif: Path, point: str) -> None:
-    ditseed(*command(server, ldif, *SMALL), env={killing.KILL_AT: point})
-    _revive_after_all(server)
+    killing.killed(point, *command(server, ldif, *SMALL))
+    _revive(server)
     _finished(server, ldif, *SMALL)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("batch", ["40", "1"])
 def test_killed_at_random_moments(server: Slapd, ldif: Path, batch: str) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = killing.chance()
     options = ("--batch", batch, "--max-rate", "400")
     for _ in range(4):
-        process = start(*command(server, ldif, *options))
-        time.sleep(chance.uniform(0.4, 1.6))
-        process.kill()
-        process.communicate()
-        _revive_after_all(server)
+        killing.kill_after(chance.uniform(0.4, 1.6), *command(server, ldif, *options))
+        _revive(server)
     _finished(server, ldif, *options)
 
 
@@ -165,21 +154,17 @@ def test_both_killed(server: Slapd, ldif: Path) -> None:
 
 
 def _wait_for_entries(server: Slapd, count: int) -> None:
-    until(lambda: _count(server) >= count)
+    def are_there() -> bool:
+        with suppress(ldap.NO_SUCH_OBJECT):
+            return len(names(server)) >= count
+        return False
 
-
-def _count(server: Slapd) -> int:
-    try:
-        return len(names(server))
-    except ldap.NO_SUCH_OBJECT:
-        return 0
+    until(are_there)
 
 
 def test_connections_cut_at_random(server: Slapd, ldif: Path) -> None:
     """Before, in the middle of, and after what is sent and answered. The load goes on by itself."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = killing.chance()
     with Proxy(server.uri) as proxy:
         who = ("-D", server.root_dn, "-y", server.password_file)
         process = start("add", ldif, "-H", proxy.uri, *who, "--batch", "40", "--max-rate", "300")
@@ -187,7 +172,7 @@ def test_connections_cut_at_random(server: Slapd, ldif: Path) -> None:
         while process.poll() is None:
             time.sleep(chance.uniform(0.02, 0.3))
             proxy.cut_some(chance)
-            _revive(server)
+            _revive(server, at_once=True)
         _, words = process.communicate()
         assert process.returncode == 0, words
     assert names(server) == names_in(ldif.read_text())
@@ -210,35 +195,21 @@ def test_responses_lost_again_and_again(server: Slapd, tmp_path: Path) -> None:
     """While another holds the writer lock, slapd keeps every add that came in, and makes the first of them later. To
     the last it says entryAlreadyExists, of an entry that this load has added."""
     server.ldapadd(TOP)
-    mark = "only in the request that adds it"
-    path = write(tmp_path / "x.ldif", person("held", SUFFIX, ("description", mark)))
+    mark = b"only in the request that adds it"
+    path = write(tmp_path / "x.ldif", person("held", SUFFIX, ("description", mark.decode())))
     who = ("-D", server.root_dn, "-y", server.password_file, "--jobs", "1", "--batch", "1")
     with Proxy(server.uri, record=True) as proxy:
-        with _writer_lock(server):
+        with lmdb.open(str(server.database_dir), max_dbs=1) as held, held.begin(write=True):
             process = start("add", path, "-H", proxy.uri, *who)
-            for sent in range(1, 5):
-                _wait_until(lambda sent=sent: _holding(proxy, mark) == sent, process)
-                proxy.cut()
-            _wait_until(lambda: _holding(proxy, mark) == 5, process)
+            for sent in range(1, 6):
+                # Connections on which it was sent.
+                until(lambda sent=sent: sum(mark in one for one in proxy.sent) == sent or process.poll() is not None)
+                assert process.poll() is None, process.communicate()
+                if sent < 5:
+                    proxy.cut()
         _, words = process.communicate()
     assert process.returncode == 0, words
     assert names(server) == names_in(TOP + path.read_text())
-
-
-@contextmanager
-def _writer_lock(server: Slapd) -> Iterator[None]:
-    with lmdb.open(str(server.database_dir), max_dbs=1) as held, held.begin(write=True):
-        yield
-
-
-def _holding(proxy: Proxy, text: str) -> int:
-    """Connections on which it was sent."""
-    return sum(text.encode() in sent for sent in proxy.sent)
-
-
-def _wait_until(is_so: Callable[[], bool], process: Popen[str]) -> None:
-    until(lambda: is_so() or process.poll() is not None)
-    assert process.poll() is None, process.communicate()
 
 
 @pytest.mark.long

@@ -7,7 +7,9 @@ from typing import Any
 
 from fixtures.client import Entries
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
 from fixtures.trees import record
+from loader import errors
 from tests.support.command import Done, ditseed
 
 SUFFIX = "dc=example,dc=com"
@@ -63,6 +65,22 @@ def add(server: Slapd, *arguments: object) -> Done:
 def facts(server: Slapd, *arguments: object) -> Any:
     """Of a load that took everything."""
     return add(server, *arguments, "--json").ok().facts
+
+
+def rejects(server: Slapd, ldif: Path, added: int, rejected: int, *options: object) -> str:
+    """Of a load that took all but so many: what it wrote of those."""
+    kept = ldif.with_suffix(".rejects")
+    done = add(server, ldif, "--max-rejects", rejected, "--rejects", kept, "--json", *options)
+    assert (done.status, done.facts["added"], done.facts["rejected"]) == (errors.EXIT_DIFFERENT, added, rejected), done
+    assert accounted(done.facts)
+    return kept.read_text()
+
+
+def with_another(kind: str, suffix: str, directory: Path) -> Settings:
+    """Of a server that has another database, of that kind, after the main one."""
+    directory.mkdir(mode=0o700)
+    lines = (f"database {kind}", f'suffix "{suffix}"', f"directory {directory}", f'rootdn "{Settings().root_dn}"')
+    return Settings(database_lines=lines)
 
 
 def names(server: Slapd) -> list[str]:

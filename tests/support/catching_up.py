@@ -167,18 +167,8 @@ def provider(
     ldif = scratch / "people.ldif"
     write_people(ldif, settings.suffix, people)
     with closing(Slapd(settings, form=form, installation=installation)) as server:
-        server.tool(
-            "slapadd",
-            "-q",
-            "-w",
-            *server.config_arguments,
-            "-b",
-            server.suffix,
-            "-S",
-            str(situation.loaded),
-            "-l",
-            ldif,
-        )
+        where = (*server.config_arguments, "-b", server.suffix)
+        server.tool("slapadd", "-q", "-w", *where, "-S", str(situation.loaded), "-l", ldif)
         server.own_files()
         _wait_for_another_second()
         server.start()
@@ -224,14 +214,8 @@ DELTA = f'syncdata=accesslog logbase="{LOG}" logfilter="(&(objectClass=auditWrit
 
 def consumer_with(of: Provider, options: str) -> Slapd:
     """One with more options of its syncrepl."""
-    line = f"{replication.syncrepl(of.server, of.server.uri)} {options}"
-    settings = dataclasses.replace(
-        of.server.settings,
-        overlays=(),
-        global_lines=(),
-        server_id=None,
-        database_lines=(line, f"updateref {of.server.uri}"),
-    )
+    lines = (f"{replication.syncrepl(of.server, of.server.uri)} {options}", f"updateref {of.server.uri}")
+    settings = replication.as_consumer(of.server.settings, global_lines=(), database_lines=lines)
     return Slapd(settings, installation=of.server.installation)
 
 
@@ -243,14 +227,7 @@ def _let_admin_configure(server: Slapd) -> None:
 
 @contextmanager
 def consumer(of: Provider, **changed: object) -> Iterator[Slapd]:
-    settings = dataclasses.replace(
-        of.server.settings,
-        overlays=(),
-        global_lines=(),
-        server_id=None,
-        database_lines=(),
-        **changed,  # type: ignore[arg-type]
-    )
+    settings = replication.as_consumer(of.server.settings, global_lines=(), **changed)
     made = replication.consumer(of.server, settings, installation=of.server.installation)
     with closing(made):
         yield made

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.command import Done, ditseed
+from tests.support.command import Done, ditseed, start
 from tests.support.processes import wait_until_gone
 from tests.support.seeding import Pair
 from tests.support.trees import tree
@@ -55,11 +57,31 @@ def _middles() -> Iterator[str]:
                     yield str(argument.value)
 
 
-def kill_at(point: str, both: Pair, command: Sequence[str]) -> None:
-    """Run the command; it dies there by SIGKILL and leaves no process behind."""
+def killed(point: str, *command: object) -> None:
+    """Run the command; it dies there by SIGKILL."""
     done = ditseed(*command, env={KILL_AT: point})
     assert done.status == -signal.SIGKILL, f"{point}: {done}"
+
+
+def kill_at(point: str, both: Pair, command: Sequence[str]) -> None:
+    """The same, and it leaves no process behind."""
+    killed(point, *command)
     assert_nobody_left(both, point)
+
+
+def chance() -> random.Random:
+    """Of a seed that is printed."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
+def kill_after(seconds: float, *command: object) -> None:
+    """Run the command for so long, unless it ends before."""
+    process = start(*command)
+    time.sleep(seconds)
+    process.kill()
+    process.communicate()
 
 
 def assert_nobody_left(both: Pair, when: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from loader.run.lease import LEASES, Lease
 from loader.run.log import Log, Row
 
 
-def standing(state: Path) -> list[Lease]:
-    return [Lease(**row.facts) for row in Log(state, LEASES).of("lease")]
+def standing(state: Path | None = None) -> list[Lease]:
+    """None: in the one that the environment names."""
+    return [Lease(**row.facts) for row in Log(state or Path(os.environ["DITSEED_STATE_DIR"]), LEASES).of("lease")]
 
 
 def write(state: Path, lease: Lease, **changed: str) -> None:

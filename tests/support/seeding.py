@@ -64,6 +64,13 @@ class Pair:
         return [str(one) for one in given]
 
 
+def online(source: Slapd, target: Slapd, *given: object) -> tuple[object, ...]:
+    """The command that seeds a running server. given: instead of the replicator's options and the base."""
+    bind = ("-D", "cn=replicator", "-y", source.replicator_password_file, "-b", source.suffix)
+    consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+    return ("replica", "seed", "--strategy", "online", *(given or ("-H", source.uri, *bind)), *consumer)
+
+
 @contextmanager
 def pair(
     scratch: Path,
@@ -77,7 +84,7 @@ def pair(
     """A running provider of so many people, and a stopped, empty consumer of it (with `overlays`). `before`, `after`:
     the OpenLDAP of the one and of the other, where it is not the one at hand. wanted: of both."""
     source = replication.provider(wanted, session_log=session_log, installation=before)
-    settings = dataclasses.replace(source.settings, overlays=overlays, server_id=None)
+    settings = replication.as_consumer(source.settings, overlays=overlays)
     ldif = scratch / "people.ldif"
     load = Load(time.time() - 1, source.settings.server_id or 0)
     write_people(ldif, source.suffix, people, load=load)
