@@ -391,7 +391,7 @@ def forecast(
         log.warning("%s: %s", UNKNOWN, error)
         return None, ""
     for note in notes:
-        log.warning("catch-up: %s", note)
+        log.warning(f"catch-up: {note}")  # an argument would have its line breaks escaped
     return expected, says
 
 

@@ -26,6 +26,7 @@ _NAMES = {"first.names": "first-names.txt", "last.names": "last-names.txt"}
 _SHIPPED = {**_NAMES, "cities": "places.txt", "states": "states.txt", "streets": "streets.txt"}
 # Kind of <random:KIND:LENGTH> -> characters of {chars:...}.
 _CHARS = {"alpha": "alpha", "alphanumeric": "mixed", "hex": "hex", "base64": "base64"}
+_LONGEST = 100  # characters of a random string over an alphabet of the template's own; each becomes a {pick} tag
 _MOST_DIGITS = 18  # digits of a {digits:N} tag
 # Limits against malicious templates: bytes, total lines of all kinds of entries, levels of the tree.
 _MOST_BYTES, _MOST_LINES, _MOST_LEVELS = 16 << 20, 200_000, 250
@@ -305,6 +306,8 @@ class _Converter:
                     return str(int(rest[0] if rest else 0))
                 start = int(rest[0] if rest else 0) + self.start
                 return f"{{number:0:{start}}}" if start else "{number}"
+            case ["random", "chars", alphabet, length] if _is_number(length) and int(length) <= _LONGEST:
+                return self._pick("letters", _weighted(list(alphabet))) * int(length)
             case ["random", kind, *rest]:
                 return self._random(kind.lower(), rest)
         return None
