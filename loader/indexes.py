@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from loader import values
+from loader import config
 from loader.errors import UsageProblem
 
 # slapd 2.7 ignores all indexes of objectClass except the first; up to 2.6 it refuses a second one (back-mdb/attr.c).
@@ -68,7 +68,7 @@ def configured(lines: Iterable[str]) -> Indexes:
 
 
 def _split(line: str) -> tuple[list[str], tuple[str, ...]]:
-    said = values.of_value(line)
+    said = config.words_of_value(line)
     if len(said) > 2:
         raise UsageProblem(reason=f'not an index: {line!r} (write "uid eq" or "cn,sn eq,sub", no space after a comma)')
     names = [name for name in said[0].split(",") if name]
@@ -155,7 +155,7 @@ def remaining_line(line: str, present: Indexes, left: Indexes) -> str:
     """Returns a line of `present`, reduced to the indexes in `left`; "" if none of its indexes is."""
     here = parse([line], present)
     stay = [index for key, index in here.items() if key in left]
-    leans = len(values.of_value(line)) == 1 and DEFAULT not in left  # depends on a default that is removed
+    leans = len(config.words_of_value(line)) == 1 and DEFAULT not in left  # depends on a default that is removed
     if len(stay) == len(here) and not leans:
         return line
     return f"{','.join(one.attribute for one in stay)} {','.join(stay[0].kinds)}" if stay else ""

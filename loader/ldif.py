@@ -160,7 +160,7 @@ def join(
 
     With `context_csns` the entry `root` gets exactly these, and the entryCSN of newer entries is lowered to them:
     a consumer ignores the deletion of entries newer than its cookie (claim.rs explains why). The values of an attribute
-    are written side by side, even if it occurs under several names: `aliases`, from `loader.schema.synonyms`.
+    are written side by side, even if it occurs under several names: `aliases`, from `loader.backmdb.synonyms`.
     """
     texts, root = [str(path) for path in paths], None if context_csns is None else root
     with with_counters(meter) as counters:

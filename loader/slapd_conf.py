@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import dn, indexes, values
-from loader.config import Change, Entry
+from loader import config, dn, indexes
+from loader.backmdb import DEFINITIONS, ROOT
+from loader.config import Attributes, Change, Entry
 from loader.indexes import Index
-from loader.schema import DEFINITIONS, ROOT
 from loader.storage import files
-from loader.values import Attributes
 
 TextOf = Callable[[Path], str | None]  # returns the text of a file; None: unreadable (a schema elsewhere)
 
@@ -116,7 +115,7 @@ def copied(main: Path, root: str, keyword: str) -> dict[Path, str]:
             if one.keyword == keyword:
                 lines[one.first : one.last] = ["\n"] * (one.last - one.first)
             elif one.keyword == "include" and len(one.words) == 2 and file_text(Path(one.words[1])) is not None:
-                lines[one.first] = f"include {values.as_line(root + os.path.abspath(one.words[1]))}\n"
+                lines[one.first] = f"include {config.line_of_word(root + os.path.abspath(one.words[1]))}\n"
                 pending.append(Path(one.words[1]))
         texts[copy] = "".join(lines)
     return texts
@@ -149,7 +148,7 @@ def _own_statements(path: Path, text: str) -> Iterator[Statement]:
             else:
                 break
             last += 1
-        words = () if joined.startswith("#") else tuple(values.of_line(joined))
+        words = () if joined.startswith("#") else tuple(config.words_of_line(joined))
         if words:
             yield Statement(path, first, last, words)
 
@@ -190,7 +189,7 @@ _NAMES = re.compile(r"\(\s*(\S+)\s+NAME\s+(?:'([^']*)'|\(([^)]*)\))")
 
 def require_readable(entries: Sequence[Entry]) -> list[Entry]:
     """Returns `entries`, as a server shows them, with paths quoted: a server with a slapd.conf omits the quotes."""
-    return [(name, _with_paths(attributes, values.as_single)) for name, attributes in entries]
+    return [(name, _with_paths(attributes, config.value_of_single)) for name, attributes in entries]
 
 
 def restored(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Entry]:
@@ -198,7 +197,7 @@ def restored(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Ent
     configured = _indexes(found, converted)
     entries = []
     for name, attributes in converted:
-        mended = _with_paths(attributes, values.as_value)
+        mended = _with_paths(attributes, config.value_of_word)
         # Excludes the databases of an overlay: olcDatabase={1}ldap,olcOverlay={0}chain,...
         number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
         if number and number[1] in configured:
@@ -247,7 +246,7 @@ def _indexes(found: Sequence[Statement], entries: Sequence[Entry]) -> dict[str, 
     configured: dict[str, list[Index]] = {}
     for number, section in enumerate(counted, start=1):
         if section[0].value.lower() == "mdb":
-            lines = (" ".join(map(values.as_value, one.words[1:])) for one in section if one.keyword == "index")
+            lines = (" ".join(map(config.value_of_word, one.words[1:])) for one in section if one.keyword == "index")
             written: dict[str, Index] = {}
             for index in indexes.parse(lines).values():
                 name, *options = index.attribute.split(";")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from loader import dn, values
+from loader import config, dn
 from loader.config import Config, Database
 from loader.errors import SyncreplsDiffer, SyncreplUnreadable
 
@@ -149,7 +149,7 @@ def account(value: str) -> Account | None:
 def _words(value: str) -> list[tuple[str, str]]:
     """Returns the name of each option in lower case, and its text."""
     words = []
-    for word in values.of_value(values.unordered(value)):
+    for word in config.words_of_value(config.unnumbered(value)):
         flag = next((flag for flag in _FLAGS if word.lower().startswith(flag)), None)
         name, equals, text = word.partition("=")
         words.append((flag, "") if flag else (name.lower() if equals else "(a word without =)", text))

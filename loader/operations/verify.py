@@ -11,7 +11,7 @@ from typing import Annotated
 
 from click import Choice
 
-from loader import backmdb, schema, syncrepl, units
+from loader import backmdb, syncrepl, units
 from loader import config as glue
 from loader.config import Config, Database
 from loader.declared import Argument, OptionalConfig, Suffix
@@ -228,7 +228,7 @@ def target_spec(config: Config, database: Database, place: Path) -> mdb.Target:
     return mdb.Target(
         backmdb.settings(config, database, of_2_7=of_2_7),
         tuple(definitions_of(config)),
-        schema.effects(config, database),
+        backmdb.schema_effects(config, database),
         _TABLES,
         database.maxsize,
         config.server_id or 0,

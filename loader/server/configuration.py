@@ -14,9 +14,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from loader import child, config, errors, ldif, log, slapd_conf, values
+from loader import child, config, errors, ldif, log, slapd_conf
+from loader.backmdb import ROOT
 from loader.config import Change, Config, Database, Entry
-from loader.schema import ROOT
 from loader.server import tools
 from loader.server.options import line as ldif_line
 from loader.storage import files, held
@@ -115,7 +115,7 @@ def load(directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner |
         text += ldif_line("dn", name.encode()) + "\n"
         for key, texts in attributes.items():
             if key.lower() == "olcdbdirectory":  # a bare path, which slapd reads in quotes
-                texts = [os.fsencode(values.as_single(os.fsdecode(value))) for value in texts]
+                texts = [os.fsencode(config.value_of_single(os.fsdecode(value))) for value in texts]
             text += "".join(f"{ldif_line(key, value)}\n" for value in texts)
         text += "\n"
     try:
@@ -193,7 +193,7 @@ def read_compiled_schema(source: Config) -> list[Entry]:
 def of_modules(source: Config) -> list[Entry]:
     """Returns what slapcat prints for a slapd.conf that only loads the modules, in order. Raises ConfigUnreadable."""
     lines = [
-        " ".join([keyword, *map(values.as_line, words)]) + "\n"
+        " ".join([keyword, *map(config.line_of_word, words)]) + "\n"
         for name, _ in source.entries
         for keyword, setting in (("modulepath", "olcModulePath"), ("moduleload", "olcModuleLoad"))
         for words in source.reader(name).words(setting)
@@ -244,7 +244,7 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     head = list(itertools.takewhile(lambda line: line.startswith(b"#"), lines))
     # A line begins with the attribute type, perhaps with options.
     kept = [line for line in lines[len(head) :] if re.split(b"[:;]", line, maxsplit=1)[0].lower() not in replaced]
-    new = [f"{ldif_line(name, value)}\n".encode() for name, values in settings.items() for value in values]
+    new = [f"{ldif_line(name, value)}\n".encode() for name, config in settings.items() for value in config]
     body = b"".join([*kept, *new])
     return _CRC.sub(b"# CRC32 %08x" % zlib.crc32(body), b"".join(head)) + body
 
@@ -300,7 +300,7 @@ _ADD, _DELETE, _REPLACE = range(3)  # RFC 4511, 4.6
 def _modifications(change: Change) -> Iterator[tuple[int, str, list[bytes] | None]]:
     """Yields the modifications for a change. Absent attributes are never replaced: slapd refuses an empty replace of
     them, takes an absent olcUpdateDN for an existing one, and crashes (2.4.57) for an absent olcSpSessionlog."""
-    before, after = ([value.encode() for value in values] for values in (change.before, change.after))
+    before, after = ([value.encode() for value in config] for config in (change.before, change.after))
     if change.attribute == "olcDbIndex":  # value by value, so that slapd builds only the new indexes
         gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
         if gone:

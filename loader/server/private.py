@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from loader import config, schema
+from loader import backmdb, config
 from loader.backmdb import for_tools, require
 from loader.child import Child
 from loader.config import Config, Database, Entry
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Values = Sequence[bytes]
 
 _EVERYWHERE = for_tools("olcGlobal", "olcFrontendConfig")  # cn=config and the frontend
-# Overlays that change the schema check, by the name of the effect in `loader.schema.Effects`.
+# Overlays that change the schema check, by the name of the effect in `loader.backmdb.Effects`.
 _OVERLAYS = {"dynamic_objects": ("dds", "olcDDSConfig"), "password_policy": ("ppolicy", "olcPPolicyConfig")}
 _OF_SUPERIOR = ("olcRootDN", "olcLastMod")  # slapadd -b SUPERIOR applies these of SUPERIOR to glued entries
 
@@ -81,7 +81,7 @@ def _entries(
         if re.match(r"cn=module(\{\d+\})?,cn=config$", name, re.IGNORECASE):
             yield _entry(rdn, parent, ("olcModuleList",), _only(attributes, ("cn", *for_tools("olcModuleList"))))
         if re.match(r"(cn=[^,]+,)?cn=schema,cn=config$", name, re.IGNORECASE):
-            yield _entry(rdn, parent, ("olcSchemaConfig",), _only(attributes, ("cn", *schema.DEFINITIONS)))
+            yield _entry(rdn, parent, ("olcSchemaConfig",), _only(attributes, ("cn", *backmdb.DEFINITIONS)))
     if sizes := of_first(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", for_tools("olcMdbBkConfig")):
         yield _entry("olcBackend={0}mdb", "cn=config", ("olcBackendConfig", "olcMdbBkConfig"), sizes)
     frontend = of_first(r"olcDatabase=(\{-1\})?frontend,cn=config$", _EVERYWHERE)
@@ -98,7 +98,7 @@ def _entries(
     if superior.entry_dn != database.entry_dn:
         own |= {**dict.fromkeys(_OF_SUPERIOR, ()), **_only(by_dn[superior.entry_dn], _OF_SUPERIOR)}
     yield _entry(rdn, "cn=config", ("olcDatabaseConfig", "olcMdbConfig"), {**own, **settings})
-    kept = [name for name, applies in schema.effects(source, superior).items() if applies]
+    kept = [name for name, applies in backmdb.schema_effects(source, superior).items() if applies]
     for number, (overlay, its_class) in enumerate(_OVERLAYS[name] for name in kept):
         yield _entry(f"olcOverlay={{{number}}}{overlay}", f"{rdn},cn=config", ("olcOverlayConfig", its_class), {})
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import ldap
 
-from loader import errors, values
+from loader import config, errors
 from loader.server.options import Connection, external, find_database, line, searching
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _offered(uri: str) -> str:
     handle.set_option(ldap.OPT_TIMEOUT, 5.0)
     try:
         entries = handle.search_s("", ldap.SCOPE_BASE, "(objectClass=*)", ["supportedSASLMechanisms"])
-        names = [name.decode() for _, entry in entries for values in entry.values() for name in values]
+        names = [name.decode() for _, entry in entries for config in entry.values() for name in config]
         return ", ".join(names) or "none"
     except (ldap.LDAPError, UnicodeDecodeError):
         return "what it does not tell"
@@ -166,7 +166,7 @@ def _commands(uri: str, suffix: str, identity: str) -> Iterator[str]:
     yield "EOF"
     yield f"printf '%s\\n' \"$OLD\" | {others}; }} | ldapmodify {external(uri)}"
     yield "# Where it runs on a slapd.conf: there, before all other `limits` of that database, and restart it:"
-    yield f"# limits {values.as_line(subject.replace(chr(34), ''))} {_LIFTED}"
+    yield f"# limits {config.line_of_word(subject.replace(chr(34), ''))} {_LIFTED}"
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------

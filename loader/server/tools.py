@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from loader import child, plain, slapd_conf, values
+from loader import child, config, plain, slapd_conf
 from loader.child import Child
 from loader.config import Config
 from loader.defaults import ENV_TOOLS
@@ -152,7 +152,7 @@ def of_configuration(path: Path) -> Owner | None:
         for encoded, value in _DIRECTORY.findall(_FOLDED.sub(b"", files.read(file))):
             with suppress(ValueError):  # slapd's tools refuse such a file with a message of their own
                 directory = os.fsdecode(base64.b64decode(value) if encoded else value).strip()
-                directories += map(Path, (directory, *values.of_value(directory)[:1]))
+                directories += map(Path, (directory, *config.words_of_value(directory)[:1]))
     return of_directories([*directories, path, *configuration_files])
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from loader import _native, units
-from loader import schema as schemas
+from loader import backmdb as schemas
 from loader._native import Built, Database, Feed, Schema, SplitResult, Transferred
-from loader.backmdb import Settings
+from loader.backmdb import Definition, Effects, Settings
 from loader.config import Config
 from loader.config import Database as ConfiguredDatabase
 from loader.errors import (
@@ -36,7 +36,6 @@ from loader.ldif import with_counters
 from loader.mdb import meta
 from loader.mdb.snapshot import Snapshot
 from loader.progress import Meter
-from loader.schema import Definition, Effects
 from loader.server import configuration
 
 __all__ = ["Built", "Database", "Feed", "Schema", "SplitResult", "Transferred"]
@@ -121,7 +120,7 @@ class Resources:
 def schema(
     definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool, password_policy: bool = False
 ) -> Schema:
-    """Compiles a schema; flags as in `loader.schema.Effects`. Raises NotProven, naming the definition, on failure."""
+    """Compiles a schema; flags as in `loader.backmdb.Effects`. Raises NotProven, naming the definition, on failure."""
     try:
         return _native.schema(definitions, options, dynamic_objects=dynamic_objects, password_policy=password_policy)
     except _native.NativeError as error:
@@ -130,7 +129,7 @@ def schema(
 
 def schema_of(config: Config, database: ConfiguredDatabase, attribute_options: Sequence[str] = ()) -> Schema:
     """Returns the schema of a database. Raises NotProven if the core cannot read a definition, ConfigUnreadable."""
-    return schema(definitions_of(config), attribute_options, **schemas.effects(config, database))
+    return schema(definitions_of(config), attribute_options, **schemas.schema_effects(config, database))
 
 
 def definitions_of(config: Config) -> list[Definition]:

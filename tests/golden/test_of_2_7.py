@@ -18,7 +18,7 @@ from fixtures.golden.of_2_7 import ALL, EVERY, LONG, Made
 from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import GENERATED, differences
 from fixtures.slapd import Slapd
-from loader import backmdb, schema
+from loader import backmdb
 from loader.errors import MadeOtherwise, MdbDamaged
 from loader.mdb import meta
 from loader.mdb.verify import verify
@@ -47,7 +47,7 @@ def _target(made: Made) -> mdb.Target:
         database = config.database(server.suffix)
         found = backmdb.settings(config, database, of_2_7=True)
         found = dataclasses.replace(found, hash64=True, page_size=made.page_size)
-        definitions, effects = tuple(mdb.definitions_of(config)), schema.effects(config, database)
+        definitions, effects = tuple(mdb.definitions_of(config)), backmdb.schema_effects(config, database)
     return mdb.Target(found, definitions, effects, ("id2v", "ixck"), database.maxsize, server_id=0)
 
 

@@ -20,7 +20,7 @@ from fixtures.golden.syntaxes import each
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Installation
-from loader import values as words
+from loader import config as words
 from loader.server import tools
 from tests.support.command import ditseed
 from tests.support.golden import slapadd
@@ -184,7 +184,7 @@ def test_words_of_lines(tmp_path: Path, seed: int) -> None:
     for value in values(seed, 60):
         conf.write_text(preamble(tmp_path) + f"index {value}\n")
         found = complaint("-f", conf)
-        said = words.of_line(value)
+        said = words.words_of_line(value)
         if found and found.lastgroup != "open" and all(said):
             kinds.add(found.lastgroup)
             assert (found.lastgroup, found[found.lastgroup]) == expected(said), value
@@ -205,7 +205,7 @@ def test_words_of_values(tmp_path: Path, seed: int) -> None:
     for value in values(seed, 60):
         entry.write_text(f"{before}olcDbIndex: {value}\n")
         found = complaint("-F", directory)
-        said = words.of_value(value)
+        said = words.words_of_value(value)
         if found and all(said):
             kinds.add(found.lastgroup)
             assert (found.lastgroup, found[found.lastgroup]) == expected(said), value

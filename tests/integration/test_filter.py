@@ -15,7 +15,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from loader import _native, backmdb, schema
+from loader import _native, backmdb
 from loader.server import configuration
 from loader.sinks import mdb
 
@@ -149,7 +149,7 @@ def server() -> Iterator[Slapd]:
 def known(server: Slapd) -> _native.Schema:
     config = configuration.read(server.config_path)
     settings = backmdb.settings(config, config.database(SUFFIX))
-    definitions = schema.definitions(config, configuration.read_compiled_schema(config))
+    definitions = backmdb.definitions(config, configuration.read_compiled_schema(config))
     return mdb.schema(definitions, settings.attribute_options, False)
 
 

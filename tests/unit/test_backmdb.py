@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loader import backmdb, config, schema
+from loader import backmdb, config
 from loader.backmdb import Settings
 from loader.config import Config, Entry
 from loader.errors import NotProven, SettingRefused
@@ -208,7 +208,7 @@ def test_every_setting_is_listed_once_with_an_effect(object_class: str) -> None:
 def test_what_decides_what_is_stored_is_read_by_the_native_engine() -> None:
     classes = backmdb.effects().values()
     stored = {name for settings in classes for name, effect in settings.items() if effect == backmdb.STORED}
-    beside = {*schema.DEFINITIONS, "olcModulePath", "olcModuleLoad", *SEARCHES_ONLY}
+    beside = {*backmdb.DEFINITIONS, "olcModulePath", "olcModuleLoad", *SEARCHES_ONLY}
     assert set(VALUES) == stored - beside
     plain = of()
     for name, value in VALUES.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loader import config, schema
+from loader import backmdb, config
 from loader.config import Config, Entry
 from loader.errors import ConfigValue, ManySuffixes, NoSuchSuffix, NotMdb
 
@@ -213,14 +213,14 @@ def test_a_hidden_or_disabled_database_answers_for_nothing() -> None:
 
 
 COMPILED_IN: Entry = (
-    schema.ROOT,
+    backmdb.ROOT,
     {
         "olcObjectClasses": [b"( 2.5.6.0 NAME 'top' )"],
         "olcObjectIdentifier": [b"OLcfg 1.3.6.1.4.1.4203.1.12.2"],
         "olcAttributeTypes": [b"( 2.5.4.41 NAME 'name' )", b"( 2.5.4.3 NAME 'cn' SUP name )"],
     },
 )
-STALE: Entry = (schema.ROOT, {"olcAttributeTypes": [b"( 2.5.4.41 NAME 'of an earlier slapd' )"]})
+STALE: Entry = (backmdb.ROOT, {"olcAttributeTypes": [b"( 2.5.4.41 NAME 'of an earlier slapd' )"]})
 LOADED: Entry = (
     "CN={0}core,cn=schema,cn=config",
     {"olcattributetypes": [b"{1}( 1.2.3 NAME 'loaded' )"], "olcObjectIdentifier": [b"{0}my 1.2"]},
@@ -239,16 +239,16 @@ MACRO = [("macro", "own 1.3", False)]
 
 def test_the_order_of_definitions(tmp_path: Path) -> None:
     """slapd.d is read from its root down."""
-    found = schema.definitions(config.parse(tmp_path, [OWN, STALE, LOADED]), [COMPILED_IN])
+    found = backmdb.definitions(config.parse(tmp_path, [OWN, STALE, LOADED]), [COMPILED_IN])
     assert found == [*OF_SLAPD, *MACRO, *OF_ITSELF, *OF_FILES]
 
 
 def test_names_that_mean_one_attribute() -> None:
-    definitions: list[schema.Definition] = [
+    definitions: list[backmdb.Definition] = [
         ("attribute", "( 2.5.4.3 NAME ( 'cn' 'commonName' ) SUP name )", True),
         ("attribute", "( MyAttr:1 NAME 'mine' SUP name )", False),
         ("attribute", "( 1.2.3 DESC 'without a name' SUP name )", False),
         ("class", "( 2.5.4.3 NAME ( 'mine' 'sn' ) )", False),
     ]
     used = ["commonname", "mine", "2.5.4.3", "sn", "1.2.3", "cn"]
-    assert dict(schema.synonyms(definitions, used)) == {"2.5.4.3": "commonname", "cn": "commonname"}
+    assert dict(backmdb.synonyms(definitions, used)) == {"2.5.4.3": "commonname", "cn": "commonname"}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from loader import slapd_conf
+from loader.backmdb import ROOT
 from loader.config import Change, Entry
-from loader.schema import ROOT
 
 MAIN = Path("/etc/ldap/slapd.conf")
 SUFFIX = "dc=example,dc=com"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader import values
+from loader import config
 
 TEXT = st.text(st.sampled_from('ab" \t\\é'))
 
@@ -28,7 +28,7 @@ TEXT = st.text(st.sampled_from('ab" \t\\é'))
     ],
 )
 def test_of_a_line(line: str, said: list[str]) -> None:
-    assert values.of_line(line) == said
+    assert config.words_of_line(line) == said
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def test_of_a_line(line: str, said: list[str]) -> None:
     ],
 )
 def test_of_a_value(value: str, said: list[str]) -> None:
-    assert values.of_value(value) == said
+    assert config.words_of_value(value) == said
 
 
 @given(TEXT)
 def test_a_word_of_a_line_comes_back(word: str) -> None:
-    assert values.of_line(f"x {values.as_line(word)} y") == ["x", word, "y"]
+    assert config.words_of_line(f"x {config.line_of_word(word)} y") == ["x", word, "y"]
 
 
 @given(st.text(st.sampled_from("ab \t\\é")))
 def test_a_word_of_a_value_comes_back(word: str) -> None:
     """But for quotes inside, which values of cn=config cannot all tell."""
-    assert values.of_value(f"x {values.as_value(word)} y") == ["x", word, "y"]
+    assert config.words_of_value(f"x {config.value_of_word(word)} y") == ["x", word, "y"]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from loader import csn, defaults, ldif, overlays, schema, standard, units
+from loader import backmdb, csn, defaults, ldif, overlays, standard, units
 from loader.child import Child
 from loader.config import Database
 from loader.declared import OptionalConfig, Scratch, Share, Suffix
@@ -315,7 +315,7 @@ def _left_out(contents: Contents) -> list[str]:
     if contents.config_path is not None or contents.backup.with_config:
         try:
             config = contents.config()
-            names.update(schema.protected(schema.definitions(config, configuration.of_modules(config))))
+            names.update(backmdb.protected(backmdb.definitions(config, configuration.of_modules(config))))
         except LoaderError as error:
             log.warning("not known which attributes of modules no client may set: %s", error)
     return sorted(names)

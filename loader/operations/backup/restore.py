@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from loader import age, config, dn, schema, units
+from loader import age, backmdb, config, dn, units
 from loader.age import Identities
 from loader.config import DEFAULT_MODE, Config, Database, Entry
 from loader.declared import OptionalConfig, Suffix, Target, VerifyCopy
@@ -336,7 +336,7 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
     origin = None
     if backup.with_config:
         try:
-            own = [entry for entry in contents.config_entries() if entry[0].lower() != schema.ROOT]
+            own = [entry for entry in contents.config_entries() if entry[0].lower() != backmdb.ROOT]
             path = contents.directory / backup.config_file
             original = config.parse(path, [*own, *configuration.read_compiled_schema(target.config)])
             origin = Origin(original, original.database(backup.suffix))

@@ -16,7 +16,7 @@ from pathlib import Path
 import xxhash
 
 from loader import backmdb, defaults, ldif, units
-from loader.backmdb import Settings
+from loader.backmdb import Settings, definitions, schema_effects
 from loader.config import Config, Database
 from loader.errors import (
     AllRejected,
@@ -39,7 +39,6 @@ from loader.operations.sizing import Limits, require_room
 from loader.progress import Meter
 from loader.run.log import killpoint
 from loader.run.steps import Run
-from loader.schema import definitions, effects
 from loader.server import tools
 from loader.server.tools import Release
 from loader.sinks import mdb
@@ -117,7 +116,7 @@ def made_for(config: Config, database: Database, options: BuildOptions) -> str:
         settings: object = proven_settings(config, database, options)
     except NotProven:
         settings = [one for one in sorted(config.settings.items()) if one[0][1] not in _INDIFFERENT]
-    deciding = (tools.release(), settings, definitions(config, ()), effects(config, database))
+    deciding = (tools.release(), settings, definitions(config, ()), schema_effects(config, database))
     return xxhash.xxh3_128_hexdigest(repr(deciding).encode())
 
 
@@ -163,7 +162,7 @@ def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
     config, maxsize = place.config, limits_of(options, place).maxsize
     settings, its_effects = (
         proven_settings(config, place.database, options, place.superior),
-        effects(config, place.named),
+        schema_effects(config, place.named),
     )
     its_effects["dynamic_objects"] |= options.seeding
     server_id = (config.server_id or 0) if options.server_id is None else options.server_id

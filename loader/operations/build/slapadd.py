@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from loader import backmdb, defaults, ldif, standard, units
+from loader.backmdb import definitions, synonyms
 from loader.errors import EmptyInput, EntriesLost, LdifUnreadable, NotProven
 from loader.mdb import contents, verify
 from loader.mdb.meta import DATA
@@ -28,7 +29,6 @@ from loader.operations.sizing import choose_maxsize
 from loader.progress import Meter
 from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run
-from loader.schema import definitions, synonyms
 from loader.server import configuration
 from loader.sinks import slapadd
 from loader.sinks.slapadd import Cut, Slice, SlicedLdif

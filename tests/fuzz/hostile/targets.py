@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from loader import backmdb, config, indexes, ldif, schema, syncrepl, typed
+from loader import backmdb, config, indexes, ldif, syncrepl, typed
 from loader.config import Config, Database
 from loader.operations import live
 from loader.operations.backup import check, repository
@@ -255,9 +255,9 @@ def _tried(work: Callable[[], object]) -> Exception | None:
 
 
 def _schema(found: Config, database: Database) -> None:
-    definitions = schema.definitions(found, [])
-    list(schema.synonyms(definitions, ["cn", "commonname", "x"]))
-    mdb.schema(definitions, [], **schema.effects(found, database))
+    definitions = backmdb.definitions(found, [])
+    list(backmdb.synonyms(definitions, ["cn", "commonname", "x"]))
+    mdb.schema(definitions, [], **backmdb.schema_effects(found, database))
 
 
 _READERS: tuple[Callable[[Config, Database], object], ...] = (

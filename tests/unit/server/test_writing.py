@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loader import values
+from loader import config
 from loader.server import visibility
 
 WHO = "gidNumber=0+uidNumber=0,cn=peercred,cn=external,cn=auth"
@@ -45,5 +45,5 @@ FRONTEND = (f"to * by dn.exact={WHO} manage by * break", "to dn.base= by * read"
     ],
 )
 def test_rules(rules: tuple[str, ...], may: bool) -> None:
-    parted = [values.of_value(rule) for rule in rules]
+    parted = [config.words_of_value(rule) for rule in rules]
     assert visibility._might_write(parted, WHO) is may
