@@ -65,7 +65,7 @@ _SHORTEST, _LONGEST = 0.0005, 0.05  # seconds between two checks whether a child
 _SETPRIV = "setpriv"
 _LAST = 3  # lines of a tool's stderr in a message
 _SILENT = "it said nothing"
-_FIFO = "it was about to wait for a FIFO in the place of a file, and was ended"
+_FIFO = "it opened a FIFO instead of a regular file and waited for the other end, so ditseed killed it"
 
 
 def _tool(argv: Sequence[str]) -> str:

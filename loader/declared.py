@@ -161,7 +161,7 @@ def _negated(context: click.Context, option: click.Parameter, value: bool) -> bo
 
 
 class Written(click.ParamType[Any]):
-    """A click type whose subclasses parse the text. `kind`: type of the parsed value."""
+    """Base class of option types. `parse`, in a subclass, converts the option's text; `kind` is the type it returns."""
 
     kind: type
 

@@ -96,7 +96,7 @@ class _Conditions:
         tuple[Path, ...],
         "--recipients-file FILE",
         click.Path(path_type=Path, readable=False, dir_okay=False),
-        "The same for the keys in a file, one on each line, as age takes them; may be given several times.",
+        "Encrypt for every public key in this file (one per line, as for `age -R`); may be given several times.",
     ] = ()
     scratch: Meanwhile = None
 

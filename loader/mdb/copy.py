@@ -275,7 +275,7 @@ def _counted(meter: Meter, source: Path, target: Path | None = None) -> Iterator
             raise
 
 
-# --- pages in packs, by their content --------------------------------------------------------------
+# --- compacted snapshot in pieces; errors of a backup repository's packs ----------------------------
 
 
 class PageStream:

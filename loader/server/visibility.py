@@ -277,8 +277,8 @@ def require_below(server: Session, parent: str) -> None:
     """Raises NoWriteAccess if slapd refuses to add entries below the existing entry `parent`."""
     nobody = f"cn=ditseed-{uuid.uuid4()},{parent}"
 
-    def rename(handle: ldap.ldapobject.LDAPObject) -> str | None:
-        """Returns why the account may not; None if only the missing entry prevents the rename."""
+    def rename_refusal(handle: ldap.ldapobject.LDAPObject) -> str | None:
+        """Renames the missing entry. Returns slapd's refusal; None if the rename only fails for lack of the entry."""
         try:
             handle.rename_s(nobody, nobody.partition(",")[0])
         except (ldap.INSUFFICIENT_ACCESS, ldap.UNWILLING_TO_PERFORM, ldap.STRONG_AUTH_REQUIRED) as error:
@@ -287,7 +287,7 @@ def require_below(server: Session, parent: str) -> None:
             pass  # no such entry; servers other than slapd check for the entry before the permission
         return None
 
-    if (reason := server.converse(f"rename {nobody}", rename, parent)) is not None:
+    if (reason := server.converse(f"rename {nobody}", rename_refusal, parent)) is not None:
         raise _refused(server, parent, reason)
 
 

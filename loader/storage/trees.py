@@ -222,7 +222,8 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass
 class _Copy:
-    """`first`: the path of the copy of each inode, for its further hard links."""
+    """State of one tree copy. `first` maps the inode of a file with several hard links to the path of its first copy.
+    The other names become hard links to that copy."""
 
     target: int
     meter: Meter

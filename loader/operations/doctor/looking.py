@@ -169,7 +169,8 @@ class Database:
     def look(self, what: str, look: Callable[[], Fact]) -> Fact | None:
         return self.server.look(f"{self.suffix}: {what}", look)
 
-    def tune(self, verb: str, *words: str) -> str:
+    def tune_command(self, verb: str, *words: str) -> str:
+        """Returns a `ditseed tune` command for this database."""
         options, apply = self.server.tune_options
         return " ".join(("ditseed tune", verb, options, "-b", shlex.quote(self.suffix), *words, apply)).strip()
 

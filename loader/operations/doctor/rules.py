@@ -240,7 +240,7 @@ def _room(database: Database) -> Findings:
         mend.append(f"df -h {quote(database.directory)}  # make room there")
     else:
         wanted = "auto" if room.maxsize < room.used * 3 else f"{2 * room.maxsize >> 20}M"
-        mend.append(database.tune("maxsize", "--maxsize", wanted))
+        mend.append(database.tune_command("maxsize", "--maxsize", wanted))
     if seconds < float("inf"):
         what += f"; full in about {units.duration(seconds)} at the present rate of writes"
     if maxsize < room.used:
@@ -313,7 +313,7 @@ def _sync(database: Database) -> Findings:
         what = f"nosync{', writemap' if 'writemap' in flags else ''}, {checkpoint}, {setter}"
         why = "A crash of the host can lose what was written last, or damage the database. nosync is for loads only."
         severity = graded("writemap" in flags or not is_flushed)
-        yield finding("sync", severity, what, why, database.tune("sync", "--nosync", "off"))
+        yield finding("sync", severity, what, why, database.tune_command("sync", "--nosync", "off"))
     elif "mapasync" in flags:
         what = "envflags mapasync: commits are flushed when the system likes"
         why = "A crash of the host can lose what was written last, or damage the database."
@@ -556,12 +556,12 @@ def _settings(database: Database) -> Findings:
     if configured.maxsize == DEFAULT_MAXSIZE:
         what = "maxsize was never set: it is slapd's default of 10 MiB"
         why = "A few thousand entries fill that, and then slapd refuses every write (MDB_MAP_FULL)."
-        yield finding("maxsize.unset", WARNING, what, why, database.tune("maxsize", "--maxsize", "auto"))
+        yield finding("maxsize.unset", WARNING, what, why, database.tune_command("maxsize", "--maxsize", "auto"))
     if database.is_replicated and lacking:
         what = f"the configuration has no index {', no index '.join(lacking)}"
         why = "syncprov searches by entryCSN and syncrepl by entryUUID: without an index slapd looks at every entry."
         words = [word for index in lacking for word in ("--add", quote(index))]
-        yield finding("indexes.sync", WARNING, what, why, database.tune("indexes", *words))
+        yield finding("indexes.sync", WARNING, what, why, database.tune_command("indexes", *words))
     if database.is_multi_provider and not database.server.config.values("cn=config", "olcServerID"):
         what = "olcServerID is not set, and the database is of several providers (olcMultiProvider, olcMirrorMode)"
         why = "Two providers that both write as server ID 0 take each other's changes for their own, and lose them."

@@ -125,8 +125,9 @@ class _Tree(msgspec.Struct, frozen=True):
 
 
 def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, progress: Progress) -> BenchReport:
-    """Measures each directory. Raises ToolFailed if a tool fails; UsageProblem, ToolMissing, NoSpace, NotPermitted,
-    DirectoryUnsafe and others before anything is measured."""
+    """Measures slapadd, searches, `ditseed build` and fio in each directory. Directories and programs are checked
+    first: UsageProblem, ToolMissing, NotPermitted and DirectoryUnsafe are raised before anything is measured,
+    ToolFailed and NoSpace also later."""
     version = _slapd_version()
     named = _named(directories)
     for directory in named.values():

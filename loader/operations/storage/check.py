@@ -625,7 +625,7 @@ def _space(situation: Situation, facts: Facts) -> Findings:
         lower = f"{_CHANGE_MAXSIZE} {max(reachable * 9 // 10 >> 20, 1)}M --apply"
         yield _finding(WARNING, "maxsize", database.path, what, (*_enlarge(facts, map_size - reachable), lower))
     if database.used >= _TIGHT * map_size:
-        what = f"{100 * database.used / map_size:.0f} % of the map are in use"
+        what = f"{100 * database.used / map_size:.0f} % of the map size is in use"
         yield _finding(WARNING, "maxsize.used", database.path, what, (f"{_CHANGE_MAXSIZE} auto --apply",))
 
 

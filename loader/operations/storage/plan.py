@@ -75,7 +75,7 @@ class VolumeOptions:
 
     @property
     def raid_extents(self) -> int:
-        """Number of extents that LVM keeps on each leg for itself: superblock, and a bitmap of at most 2^21 bits."""
+        """Extents of LVM's metadata subvolume (rmeta) on each leg. One holds the superblock and 2^21 bitmap bits."""
         return 1 if self.redundant else 0
 
 

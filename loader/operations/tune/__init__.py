@@ -163,7 +163,8 @@ def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Seque
     after = configuration.read_online(target.session) if target.session else configuration.read(config.path)
     entry_dn = plan.database.entry_dn.lower()
     if not plan.holds(next(one for one in after.databases if one.entry_dn.lower() == entry_dn)):
-        raise not_editable(config.where, "the change was made, but is not seen")
+        advice = f"Check the configuration before you repeat the command. To restore the previous setting: {undo}"
+        raise not_editable(config.where, "the change is not in the configuration when read back", advice=advice)
     killpoint("tune.changed")
     return Outcome(State.CHANGED, difference, (*plan.notes, *notes), undo)
 

@@ -24,7 +24,7 @@ from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files
 
 SHORT = 1.5  # if maxsize is below 1.5 times the used bytes, a long reader (slapcat, a backup) can fill the map
-READER = 3600  # assumed seconds of the longest reader (slapcat, a backup, an export)
+READER = 3600  # assumed duration of the longest read transaction (slapcat, a backup, an export), in seconds
 _SAMPLE = SampleSize()
 WRITES = 10  # assumed write transactions a second during that reader
 _ELSEWHERE = (
