@@ -201,7 +201,7 @@ def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
     """Returns the LDIF files named on a command line. A directory stands for the LDIF files in it, sorted by name;
-    loader/exports.py handles manifests. Raises UsageProblem for a directory without LDIF files."""
+    `input_files` handles manifests. Raises UsageProblem for a directory without LDIF files."""
     files: list[Path] = []
     for path in paths:
         inside = sorted(one for one in path.iterdir() if one.name.endswith(SUFFIXES)) if path.is_dir() else [path]

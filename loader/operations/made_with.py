@@ -218,10 +218,11 @@ def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> 
     for problem in audit.problems:
         other = problem.kind in _OTHER
         if other or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
-            for attribute, first in {one.attribute: one for one in reversed(problem.told)}.items():
+            firsts = {one.attribute: one for one in reversed(problem.told)}
+            for attribute in dict.fromkeys(one.attribute for one in problem.told):
                 definition = schema.attributes.get(_base(attribute or ""))
                 if not (other and definition and definition.builtin):
-                    yield str(first)
+                    yield str(firsts[attribute])
 
 
 # --- indexes made again ----------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import tempfile
 import time
 from collections.abc import Sequence
@@ -313,8 +314,8 @@ class MigrateSteps:
         if equal:
             return
         since = ", which was written to since it was read" if state_of(source) != loaded.source_as_read else ""
-        compare = f"`ditseed compare {source} {plain.with_operator_paths(str(made))}` shows the entries"
-        raise MdbDamaged(path=made, reason=f"it differs from {source}{since}: {compare}")
+        command = shlex.join(["ditseed", "compare", str(source), plain.with_operator_paths(str(made))])
+        raise MdbDamaged(path=made, reason=f"it differs from {source}{since}: `{command}` shows the entries")
 
 
 def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Migrated:

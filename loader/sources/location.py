@@ -86,7 +86,7 @@ def locate(text: str, *taken: Kind) -> Location:
 
 
 def ldif_inputs(texts: Iterable[str]) -> tuple[Path, ...]:
-    """Returns the paths of LDIF arguments, in the form that `loader.exports` accepts. Raises as `locate`."""
+    """Returns the paths of LDIF arguments, in the form that `ldif.input_files` accepts. Raises as `locate`."""
     return tuple(path for text in texts for path in locate(text, Kind.LDIF, Kind.STREAM).paths)
 
 
@@ -202,7 +202,7 @@ class LdifFiles:
 
     @contextmanager
     def reading(self, meter: Meter) -> Iterator[Inputs]:
-        """Yields the inputs. Raises ManifestBroken after the body, as `exports.held` does."""
+        """Yields the inputs. Raises ManifestBroken after the body, as `ldif.held_exports` does."""
         with ldif.held_exports(self.given, meter) as paths:
             yield [0 if str(path) == STDIN else path for path in paths]
 

@@ -104,7 +104,8 @@ class SeedPlan:
 
     def as_json(self) -> Report:
         fields = dataclasses.asdict(self) | {"chosen": self.chosen.strategy if self.chosen else None}
-        return {**fields, **fields.pop("facts")}
+        facts = fields.pop("facts")
+        return {**fields, **facts}
 
 
 def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:

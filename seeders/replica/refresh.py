@@ -342,15 +342,15 @@ class ChangedContainers:
                 self._since = now
                 return
             for top in tops:
-                self._read(Search(top, live.newer(reached, now)))
+                with suppress(NoSuchBase):  # the entry moved once more; the next pass finds it
+                    self._read(Search(top, live.newer(reached, now)))
             since = now
         raise TreeRestless(base=self.base, passes=LOOKS)
 
     def _read(self, search: Search) -> None:
         path = self.directory / f"again-{len(self.files):05}.ldif"
-        with suppress(NoSuchBase):  # the entry moved once more; the next pass finds it
-            source.fetch(self.connection, search, path, self.meter)
-            self.files.append(path)
+        source.fetch(self.connection, search, path, self.meter)
+        self.files.append(path)
 
     def look_up(self, unsettled: Sequence[bytes]) -> bool:
         """Looks up orphans, given by entryUUID. Returns whether any were read again. An orphan that is gone, or that
@@ -379,7 +379,8 @@ class ChangedContainers:
                     above.add(parent)
                     parent = dn.parent(parent)
             for name in sorted(above):
-                self._read(Search(name, scope="base"))
+                with suppress(NoSuchBase):
+                    self._read(Search(name, scope="base"))
             self._read(Search(self.base, _any_of(list(needed))))
             anything = True
         return anything

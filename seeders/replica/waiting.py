@@ -88,7 +88,9 @@ class _CatchUpWait:
             if self._has and (self._answer is None or before != self._has):
                 self._answer = None
                 with suppress(LoaderError):
-                    self._answer = catchup.reply_to(self.provider, suffix, self._has.values()).answer
+                    # Without the suffix's entryUUID the question would be about the whole tree.
+                    if self.provider.read(suffix, ["entryUUID"]).get("entryuuid"):
+                        self._answer = catchup.reply_to(self.provider, suffix, self._has.values()).answer
             if csn.is_covered_by(wanted, self._has):
                 return self.meter.seconds
             csns = f"contextCSN of the replica {_listed(self._has)}, of the provider {_listed(wanted)}"
@@ -199,7 +201,12 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     comparing = CompareOptions(theirs, ours, (*IGNORED, *ignored), options.limit, show_attributes=True)
     report = _compared(comparing, progress)
     # The consumer is read before the provider, so a CSN that is newer on the consumer did not come from the provider.
-    has = _contextcsn_of(options.consumer, bases[1])
+    has: dict[str, str] = {}
+    try:
+        has = _contextcsn_of(options.consumer, bases[1])
+    except LoaderError as error:  # the comparison counts, even if the consumer is being started again
+        if not error.retryable:
+            raise
     with session(options.provider) as provider:
         wanted = _provided(provider, bases[0])
     ahead = ", ".join(sid for sid, text in sorted(has.items()) if sid in wanted and text > wanted[sid])

@@ -66,10 +66,10 @@ def test_an_input_can_be_had_again() -> None:
 
 
 def test_what_breaks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ldif, "read", lambda directory: None)  # as of no export
+    monkeypatch.setattr(ldif, "read_manifest", lambda directory: None)  # as of no export
     outcome = worked(("export", 1, 0, 50, 1))
     assert outcome.broken == []  # all 60 entries are read nevertheless
-    monkeypatch.setattr(ldif, "held", _all_but_one)
+    monkeypatch.setattr(ldif, "held_exports", _all_but_one)
     outcome = worked(("export", 1, 0, 50, 1))
     assert len(outcome.broken) == 50
     assert "40 of 60 entries" in outcome.broken[0]

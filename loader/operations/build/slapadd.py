@@ -183,7 +183,7 @@ class _Sizing(BuildSteps):
         can_slice = options.shards != 1 and not options.tree and options.engine == "slapadd"
         if not scan.first_dn:
             can_slice = False  # the entry of the empty DN has no node by which slices could be merged
-        if self.writes_context and backmdb.settings(place.config, place.database).subentry:
+        if can_slice and self.writes_context and backmdb.settings(place.config, place.database).subentry:
             can_slice = False  # contextCSN goes into an entry of its own: one slapadd must see all entries
         count = options.shards or 1
         if can_slice and not options.shards:

@@ -454,7 +454,7 @@ def _storage(server: Server) -> Findings:
                 continue
             seen.add(one)
             why = f"{one.why} All of it: ditseed storage check {database.directory}".strip()
-            yield replace(one, rule=f"storage.{one.rule}", subject=database.suffix, why=why)
+            yield replace(one, rule=f"storage.{one.rule}", why=why)
 
 
 def _backups(database: Database) -> Findings:
