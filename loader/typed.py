@@ -37,17 +37,14 @@ def read(path: Path, kind: type[T], version: int) -> T:
     return parse(content(path), kind, version)
 
 
-def content(path: Path, own: bool = False) -> bytes:
-    """Returns the content of a file. Raises OSError, and Unfit if it is a link, not a regular file, or too large, or,
-    with `own`, if another account can have written it."""
+def content(path: Path) -> bytes:
+    """Returns the content of a file. Raises OSError, and Unfit if it is a link, not a regular file, or too large."""
     try:
         descriptor = held.reading(path, links=False)
     except FileUnsafe as error:
         link = error.facts["kind"] == held.SYMBOLIC_LINK
         raise Unfit(f"is {held.SYMBOLIC_LINK}" if link else "is not a regular file") from error
     with held.named(path), os.fdopen(descriptor, "rb") as file:
-        if own and held.is_foreign(os.fstat(file.fileno())):
-            raise Unfit("belongs to another account, or others may write to it")
         found = file.read(LARGEST + 1)
     if len(found) > LARGEST:
         raise Unfit(f"is larger than {LARGEST >> 20} MiB")

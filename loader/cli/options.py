@@ -130,16 +130,13 @@ class _Recording:
     report: Path | None = None
     recorder: Recorder = field(default_factory=Recorder)
     facts: Mapping[str, object] = field(default_factory=dict)
-    planned: Mapping[str, float] = field(default_factory=dict)
 
     def write(self, end: ending.Ending) -> None:
         """Writes the files; the metrics come first, because less can go wrong with them."""
         from loader.operations import reports  # few runs are recorded
 
         seconds = self.recorder.seconds
-        report = reports.RunReport(
-            *(self.verb, self.recorder, seconds, end.status, end.error, self.facts, self.planned)
-        )
+        report = reports.RunReport(self.verb, self.recorder, seconds, end.status, end.error, self.facts)
         if self.metrics is not None:
             with files.explained(self.metrics):
                 reports.write_metrics(report, self.metrics)
@@ -159,12 +156,11 @@ def _require_file(path: Path, option: str) -> Path:
     return path
 
 
-def note(facts: Mapping[str, object], planned: Mapping[str, float] | None = None) -> None:
-    """Records the facts of --json, and the planned seconds of each step, for the files of a recorded run."""
+def note(facts: Mapping[str, object]) -> None:
+    """Records the facts of --json for the files of a recorded run."""
     recording = click.get_current_context().meta.get(_RECORDING)
     if recording is not None:
         recording.facts = facts or recording.facts
-        recording.planned = planned or recording.planned
 
 
 def progress_of(mode: str) -> Progress:

@@ -43,11 +43,11 @@ def test_passwords_are_blanked_and_a_long_list_is_cut() -> None:
 
 @pytest.mark.slow
 def test_names_from_outside_are_text() -> None:
-    """Of steps and tables, beside bars too; in an error, in a plan."""
+    """Of steps and tables, beside bars too; in an error."""
     recorder = Recorder()
     recorder.steps.append(StepRecord(HOSTILE, 0.0, 1.0, 5, 5, points=[Point(0, 0, 0), Point(1, 5, 5)]))
     error = EntryRefused(dn=HOSTILE, reason=HOSTILE, where=f"bindpw=hidden {HOSTILE}", way_out="")
-    found = shown(report(recorder=recorder, error=error, status=46, planned={HOSTILE: 2.0}), HOSTILE)
+    found = shown(report(recorder=recorder, error=error, status=46), HOSTILE)
     assert "\x1b" not in found.source
     assert "hidden" not in found.source
     assert "<script>alert(1)</script>" in found.by_id("rates").text

@@ -34,7 +34,7 @@ from loader.storage import files, held
 
 @dataclass(frozen=True)
 class RunReport:
-    """A finished run. `facts`: the report as in --json; empty if the run failed. `planned`: planned seconds by step."""
+    """A finished run. `facts`: the report as in --json; empty if the run failed."""
 
     verb: str
     recorder: Recorder
@@ -42,7 +42,6 @@ class RunReport:
     status: int
     error: LoaderError | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
-    planned: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def steps(self) -> list[StepRecord]:
@@ -152,8 +151,6 @@ def rendered(run: RunReport, command: str) -> str:
 
 
 def _facts(run: RunReport, command: str) -> Mapping[str, object]:
-    took = run.seconds_by_step
-    names = dict.fromkeys([*run.planned, *took]) if run.planned else ()
     failed = ("failed", f"Not done: the run ended with exit status {run.status}.")
     error, rate = run.error, run.facts.get("rate")
     figures = (  # name, value, and the value as it is printed; zero and unknown ones are left out below
@@ -177,7 +174,6 @@ def _facts(run: RunReport, command: str) -> Mapping[str, object]:
         "steps": run.steps,
         "seconds": max(run.seconds, 1e-6),
         "rates": list(_rates(run)),
-        "planned": [(name, run.planned.get(name), took.get(name)) for name in names],
         "databases": list(_databases(run)),
         "rejected": run.rejected,
         "rejects_in": run.facts.get("rejects"),
