@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.bench import data, lean, measure, reading, servers, spread
+from fixtures.bench import data, measure, reading, servers, spread
 from fixtures.bench.builds import Contender, build_quotients
 from fixtures.bench.measure import BenchError, Usage
 from fixtures.bench.runner import Run, Spread, by_name
@@ -59,7 +59,7 @@ def ratios(contenders: list[Contender], runs: list[Run]) -> dict[str, Spread | N
 
 @pytest.fixture
 def contenders(tmp_path: Path) -> list[Contender]:
-    small, large = (data.data(data.LEAN, entries, tmp_path) for entries in (998, 9998))
+    small, large = (data.data(data.small("lean"), entries, tmp_path) for entries in (998, 9998))
     slapadd, native = (Contender(engine, small) for engine in ("slapadd", "native"))
     return [slapadd, native, Contender("native", small, 1 << 20), Contender("native", large)]
 
@@ -121,55 +121,15 @@ def test_a_lease_that_was_never_taken_or_stays_is_no_result() -> None:
             servers.require_leased(server, before, "somebody")
 
 
-# --- lean accounts ---
+# --- the trees ---
 
 
-def records(accounts: int, seed: int = 1) -> list[bytes]:
-    return b"".join(lean.blocks(accounts, seed)).split(b"\n\n")[:-1]
-
-
-@pytest.mark.parametrize("accounts", [1, 999, 1000, 1001, 8000, 8001])
-def test_an_account_follows_from_its_number(accounts: int) -> None:
-    found = records(accounts)
-    assert len(found) == accounts + lean.CONTAINERS
-    assert found == records(17_000)[: len(found)]
-
-
-def test_accounts_differ_in_everything_that_names_them() -> None:
-    found = [dict(line.split(b": ", 1) for line in one.split(b"\n")) for one in records(12_000)[2:]]
-    for name in (b"dn", b"uid", b"mail", b"entryUUID", b"entryCSN"):
-        assert len({one[name] for one in found}) == 12_000
-    assert found[11_017] == {
-        b"dn": b"uid=u000011017,ou=accounts,dc=example,dc=com",
-        b"objectClass": lean.CLASS.encode(),
-        b"uid": b"u000011017",
-        b"mail": b"u000011017@mail.example.com",
-        b"entryUUID": found[11_017][b"entryUUID"],
-        b"entryCSN": b"20260101000000.011017Z#000000#000#000000",
-    }
-
-
-def test_a_csn_goes_on_after_a_second() -> None:
-    shown = bytes(lean.Grid(1).show(61_234))  # the digits of the grid before count for nothing
-    assert b"entryCSN: 20260101000101.234000Z#" in shown
-    assert b"uid=u061234999," in shown
-
-
-def test_a_seed_changes_the_uuids_alone() -> None:
-    one, other = records(5, seed=1), records(5, seed=2)
-    changed = {
-        line.split(b":")[0]
-        for before, after in zip(one, other, strict=True)
-        for line, new in zip(before.split(b"\n"), after.split(b"\n"), strict=True)
-        if line != new
-    }
-    assert changed == {b"entryUUID"}
-
-
-def test_a_least_account_is_as_small_as_told() -> None:
-    made = measure.run(data.least().command(1000)).out
+@pytest.mark.parametrize(("name", "least", "attributes"), [("least", 180, 4), ("lean", 220, 5)])
+def test_a_small_account_is_as_small_as_told(name: str, least: int, attributes: int) -> None:
+    made = measure.run(data.small(name).command(1000)).out
     assert made.count("\ndn: ") == 1001
-    assert 180 < len(made) / 1000 < 200
+    assert least < len(made) / 1000 < least + 20
+    assert made.strip().rpartition("\n\n")[2].count("\n") == attributes
 
 
 def test_other_sources_of_the_generator_make_other_data() -> None:

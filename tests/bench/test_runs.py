@@ -242,7 +242,11 @@ def test_a_slow_disk_is_waited_for_at_every_add(short_tmp: Path) -> None:
 def test_another_number_of_entries_is_no_result(
     short_tmp: Path, tree: str, words: tuple[str, ...], message: str
 ) -> None:
-    kinds = {"bulk": lambda: data.provided("bulk"), "people": lambda: data.people("people"), "lean": lambda: data.LEAN}
+    kinds = {
+        "bulk": lambda: data.provided("bulk"),
+        "people": lambda: data.people("people"),
+        "lean": lambda: data.small("lean"),
+    }
     kind = kinds[tree]()
     made = data.data(kind, 4, short_tmp)
     made.keep()
@@ -291,7 +295,7 @@ def test_both_make_the_same_database(short_tmp: Path) -> None:
 @pytest.mark.long
 def test_lean_accounts_are_migrated(short_tmp: Path) -> None:
     (one,) = facts(short_tmp, "migrate", "-n", 500, "--lean", "--contenders", "ditseed")["runs"]
-    assert one["entries"] == 500 + data.LEAN.containers
+    assert one["entries"] == 500 + CONTAINERS
 
 
 @pytest.mark.long
