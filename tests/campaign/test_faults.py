@@ -42,18 +42,6 @@ def test_the_same_command_ends_as_if_nothing_had_been(name: str) -> None:
     assert sum(one.hit for one in found) > len(found) / 2, _told(found)
 
 
-def test_these_verbs_meet_every_kind_of_fault() -> None:
-    assert {kind for name in SHORT for _, kind in trials.chosen(name, None)} == set(KINDS)
-
-
-@pytest.mark.heavy
-@pytest.mark.timeout(0)
-def test_every_verb_and_every_fault() -> None:
-    found = list(trials.trials(trials.chosen(None, None), 500, random.randrange(10**6)))
-    print(_told(found))
-    assert not any(one.faults for one in found), _told(found)
-
-
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     require(trials.missing())
@@ -146,6 +134,6 @@ def test_calls_are_counted_and_fail_once(stage: Stage) -> None:
 def test_every_pair_has_its_turn() -> None:
     every = trials.chosen(None, None)
     assert len(every) == sum(len(verb.faults) for verb in VERBS.values())
-    assert {kind for _, kind in every} == set(KINDS)
+    assert {kind for name in SHORT for _, kind in trials.chosen(name, None)} == set(KINDS)
     assert [kind for _, kind in trials.chosen("seed-ldif", None)] == list(LOCAL)
     assert not trials.chosen("clone", "cut")

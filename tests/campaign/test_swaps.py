@@ -49,13 +49,6 @@ def test_a_careless_program_is_found_out() -> None:
     assert re.search(r"^HARM in run \d+, careless: touched: ", printed, re.MULTILINE), printed
 
 
-@pytest.mark.heavy
-@pytest.mark.timeout(0)
-def test_two_hours() -> None:
-    status, printed = campaign("--seconds", 7200)
-    assert status == 0, printed
-
-
 def test_what_was_touched_is_noticed(tmp_path: Path) -> None:
     """The campaign's own judgement."""
     outside = WatchedDirectory.made(tmp_path / "outside", None)

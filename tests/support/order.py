@@ -12,7 +12,6 @@ LONGEST = (
     "tests/installed/",
     "tests/campaign/test_faults.py::test_the_same_command",
     "tests/campaign/test_swaps.py",
-    "tests/campaign/test_symlinks.py",
     "tests/compat/test_topologies.py",
     "tests/fuzz/test_short.py::test_hostile_files",
     "tests/golden/test_indexes.py::test_liblmdb_and_slapd_go_on_with_it",
