@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +52,6 @@ def facts(directory: Path, *words: object) -> Any:
 
 def names(report: Any) -> list[str]:
     return [one["name"] for one in report["runs"]]
-
-
-def require_ratio(report: Any, above: str, below: str) -> None:
-    """Of their seconds, in one round."""
-    seconds = {one["name"]: one["usage"]["seconds"] for one in report["runs"]}
-    (ratio,) = [one for one in report["ratios"] if one["what"] == f"seconds of {above} / {below}"]
-    assert ratio["median"] == ratio["low"] == ratio["high"] == pytest.approx(seconds[above] / seconds[below])
 
 
 def require_program(name: str) -> None:
@@ -143,13 +138,6 @@ def test_a_least_account_takes_what_the_docs_count_with(tmp_path: Path) -> None:
     assert one["size"] / 100_000 == pytest.approx(457, rel=0.03)
 
 
-@pytest.mark.long
-def test_one_slapadd_and_several_are_measured(tmp_path: Path) -> None:
-    report = facts(tmp_path, "shards", "-n", 2000, "--shards", 2, "--shards", 0)
-    assert names(report) == ["slapadd", "ditseed, 2 shards", "ditseed, its choice of shards"]
-    require_ratio(report, "slapadd", "ditseed, 2 shards")
-
-
 @pytest.mark.alone
 def test_a_slapadd_without_memory_is_broken_off_and_its_rate_told(tmp_path: Path) -> None:
     require(missing_memory_group())
@@ -204,14 +192,6 @@ def test_all_read_the_same_server_to_its_end(short_tmp: Path) -> None:
 
 
 @pytest.mark.long
-def test_all_read_the_same_database_to_its_end(short_tmp: Path) -> None:
-    report = facts(short_tmp, "slapcat", "-n", 2000)
-    assert names(report) == ["slapcat", "ditseed", "ditseed-zstd"]
-    assert all(one["entries"] == 2000 + CONTAINERS for one in report["runs"])
-    require_ratio(report, "slapcat", "ditseed")
-
-
-@pytest.mark.long
 def test_all_add_to_a_server_of_their_own(short_tmp: Path) -> None:
     report = facts(short_tmp, "add", "-n", 2000, "--ldapadd-entries", 50)
     entries = {one["name"]: one["entries"] - CONTAINERS for one in report["runs"]}
@@ -257,70 +237,54 @@ def test_another_number_of_entries_is_no_result(
     assert not list(short_tmp.glob("run-*"))
 
 
-# --- clone, migrate, indexes, versions ---
+# --- benches whose contenders do the same on the same entries ---
+
+VERBS = ("build", "export", "clone", "clone-compact", "seed-clone")
+CLONED = (("mdb_copy", "ditseed"), ("mdb_copy-c", "ditseed-compact"))
+CHECKED = tuple((f"{name}-checked", name) for _, name in CLONED)
+# Words, contenders, how many ratios, and of how many the name is `seconds of ONE / OTHER`.
+COMPARED: list[tuple[str, Sequence[str], tuple[int, int]]] = [
+    ("shards -n 2000 --shards 2 --shards 0", ("slapadd", "ditseed, 2 shards", "ditseed, its choice of shards"), (2, 2)),
+    ("slapcat -n 2000", ("slapcat", "ditseed", "ditseed-zstd"), (4, 2)),
+    ("clone -n 2000 --built-by ditseed", list(CLONES), (4, 4)),
+    ("clone -n 2000 --built-by slapadd", list(CLONES), (4, 4)),
+    ("clone -n 2000 --memory-limit 96M --contenders mdb_copy-c,ditseed-compact", CLONED[1], (1, 1)),
+    ("migrate -n 500", ("slapcat|slapadd", "ditseed"), (2, 1)),
+    ("migrate -n 500 --lean --contenders ditseed", ("ditseed",), (0, 0)),
+    # Each of these entries has 39 index keys, which do not wait in memory.
+    ("migrate -n 100000 --contenders ditseed --memory-limit 144M", ("ditseed",), (0, 0)),
+    ("indexes -n 500 --contenders slapindex,ditseed", ("slapindex", "ditseed"), (1, 0)),
+    (
+        "versions -n 1000 --other ROOT --line 'multival default 3,1'",
+        [f"{verb}, {who}" for verb in VERBS for who in ("this", "other")],
+        (2 * len(VERBS), 0),
+    ),
+]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("builder", ["ditseed", "slapadd"])
-def test_all_copy_the_same_database(short_tmp: Path, builder: str) -> None:
-    require_program("mdb_copy")
-    report = facts(short_tmp, "clone", "-n", 2000, "--built-by", builder)
-    assert names(report) == list(CLONES)
-    assert [one["what"] for one in report["ratios"]] == [
-        "seconds of mdb_copy / ditseed",
-        "seconds of mdb_copy-c / ditseed-compact",
-        "seconds of ditseed-checked / ditseed",
-        "seconds of ditseed-compact-checked / ditseed-compact",
-    ]
-
-
-@pytest.mark.long
-def test_copies_in_little_memory(short_tmp: Path) -> None:
-    require_program("mdb_copy")
-    require(missing_memory_group())
-    contenders = ("mdb_copy-c", "ditseed-compact")
-    words = ("--memory-limit", "96M", "--contenders", ",".join(contenders))
-    report = facts(short_tmp, "clone", "-n", 2000, *words)
-    assert report["plan"]["limit"] == 96 << 20
-    assert names(report) == list(contenders)
-
-
-@pytest.mark.long
-def test_both_make_the_same_database(short_tmp: Path) -> None:
-    report = facts(short_tmp, "migrate", "-n", 500)
-    assert names(report) == ["slapcat|slapadd", "ditseed"]
-    assert {one["entries"] for one in report["runs"]} == {500 + CONTAINERS}
-
-
-@pytest.mark.long
-def test_lean_accounts_are_migrated(short_tmp: Path) -> None:
-    (one,) = facts(short_tmp, "migrate", "-n", 500, "--lean", "--contenders", "ditseed")["runs"]
-    assert one["entries"] == 500 + CONTAINERS
-
-
-@pytest.mark.long
-def test_index_keys_do_not_wait_in_memory(short_tmp: Path) -> None:
-    """Each of these entries has 39, and those of a few hundred entries are a part of the work."""
-    require(missing_memory_group())
-    words = ("--contenders", "ditseed", "--memory-limit", "144M")
-    (one,) = facts(short_tmp, "migrate", "-n", 100_000, *words)["runs"]
-    assert one["entries"] == 100_000 + CONTAINERS
-
-
-@pytest.mark.long
-def test_one_index_more(short_tmp: Path) -> None:
-    report = facts(short_tmp, "indexes", "-n", 500, "--contenders", "slapindex,ditseed")
-    assert names(report) == ["slapindex", "ditseed"]
-    assert len(report["ratios"]) == 1
-
-
-@pytest.mark.long
-def test_this_checkout_against_itself(short_tmp: Path) -> None:
-    words = ("--other", ROOT, "--line", "multival default 3,1")
-    report = facts(short_tmp, "versions", "-n", 1000, *words)
-    verbs = ("build", "export", "clone", "clone-compact", "seed-clone")
-    assert names(report) == [f"{verb}, {who}" for verb in verbs for who in ("this", "other")]
-    assert len(report["ratios"]) == 2 * len(verbs)
+@pytest.mark.parametrize(("words", "contenders", "ratios"), COMPARED)
+def test_contenders_are_compared(
+    short_tmp: Path, words: str, contenders: Sequence[str], ratios: tuple[int, int]
+) -> None:
+    chosen = shlex.split(words.replace("ROOT", str(ROOT)))
+    if chosen[0] == "clone":
+        require_program("mdb_copy")
+    if "--memory-limit" in chosen:
+        require(missing_memory_group())
+    report = facts(short_tmp, *chosen)
+    assert names(report) == [*contenders]
+    assert {one["entries"] for one in report["runs"]} == {int(chosen[2]) + CONTAINERS}
+    assert (report["plan"].get("limit") or 0) == int(words.partition("--memory-limit ")[2].partition("M")[0] or 0) << 20
+    seconds = {one["name"]: one["usage"]["seconds"] for one in report["runs"]}
+    plain = []
+    for one in report["ratios"]:
+        above, _, below = one["what"].removeprefix("seconds of ").partition(" / ")
+        if above in seconds and below in seconds:
+            assert one["median"] == one["low"] == one["high"] == pytest.approx(seconds[above] / seconds[below])
+            plain.append((above, below))
+    assert (len(report["ratios"]), len(plain)) == ratios
+    assert chosen[0] != "clone" or {*plain} <= {*CLONED, *CHECKED}
 
 
 # --- backup, incremental, daily, busy ---
