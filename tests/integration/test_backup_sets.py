@@ -19,6 +19,7 @@ import pytest
 
 from fixtures import replication, s3
 from fixtures.churn import Churn
+from fixtures.partial import LOG, with_log
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.waiting import until
@@ -39,7 +40,6 @@ from loader.operations.backup.manifest import MANIFEST, Backup, Verification
 from loader.operations.backup.repository import Policy
 from loader.operations.backup.run import BackupOptions
 from tests.support.backups import ONE_ENTRY, QUIET, put_back, take
-from tests.support.catching_up import LOG, with_accesslog
 from tests.support.command import Done, ditseed
 from tests.support.keys import generated
 
@@ -92,7 +92,7 @@ def running(server: Slapd) -> Iterator[None]:
 def logged(scratch: Path) -> Iterator[Logged]:
     """Not started, and empty."""
     scratch.mkdir(parents=True)
-    settings = with_accesslog(Settings(server_id=1), scratch)
+    settings = with_log(scratch / "log", Settings(server_id=1))
     with closing(replication.provider(settings)) as server:
         yield Logged(server, scratch / "log")
 

@@ -17,13 +17,14 @@ import pytest
 
 from fixtures import replication
 from fixtures.chroots import Chroot, chroot, missing_chroot
+from fixtures.partial import DELTA, LOG
 from fixtures.replication import refresh_report
 from fixtures.slapd import Slapd, missing_slapd
 from loader import errors
 from loader.server.sync import SyncAnswer
 from seeders.replica import catchup
 from tests.support import catching_up
-from tests.support.catching_up import CHANGED, DELETED, DELTA, LOG, SITUATIONS, Provider, Situation
+from tests.support.catching_up import CHANGED, DELETED, SITUATIONS, Provider, Situation
 from tests.support.command import ditseed
 from tests.support.require import require
 from tests.support.seeding import online

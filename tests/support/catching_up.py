@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,16 +13,16 @@ import ldap
 
 from fixtures import replication
 from fixtures.chroots import Chroot
+from fixtures.partial import with_log
 from fixtures.replication import Refresh, refresh_report
 from fixtures.slapd import Form, Slapd
-from fixtures.slapd_config import REPLICATOR, Installation, Settings, peer_dn
+from fixtures.slapd_config import Installation, Settings, peer_dn
 from fixtures.trees import write_people
 from fixtures.waiting import until
 from tests.support.command import Done, ditseed
 
 PEOPLE = 2000
 CHANGED = DELETED = 20
-LOG = "cn=accesslog"
 _MONITOR = "cn=Entries,cn=Statistics,cn=Monitor"
 
 
@@ -163,7 +162,7 @@ def provider(
     limits = (*Settings().limits, lifted)
     settings = Settings(modules=modules, server_id=1, overlays=overlays, limits=limits)
     if situation.accesslog:
-        settings = with_accesslog(settings, scratch)
+        settings = with_log(scratch / "log", settings)
     ldif = scratch / "people.ldif"
     write_people(ldif, settings.suffix, people)
     with closing(Slapd(settings, form=form, installation=installation)) as server:
@@ -182,34 +181,6 @@ def provider(
 def _wait_for_another_second() -> None:
     """slapd's monitor tells the second of its start: what was configured in that one may be older or newer."""
     time.sleep(1.05)
-
-
-def with_accesslog(settings: Settings, scratch: Path) -> Settings:
-    """As slapo-accesslog(5) has it for delta-syncrepl: the log is a database before that of the tree."""
-    directory = scratch / "log"
-    directory.mkdir(mode=0o700)
-    log = f"""\
-database mdb
-suffix {LOG}
-rootdn {LOG}
-directory {directory}
-index reqStart,reqEnd,reqResult,entryCSN,entryUUID,objectClass eq
-maxsize 268435456
-overlay syncprov
-syncprov-nopresent TRUE
-syncprov-reloadhint TRUE
-limits dn.exact="{REPLICATOR}" size=unlimited time=unlimited
-access to * by * read"""
-    keeps = f"overlay accesslog\nlogdb {LOG}\nlogops writes\nlogsuccess TRUE"
-    return dataclasses.replace(
-        settings,
-        modules=(*settings.modules, "accesslog"),
-        global_lines=tuple(log.splitlines()),
-        overlays=(*settings.overlays, keeps),
-    )
-
-
-DELTA = f'syncdata=accesslog logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))"'
 
 
 def consumer_with(of: Provider, options: str) -> Slapd:
