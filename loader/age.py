@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from msgspec import Struct
 
 from loader.errors import PackageMissing, UsageProblem
 from loader.storage import files, held
@@ -32,8 +33,7 @@ class Broken(Exception):
     """The file was truncated or changed after its encryption."""
 
 
-@dataclass(frozen=True)
-class Recipients:
+class Recipients(Struct, frozen=True):
     """`names`: the public keys as text. Each recipient alone can decrypt everything."""
 
     names: tuple[str, ...]
@@ -49,8 +49,7 @@ class Recipients:
             raise stream.failure or error from error
 
 
-@dataclass(frozen=True, repr=False)
-class Identities:
+class Identities(Struct, frozen=True):
     keys: tuple[Any, ...]
 
     def decrypt_stream(self, file: BinaryIO, put: Callable[[bytes], object]) -> None:

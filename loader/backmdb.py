@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal, NoReturn, TypedDict
+
+from msgspec import Struct
 
 from loader import config as glue
 from loader import indexes
@@ -40,8 +41,7 @@ _ORDER: tuple[Kind, ...] = ("pres", "eq", "approx", "sub")
 Index = tuple[str, tuple[Kind, ...]]  # attribute description, kinds in the order of _ORDER
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The settings of one database, with slapd's defaults for those that the configuration leaves out."""
 
     suffixes: tuple[str, ...]

@@ -17,10 +17,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO
+
+from msgspec import Struct
 
 from loader import plain
 from loader.errors import ToolFailed, ToolMissing
@@ -191,8 +192,7 @@ def _named(status: int) -> str:
     return str(status) if status >= 0 else signal.Signals(-status).name
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Output of a tool that has ended, with whatever status."""
 
     status: int

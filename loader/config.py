@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
+from msgspec import Struct
+
 from loader import dn
 from loader.errors import ConfigValue, ManySuffixes, NoSuchSuffix, NotMdb
 
@@ -181,8 +183,7 @@ NOT_SETTINGS = {
 Entry = tuple[str, Attributes]  # as `ldif.records` yields it
 
 
-@dataclass(frozen=True)
-class Database:
+class Database(Struct, frozen=True):
     """One `olcDatabase` entry. Credentials (olcRootPW, olcSyncrepl) are left out on purpose."""
 
     entry_dn: str  # DN of its entry in cn=config
@@ -204,8 +205,7 @@ class Database:
         return self.suffixes[0]
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """A change of one setting of a database. `attribute`: its name in cn=config. `before`, `after`: empty if absent."""
 
     attribute: str

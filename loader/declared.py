@@ -29,6 +29,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import click
 from click import Choice, IntRange
+from msgspec import Struct
 
 from loader import units
 from loader.defaults import ENGINES, LEVELS
@@ -36,8 +37,7 @@ from loader.errors import LoaderError, UsageProblem
 from loader.storage import files
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(Struct, frozen=True):
     metavar: str | None = None
 
 

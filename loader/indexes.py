@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from loader import config
 from loader.errors import UsageProblem
@@ -18,8 +19,7 @@ _SAME_KIND = {"substr": "sub", "nolang": "notags"}
 _WHOLE_SUB = frozenset({"subinitial", "subany", "subfinal"})
 
 
-@dataclass(frozen=True)
-class Index:
+class Index(Struct, frozen=True):
     """The index of one attribute. `kinds`: in the order of the configuration."""
 
     attribute: str

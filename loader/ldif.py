@@ -6,17 +6,15 @@ operator names is files, directories, and exports, which must match their manife
 
 from __future__ import annotations
 
-import dataclasses
 import errno
-import json
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
+from msgspec import Struct, json
 
 from loader import _native, defaults, dn, typed
 from loader._native import Arrangement, Counters, Difference, EntryDigests, LearnResult, Rejection, ScanResult, Shard
@@ -115,8 +113,7 @@ def parents_first(descriptor: int, target: Path, scratch: Path, meter: Meter, or
         _native.parents_first(descriptor, str(target), str(scratch), counters)
 
 
-@dataclass(frozen=True)
-class ArrangeTask:
+class ArrangeTask(Struct, frozen=True):
     """Shards to make loadable. `paths`: read in parallel. `again`: read later, one after another (later is newer).
 
     `root`: DN of the entry that gets exactly `context_csns`. `drop_orphans`: leave out orphans, and count them.
@@ -215,8 +212,7 @@ FORMAT = 3
 MANIFEST = "manifest.json"
 
 
-@dataclass(frozen=True)
-class ShardFile:
+class ShardFile(Struct, frozen=True):
     """One LDIF file of an export. `checksum`: XXH3 (128 bits, `xxhsum -H2`) of the file as stored, possibly compressed;
     it reveals damage, not forgery. `content_checksum`: of the entries, independent of their order."""
 
@@ -227,8 +223,7 @@ class ShardFile:
     content_checksum: Digest32
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """An export. `shards`: in loading order, parents first. Their entries and content checksums add up to those of the
     export, so that a shard removed from the list is noticed."""
 
@@ -251,7 +246,7 @@ class Manifest:
         return [directory / shard.name for shard in self.shards]
 
     def text(self) -> bytes:
-        return (json.dumps(dataclasses.asdict(self), indent=2) + "\n").encode()
+        return json.format(json.encode(self)) + b"\n"
 
 
 def checksum_of(path: Path) -> str:

@@ -8,8 +8,9 @@ modules that Debian does not ship (`debian=False`) come from the source code.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from loader.defaults import DYNAMIC_ATTRIBUTES
 
@@ -24,8 +25,7 @@ class Shows(Enum):
     OTHER = "something else than what is stored: no seed is made from a search"
 
 
-@dataclass(frozen=True)
-class Overlay:
+class Overlay(Struct, frozen=True):
     """One overlay. `attributes`: those that are computed (LEFT_OUT) or depend on the time (MOVING). `local`: attributes
     that each server stores for itself and does not replicate, so they may differ. `why`: the reason for OTHER."""
 

@@ -19,6 +19,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
+from msgspec import Struct, structs
+
 from loader import log, plain, units
 
 RECENT = 10.0  # seconds over which the recent rate is averaged
@@ -163,8 +165,7 @@ class Meter:
         return time.monotonic() - self.started
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """State of a meter. `recent`, `average`: entries per second, over RECENT seconds and over the whole step."""
 
     step: str
@@ -212,7 +213,9 @@ class Sample:
         ]
 
     def record(self) -> str:
-        return json.dumps({"schema_version": SCHEMA_VERSION, "event": "progress", **self.__dict__, "left": self.left})
+        return json.dumps(
+            {"schema_version": SCHEMA_VERSION, "event": "progress", **structs.asdict(self), "left": self.left}
+        )
 
 
 class Sampler:
@@ -241,8 +244,7 @@ FIRST_INTERVAL = 0.05  # seconds between two points; doubled whenever there are 
 DONE, FAILED, DONE_BEFORE = "done", "failed", "done before"
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """Counts of a step at one time. `at`: seconds since the run began."""
 
     at: float
@@ -250,8 +252,7 @@ class Point:
     bytes: int
 
 
-@dataclass
-class StepRecord:
+class StepRecord(Struct):
     """`begun`: start of the step, in seconds since the run began. A failed step has the counts of its last point."""
 
     name: str
@@ -260,7 +261,7 @@ class StepRecord:
     entries: int = 0
     bytes: int = 0
     state: str = FAILED
-    points: list[Point] = field(default_factory=list)
+    points: list[Point] = []
 
 
 class Recorder:

@@ -7,8 +7,9 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loader import config, dn, indexes
 from loader.backmdb import DEFINITIONS, ROOT
@@ -28,8 +29,7 @@ KEYWORDS = {
 }
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """One directive. `first`, `last`: its lines in `file` are [first, last), counted from 0."""
 
     file: Path

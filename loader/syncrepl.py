@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from loader import config, dn
 from loader.config import Config, Database
 from loader.errors import SyncreplsDiffer, SyncreplUnreadable
@@ -34,8 +36,7 @@ _OPTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class Syncrepl:
+class Syncrepl(Struct, frozen=True):
     """One value of olcSyncrepl, without secrets. Attribute names are spelt as configured."""
 
     rid: str

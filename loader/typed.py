@@ -1,11 +1,10 @@
 """Reads JSON files of earlier runs, and checks their types, version and size.
 
-A file that passes has all fields of its dataclass with the right types. The caller must check what the values mean.
+A file that passes has all fields of its struct with the right types. The caller must check what the values mean.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -32,7 +31,7 @@ class Unfit(ValueError):
 
 
 def read(path: Path, kind: type[T], version: int) -> T:
-    """Returns the file as `kind`, a dataclass whose field `format` must be `version`. Raises Unfit, FileNotFoundError,
+    """Returns the file as `kind`, a struct whose field `format` must be `version`. Raises Unfit, FileNotFoundError,
     OSError."""
     return parse(content(path), kind, version)
 
@@ -61,7 +60,7 @@ def parse(text: bytes, kind: type[T], version: int) -> T:
         if written != version:
             raise Unfit(f"format {written}, this ditseed reads {version}")
         # An unknown field may change the meaning of the others.
-        strange = sorted(fields.keys() - {field.name for field in dataclasses.fields(kind)})  # type: ignore[arg-type]
+        strange = sorted(fields.keys() - {field.encode_name for field in msgspec.structs.fields(kind)})  # type: ignore[arg-type]
         if strange:
             raise Unfit(f"not a manifest: this ditseed knows no field {strange[0]!r}")
         return msgspec.json.decode(text, type=kind)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import click
+from msgspec.structs import replace
 
 from loader.cli.options import keep_strongest, refuse_given
 from loader.errors import NO_SECRETS, UsageProblem
@@ -121,7 +122,7 @@ def connection_of(account: Account, uri: str | None = None) -> Connection:
     # A name without a password binds anonymously at some servers, and not at all at others (RFC 4513, 5.1.2).
     if account.bind_dn and not (account.mechanism or password or account.password_file):
         raise UsageProblem(reason=f"-D {account.bind_dn} needs a password: -y FILE, or -W to be asked")
-    given = {one.name: getattr(account, one.name) for one in fields(Connection) if hasattr(account, one.name)}
+    given = {name: getattr(account, name) for name in Connection.__struct_fields__ if hasattr(account, name)}
     return Connection(**{"uri": uri, **given, "password": password})
 
 

@@ -3,15 +3,15 @@ read the data of a backup."""
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import click
 from click import Choice
+from msgspec import structs
 
 from loader import age, log, units
 from loader.cli.options import DryRun, Json, Lazy, Shown, is_given
@@ -144,12 +144,12 @@ def run_command(
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
     if not is_given("config_path") and options.source is not None:
-        options = dataclasses.replace(options, config_path=None)  # --from overrides --config of a profile
+        options = replace(options, config_path=None)  # --from overrides --config of a profile
     require_one(("--config", options.config_path), ("--from", options.source))
     require_alone(options.every, ("-b", options.suffix), ("--from", options.source))
     reports = sys.stdout.isatty() or log.verbosity() > 0
     if shown.progress_mode == "auto" and not reports:
-        shown = dataclasses.replace(shown, progress_mode="none")
+        shown = replace(shown, progress_mode="none")
     if reason := conditions.reason_for_none(options):
         if reports:
             show_facts({"backup": f"none: {reason}"})
@@ -161,14 +161,14 @@ def run_command(
         reason = "an incremental backup reads the pages of those before it, which needs an identity on this host"
         raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full one")
     keys = age.recipients(conditions.recipients, conditions.recipients_files)
-    packing = dataclasses.replace(packing, recipients=keys, ldif=conditions.kind == manifest.LDIF)
+    packing = replace(packing, recipients=keys, ldif=conditions.kind == manifest.LDIF)
     if conditions.init:
         repository.init(options.repo)
     progress = shown.progress
     with repository.at(options.repo, progress, conditions.scratch, changes=True) as repo:
-        backup = run(dataclasses.replace(options, repo=repo, packing=packing, policy=policy), progress)
+        backup = run(replace(options, repo=repo, packing=packing, policy=policy), progress)
         if shown.as_json:
-            show_json(dataclasses.asdict(backup))
+            show_json(backup)
         elif reports:
             for member in repository.members(repo, backup):
                 facts = _facts(member, Proofs())
@@ -219,12 +219,7 @@ def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
         show_error(error)
     if as_json:
         backups = [
-            {
-                **dataclasses.asdict(backup),
-                **dataclasses.asdict(proofs),
-                "kind": _kind(backup),
-                "problem": problem and str(problem),
-            }
+            structs.asdict(backup) | structs.asdict(proofs) | {"kind": _kind(backup), "problem": problem}
             for backup, proofs, problem in listed
         ]
         show_json({"backups": backups})
@@ -265,7 +260,7 @@ def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json:
         chosen = repository.find(opened, backup.which, suffix)
         proofs = repository.proofs(opened, chosen)
     if as_json:
-        show_json({"backup": dataclasses.asdict(chosen), **dataclasses.asdict(proofs)})
+        show_json({"backup": chosen, **structs.asdict(proofs)})
     else:
         show_facts(_facts(chosen, proofs))
 
@@ -337,7 +332,7 @@ def check_command(
     if metrics_file is not None:
         checking.write_metrics(by_suffix or {suffix or "": check}, metrics_file)
     if as_json:
-        show_json({**dataclasses.asdict(check), "status": check.status.name})
+        show_json({**structs.asdict(check), "status": check.status.name})
     else:
         show(check.line())
     return int(check.status)
@@ -357,7 +352,7 @@ def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: Dry
     with repository.at(repo, changes=not dry_run, makes_room=True) as opened:
         pruned = repository.prune(opened, policy, suffix, dry_run)
     if as_json:
-        show_json({**dataclasses.asdict(pruned), "dry_run": dry_run})
+        show_json({**structs.asdict(pruned), "dry_run": dry_run})
         return
     removed = "would be removed" if dry_run else "removed"
     rows = [(name, "kept", ", ".join(reasons)) for name, reasons in pruned.kept.items()]

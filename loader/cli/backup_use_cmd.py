@@ -50,8 +50,7 @@ def restore_command(
             restore.plan(options) if dry_run else restore.restore(options, progress)
         )
     if shown.as_json:
-        facts = [dataclasses.asdict(report) for report in reports]
-        show_json({"databases": facts} if options.every else facts[0])
+        show_json({"databases": reports} if options.every else reports[0])
         return
     for report in reports:
         facts_of = {"backup": report.backup.id, "suffix": report.backup.suffix, "target": report.target}
@@ -93,7 +92,7 @@ def verify_command(
         options = dataclasses.replace(options, repo=repo, names=names or options.names)
         proofs = verify(options, progress)
     if shown.as_json:
-        show_json({"verified": [dataclasses.asdict(proof) for proof in proofs]})
+        show_json({"verified": proofs})
     else:
         rows = [(proof.backup, part_read(proof), proof.problem or "good") for proof in proofs]
         show_table(("id", "read", "result"), rows)
@@ -119,8 +118,7 @@ def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> i
     with repository.at(options.repo, progress, options.scratch) as repo:
         proofs = drill(dataclasses.replace(options, repo=repo, which=backup.which), progress)
     if shown.as_json:
-        facts = [dataclasses.asdict(proof) for proof in proofs]
-        show_json({"drills": facts} if len(facts) > 1 else facts[0])
+        show_json({"drills": proofs} if len(proofs) > 1 else proofs[0])
     else:
         for proof in proofs:
             show_facts(

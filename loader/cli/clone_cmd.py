@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 from loader import log, standard, units
@@ -60,7 +59,7 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     if sends:
         sent = operation.send(options, shown.progress)
         if shown.as_json:  # on stderr, because stdout carries the copy
-            tell_json(dataclasses.asdict(sent))
+            tell_json(sent)
         elif log.verbosity() >= 0:
             skipped = f", {units.size(sent.skipped)} left out" if sent.skipped else ""
             took = units.duration(sent.seconds)
@@ -72,7 +71,7 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     else:
         report = operation.receive(options, shown.progress) if receives else operation.clone(options, shown.progress)
     if shown.as_json:
-        show_json(dataclasses.asdict(report))
+        show_json(report)
     else:
         show_facts(_lines(report))
 

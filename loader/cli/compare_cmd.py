@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Annotated
+
+from msgspec import structs
 
 from loader import plain, units
 from loader.cli.access import Bind, ConsumerAccount, connection_of, second_of
@@ -76,7 +77,7 @@ def command(
     """
     require_once((a, b))
     at_a = connection_of(bind)
-    at_b = dataclasses.replace(second_of(at_a, second), base=second.consumer_base or at_a.base)
+    at_b = structs.replace(second_of(at_a, second), base=second.consumer_base or at_a.base)
     attributes = comparing.show_attributes
     options = CompareOptions(
         a=comparable(a, at_a, attributes),
@@ -87,7 +88,7 @@ def command(
     )
     report = compare(options, shown.progress)
     if shown.as_json:
-        show_json({"equal": report.equal, **dataclasses.asdict(report)})
+        show_json({"equal": report.equal, **structs.asdict(report)})
     else:
         _show(report)
     return EXIT_OK if report.equal else EXIT_DIFFERENT

@@ -56,7 +56,7 @@ def command(
             show_error(error)
             check = doctor.failed(error)
         if as_json:
-            show_json({**msgspec.to_builtins(check), "status": check.status.name})
+            show_json({**msgspec.structs.asdict(check), "status": check.status.name})
         else:
             show(*check.text())
         return int(check.status)
@@ -81,7 +81,7 @@ def command(
                 for one in server.databases
             ],
         }
-        show_json(msgspec.to_builtins(facts))
+        show_json(facts)
     else:
         show(*_lines(report))
     return EXIT_OK if report.is_well else EXIT_DIFFERENT

@@ -19,7 +19,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
@@ -27,6 +26,7 @@ from typing import NoReturn
 
 import click
 from click import shell_completion
+from msgspec import Struct
 
 from loader import child, defaults, log, standard
 from loader.cli import options
@@ -54,8 +54,7 @@ from loader.storage import files
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """The result of a run. `error`: None if it succeeded."""
 
     status: int

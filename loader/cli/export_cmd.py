@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
+
+from msgspec import structs
 
 from loader import defaults, log, standard, units
 from loader.cli import access
@@ -138,9 +140,9 @@ def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimit
 
 def _tell_streamed(report: StreamReport, as_json: bool) -> None:
     """Prints the report on stderr, because stdout carries the LDIF."""
-    note(asdict(report))
+    note(structs.asdict(report))
     if as_json:
-        tell_json(asdict(report))
+        tell_json(report)
     elif log.verbosity() >= 0:
         took, csns = units.duration(report.seconds), " ".join(report.context_csns)
         sent = f"{units.number(report.entries)} entries, {units.size(report.bytes)} of LDIF in {took}"

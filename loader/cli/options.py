@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import click
 from click import Choice
 from click.core import ParameterSource
+from msgspec import Struct
+from msgspec import field as struct_field
 
 from loader import log, units
 from loader.cli import ending
@@ -121,15 +123,14 @@ class RecordedRun(Run):
                 recording.report = path
 
 
-@dataclass
-class _Recording:
+class _Recording(Struct):
     """The content of a run's files, collected until it ends. `metrics`, `report`: paths of the files."""
 
     verb: str
     metrics: Path | None = None
     report: Path | None = None
-    recorder: Recorder = field(default_factory=Recorder)
-    facts: Mapping[str, object] = field(default_factory=dict)
+    recorder: Recorder = struct_field(default_factory=Recorder)
+    facts: Mapping[str, object] = {}
 
     def write(self, end: ending.Ending) -> None:
         """Writes the files; the metrics come first, because less can go wrong with them."""

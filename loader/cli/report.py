@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from loader import log, plain, standard, units
 from loader.errors import LoaderError
 
@@ -49,18 +51,23 @@ def tell(*lines: str) -> None:
 REPORT = {"report": 1}  # version of the --json output; raised when a member is removed or changes its meaning
 
 
-def show_json(facts: Mapping[str, object]) -> None:
-    print(json.dumps({**REPORT, **facts}, indent=2, default=str))
+def show_json(report: object) -> None:
+    """Prints a mapping, or a struct with its fields as members."""
+    print(json.dumps(_members(report), indent=2))
 
 
-def show_json_line(facts: Mapping[str, object]) -> None:
+def show_json_line(report: object) -> None:
     """Prints one line and flushes it, for programs that follow the output."""
-    print(json.dumps({**REPORT, **facts}, default=str), flush=True)
+    print(json.dumps(_members(report)), flush=True)
 
 
-def tell_json(facts: Mapping[str, object]) -> None:
+def tell_json(report: object) -> None:
     """Prints the report as one line on stderr, for verbs that write data to stdout."""
-    print(json.dumps({**REPORT, **facts}, default=str), file=sys.stderr)
+    print(json.dumps(_members(report)), file=sys.stderr)
+
+
+def _members(report: object) -> dict[str, object]:
+    return {**REPORT, **msgspec.to_builtins(report, enc_hook=str)}
 
 
 def show_failure(error: LoaderError, status: int, as_json: bool) -> None:

@@ -170,7 +170,7 @@ def plan_command(
             disks.append(Disk(word, unused[0].size, unused))
     plan = planning.plan(disks, options)
     if as_json:
-        show_json(msgspec.to_builtins(plan))
+        show_json(plan)
     else:
         show(*_script(plan))
     return EXIT_OK
@@ -263,7 +263,7 @@ def migrate_command(
         if begun.is_done:
             tell("This migration is finished. --rollback goes back to the former volume.")
             if shown.as_json:
-                show_json({"plan": msgspec.to_builtins(plan), "done": begun.done})
+                show_json({"plan": plan, "done": begun.done})
             return EXIT_OK
     if _is_confirmed(plan, "migration", migrating.forward(plan), apply, shown.as_json):
         try:
@@ -314,7 +314,7 @@ def _is_confirmed(plan: MovePlan, what: str, planned: Iterable[PlannedStep], app
     """Prints the plan; with `apply`, returns True once FROM was typed to confirm. Raises UsageProblem if it was not."""
     steps, source = [*planned], plan.request.source
     if not apply and as_json:
-        show_json({"plan": msgspec.to_builtins(plan), "steps": msgspec.to_builtins(steps)})
+        show_json({"plan": plan, "steps": steps})
         return False
     volumes = [plan.old.device if plan.old else "a directory of a larger file system"]
     volumes.append(f"{plan.new.device} ({plan.new.kind})")

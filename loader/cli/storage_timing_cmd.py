@@ -56,7 +56,7 @@ def bench_command(
     recipe = Tree(entries=sizes.entries, seed=sizes.seed).spec("people", bench.SUFFIX)
     report = bench.bench(directories, recipe, sizes, shown.progress)
     if shown.as_json:
-        show_json(msgspec.to_builtins(report))
+        show_json(report)
     else:
         show_bench(report)
     return EXIT_OK
@@ -137,7 +137,7 @@ def watch_command(
             raise UsageProblem(reason="--check takes --state FILE, and no PATH")
         check = verdict.check(watched.state_file, Limits(watched.warning, watched.critical))
         if as_json:
-            show_json({**msgspec.to_builtins(check), "status": check.status.name})
+            show_json({**msgspec.structs.asdict(check), "status": check.status.name})
         else:
             show(*check.text())
         return int(check.status)
@@ -180,7 +180,7 @@ def _watch(
 def _rounds_shown(as_json: bool) -> Iterator[Callable[[State], None]]:
     """Yields a function that shows a round: as JSON, or on a terminal as a table that replaces the last."""
     if as_json:
-        yield lambda state: show_json_line(msgspec.to_builtins(state))
+        yield show_json_line
         return
     # Imported here because importing rich takes longer than printing --help or an error.
     from rich.console import Console, Group

@@ -6,13 +6,14 @@ import dataclasses
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import click
 from click import Choice
+from msgspec.structs import replace
 
 from loader import units
 from loader.cli import ending
@@ -96,10 +97,8 @@ def _show_settings(
     further: Sequence[_Further] = (),
 ) -> None:
     if as_json:
-        change = None if outcome is None else dataclasses.asdict(outcome)
-        databases = [dataclasses.asdict(one) for one in settings]
-        more = {name: dataclasses.asdict(facts) for name, facts, _ in further}
-        show_json({"target": target.config.where, "databases": databases, "change": change, **more})
+        more = {name: facts for name, facts, _ in further}
+        show_json({"target": target.config.where, "databases": settings, "change": outcome, **more})
         return
     show_table(headings, list(rows))
     for _, _, show_part in further:
@@ -159,8 +158,8 @@ def maxsize_command(
             reason = f"--for {source} is for --config; -D, -y and -Y are then of an account at that server"
             raise UsageProblem(reason=reason)
         alone = keep_strongest(change, ("config_path", "uri"))
-        provider = connection_of(replace(alone, uri=source))
-        change = replace(alone, uri=None, bind_dn=None, mechanism=None)
+        provider = connection_of(dataclasses.replace(alone, uri=source))
+        change = dataclasses.replace(alone, uri=None, bind_dn=None, mechanism=None)
     suffix, outcome = change.base, None
     further: list[_Further] = []
     with change.target() as target:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from loader import units
 from loader.cli.options import Shown
 from loader.cli.report import show, show_facts, show_json
@@ -35,7 +33,7 @@ def command(options: VerifyOptions, shown: Shown) -> int:
     report = verify_database(options, shown.progress)
     status = EXIT_OK if report.sound else EXIT_DIFFERENT
     if shown.as_json:
-        show_json(dataclasses.asdict(report))
+        show_json(report)
         return status
     count = sum(problem.count for problem in report.problems)
     show_facts(

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loader import _native, csn, dn
 from loader._native import Contents, IndexCost, IndexCosts, TableRecord
@@ -114,8 +115,7 @@ def _newest(contents: Contents, stored: list[str], whole: bool, most: int | None
     return csn.by_server((*stored, *contents.newest_csns(stop, most)))
 
 
-@dataclass(frozen=True)
-class DatabaseSummary:
+class DatabaseSummary(Struct, frozen=True):
     """`context_csns`: as stored. `newest_csns`: the newest CSNs found. Both ascend by server ID."""
 
     entries: int
@@ -167,16 +167,14 @@ def table_bytes(place: Path) -> dict[str, int]:
         return {name: record.pages * page_size for name, record in contents.tables.items()}
 
 
-@dataclass(frozen=True)
-class IndexCounts:
+class IndexCounts(Struct, frozen=True):
     """`keys`: number of entry IDs -> number of index keys that have as many IDs. `key_bytes`: size of one key."""
 
     keys: dict[int, int]
     key_bytes: int
 
 
-@dataclass(frozen=True)
-class TableSizes:
+class TableSizes(Struct, frozen=True):
     """Sizes in a data file. `own`: table -> pages, as `table_bytes` counts. `indexes`: less those of a second file."""
 
     pages: int

@@ -18,9 +18,10 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from loader import _native, units
 from loader._native import Counters, KnownPages, PageBlock, PageBlocks, PagePacks, Seen
@@ -39,8 +40,7 @@ PARTIAL = meta.DATA + ".partial"
 JOURNAL = PARTIAL + ".have"  # records how much of a stream has been received
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """Size of a file in bytes: `apparent`: its length; `allocated`: the disk blocks it occupies."""
 
     apparent: int
@@ -52,8 +52,7 @@ class Sizes:
         return cls(status.st_size, status.st_blocks * 512)
 
 
-@dataclass(frozen=True)
-class Copied:
+class Copied(Struct, frozen=True):
     """A finished copy that the caller has still to publish. `mode`: permissions of the file that was copied. `seen`:
     what the core recorded about the pages, so that a check need not read them again. `sound`: the pages were already
     checked during the copy."""
@@ -68,8 +67,7 @@ class Copied:
     sound: bool = False
 
 
-@dataclass(frozen=True)
-class CopyMode:
+class CopyMode(Struct, frozen=True):
     """`compact`: copy only the pages in use, in key order. `reflink`: share blocks with the source; "try" falls back to
     copying, "must" fails instead. `noting`: record the pages during the copy, so that a check need not reread them."""
 
@@ -78,7 +76,10 @@ class CopyMode:
     noting: bool = False
 
 
-def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode()) -> Copied:
+_AS_IT_IS = CopyMode()
+
+
+def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = _AS_IT_IS) -> Copied:
     """Copies the environment in `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
     Overwrites the remains of an earlier run, and removes the partial file on any error. Raises NoSpace, NotPermitted,
@@ -141,8 +142,7 @@ def require_space(source: Path, target: Path) -> int:
 # skips these bytes if the snapshot is still the same. Otherwise it sends everything.
 
 
-@dataclass(frozen=True)
-class SendResult:
+class SendResult(Struct, frozen=True):
     """A stream that was sent to its end. `skipped`: bytes that the receiver had already. `length`: size of the file."""
 
     facts: meta.MetaPage

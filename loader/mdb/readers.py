@@ -14,7 +14,6 @@ import statistics
 import struct
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -39,8 +38,7 @@ _IDLE = 2**64 - 1  # the transaction in a slot whose thread has no read transact
 _MOST = 4 << 20  # bytes read of a lock.mdb: 65,000 slots
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(msgspec.Struct, frozen=True):
     """A used reader slot. `txnid`: transaction of its snapshot; None: no read transaction at present."""
 
     pid: int
@@ -153,8 +151,7 @@ _LOOK = 0.5  # seconds of observation
 _PAUSE = 0.02
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(msgspec.Struct, frozen=True):
     """How fast a busy environment will grow while a reader slot protects a snapshot.
 
     `transactions`: per second. `pages`: new pages per transaction, with a margin. `rate`: bytes per second."""

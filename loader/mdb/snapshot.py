@@ -20,9 +20,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import csn, dn
 from loader._native import Contents
@@ -36,8 +38,7 @@ _log = logging.getLogger(__name__)
 _PERHAPS_UNHEEDED = (MdbBusy, MdbDamaged)  # what a reader meets if a writer ignores lock.mdb
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, dict=True):
     """A data file in which no page of the snapshot of transaction `txn`, or of a later one, is overwritten. `page`: the
     snapshot's meta page, without which it cannot be copied."""
 
@@ -152,8 +153,7 @@ _MOST = 1000  # log entries per read
 _ENTRY_CSN = "entryCSN"
 
 
-@dataclass(frozen=True)
-class AccessLog:
+class AccessLog(Struct, frozen=True):
     """`log`: directory of the accesslog. `database`, `suffix`: directory and suffix of the database it records."""
 
     log: Path

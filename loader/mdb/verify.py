@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, TypedDict
 
 from click import IntRange
+from msgspec import Struct
 
 from loader import _native, defaults, units
 from loader.declared import Limit, Sorting, TemporaryDirectory
@@ -38,16 +39,14 @@ LIMIT = 10  # problems reported of each kind
 _HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
 
 
-@dataclass(frozen=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """`level`: the level of the check. `entries`: their number; None at level none."""
 
     level: str
     entries: int | None = None
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One problem and its location, as far as known. `id`: entry ID. `table`: name in the file. `page`: page number."""
 
     message: str
@@ -67,8 +66,7 @@ class Finding:
         return ": ".join([*filter(None, [", ".join(where)]), *named, self.message])
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """All problems of one kind. `count`: their number. `told`: the first of them."""
 
     kind: str
@@ -76,8 +74,7 @@ class Problem:
     told: tuple[Finding, ...]
 
 
-@dataclass(frozen=True)
-class AuditReport:
+class AuditReport(Struct, frozen=True):
     """`entries`, `txn`: 0 if the file does not reveal them. `notes`: parts not checked, and oddities without harm.
 
     `drifted`: index tables that make searches miss entries. `left_out`: index tables that were not checked."""

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
+
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from loader import standard
 from loader.declared import Argument, Scratch, VerifyCopy
@@ -49,8 +52,7 @@ class CloneOptions:
     ] = None
 
 
-@dataclass(frozen=True)
-class ClonePlan:
+class ClonePlan(Struct, frozen=True):
     """What a clone would do. Bytes; `free` is what the target's file system has."""
 
     source: str
@@ -65,8 +67,7 @@ class ClonePlan:
     verify: str
 
 
-@dataclass(frozen=True)
-class ReceiveReport:
+class ReceiveReport(Struct, frozen=True):
     """A finished clone. Bytes, seconds; contextCSN as stored in it."""
 
     target: str
@@ -81,8 +82,7 @@ class ReceiveReport:
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class CloneReport(ReceiveReport):
+class CloneReport(ReceiveReport, frozen=True, kw_only=True):
     """`shared`: the copy shares its blocks with the source. `transactions`, `grown` (bytes): what the source gained
     meanwhile."""
 
@@ -146,7 +146,7 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
             copied.path.unlink(missing_ok=True)
             raise
     return CloneReport(
-        **vars(received),
+        **structs.asdict(received),
         source=planned.source,
         source_apparent=copied.source.apparent,
         source_allocated=copied.source.allocated,
@@ -193,8 +193,7 @@ def require_space(directory: Path, needed: int) -> int:
     return files.require_space(directory, needed, leftover=directory / WORKSHOP / copy.PARTIAL)
 
 
-@dataclass(frozen=True)
-class SendReport:
+class SendReport(Struct, frozen=True):
     """A stream that went out whole. Bytes, seconds; skipped: what the receiver had."""
 
     source: str
@@ -205,8 +204,7 @@ class SendReport:
     seconds: float
 
 
-@dataclass(frozen=True)
-class ReceivePlan:
+class ReceivePlan(Struct, frozen=True):
     """What is there before anything is received. have: bytes of a stream that broke; token: for `--skip`."""
 
     target: str

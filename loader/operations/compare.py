@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from loader import dn
 from loader.errors import EmptyInput, LoaderError
@@ -33,8 +34,7 @@ SERVER_ATTRIBUTES = (
 LIMIT = 20
 
 
-@dataclass(frozen=True)
-class CompareOptions:
+class CompareOptions(Struct, frozen=True):
     """`ignore`: attributes that do not count. `limit`: how many differing entries are named."""
 
     a: Comparable
@@ -44,8 +44,7 @@ class CompareOptions:
     show_attributes: bool = False
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True):
     """What one place holds. `checksum`: order-free, 32 hex digits; comparable under equal `ignore` only."""
 
     location: str
@@ -53,8 +52,7 @@ class Side:
     checksum: str
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One differing entry. `attributes`: which differ, None when nobody looked. Never any values."""
 
     kind: str  # "only-a", "only-b", "changed"
@@ -62,8 +60,7 @@ class Sample:
     attributes: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Subtree:
+class Subtree(Struct, frozen=True):
     """What is below an entry that is directly below the base; `dn` None: the base and what is directly below it."""
 
     dn: str | None
@@ -74,8 +71,7 @@ class Subtree:
     different: int
 
 
-@dataclass(frozen=True)
-class Hidden:
+class Hidden(Struct, frozen=True):
     """What access control hides at one place. `rule`: the value of olcAccess that shows it to `who`."""
 
     location: str
@@ -84,8 +80,7 @@ class Hidden:
     rule: str
 
 
-@dataclass(frozen=True)
-class CompareReport:
+class CompareReport(Struct, frozen=True):
     """The outcome. Counts are of entries."""
 
     a: Side

@@ -6,10 +6,11 @@ files are named `try-...` with the connection that reads it; once it is whole an
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, structs
 
 from loader import csn, defaults, ldif
 from loader.declared import ExportLimits
@@ -54,8 +55,7 @@ class ExportOptions(ExportLimits):
         return {**self.connection.identity(), "pieces": self.pieces, "compress": self.compress, **more}
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Struct, frozen=True):
     """A provider's state before the first entry is read. `uuid`: the entryUUID of `base`. `subentries`: whether
     subentries are read, too. `attributes`: the attribute list that requests everything."""
 
@@ -68,8 +68,7 @@ class Start:
     uri: str
 
 
-@dataclass(frozen=True)
-class ReadingPlan:
+class ReadingPlan(Struct, frozen=True):
     """How the tree is read. `how`: description for the operator. `containers`: entryUUIDs of the sample's containers.
     `hidden`: notes on what the server hides from a sample. `expected`: number of entries; None if unknown."""
 
@@ -84,7 +83,7 @@ class ReadingPlan:
         """Returns the pieces with `attributes` set, to be read in pages of `page` entries."""
         attributes = tuple(self.attributes)
         return [
-            Piece(piece.name, dataclasses.replace(piece.search, attributes=attributes, page=page))
+            Piece(piece.name, structs.replace(piece.search, attributes=attributes, page=page))
             for piece in self.partitions
         ]
 
@@ -95,8 +94,7 @@ class ReadingPlan:
         return len(cut) > 1 and not all("(entryUUID>=" in search.where for search in cut)
 
 
-@dataclass(frozen=True)
-class ReadPiece:
+class ReadPiece(Struct, frozen=True):
     """A piece that was read. `sums`: file name -> checksum. `server`: number of the provider."""
 
     entries: int
@@ -105,8 +103,7 @@ class ReadPiece:
     server: int = 0
 
 
-@dataclass(frozen=True)
-class Arranged:
+class Arranged(Struct, frozen=True):
     """The shards. `files`: name, entries, content checksum of each. `taken`: shard name -> part file used unchanged."""
 
     entries: int
@@ -136,7 +133,7 @@ def start_of(options: ExportOptions) -> Start:
             )
             starts.append(start)
     live.require_same(starts)
-    return dataclasses.replace(starts[0], context_csns=live.lowest([one.context_csns for one in starts]))
+    return structs.replace(starts[0], context_csns=live.lowest([one.context_csns for one in starts]))
 
 
 def trial_plan(options: ExportOptions, meter: Meter) -> tuple[Start, ReadingPlan]:
@@ -217,8 +214,7 @@ def notes(
     return [*hidden, f"{counts}: access control hides the others from {options.connection.who}{others}"], []
 
 
-@dataclass(frozen=True)
-class ExportSteps:
+class ExportSteps(Struct, frozen=True):
     """The bodies of the steps. Each can be repeated from its beginning."""
 
     options: ExportOptions
@@ -406,7 +402,7 @@ def plan(options: ExportOptions, progress: Progress) -> Report:
 def export_steps(options: ExportOptions, run: Run) -> Manifest:
     """Runs the steps of an export within a run that may have others. The output directory must exist."""
     with held.opened(options.output) as output:
-        options = dataclasses.replace(options, output=output.path)
+        options = replace(options, output=output.path)
         work = ExportSteps(options, run)
         if (done := work.sink.done_before()) is not None:
             return done

@@ -5,8 +5,9 @@ Steps: read, shards. What is read is one snapshot, so an interrupted step begins
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loader import defaults, ldif, standard, units
 from loader.ldif import ShardFile
@@ -21,8 +22,7 @@ from loader.storage import held
 STEPS = ("read", "shards")
 
 
-@dataclass(frozen=True)
-class DumpOptions:
+class DumpOptions(Struct, frozen=True):
     """What to read, and where to. `jobs`: workers."""
 
     part: Part
@@ -71,8 +71,7 @@ def export_database(
         return Finished(manifest or ldif.require_manifest(sink.output), run.told_before())
 
 
-@dataclass(frozen=True)
-class StreamReport:
+class StreamReport(Struct, frozen=True):
     """What was sent. `content_checksum`: as of a manifest; `bytes`: before compression."""
 
     base: str
@@ -95,8 +94,7 @@ def stream_database(part: Part, jobs: int, compress: bool, progress: Progress) -
     return StreamReport(found.base, found.entries, found.checksum, csns, found.bytes, seconds, notes)
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(Struct, frozen=True):
     whole: Whole
     ranges: int
     notes: list[str]

@@ -5,8 +5,9 @@ Interrupted, a directory is gone on with by shards.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loader import defaults, ldif
 from loader.errors import OutputNotEmpty, UsageProblem
@@ -22,8 +23,7 @@ from loader.storage import files, held
 SHARD_ENTRIES = 1_000_000
 
 
-@dataclass(frozen=True)
-class GenerateOptions:
+class GenerateOptions(Struct, frozen=True):
     """What to make. template: of the recipe. Neither `jobs` (threads) nor `shard_entries` changes the entries."""
 
     recipe: TreeSpec
@@ -75,8 +75,7 @@ def to_directory(options: GenerateOptions, output: Path, progress: Progress, res
             return Finished(manifest, run.told_before())
 
 
-@dataclass(frozen=True)
-class _Shard:
+class _Shard(Struct, frozen=True):
     entries: int
     bytes: int
     checksum: str

@@ -13,9 +13,11 @@ import datetime
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import csn, dn, ldif, overlays
 from loader.errors import (
@@ -74,8 +76,7 @@ def context_csns(server: Session, base: str) -> list[str]:
 # --- what moved ------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class MovedContainers:
+class MovedContainers(Struct):
     """Reads moved subtrees again, into `late-NNNNN` files in `parts`; a higher number is newer.
 
     `parts`: directory with the files of the first read and its `.inner` files. `since`: the contextCSN before the last
@@ -88,8 +89,8 @@ class MovedContainers:
     parts: Path
     since: Sequence[str]
     meter: Meter
-    _placed: dict[str, str] = field(default_factory=dict)  # entryUUID -> DN key at which it was read again
-    _returned: set[Path] = field(default_factory=set)
+    _placed: dict[str, str] = {}  # entryUUID -> DN key at which it was read again
+    _returned: set[Path] = set()
     _rounds: int = 0
 
     def __post_init__(self) -> None:
@@ -353,8 +354,7 @@ def require_like(leader: Session, other: Session, names: Sequence[str], told: Se
             raise OtherTree(uri=other.uri, other=leader.uri, reason=reason)
 
 
-@dataclass(frozen=True)
-class Replicas:
+class Replicas(Struct, frozen=True):
     """The providers of a read, numbered from 0. A single provider is retried patiently; of several, those that do
     not answer are skipped."""
 

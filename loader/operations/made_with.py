@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import defaults, indexes, units
 from loader.backmdb import INTLEN, Settings
@@ -44,8 +46,7 @@ _WITHOUT_RULE = "indexes.no_normal_form"
 _SCHEMA = "indexes.schema"
 
 
-@dataclass(frozen=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """`builtin`: compiled into slapd. `stored`: what decides how values are stored; `keys`: what besides decides their
     index keys."""
 
@@ -60,8 +61,7 @@ class Definition:
         return not same and not (self.builtin and other.builtin)
 
 
-@dataclass(frozen=True)
-class SchemaFacts:
+class SchemaFacts(Struct, frozen=True):
     """By all names and the OID, in lower case."""
 
     attributes: dict[str, Definition]
@@ -79,16 +79,14 @@ def _base(description: str) -> str:
     return description.partition(";")[0].lower()
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The configuration that a file was made with, and the database in it."""
 
     config: Config
     database: Database
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """`rebuild`: index tables that have to be made again. `unknown`: attribute types and object classes that the
     configuration lacks. `otherwise`: differences that cannot be mended in place. `entries`: how many were checked.
     `left_out`: index tables that could not be checked; they are in `rebuild`, too, unless nothing differs."""
@@ -164,8 +162,7 @@ def _target(config: Config, database: Database, place: Path) -> Target | None:
     return target
 
 
-@dataclass(frozen=True)
-class _Comparison:
+class _Comparison(Struct, frozen=True):
     """Of two configurations. `indexes`: those whose keys are made otherwise. `asks_for_all`: only a check of every
     entry tells whether the differences matter. `is_equal`: both are known, and make the same file."""
 
@@ -228,8 +225,7 @@ def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> 
 # --- indexes made again ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Rebuilt:
+class Rebuilt(Struct, frozen=True):
     """`attributes`: whose indexes were made again. `notes`: the tool that made them, if that was not the core."""
 
     attributes: tuple[str, ...] = ()

@@ -7,13 +7,12 @@ No LDIF file is written.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shlex
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -122,16 +121,15 @@ def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase
     return TargetDatabase(config, database, options.target.absolute(), options.replace)
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """What a migration needs, in seconds and bytes; None if the first entries cannot stand alone, or are refused.
     `lacking`: names that the new configuration does not know. `problems`: why it would be refused."""
 
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = []
     seconds: float | None = None
     needed: int | None = None
     maxsize: int | None = None
-    lacking: list[str] = field(default_factory=list)
+    lacking: list[str] = []
     free: int = 0
 
 
@@ -186,7 +184,7 @@ def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(text)
 
-    work = dataclasses.replace(work, options=dataclasses.replace(work.options, maxsize="auto"))
+    work = replace(work, options=replace(work.options, maxsize="auto"))
     began = time.monotonic()
     with piped(write, "sample") as (descriptor, _):
         built = work.building.make(meter, [descriptor], None)
@@ -231,8 +229,7 @@ class MigrateLoaded(NativeLoaded, frozen=True, kw_only=True):
     checksum: str = ""
 
 
-@dataclass(frozen=True)
-class MigrateSteps:
+class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
     """The bodies of the steps. Each can be repeated from its beginning."""
 
     options: MigrateOptions
@@ -354,8 +351,7 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
     return Migrated(loaded, looked, published, round(seconds, 3), round(loaded.entries / seconds), run.told_before())
 
 
-@dataclass(frozen=True)
-class Examined:
+class Examined(msgspec.Struct, frozen=True):
     """Formats and versions before and after the migration."""
 
     source: str
@@ -365,8 +361,7 @@ class Examined:
     slapd: str | None
 
 
-@dataclass(frozen=True)
-class Migrated:
+class Migrated(msgspec.Struct, frozen=True):
     """A finished migration. `before`: `done_before`, as `Run.told_before` has it."""
 
     loaded: MigrateLoaded
@@ -381,8 +376,7 @@ class Migrated:
         return report_of(self.loaded, self.examined, {"compared": "equal"}, self.published, speed, self.before)
 
 
-@dataclass(frozen=True)
-class MigratePlan:
+class MigratePlan(msgspec.Struct, frozen=True):
     """What `migrate` would do. `slaptest`: what it prints. `foreseen`: None if slaptest refuses the configuration."""
 
     examined: Examined
@@ -393,7 +387,9 @@ class MigratePlan:
     foreseen: Planned | None
 
     def report(self) -> Report:
-        own = {name: value for name, value in vars(self).items() if name not in ("examined", "foreseen")}
+        own = {
+            name: value for name, value in msgspec.structs.asdict(self).items() if name not in ("examined", "foreseen")
+        }
         return report_of(self.examined, own, self.foreseen or {"problems": []}, {"dry_run": "nothing was written"})
 
 

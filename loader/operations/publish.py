@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -83,8 +82,7 @@ class Published(msgspec.Struct, frozen=True, omit_defaults=True):
     notes: list[str] = []
 
 
-@dataclass(frozen=True)
-class TargetDatabase:
+class TargetDatabase(msgspec.Struct, frozen=True):
     """The database directory that a configuration means. `superior`: by whose name its entries are loaded, where it is
     loaded with others that are glued together (the superior's own place has itself)."""
 
@@ -263,8 +261,7 @@ def _keep(target: held.Directory) -> Path | None:
     return target.name / name
 
 
-@dataclass(frozen=True)
-class BuildDirectory:
+class BuildDirectory(msgspec.Struct, frozen=True):
     """Where a data file is built that goes to `target`: `home`, a private directory inside of it."""
 
     target: Path

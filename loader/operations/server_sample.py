@@ -7,8 +7,9 @@ windows does not tell how many there are in all. slapd's monitor tells it, or a 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from loader import units
 from loader.errors import Cancelled

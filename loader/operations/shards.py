@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from msgspec import Struct, structs
 
 from loader import ldif
 from loader.errors import LoaderError, OutputNotEmpty
@@ -20,8 +21,7 @@ from loader.storage import files
 PARTS, ARRANGED = "parts", "arranged"
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(Struct, frozen=True):
     """All entries of an export. `checksum`: order-free; the rest as in the manifest."""
 
     base: str
@@ -33,8 +33,7 @@ class Whole:
     dropped: int = 0
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """An export that has ended. `before`: `done_before`, as `Run.told_before` has it for the report."""
 
     manifest: Manifest
@@ -43,7 +42,7 @@ class Finished:
     @property
     def report(self) -> Report:
         """For --json and --report."""
-        return {**asdict(self.manifest), **self.before}
+        return {**structs.asdict(self.manifest), **self.before}
 
 
 @contextmanager
@@ -72,8 +71,7 @@ def require_output(output: Path) -> None:
         raise OutputNotEmpty(path=output, made_by="export")
 
 
-@dataclass(frozen=True)
-class ShardDirectory:
+class ShardDirectory(Struct, frozen=True):
     """Sink: the output directory of a run. It takes finished shards, and writes the manifest last."""
 
     output: Path

@@ -22,8 +22,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import defaults, dn, units
 from loader.defaults import MAXSIZE_FACTOR
@@ -62,8 +64,7 @@ modifyTimestamp: 20000101000000Z
 """
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Bounds of a new database. `maxsize`: bytes; None if it is chosen once the size is known. `directory`: its file
     system must hold the database; None leaves the disk out."""
 
@@ -119,15 +120,13 @@ def at_most(ldif: LdifFiles) -> int:
 # --- from the tables of a sample to those of the whole ------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TableForecast:
+class TableForecast(Struct, frozen=True):
     name: str
     bytes: int
     is_index: bool = False
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """`before`: tables of the parents alone; None without parents. `sampled`, `wanted`: entries besides the parents in
     the sample, and in the whole. `longest`: IDs of a key that is no range. `is_added`: the forecast is added to one
     that includes the parents."""
@@ -144,8 +143,7 @@ class Growth:
         return self.wanted / self.sampled
 
 
-@dataclass(frozen=True)
-class _IndexPages:
+class _IndexPages(Struct, frozen=True):
     """The pages of an index, which the core fills completely. `longest`: as in Growth."""
 
     page_size: int
@@ -249,8 +247,7 @@ def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, floa
 # --- builds of a sample -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """`bytes`: size of the finished file. `seconds`: its build time. `how`: the way the sample was taken."""
 
     entries: int
@@ -299,8 +296,7 @@ def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED)
     return Forecast(*about, size, duration, tuple(sizes.values()))
 
 
-@dataclass(frozen=True)
-class _Built:
+class _Built(Struct, frozen=True):
     """A sample that was built with the parents that it lacks. `growth`: None if no entry of it was accepted. `seconds`:
     for the whole without these parents, which take `fixed` seconds."""
 

@@ -11,8 +11,9 @@ import datetime
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loader import defaults, ldif
 from loader.errors import Cancelled, EntryRefused
@@ -58,8 +59,7 @@ def build(
     return Outcome(loaded, published, {"context_csns": start.context_csns, **speed}).report()
 
 
-@dataclass(frozen=True)
-class _StreamStep:
+class _StreamStep(Struct, frozen=True):
     """The body of the step `stream`, which can be repeated from its beginning."""
 
     reading: ExportSteps

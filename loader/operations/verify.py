@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from click import Choice
+from msgspec import Struct
 
 from loader import backmdb, syncrepl, units
 from loader import config as glue
@@ -55,8 +56,7 @@ class VerifyOptions(Resources):
     ] = None
 
 
-@dataclass(frozen=True)
-class VerifyReport:
+class VerifyReport(Struct, frozen=True):
     """entries: as the file tells; 0 where it cannot. seconds: of looking. mending: what makes damaged indexes again,
     once slapd is stopped; None where that would not help."""
 

@@ -14,11 +14,11 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from loader.defaults import state_dir
 from loader.errors import ConfigNotEditable, ConfigRefused, Locked, NotPermitted
@@ -30,8 +30,7 @@ _LEASE = "lease"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
-@dataclass(frozen=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True):
     """One setting of one database that is changed for a time.
 
     `undo`: the command that restores it by hand. `taken`: UTC, ISO 8601. `before`: the value to restore. `mark`: of the
@@ -72,8 +71,7 @@ class Lease:
         return locking_process(_lock(self))
 
 
-@dataclass(frozen=True)
-class ServerIdentity:
+class ServerIdentity(msgspec.Struct, frozen=True):
     """A server: its URI, and the marks of its databases, none if it shows none."""
 
     uri: str
@@ -134,7 +132,9 @@ def note(lease: Lease, anew: bool = True) -> None:
     with _writing() as written:
         if anew or (_LEASE, lease.name) not in written.rows:
             taken = datetime.now(timezone.utc).isoformat(timespec="seconds")
-            written.append(Row(_LEASE, lease.name, asdict(replace(lease, taken=taken, by=by))))
+            written.append(
+                Row(_LEASE, lease.name, msgspec.structs.asdict(msgspec.structs.replace(lease, taken=taken, by=by)))
+            )
 
 
 def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:

@@ -238,8 +238,7 @@ def _failure_of(error: BaseException, directory: Path) -> Failure:
     return Failure(own.code, str(own), hint, time.time())
 
 
-@dataclass(frozen=True)
-class RunStatus:
+class RunStatus(msgspec.Struct, frozen=True):
     """A run seen from outside. `process`: PID of the ditseed that runs it; None if none does. `heard`: Unix time of the
     last write to one of its files. `read`: entries in the finished pieces of the step `read`."""
 

@@ -9,15 +9,15 @@ import os
 import re
 import shlex
 import stat
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from loader.storage import files, held
 
 
-@dataclass(frozen=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """The options of a connection. None: libldap's files and variables decide (ldap.conf, ~/.ldaprc, LDAPURI, LDAPBASE
     ...). The password is in a file or, if typed at a prompt, in memory; it never appears in an argument list.
     """
@@ -98,8 +98,7 @@ EVERYTHING = ("*", "+")
 SUBENTRIES = "1.3.6.1.4.1.4203.1.10.1"  # the subentries control (RFC 3672)
 
 
-@dataclass(frozen=True)
-class Search:
+class Search(Struct, frozen=True):
     """One search. It returns referral objects as entries (ldapsearch -M, RFC 3296) and does not follow aliases."""
 
     base: str

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import ldap
@@ -160,8 +159,7 @@ _WORD = re.compile(r"[0-9A-Za-z._;-]+")
 _SHOWN = 200  # maximum characters of a definition in a message
 
 
-@dataclass(frozen=True)
-class SubschemaInfo:
+class SubschemaInfo(msgspec.Struct, frozen=True):
     """A server's properties; all names are in lower case. `transactions`: RFC 5805 is supported. `contexts`: suffixes.
     `protected`: names of attributes that clients may not set (NO-USER-MODIFICATION, RFC 4512). `aliases`: (other name,
     name that the server returns). `openldap`: the server is slapd. `naming`: names of user attributes whose values are

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import ldap
 from ldap.syncrepl import SyncDoneControl, SyncInfoMessage, SyncRequestControl
+from msgspec import Struct
 from pyasn1.error import PyAsn1Error
 
 from loader import csn
@@ -37,8 +37,7 @@ class SyncAnswer(str, Enum):
     NOT_OFFERED = "not_offered"
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A provider's reply. `server_id`: the provider's ID, three hex digits; None without a cookie. `reason`: why the
     provider refused."""
 

@@ -17,11 +17,11 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 import ldap
 import ldap.filter
 from ldap.schema import AttributeType, SubSchema
+from msgspec import Struct
 
 from loader import dn, overlays
 from loader.config import Config, Database
@@ -54,18 +54,17 @@ _KIND = ("objectClass",)
 Wanted = Callable[[str], bool] | None  # returns True for an attribute that matters; None: all attributes matter
 
 
-@dataclass
-class VisibilityReport:
+class VisibilityReport(Struct):
     """Findings in the sample. `who`: the account as in slapd's access rules. `hidden`, `computed`: attribute -> DN of
     an entry that has it. `below`: entries with hidden children. `readable`: attributes that may be read, not searched.
     `distorting`: the database's overlays that change search results. `tells_overlays`: the server shows overlays."""
 
     who: str = ""
-    hidden: dict[str, str] = field(default_factory=dict)
-    below: list[str] = field(default_factory=list)
-    computed: dict[str, str] = field(default_factory=dict)
-    readable: set[str] = field(default_factory=set)
-    distorting: list[Overlay] = field(default_factory=list)
+    hidden: dict[str, str] = {}
+    below: list[str] = []
+    computed: dict[str, str] = {}
+    readable: set[str] = set()
+    distorting: list[Overlay] = []
     tells_overlays: bool = False
 
 
@@ -172,8 +171,7 @@ def _is_always_alone(server: Session, container: str) -> bool:
     )
 
 
-@dataclass
-class _EntryCheck:
+class _EntryCheck(Struct):
     """Compares the returned attributes of one entry with the results of filters on it."""
 
     server: Session

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct, structs
 
 from loader import _native, plain
 from loader.child import Child
@@ -26,8 +27,7 @@ _ADVICE = "Start slapd, which may be able to do it, or seed the replica anew (di
 _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
 
 
-@dataclass(frozen=True)
-class SyncResult:
+class SyncResult(Struct, frozen=True):
     """The provider's changes, in the form of the arguments of `_native.refresh`."""
 
     changed: Sequence[Path]
@@ -38,8 +38,7 @@ class SyncResult:
     claimed: Sequence[str]
 
 
-@dataclass(frozen=True)
-class RefreshTask:
+class RefreshTask(Struct, frozen=True):
     """The arguments of `refresh`. `now`: the time in generated attributes, in createTimestamp's format."""
 
     directory: Path
@@ -49,8 +48,7 @@ class RefreshTask:
     limits: Resources
 
 
-@dataclass(frozen=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """`counts`: entries by kind of change. `unsettled`: 16-byte entryUUIDs; if there are any, nothing was changed."""
 
     counts: dict[str, int]
@@ -104,10 +102,10 @@ def _refresh(task: RefreshTask, meter: Meter) -> tuple[dict[str, int], list[str]
             directory,
             database,
             counters,
-            **vars(task.sent),
+            **structs.asdict(task.sent),
             allowed=0,  # stdin: see _allow
             now=task.now,
-            **vars(task.limits),
+            **structs.asdict(task.limits),
         )
     return {name: getattr(done, name) for name in _COUNTS}, [uuid.hex() for uuid in done.unsettled]
 
@@ -134,4 +132,4 @@ def rebuild(directory: Path, target: Target, attributes: tuple[str, ...], limits
         meter.following(counters),
         alone(directory) as opened,
     ):
-        _native.reindex(meta.data_file(opened), database, counters, attributes=attributes, **vars(limits))
+        _native.reindex(meta.data_file(opened), database, counters, attributes=attributes, **structs.asdict(limits))

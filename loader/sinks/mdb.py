@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, structs
 
 from loader import _native, units
 from loader import backmdb as schemas
@@ -51,8 +52,7 @@ Input = Path | int | Feed  # an int is the descriptor of a stream
 Orphan = tuple[str, str, str]  # the missing parent's DN, the orphan's DN, the orphan's entryUUID
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True, dict=True):
     """The database to be written: its configuration in slapd, and the optional tables of the installed slapd. It can be
     pickled. `definitions`, `effects`: the arguments of `schema()`."""
 
@@ -68,12 +68,8 @@ class Target:
         """Raises NotProven if the core cannot read a definition."""
         return schema(self.definitions, self.settings.attribute_options, **self.effects)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "schema"}
 
-
-@dataclass(frozen=True)
-class BuildRules:
+class BuildRules(Struct, frozen=True):
     """The arguments of `_native.build` for its checks, and for entries that fail them. `claimed`: as in `ldif.join`.
 
     `now`: the time in generated attributes, in createTimestamp's format. `first`: the counter of the first generated
@@ -94,8 +90,7 @@ class BuildRules:
     claimed: Sequence[str] | None = None
 
 
-@dataclass(frozen=True)
-class LiveSource:
+class LiveSource(Struct, frozen=True):
     """Callbacks for a server that changes during the build. `head`: the first input, whose entries come a second time.
 
     `read_again`: returns LDIF files with entries that were read again. It is called on a thread of the core after all
@@ -108,8 +103,7 @@ class LiveSource:
     renamed: Callable[[Sequence[str]], None]
 
 
-@dataclass(frozen=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """Limits of the work. `memory`: bytes. `jobs`: threads. `scratch`: an existing directory for temporary files."""
 
     memory: int
@@ -155,8 +149,8 @@ def build(
             out,
             database(target),
             counters,
-            **vars(rules),
-            **vars(limits),
+            **structs.asdict(rules),
+            **structs.asdict(limits),
             head=live.head if live else None,
             read_again=read_again,
             renamed=live.renamed if live else None,
@@ -168,7 +162,7 @@ def transfer(target: Target, source: Snapshot, out: Path, limits: Resources, met
     Raises NotProven, with the details, if the target's slapd would store a record differently; MapFull, NoSpace."""
     translate = partial(_build_error, target=target, inputs=[source.path], out=out)
     with with_counters(meter, str(source.path), translate) as counters, meter.following(counters):
-        return _native.transfer(source.path, out, database(target), counters, txn=source.txn, **vars(limits))
+        return _native.transfer(source.path, out, database(target), counters, txn=source.txn, **structs.asdict(limits))
 
 
 def records_checksum(path: Path, jobs: int, meter: Meter) -> str:
@@ -208,11 +202,11 @@ def verify(target: Target, path: Path, full: bool, limits: Resources, meter: Met
         return failure(error, path)
 
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
-        return _native.verify(path, database(target), counters, full=full, new=new, **vars(limits))
+        return _native.verify(path, database(target), counters, full=full, new=new, **structs.asdict(limits))
 
 
 def database(target: Target) -> Database:
-    stored = {name: value for name, value in vars(target.settings).items() if name not in _ELSEWHERE}
+    stored = {name: value for name, value in structs.asdict(target.settings).items() if name not in _ELSEWHERE}
     return _native.Database(
         target.schema, **stored, map_size=target.map_size, tables=target.tables, server_id=target.server_id
     )

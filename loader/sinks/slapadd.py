@@ -13,9 +13,10 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from loader import _native, ldif
 from loader._native import Plan, Slice
@@ -45,8 +46,7 @@ _UNREAD = re.compile(r"slapadd: could not parse entry \(line=(?P<line>\d+)\)")
 _CODE = re.compile(r"^\(\d+\)\s*")
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """Where slapadd loads: a private slapd.d whose database of `suffix` points to `directory`."""
 
     config: Path
@@ -144,8 +144,7 @@ def _judge(child: Child, target: Target, find: Find) -> LoaderError:
     return ToolFailed(tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it said nothing")
 
 
-@dataclass(frozen=True)
-class SlicedLdif:
+class SlicedLdif(Struct, frozen=True):
     """LDIF for several slapadds. `suffixes`: the database's suffixes, whose entries have no parent in the database."""
 
     paths: Sequence[Path]

@@ -4,12 +4,12 @@ Wraps the generator of loader._native."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct, structs
 
 from loader import _native, defaults, ldif
 from loader._native import Shard, Template
@@ -24,8 +24,7 @@ __all__ = ["Shard", "Template"]
 SEEDS = range(-(2**63), 2**63)
 
 
-@dataclass(frozen=True)
-class TreeSpec:
+class TreeSpec(Struct, frozen=True):
     """The parameters that, together with an entry's number, determine the entry's bytes.
 
     `path`: the template's file. `lists`: additional directories of word lists. `suffix`: None for the template's own.
@@ -72,8 +71,7 @@ class TreeSpec:
             raise TemplateError(path=error.path or self.path, reason=f"{error.message}{of}") from error
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Struct, frozen=True):
     """Entries `first` to `end`-1 of a tree. Entry 0 is the suffix."""
 
     first: int
@@ -108,8 +106,7 @@ def shard(template: Template, piece: Range, path: Path, jobs: int, meter: Meter)
         return template.shard(path, piece.first, piece.end, jobs, counters)
 
 
-@dataclass(frozen=True)
-class PlanOptions:
+class PlanOptions(Struct, frozen=True):
     """A load plan. `mix`: operation -> share. `miss`: fraction of searches that find nothing and of binds that fail.
     `skew`: Zipf exponent for the choice of entries. `looks`: (attribute, True for prefix searches, weight) of searches;
     empty: the template decides. `ldif`: write only changes, as LDIF."""
@@ -126,7 +123,7 @@ class PlanOptions:
 def plan(template: Template, options: PlanOptions, descriptor: int, jobs: int, meter: Meter) -> None:
     """Writes a load plan. Raises BrokenPipeError if the reader closed the pipe, UsageProblem for an impossible plan."""
     with ldif.with_counters(meter, "standard output", _translated) as counters:
-        template.plan(descriptor, jobs, counters, **{**vars(options), "mix": list(options.mix.items())})
+        template.plan(descriptor, jobs, counters, **{**structs.asdict(options), "mix": list(options.mix.items())})
 
 
 def _translated(error: _native.NativeError) -> Exception | None:
@@ -138,8 +135,7 @@ def _translated(error: _native.NativeError) -> Exception | None:
 MOMENT = "20260101000000Z"  # the time in generated attributes, fixed so that a build of the tree is reproducible
 
 
-@dataclass(frozen=True)
-class Synthetic:
+class Synthetic(Struct, frozen=True, dict=True):
     """The tree of a template. The same recipe yields the same bytes on every machine."""
 
     recipe: TreeSpec
@@ -150,7 +146,7 @@ class Synthetic:
         return self.recipe.compiled()
 
     def below(self, suffix: str) -> Synthetic:
-        return Synthetic(dataclasses.replace(self.recipe, suffix=suffix))
+        return Synthetic(structs.replace(self.recipe, suffix=suffix))
 
     def identity(self) -> dict[str, object]:
         """Returns the values that determine the tree's bytes."""

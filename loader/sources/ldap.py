@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import defaults, dn, ldif, overlays
 from loader.errors import LimitTooLow, LoaderError, NoSuchBase, ServerRefused, ServerSilent
@@ -134,8 +136,7 @@ def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = def
 # --- compare ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(Struct, frozen=True):
     """The entries of a running server: those that the search `asked` finds, or all below the connection's base."""
 
     connection: Connection
@@ -203,8 +204,7 @@ NEEDED = ("entryUUID", "entryCSN", "hasSubordinates")
 _ON_THE_WIRE = {"subordinate": "children"}
 
 
-@dataclass(frozen=True)
-class Narrowing:
+class Narrowing(Struct, frozen=True):
     """The content of a partial replica. `where`: filter. `scope`: as in syncrepl. `attributes`: names to request."""
 
     base: str

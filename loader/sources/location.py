@@ -8,9 +8,11 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import config, dn, ldif, standard
 from loader.errors import NoSuchPath, NoSuchTemplate, UsageProblem
@@ -50,8 +52,7 @@ _INSTEAD = {
 }
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(Struct, frozen=True):
     """What an argument names. `paths`: files or directories; empty for a server. `lists`: directories of a template's
     word lists. `convert`: converts another program's template to TOML, given values for its defines."""
 
@@ -163,8 +164,7 @@ def comparable(text: str, connection: Connection, again: bool = False) -> Compar
 # --- LDIF ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class LdifFiles:
+class LdifFiles(Struct, frozen=True):
     """LDIF arguments of an operator: files, directories of files, exports, `-`."""
 
     given: tuple[Path, ...]
@@ -242,8 +242,7 @@ def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int 
 # --- databases -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ConfiguredDatabase:
+class ConfiguredDatabase(Struct, frozen=True):
     """The entries below `base` in a database directory, or in the mdb database that the configuration has for `base`
     (None: the only database). As with slapcat, glued subordinate databases are included. slapd may be running.
     """

@@ -8,8 +8,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loader import _native, defaults, ldif
 from loader._native import Counters, Dump, EntryDigests, Exported, Sample
@@ -23,8 +24,7 @@ __all__ = ["Exported", "Sample"]
 DATA = "data.mdb"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """The part of a database to read. `base`: read only this entry and its subtree; None or "": the whole database."""
 
     directory: Path

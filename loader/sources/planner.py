@@ -21,8 +21,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import pairwise
+
+from msgspec import Struct
+from msgspec import field as struct_field
 
 from loader import defaults
 from loader.errors import Cancelled, LoaderError, NoSuchBase
@@ -37,16 +39,14 @@ _HOLDERS = {b"person", b"organizationalperson", b"inetorgperson", b"simplesecuri
 _PROVED = 3  # sampled entries for which the server must confirm that exactly one piece's filter matches
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A part of the tree that one search reads."""
 
     name: str
     search: Search
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """The first entries of a tree. `whole`: True if the tree has no other entries."""
 
     entries: Sequence[tuple[str, Attributes]]
@@ -128,8 +128,7 @@ EVERYTHING = "(objectClass=*)"
 _STEPS = 140  # bisection steps; enough even for a run of the length _LEAST
 
 
-@dataclass(frozen=True)
-class UuidDistribution:
+class UuidDistribution(Struct, frozen=True):
     """An estimate of how entryUUIDs are distributed on the ring. Offsets and lengths are in turns of the ring.
 
     The fraction `share` of the entryUUIDs lies in a run that begins at `start` and is between `least` and `most` long;
@@ -264,8 +263,7 @@ LONGEST_PAUSE = 5.0  # maximum seconds between two attempts
 _LOOK = 0.5  # seconds after which an idle connection looks for work again
 
 
-@dataclass(frozen=True)
-class ConnectionSlot:
+class ConnectionSlot(Struct, frozen=True):
     """A future connection. `server`: index in the caller's list. `number`: index among connections to that server."""
 
     server: int
@@ -301,8 +299,7 @@ def schedule(pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: Rea
         raise Cancelled(signal="the watch over this step")
 
 
-@dataclass
-class _Schedule:
+class _Schedule(Struct):
     """The state that the connections' threads share, guarded by `changed`. `alive`: connections that have not given
     up. `running`: the meters of the pieces that are being read."""
 
@@ -311,9 +308,9 @@ class _Schedule:
     waiting: list[Piece]
     unread: int
     alive: int
-    running: list[Meter] = field(default_factory=list)
+    running: list[Meter] = []
     error: BaseException | None = None
-    changed: threading.Condition = field(default_factory=threading.Condition)
+    changed: threading.Condition = struct_field(default_factory=threading.Condition)
 
     @property
     def is_over(self) -> bool:

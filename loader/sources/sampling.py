@@ -14,11 +14,12 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
 
 import zstandard
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import dn, ldif, units
 from loader.errors import Cancelled, EmptyInput, LdifSyntax, LdifUnreadable
@@ -35,8 +36,7 @@ _SIP = 4 << 10  # bytes
 _COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
 
 
-@dataclass(frozen=True)
-class SampleSize:
+class SampleSize(Struct, frozen=True):
     """The size of a sample, which is kept in memory: at least `records` records and at least the fraction `share` of
     all records, but about `most` at most. `seconds`: time limit for reading files; the rest is then extrapolated."""
 
@@ -49,8 +49,7 @@ class SampleSize:
         return min(max(self.records, total * self.share), self.most)
 
 
-@dataclass(frozen=True)
-class SizeClass:
+class SizeClass(Struct, frozen=True):
     """A class of large records. `text`: the sampled records. `names`: their DNs. `total`: all records of the class."""
 
     text: bytes
@@ -58,8 +57,7 @@ class SizeClass:
     total: int
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """A sample. `text`: whole records. `total`: number of records in the source. `is_counted`: False if `total` is an
     estimate. `how`: the method, for people. `notes`: limitations of the sample. `larger`: samples of large records."""
 

@@ -12,9 +12,10 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from loader import child, units
 from loader.errors import (
@@ -34,8 +35,7 @@ PARTIAL = ".partial"
 _GET_GENERATION = 0x80087601  # FS_IOC_GETVERSION, linux/fs.h
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """The owner and group of a file, as numbers."""
 
     uid: int

@@ -21,8 +21,9 @@ import shlex
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loader import plain
 from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
@@ -68,8 +69,7 @@ def through(descriptor: int) -> Path:
     return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
 
 
-@dataclass(frozen=True)
-class Directory:
+class Directory(Struct, frozen=True):
     """An open directory. `name`: its path as the operator knows it."""
 
     descriptor: int

@@ -15,10 +15,11 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from loader import plain
 from loader.errors import LockUnheeded, NotPermitted, TargetInUse
@@ -104,8 +105,7 @@ _INITIAL = 0xEFFFFFFC  # inode of the initial PID namespace, PROC_PID_INIT_INO o
 _PROC = "/proc"
 
 
-@dataclass(frozen=True)
-class User:
+class User(Struct, frozen=True):
     """A process that maps a file or may write to it. `also`: whether it has the second file open too."""
 
     pid: int
@@ -215,8 +215,7 @@ def command_name(pid: str | int) -> str:
 _DEEPEST = 250  # levels of directories below the top, for each of which os.fwalk keeps a descriptor open
 
 
-@dataclass(frozen=True)
-class Occupant:
+class Occupant(Struct, frozen=True):
     """`pid`: 0 if the process is in another PID namespace. `how`: the predicate of a sentence about it. `writes`:
     whether it has a file there open for writing, or mapped, or has the lock of an LMDB environment there."""
 
@@ -231,8 +230,7 @@ class Occupant:
         return f"{self.name or 'a process'} (process {self.pid}) {self.how}"
 
 
-@dataclass(frozen=True)
-class _Directory:
+class _Directory(Struct, frozen=True):
     """The files of a directory: all on `devices` if a file system is mounted on it, else those in `inodes`."""
 
     top: str

@@ -9,13 +9,14 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
 
 from loader import units
 from loader.errors import FULL, FULL_ERRNOS, PackageMissing, RemoteFailed, RemoteFull, RemovalRefused, UsageProblem
@@ -34,8 +35,7 @@ _SSH_HINT = "Connect once with sftp(1) as this user: it needs a key (~/.ssh, an 
 _HINT = "Look whether the server runs and can be reached, then run the same command again: no backup there has changed."
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(Struct, frozen=True):
     """`s3://BUCKET/PREFIX` or `sftp://USER@HOST:PORT/DIRECTORY`. `root`: path without a slash at the end."""
 
     url: str
@@ -77,8 +77,7 @@ def parse(text: str) -> Location:
     return Location(text.rstrip("/"), "sftp", path, split.hostname, port, unquote(split.username or ""))
 
 
-@dataclass(frozen=True)
-class Store:
+class Store(Struct, frozen=True):
     """A connected location. Names are relative to it: `DIRECTORY/FILE` or `FILE`."""
 
     place: Location

@@ -12,11 +12,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import xxhash
+from msgspec import Struct
 
 from loader.errors import MigrationRefused
 from loader.progress import Meter
@@ -32,8 +32,7 @@ _DEEPEST = 200  # levels of directories, each of which takes up to three descrip
 _OF_XFS = ("trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT")
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Struct, frozen=True, dict=True):
     """A file of any kind. `pin`: its O_PATH descriptor. Everything is read through that, so that owner, mode,
     attributes and contents are of one inode even if the name is replaced meanwhile. `path`: relative to the top."""
 
@@ -116,8 +115,7 @@ def walk(top: int) -> Iterator[Node]:
     return below(top, "")
 
 
-@dataclass(frozen=True)
-class State:
+class State(Struct, frozen=True):
     """The state of a tree. `size`: bytes as ls shows them. `allocated`: bytes as du shows them. `mark` changes with
     anything that is written there. `databases`: directories with a data.mdb, relative to the top; "" is the top
     itself."""
@@ -220,15 +218,14 @@ _BEING_EMPTIED = 0o500  # closed as well, but a copy in it must not be resumed
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass
-class _Copy:
+class _Copy(Struct):
     """State of one tree copy. `first` maps the inode of a file with several hard links to the path of its first copy.
     The other names become hard links to that copy."""
 
     target: int
     meter: Meter
     after_block: Callable[[], None]
-    first: dict[tuple[int, int], str] = field(default_factory=dict)
+    first: dict[tuple[int, int], str] = {}
 
     def contents(self, source: int, target: int, path: str) -> None:
         names = names_in(source, not path)

@@ -19,7 +19,6 @@ import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import msgspec
 
@@ -133,8 +132,7 @@ def logs_sync(config: Config) -> bool:
 # The provider's configuration and counters.
 
 
-@dataclass(frozen=True)
-class Syncprov:
+class Syncprov(msgspec.Struct, frozen=True):
     """slapo-syncprov of one database. `session_log`: its size in writes, 0 if there is none. `log_base`: suffix of the
     accesslog that replaces it (olcSpSessionlogSource). `changed`: entryCSN of the overlay's entry in cn=config.
     `writes_itself`: the database is no shadow, so the provider's own server ID enters the contextCSN. `server_ids`:
@@ -229,8 +227,7 @@ def reply_to(server: Session, suffix: str, csns: Iterable[str]) -> sync.Reply:
     return sync.probe(server, suffix, list(csns), f"(entryUUID={uuids[0].decode()})" if uuids else "(objectClass=*)")
 
 
-@dataclass(frozen=True)
-class _Probe:
+class _Probe(msgspec.Struct, frozen=True):
     """`claimed`: the consumer's CSN of each server ID. `own`: the provider's server ID. `syncprov`: None if hidden."""
 
     server: Session

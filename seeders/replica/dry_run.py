@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+
+from msgspec import Struct, structs
 
 from loader import defaults, ldif, units
 from loader.errors import Cancelled, LoaderError, NotProven, SchemaMissing
@@ -54,8 +55,7 @@ _JUST_NOW = "measured just now"
 CATCH_UP = "catch-up"  # planned step that ditseed does not run: syncrepl does, after slapd has started
 
 
-@dataclass(frozen=True)
-class PlannedStep:
+class PlannedStep(Struct, frozen=True):
     """`why`: how the seconds were predicted, in words."""
 
     name: str
@@ -67,8 +67,7 @@ class PlannedStep:
 _Price = tuple[int | None, int | None, list[PlannedStep]]
 
 
-@dataclass(frozen=True)
-class StrategyPlan:
+class StrategyPlan(Struct, frozen=True):
     """`refused`: code of the error with which a seeding would end; None if the strategy is feasible. `catch_up`: what
     the provider sends once the consumer is started, in words. `seconds`: total of all steps, catch-up included; None if
     unknown. `disk`: bytes on the consumer; None if unknown, or if the consumer is running."""
@@ -91,8 +90,7 @@ class StrategyPlan:
         return self.refused is None
 
 
-@dataclass(frozen=True)
-class SeedPlan:
+class SeedPlan(Struct, frozen=True):
     """`chosen`: None if no strategy is feasible. `measured`: the measurements in words. `facts`: found by the checks of
     the chosen strategy."""
 
@@ -103,7 +101,7 @@ class SeedPlan:
     facts: Report
 
     def as_json(self) -> Report:
-        fields = dataclasses.asdict(self) | {"chosen": self.chosen.strategy if self.chosen else None}
+        fields = structs.asdict(self) | {"chosen": self.chosen.strategy if self.chosen else None}
         facts = fields.pop("facts")
         return {**fields, **facts}
 
@@ -123,8 +121,7 @@ def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
     return SeedPlan(chosen, why, rows, trial.measured, {**facts, "dry_run": "nothing was changed"})
 
 
-@dataclass(frozen=True)
-class TrialBuild:
+class TrialBuild(Struct, frozen=True):
     """`forecast`: extrapolated from a sample build. `scan`: seconds to scan all LDIF. `disk`: peak bytes used."""
 
     forecast: Forecast
@@ -153,10 +150,10 @@ class _Trial:
         options = options_of(name, dataclasses.replace(self.options, source=paths))
         with _warnings() as notes:
             try:
-                return dataclasses.replace(self.price(options), notes=tuple(notes))
+                return structs.replace(self.price(options), notes=tuple(notes))
             except LoaderError as error:
                 advice = error.advice() or ""
-                return dataclasses.replace(_row(options), refused=error.code, reason=str(error), advice=advice)
+                return structs.replace(_row(options), refused=error.code, reason=str(error), advice=advice)
 
     def price(self, options: SeedOptions) -> StrategyPlan:
         """Checks one strategy, then predicts its steps. Raises the LoaderError that refuses it."""
@@ -188,7 +185,7 @@ class _Trial:
             if sent is not None or forecast.answer not in catchup.COSTLY:
                 steps.append(_step(CATCH_UP, catchup.seconds_of(forecast.answer, sent or 0, forecast.logged), sends))
         is_known = entries is not None and (disk is not None or not isinstance(strategy, StoppedConsumer))
-        return dataclasses.replace(
+        return structs.replace(
             _row(options),
             steps=tuple(steps),
             catch_up=sends,

@@ -6,13 +6,13 @@ filter and attributes are not known yet, so the replica is always whole; partial
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct, structs
 
 from loader import config as glue
 from loader import csn, ldif
@@ -65,7 +65,7 @@ class Online(Strategy):
             reason = "takes the entries from a provider (-H) or from LDIF (--from), one of them"
             raise UsageProblem(reason=f"--strategy online {reason}")
         super().__init__(options)
-        self.server = dataclasses.replace(options.consumer, base=options.suffix)
+        self.server = structs.replace(options.consumer, base=options.suffix)
 
     @property
     def run_dir(self) -> Path:
@@ -189,8 +189,7 @@ def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmp
     return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=advice)
 
 
-@dataclass(frozen=True)
-class _Claimed:
+class _Claimed(Struct, frozen=True):
     """`bound`: the identity of the loaded database; None if unknown."""
 
     context_csns: list[str]

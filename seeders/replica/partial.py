@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
@@ -36,8 +35,7 @@ _BY_SEED = (
 )
 
 
-@dataclass(frozen=True)
-class Partial:
+class Partial(msgspec.Struct, frozen=True, dict=True):
     """The syncrepl that makes the consumer's `database` a partial replica."""
 
     config: Config
@@ -65,11 +63,11 @@ class Partial:
         if "suffixmassage" in own.narrowing(self.database.suffix):
             reason = "the two hold the same entries under other names, which are not compared"
             raise _refused(self, ("suffixmassage",), reason, _BY_SEED)
-        there = dataclasses.replace(self.narrowing().of(Search(own.searchbase)), where=own.filter)
+        there = msgspec.structs.replace(self.narrowing().of(Search(own.searchbase)), where=own.filter)
         here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=there.attributes)
-        theirs = dataclasses.replace(consumer, base=self.database.suffix)
+        theirs = msgspec.structs.replace(consumer, base=self.database.suffix)
         left_out = tuple(self.unevaluated.left_out())
-        return Server(dataclasses.replace(provider, base=own.searchbase), there), Server(theirs, here), left_out
+        return Server(msgspec.structs.replace(provider, base=own.searchbase), there), Server(theirs, here), left_out
 
 
 def of(

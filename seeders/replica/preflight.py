@@ -13,8 +13,9 @@ import math
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from loader import backmdb, dn, plain, syncrepl
 from loader.errors import (

@@ -83,8 +83,7 @@ class Start(msgspec.Struct, frozen=True, omit_defaults=True):
     started: float = 0.0
 
 
-@dataclass(frozen=True)
-class Synced:
+class Synced(msgspec.Struct, frozen=True):
     """Summary of the provider's answer. `sent`: entries sent whole. `present`, `named_deleted`: entryUUIDs sent.
     `claimed`: the contextCSN in the provider's cookie."""
 
@@ -196,8 +195,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
     return Start(base, reached, csns, contents.entry_count(directory), list(attributes), started)
 
 
-@dataclass(frozen=True)
-class RefreshSteps:
+class RefreshSteps(msgspec.Struct, frozen=True):
     """The bodies of the steps. Each step can be repeated from its beginning."""
 
     provider: Connection
@@ -307,8 +305,7 @@ class RefreshSteps:
         files.remove_tree(self._path(_SCRATCH))
 
 
-@dataclass
-class ChangedContainers:
+class ChangedContainers(msgspec.Struct):
     """Re-reads containers that move during a refresh. The provider sends each changed entry with its DN at that moment,
     so if a container is renamed meanwhile, the answer mixes old and new DNs. Therefore the changed entries below each
     changed container are read again, until a pass finds no changed container.
@@ -321,8 +318,8 @@ class ChangedContainers:
     directory: Path
     claimed: Sequence[str]
     meter: Meter
-    files: list[Path] = field(default_factory=list)
-    lost: set[bytes] = field(default_factory=set)
+    files: list[Path] = []
+    lost: set[bytes] = set()
     _since: Sequence[str] = ()
 
     def settle(self, reached: Sequence[str]) -> None:

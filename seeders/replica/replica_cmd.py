@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import click
+from msgspec import structs
 
 from loader import errors, units
 from loader.cli import access
@@ -90,7 +90,7 @@ def refresh(server: Server, options: RefreshOptions, run: Run) -> None:
     if not connection.uri:
         raise UsageProblem(reason="give the provider: -H URI")
     suffix = connection.base if options.suffix is None else options.suffix
-    options = dataclasses.replace(options, connection=connection, suffix=suffix)
+    options = replace(options, connection=connection, suffix=suffix)
     if run.dry_run:
         facts = refreshing.plan(options)
     else:
@@ -121,11 +121,11 @@ def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) 
           -y /root/replicator.pw --consumer ldap://new-replica
     """
     provider = access.connection_of(server)
-    options = dataclasses.replace(options, provider=provider, consumer=access.consumer_of(provider, at) or provider)
+    options = replace(options, provider=provider, consumer=access.consumer_of(provider, at) or provider)
     waited, report, how = waiting.verify(options, shown.progress)
     status = errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
     if shown.as_json:
-        show_json({"waited": waited, "compared_as": how, **dataclasses.asdict(report), "equal": report.equal})
+        show_json({"waited": waited, "compared_as": how, **structs.asdict(report), "equal": report.equal})
         return status
     facts: dict[str, object] = {
         "compared as": how,

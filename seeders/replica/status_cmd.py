@@ -107,7 +107,7 @@ def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
             | {"process": process, "undo": None if process else standing.undo}
             for standing, process in leases
         ]
-        show_json({"seed": seed and report_of(seed), "loads": msgspec.to_builtins(loads), "leases": settings})
+        show_json({"seed": seed and report_of(seed), "loads": loads, "leases": settings})
         return
     if seed:
         _show_run(seed)

@@ -3,7 +3,6 @@ the database of a stopped consumer; `online` (online.py) fills that of a running
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import re
 import shlex
@@ -168,7 +167,7 @@ def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | 
     """Returns the options of an export of the provider's base (default: the consumer's suffix) into `output`."""
     assert options.connection is not None
     first, *others = (
-        dataclasses.replace(provider, base=partial.syncrepl.searchbase if partial else provider.base or suffix)
+        msgspec.structs.replace(provider, base=partial.syncrepl.searchbase if partial else provider.base or suffix)
         for provider in (options.connection, *options.replicas)
     )
     return ExportOptions(

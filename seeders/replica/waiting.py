@@ -9,9 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import csn, units
 from loader.declared import Duration, Limit, OptionalConfig
@@ -51,8 +54,7 @@ def _provided(server: Session, base: str) -> dict[str, str]:
     return csn.by_server(live.context_csns(server, base) or server.context_csns(base))
 
 
-@dataclass
-class _CatchUpWait:
+class _CatchUpWait(Struct, dict=True):
     """`bases`: that of the provider, then of the consumer. `wait`: seconds; if None, the limit is derived from what the
     provider has to send, and starts again whenever the consumer's contextCSN moves.
 
@@ -64,7 +66,7 @@ class _CatchUpWait:
     bases: tuple[str, str]
     wait: float | None
     meter: Meter
-    _has: Mapping[str, str] = field(default_factory=dict)
+    _has: Mapping[str, str] = {}
     _moved: float = 0.0
     _trouble: LoaderError | None = None
     _answered: bool = False

@@ -10,9 +10,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from loader.errors import TemplateError
 from loader.storage import files
@@ -66,8 +67,7 @@ def convert(path: Path, defines: Mapping[str, str]) -> str:
         raise TemplateError(path=path, reason=str(refusal)) from refusal
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(Struct, frozen=True):
     number: int
     attribute: str
     text: str
@@ -77,17 +77,16 @@ class _Line:
         return _key(self.attribute)
 
 
-@dataclass
-class _Block:
+class _Block(Struct, dict=True):
     """A branch or a template. `name`: the DN of a branch, or the name of a template. `below`: line, template and count
     of each subordinateTemplate; without a count (None) makeldif never ends, while ditseed requires -n."""
 
     line: int
     name: str
     is_branch: bool
-    rdn: list[str] = field(default_factory=list)
-    below: list[tuple[int, str, int | None]] = field(default_factory=list)
-    lines: list[_Line] = field(default_factory=list)
+    rdn: list[str] = []
+    below: list[tuple[int, str, int | None]] = []
+    lines: list[_Line] = []
 
     @cached_property
     def first(self) -> dict[str, _Line]:

@@ -9,10 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fixtures.golden.case import Case
 from fixtures.golden.tables import differences
@@ -55,7 +55,7 @@ def rebuild(
 ) -> None:
     config, place = configuration.read(server.config_path), server.database_dir
     target = given_to_core(config, config.database(server.suffix), place)
-    target = replace(target, map_size=map_size or target.map_size)
+    target = structs.replace(target, map_size=map_size or target.map_size)
     core.rebuild(directory or place, target, tuple(attributes), Resources(memory, 2, scratch), Meter("index"))
 
 
@@ -94,7 +94,7 @@ def test_what_the_core_does_not_know_is_refused_before_anything_is_changed(tmp_p
         place = server.database_dir
         config = configuration.read(server.config_path)
         database = config.database(server.suffix)
-        odd = replace(database, indexes=(*database.indexes, f"{UNKNOWN} eq"))
+        odd = structs.replace(database, indexes=(*database.indexes, f"{UNKNOWN} eq"))
         given, before = given_to_core(config, odd, place), (place / DATA).read_bytes()
         means = Resources(64 << 20, 2, tmp_path)
         for name in (UNKNOWN, "no-such-attribute"):

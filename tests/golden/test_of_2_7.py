@@ -4,13 +4,13 @@ one equals what slapadd of here makes of the same entries, the way back the firs
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fixtures import openldap_27
 from fixtures.golden.case import server_with
@@ -46,7 +46,7 @@ def _target(made: Made) -> mdb.Target:
         config = configuration.read(server.config_path)
         database = config.database(server.suffix)
         found = backmdb.settings(config, database, of_2_7=True)
-        found = dataclasses.replace(found, hash64=True, page_size=made.page_size)
+        found = structs.replace(found, hash64=True, page_size=made.page_size)
         definitions, effects = tuple(mdb.definitions_of(config)), backmdb.schema_effects(config, database)
     return mdb.Target(found, definitions, effects, ("id2v", "ixck"), database.maxsize, server_id=0)
 

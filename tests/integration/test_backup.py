@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from msgspec import structs
 
 from fixtures import replication
 from fixtures.churn import Churn
@@ -229,7 +230,7 @@ def test_a_damaged_backup_changes_nothing(other: Slapd, damaged: Path, what: str
     elif what == "machine":
         alter(damaged, machine="64-bit big-endian (s390x)")
     elif what == "manifest":
-        alter(damaged, files=[{**dataclasses.asdict(one), "sums": ["0" * 64]} for one in only(damaged).files])
+        alter(damaged, files=[{**structs.asdict(one), "sums": ["0" * 64]} for one in only(damaged).files])
     elif what == "map":
         map_.write_bytes(map_.read_bytes()[::-1])
     elif what == "missing":
@@ -487,7 +488,7 @@ def test_which_backup_is_meant(repo: Path, words: tuple[str, ...], reason: str) 
 def test_the_latest_is_the_last_of_the_list(damaged: Path) -> None:
     """It is found by the names, without the list; of two of the same second, too."""
     made = only(damaged)
-    other = dataclasses.replace(made, suffix="dc=another,dc=org")
+    other = structs.replace(made, suffix="dc=another,dc=org")
     for day in (1, 2):
         names = [dated(damaged, one, _january(day, "00:00")) for one in (other, made, other)]
     for suffix in (None, made.suffix, other.suffix):

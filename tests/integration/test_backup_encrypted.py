@@ -3,7 +3,6 @@ through for what nobody else may read."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import re
@@ -15,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fixtures import replication, s3
 from fixtures.slapd import Slapd
@@ -233,7 +233,7 @@ def test_what_a_forger_changes(repo: Path, keys: tuple[Key, Key, Key], tmp_path:
     path = repo / made.id / made.file
     flip(path, -1)
     sums = (hashlib.sha256(path.read_bytes()).hexdigest(),)
-    files = (dataclasses.replace(one, sums=sums) if one.name == made.file else one for one in made.files)
+    files = (structs.replace(one, sums=sums) if one.name == made.file else one for one in made.files)
     forge(repo, made, files=tuple(files))
     with pytest.raises(BackupDamaged, match="cannot be decrypted"):
         look_at(repo, tmp_path / "look", identities=(keys[0].path,))

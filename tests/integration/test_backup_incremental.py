@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fixtures import replication
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
@@ -156,7 +157,7 @@ def _again(repo: Path, backup: Backup) -> Backup:
         content = path.read_bytes()
         chunks = [content[at:][: manifest.CHUNK] for at in range(0, len(content), manifest.CHUNK)]
         sums = tuple(hashlib.sha256(one).hexdigest() for one in chunks)
-        return dataclasses.replace(stored, sums=sums)
+        return structs.replace(stored, sums=sums)
 
     place = repo / backup.id
     files = tuple(summed(place / one.name, one) for one in backup.files)
@@ -199,7 +200,7 @@ def test_a_pack_that_is_not_the_right_one_is_refused(made: Chain, repo: Path, tm
 @pytest.mark.parametrize("name", ["../outside", "0" * 63 + "/.pack"])
 def test_no_forged_list_leads_out_of_the_repository(made: Chain, repo: Path, tmp_path: Path, name: str) -> None:
     last = made.links[-1]
-    forge(repo, last, packs=(*last.packs[:-1], dataclasses.replace(last.packs[-1], name=name)))
+    forge(repo, last, packs=(*last.packs[:-1], structs.replace(last.packs[-1], name=name)))
     with pytest.raises(ManifestBroken):
         put_back(repo, tmp_path / "there", last.id)
 
@@ -217,7 +218,7 @@ def test_a_forged_map(made: Chain, repo: Path, tmp_path: Path) -> None:
     """It leaves a pack out; or what is put together has not its checksum."""
     last = made.links[-1]
     found = pack.read_map(repo / last.id, last)
-    first = dataclasses.replace(found.pieces[0], xxh3="0" * 32)
+    first = structs.replace(found.pieces[0], xxh3="0" * 32)
     forge_map(repo, last, dataclasses.replace(found, pieces=(first, *found.pieces[1:])))
     with pytest.raises(BackupDamaged, match="checksum of piece 0"):
         put_back(repo, tmp_path / "there", last.id)

@@ -10,12 +10,13 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import ldif
 import pytest
+from msgspec import structs
 
 from fixtures import replication, s3
 from fixtures.churn import Churn
@@ -490,7 +491,7 @@ class World:
             taken.add(repository.new_id(self.repo, self.now, one.suffix, taken))
         ids = sorted(taken, key=lambda name: "accesslog" in name)
         for one, name in zip(found, ids, strict=True):
-            copied = replace(
+            copied = structs.replace(
                 one,
                 id=name,
                 made=self.now.isoformat(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import gzip
 import os
 import random
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from msgspec import structs
 
 from fixtures.network import Proxy
 from fixtures.slapd import Slapd
@@ -140,7 +140,7 @@ def test_a_hard_tree_is_the_same_by_its_pages_slapcat_and_ldap(tmp_path: Path) -
 
 
 def test_what_slapd_writes_itself_can_be_left_out(tmp_path: Path, server: Slapd) -> None:
-    bare = dataclasses.replace(RECIPE, operational=False)
+    bare = structs.replace(RECIPE, operational=False)
     text = text_of(bare)
     a, b = written(tmp_path / "bare.ldif", text), comparable(str(server.config_path), Connection())
     assert compared(a, b).changed == ENTRIES + 2
@@ -157,7 +157,7 @@ def test_context_csn_counts_only_when_asked(generated: bytes, tmp_path: Path) ->
 
 
 def test_one_branch_of_a_database_and_a_copy_that_needs_no_configuration(server: Slapd, tmp_path: Path) -> None:
-    who = dataclasses.replace(connection(server), base=f"ou=people,{SUFFIX}")
+    who = structs.replace(connection(server), base=f"ou=people,{SUFFIX}")
     report = compared(comparable(server.uri, who), comparable(str(server.config_path), who))
     assert report.equal
     assert report.a.entries == ENTRIES + 1
@@ -291,14 +291,14 @@ def test_what_cannot_be_read_is_an_error_and_no_difference(server: Slapd, genera
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "data.mdb").write_bytes(b"\0" * 65536)
     live = comparable(server.uri, who)
-    nobody = comparable(server.uri, dataclasses.replace(who, base=f"ou=nobody,{SUFFIX}"))
+    nobody = comparable(server.uri, structs.replace(who, base=f"ou=nobody,{SUFFIX}"))
     anonymous, damaged = comparable(server.uri, Connection(base=SUFFIX)), at(tmp_path / "damaged")
     unconfigured = comparable(str(server.config_path), Connection(base="dc=other,dc=com"))
     empty = written(tmp_path / "empty.ldif", b"")
     for error, one, other in (
         (
             errors.BadCredentials,
-            comparable(server.uri, dataclasses.replace(who, password_file=str(tmp_path / "pw"))),
+            comparable(server.uri, structs.replace(who, password_file=str(tmp_path / "pw"))),
             stored,
         ),
         (errors.ServerDown, live, comparable("ldap://127.0.0.1:1", who)),

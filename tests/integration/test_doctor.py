@@ -3,7 +3,6 @@ backups, of which `ditseed doctor --check` and `ditseed backup check` never make
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import os
 import re
@@ -19,6 +18,7 @@ from typing import Any
 
 import ldap
 import pytest
+from msgspec import structs
 
 from fixtures import replication
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
@@ -681,7 +681,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def aged(repo: Path, **facts: object) -> None:
     """The backup, with another manifest, which is sealed."""
     (one,) = repository.listing(repo).backups
-    told = manifest.sealed(dataclasses.replace(one, **facts))
+    told = manifest.sealed(structs.replace(one, **facts))
     (repo / one.id / "manifest.json").write_bytes(manifest.text(told))
 
 
@@ -724,7 +724,7 @@ def shrunk(repo: Path) -> None:
     when = repository.now() - datetime.timedelta(hours=5)
     name = repository.new_id(repo, when, one.suffix)
     shutil.copytree(repo / one.id, repo / name)
-    more = dataclasses.replace(one, id=name, made=when.isoformat(), entries=10 * one.entries)
+    more = structs.replace(one, id=name, made=when.isoformat(), entries=10 * one.entries)
     (repo / name / "manifest.json").write_bytes(manifest.text(manifest.sealed(more)))
 
 
@@ -803,7 +803,7 @@ def test_a_backup_that_was_verified_long_ago_is_never_ok(kept: Path, tmp_path: P
     (one,) = repository.listing(repo).backups
     known = repository.proofs(repo, one).verification
     assert known is not None
-    record.write_bytes(manifest.text(manifest.sealed(dataclasses.replace(known, made=moment(-999)))))
+    record.write_bytes(manifest.text(manifest.sealed(structs.replace(known, made=moment(-999)))))
     done = ditseed("backup", "check", "-R", repo, "--max-verify-age", "8d")
     assert_told(done, "BACKUP", WARNING, "no backup was for .* verified")
 

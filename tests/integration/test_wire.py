@@ -7,11 +7,12 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import ldap
 import pytest
+from msgspec import structs
 
 from fixtures import replication
 from fixtures.golden.records import pairs_of
@@ -135,7 +136,7 @@ def test_over_every_kind_of_connection(place: Place, tmp_path: Path, over: str) 
     server = place.server
     uri = {"ldapi": server.ldapi_uri, "ldaps": server.ldaps_uri}.get(over, server.uri)
     start_tls = {"StartTLS": 2, "StartTLS tried": 1}.get(over, 0)
-    connection = replace(place.admin, uri=uri, start_tls=start_tls)
+    connection = structs.replace(place.admin, uri=uri, start_tls=start_tls)
     if over == "ldapi, by the socket":
         connection = Connection(server.ldapi_uri, mechanism="EXTERNAL")
     require_all(place, connection, tmp_path)
@@ -150,7 +151,7 @@ def test_who_we_are_by_sasl(place: Place, tmp_path: Path, mechanism: str) -> Non
     found = part(connection, tmp_path, Search(SUFFIX))
     assert found.entries > PEOPLE
     with pytest.raises(BadCredentials):
-        part(replace(connection, password="wrong"), tmp_path, Search(SUFFIX))
+        part(structs.replace(connection, password="wrong"), tmp_path, Search(SUFFIX))
 
 
 def test_a_mechanism_that_nobody_knows(place: Place, tmp_path: Path) -> None:

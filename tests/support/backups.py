@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
 import os
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from fixtures.slapd import Slapd
 from loader import typed
@@ -76,7 +77,7 @@ def flip(path: Path, place: int | None = None) -> None:
 
 def forge(repo: Path, backup: Backup, **facts: Any) -> Backup:
     """Writes a manifest with other facts and a seal that fits."""
-    forged = manifest.sealed(dataclasses.replace(backup, **facts))
+    forged = manifest.sealed(structs.replace(backup, **facts))
     (repo / backup.id / MANIFEST).write_bytes(manifest.text(forged))
     return forged
 
@@ -99,7 +100,7 @@ def dated(repo: Path, backup: Backup, when: datetime.datetime) -> str:
     """A copy that was made at another time; its ID."""
     name = repository.new_id(repo, when, backup.suffix)
     shutil.copytree(repo / backup.id, repo / name)
-    copy = manifest.sealed(dataclasses.replace(backup, id=name, made=when.isoformat()))
+    copy = manifest.sealed(structs.replace(backup, id=name, made=when.isoformat()))
     (repo / name / MANIFEST).write_bytes(manifest.text(copy))
     return name
 

@@ -6,6 +6,8 @@ import os
 from contextlib import closing
 from pathlib import Path
 
+from msgspec import structs
+
 from loader.run.lease import LEASES, Lease
 from loader.run.log import Log, Row
 
@@ -18,4 +20,4 @@ def standing(state: Path | None = None) -> list[Lease]:
 def write(state: Path, lease: Lease, **changed: str) -> None:
     """As one that was written down before; `changed`: in some of its facts."""
     with closing(Log(state, LEASES)) as log:
-        log.append(Row("lease", lease.name, {**vars(lease), **changed}))
+        log.append(Row("lease", lease.name, {**structs.asdict(lease), **changed}))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from loader.config import DEFAULT_MAXSIZE, Config
@@ -36,7 +37,7 @@ UNSEEN = {"damage": "", "data": None, "tables": None, "nosync_holder": "", "idle
 def facts(**of_database: Any) -> Server:
     """A server of which nothing but these facts of its database is there to be seen."""
     stated = {name: of_database.pop(name) for name in CONFIGURED & of_database.keys()}
-    config = Config(Path("/etc/ldap/slapd.d"), (dataclasses.replace(DATABASE, **stated),), ())
+    config = Config(Path("/etc/ldap/slapd.d"), (structs.replace(DATABASE, **stated),), ())
     server = seen(Server(config, Request()), release=(2, 4, 57), leases=(), slapd=None)
     seen(server, tune_options=("-H ldapi:/// -Y EXTERNAL", "--apply"), unseen=[])
     seen(server.databases[0], **{**UNSEEN, "room": ROOM, **of_database})

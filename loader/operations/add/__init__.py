@@ -170,8 +170,7 @@ def expected(load: RunStatus) -> int | None:
     return scan.entries if scan else None
 
 
-@dataclass(frozen=True)
-class LoadedDatabase:
+class LoadedDatabase(msgspec.Struct, frozen=True):
     """Identifies the database of a server. `uuids`: entryUUIDs of the suffix entry and, if `first` is not empty, of the
     entry `first`; "" for an unreadable one. `entries`: the server's entry count; None if it reports none."""
 
@@ -182,8 +181,7 @@ class LoadedDatabase:
     entries: int | None
 
 
-@dataclass(frozen=True)
-class _Scan:
+class _Scan(msgspec.Struct, frozen=True):
     """Facts of the step `scan`. `attributes`: None if the input was not scanned (a tree or a stream)."""
 
     entries: int | None = None
@@ -212,8 +210,7 @@ class AddCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     done_before: str = ""
 
 
-@dataclass(frozen=True)
-class Added:
+class Added(msgspec.Struct, frozen=True):
     """Facts of the step `load`. `bound`: the loaded database; None if the first entry is unknown or missing."""
 
     counts: AddCounts
@@ -329,8 +326,7 @@ def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
     return sorted(protected)
 
 
-@dataclass(frozen=True)
-class _AddSteps:
+class _AddSteps(msgspec.Struct, frozen=True):
     """The bodies of the steps. Each can be repeated from its beginning."""
 
     options: AddOptions

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from click import IntRange
+from msgspec import Struct
 
 from loader import dn, plain, units
 from loader.declared import Duration, Share
@@ -51,8 +52,7 @@ class Limits:
     ] = SHRINK
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """`latest`: the latest backup; None if there is none. `members`: the backups of its set. `count`: number of
     restorable backups, where a set counts as one. `age`: age of the latest. `verify_age`, `drill_age`: ages of the last
     successful verification and drill of any backup; None: never. Ages in seconds."""

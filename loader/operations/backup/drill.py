@@ -8,7 +8,6 @@ An extract writes entries of a backup as LDIF for ldapadd: a subtree, or the mat
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import random
@@ -19,6 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+from msgspec import structs
 
 from loader import backmdb, csn, defaults, ldif, overlays, standard, units
 from loader.child import Child
@@ -184,7 +185,7 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
     newest, wanted = csn.by_server(csns), csn.by_server(backup.context_csns)
     lost = next((value for server, value in wanted.items() if newest.get(server, "") < value), "")
     problems = [result.problem, f"contextCSN {lost} of the manifest is not there" if lost else ""]
-    return dataclasses.replace(
+    return structs.replace(
         result, restore_seconds=round(seconds, 3), context_csns=csns, problem="; ".join(filter(None, problems))
     )
 

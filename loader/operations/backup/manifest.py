@@ -14,13 +14,11 @@ damage. It does not protect against anybody who may write in the repository (mod
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import hashlib
 import re
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -42,8 +40,7 @@ Seal = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
 PublicKey = Annotated[str, msgspec.Meta(max_length=8192, pattern=r"^[!-~]+( [!-~]+)?\Z")]
 
 
-@dataclass(frozen=True)
-class StoredFile:
+class StoredFile(msgspec.Struct, frozen=True):
     """A file of a backup. `sums`: the SHA-256 of each CHUNK bytes of the file."""
 
     name: Name
@@ -51,8 +48,7 @@ class StoredFile:
     sums: tuple[Digest64, ...]
 
 
-@dataclass(frozen=True)
-class Backup:
+class Backup(msgspec.Struct, frozen=True):
     """The manifest. Sizes in bytes, times in UTC. CSNs were read before the snapshot, which may have newer changes."""
 
     id: Name
@@ -181,13 +177,12 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proof:
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
     """What both records have. `problem`: empty if none was found."""
 
     backup: Name
-    made: str = field(default_factory=lambda: now().isoformat())
-    host: str = field(default_factory=socket.gethostname)
+    made: str = msgspec.field(default_factory=lambda: now().isoformat())
+    host: str = msgspec.field(default_factory=socket.gethostname)
     problem: str = ""
     seal: Seal = ""
     format: int = FORMAT
@@ -197,8 +192,7 @@ class Proof:
         return not self.problem
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verification(Proof):
+class Verification(Proof, frozen=True, kw_only=True):
     """The result of a verification. `read`: bytes compared with their checksums. `stored`: bytes of all files, shared
     packs included."""
 
@@ -210,8 +204,7 @@ class Verification(Proof):
         return self.is_good and self.read >= self.stored
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drill(Proof):
+class Drill(Proof, frozen=True, kw_only=True):
     """The result of a drill. `restore_seconds`: time to restore the backup, until slapd could be started. `lookups`:
     number of entries that were looked up by DN and by entryUUID."""
 
@@ -221,8 +214,7 @@ class Drill(Proof):
     context_csns: tuple[Csn, ...] = ()
 
 
-@dataclass(frozen=True)
-class Proofs:
+class Proofs(msgspec.Struct, frozen=True):
     """The records of a backup. None: there is no record, or it cannot be read."""
 
     verification: Verification | None = None
@@ -246,8 +238,8 @@ Record = TypeVar("Record", Backup, Verification, Drill)
 
 def sealed(record: Record) -> Record:
     """Returns the record with its seal set: the SHA-256 of its other fields."""
-    digest = hashlib.sha256(text(dataclasses.replace(record, seal=""))).hexdigest()
-    return dataclasses.replace(record, seal=digest)
+    digest = hashlib.sha256(text(msgspec.structs.replace(record, seal=""))).hexdigest()
+    return msgspec.structs.replace(record, seal=digest)
 
 
 def text(record: object) -> bytes:

@@ -24,13 +24,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeVar, cast
 
 import msgspec
 import zstandard
 from click import IntRange
+from msgspec.structs import replace
 
 from loader import age, defaults, units
 from loader.age import Identities, Recipients
@@ -292,8 +293,7 @@ def _require_sums_of(backup: Backup, path: Path) -> None:
 _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
-@dataclass(frozen=True)
-class PackUse:
+class PackUse(msgspec.Struct, frozen=True):
     """A pack in a map. `number`: its number in the runs. `sha256`: of its index. `pages`: number of its pages. `used`:
     number of those that the backup uses, including bases of differences."""
 
@@ -308,8 +308,7 @@ class PackUse:
         return f"{self.sha256}.pack"
 
 
-@dataclass(frozen=True)
-class PagePiece:
+class PagePiece(msgspec.Struct, frozen=True):
     """Consecutive pages. `pages`: their number. `runs`: where they are stored. `fresh`: number of pages stored by this
     backup. `xxh3`: checksum over all of them."""
 
@@ -370,11 +369,10 @@ def read_map(directory: Path, backup: Backup, identities: Identities | None = No
 # --- storing and restoring pages ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PreviousBackup:
+class PreviousBackup(msgspec.Struct, frozen=True):
     """The previous backup, whose pages the new one shares; by default none. `own`: number of the new pack."""
 
-    known: KnownPages = field(default_factory=lambda: KnownPages(None, (), 0, again=0))
+    known: KnownPages = msgspec.field(default_factory=lambda: KnownPages(None, (), 0, again=0))
     uses: tuple[PackUse, ...] = ()
     packs: tuple[StoredFile, ...] = ()
     own: int = 0
@@ -394,8 +392,7 @@ def previous(repo: Path, backup: Backup) -> PreviousBackup:
         return PreviousBackup()
 
 
-@dataclass(frozen=True)
-class StoredPages:
+class StoredPages(msgspec.Struct, frozen=True):
     """`own`: the new pack, named as in the backup's own directory. `packs`: the packs of an incremental backup, the new
     one last. `shared_name`: the name of the new pack there; None if the pack is empty."""
 

@@ -19,12 +19,14 @@ import shlex
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeGuard, TypeVar
 
 import click
 from click import IntRange
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import dn, plain
 from loader.declared import Argument, Duration, Written
@@ -299,8 +301,7 @@ def _slug(suffix: str) -> str:
 # --- the backups ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """All complete backups, oldest first, and the errors of manifests that could not be read.
 
     `future`: the newest backups if they are dated later than now; they are not in `backups`."""
@@ -615,8 +616,7 @@ class Policy:
 KEEP_ALL = Policy()
 
 
-@dataclass(frozen=True)
-class Pruned:
+class Pruned(Struct, frozen=True):
     """The result of a pruning or its dry run. `kept`: the reasons for each backup that stays, by ID, such as "last",
     "daily 2026-11-21", "the latest that was proven good". `removed`: IDs of the backups removed, the leader of a set
     before its other members. `freed`: bytes that they took. `unread`: IDs of backups whose manifests cannot be read;

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from loader import age, backmdb, config, dn, units
 from loader.age import Identities
@@ -50,8 +52,7 @@ _ANEW = (
 )
 
 
-@dataclass(frozen=True)
-class Contents:
+class Contents(msgspec.Struct, frozen=True):
     """A backup and what is needed to unpack it. `config_path`: configuration used instead of the backup's own."""
 
     repo: Path
@@ -153,8 +154,7 @@ class RestoreOptions:
     identities: IdentityFiles = ()
 
 
-@dataclass(frozen=True)
-class RestorePlan:
+class RestorePlan(msgspec.Struct, frozen=True):
     """What a restore would do; `needed` and `free` in bytes."""
 
     backup: Backup
@@ -164,8 +164,7 @@ class RestorePlan:
     replaces: bool
 
 
-@dataclass(frozen=True)
-class RestoreReport:
+class RestoreReport(msgspec.Struct, frozen=True):
     """A finished restore; sizes in bytes. `indexed`: attributes whose indexes were rebuilt. `kept`: new path of the
     replaced data file."""
 
@@ -180,8 +179,7 @@ class RestoreReport:
     kept: str | None = None
 
 
-@dataclass(frozen=True)
-class RestoreTarget:
+class RestoreTarget(msgspec.Struct, frozen=True):
     """Where a database is restored. `like`: path whose owner a new directory gets."""
 
     directory: Path
@@ -232,7 +230,7 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, R
     Raises NoSpace; directories on one file system count together."""
     if options.every:
         backups = repository.find_set(repo, options.which)
-        pairs = [(backup, _target(replace(options, suffix=backup.suffix))) for backup in backups]
+        pairs = [(backup, _target(dataclasses.replace(options, suffix=backup.suffix))) for backup in backups]
     else:
         target = _target(options)
         suffix = target.database.suffix if target.database else options.suffix

@@ -5,8 +5,9 @@ The engine's module, native.py or slapadd.py, has the steps. `build_steps` serve
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
+
+from msgspec import structs
 
 from loader import backmdb
 from loader.errors import UsageProblem
@@ -45,7 +46,7 @@ def target_database(config_path: Path, suffix: str | None, replace: bool, target
     config = configuration.read(config_path)
     database = config.database(suffix)
     if target is not None:
-        database = dataclasses.replace(database, directory=target.absolute())
+        database = structs.replace(database, directory=target.absolute())
     if database.directory is None:
         raise UsageProblem(reason=f"{config_path}: the database of {database.suffix} has no directory")
     backmdb.require(config, database)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -96,24 +95,21 @@ def build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine
     return built
 
 
-@dataclass(frozen=True)
-class _Share:
+class _Share(msgspec.Struct, frozen=True):
     """`newest`: the greatest entryCSN of each server ID."""
 
     entries: int
     newest: dict[str, str]
 
 
-@dataclass(frozen=True)
-class _Split:
+class _Split(msgspec.Struct, frozen=True):
     """Facts of the step `split`. `now`: the time of generated attributes; `shares`: indexed by database number."""
 
     now: str
     shares: list[_Share]
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     """A database that is built and checked, its run, and the call that publishes it."""
 
     suffix: str
@@ -163,8 +159,7 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engin
     )
 
 
-@dataclass(frozen=True)
-class _GluedBuild:
+class _GluedBuild(msgspec.Struct, frozen=True):
     """`places`: the superior's, then those of the databases glued to it."""
 
     options: BuildOptions
@@ -280,11 +275,11 @@ def _schema(superior: TargetDatabase) -> mdb.Schema:
 
 def _places(options: BuildOptions, place: TargetDatabase) -> list[TargetDatabase]:
     """Returns the targets: the superior, then the databases glued to it."""
-    superior = dataclasses.replace(place, superior=place.database)
+    superior = msgspec.structs.replace(place, superior=place.database)
     return [
         superior,
         *(
-            dataclasses.replace(superior, database=database, directory=database.directory, replace=options.replace)
+            msgspec.structs.replace(superior, database=database, directory=database.directory, replace=options.replace)
             for database in options.subordinates(place)
             if database.directory is not None
         ),

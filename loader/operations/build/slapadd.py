@@ -7,11 +7,10 @@ memory, and it uses one processor. A slice's database fits into memory, and one 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -49,8 +48,7 @@ _SHARE = 2  # 1/2 of the memory is for growing environments
 _WORTH = 4  # the shared entries, loaded with each slice, are at most 1/4 of all others in total
 
 
-@dataclass(frozen=True)
-class _Size:
+class _Size(msgspec.Struct, frozen=True):
     """The predicted bytes of the database (0: unknown), those of the map in which slapadd loads it, and the number of
     slices to cut."""
 
@@ -67,8 +65,7 @@ class _Slices(msgspec.Struct, frozen=True):
     cuts: list[Cut] = []
 
 
-@dataclass(frozen=True)
-class _LoadedSlice:
+class _LoadedSlice(msgspec.Struct, frozen=True):
     """`rooted`: the suffix entry is in it. `identity`: of the file of its environment."""
 
     entries: int
@@ -154,7 +151,7 @@ def _spooled(options: BuildOptions, run: Run) -> BuildOptions:
         killpoint("spool.middle")
 
     run.do(SPOOL, keep_all)
-    return dataclasses.replace(options, inputs=tuple(paths))
+    return replace(options, inputs=tuple(paths))
 
 
 @dataclass(frozen=True)

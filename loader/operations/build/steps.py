@@ -3,12 +3,11 @@ that the schema lacks, and the end of a build."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -112,7 +111,7 @@ class BuildOptions(Placing, Sorting, Rejecting, LdifInputs):
 
     def below(self, suffix: str) -> BuildOptions:
         """Returns the options with the generated tree moved below `suffix`."""
-        return dataclasses.replace(self, tree=self.tree.below(suffix)) if self.tree else self
+        return replace(self, tree=self.tree.below(suffix)) if self.tree else self
 
     def identity(self) -> dict[str, object]:
         """Returns the options and input fingerprints that must not change between a run and its resumption."""
@@ -191,8 +190,7 @@ class BuildOptions(Placing, Sorting, Rejecting, LdifInputs):
         self.files.require_fitting(self.rejects)
 
 
-@dataclass(frozen=True)
-class Scanned:
+class Scanned(msgspec.Struct, frozen=True):
     """Names with the file and line of their first use. `claimed`: the contextCSN that no entry may exceed; None loads
     entries as they are."""
 
@@ -234,13 +232,12 @@ class Loaded(msgspec.Struct, frozen=True, omit_defaults=True):
     rejections: list[Rejected] | None = None  # the first ones; None if the engine rejects none
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """A database that was built. `more`: facts that only the report of its engine has."""
 
     loaded: Loaded
     published: Published
-    more: object = field(default_factory=dict)
+    more: object = {}
     seconds: float = 0.0
 
     @property
@@ -321,9 +318,9 @@ class BuildSteps:
 
     def put_into_place(self, checked: Checked) -> Published:
         """Publishes the environment. A `target` beside the configured directory leaves the configuration alone."""
-        place, database = self.place, dataclasses.replace(self.place.database, maxsize=checked.maxsize)
+        place, database = self.place, msgspec.structs.replace(self.place.database, maxsize=checked.maxsize)
         if self.options.target is not None:
-            place = dataclasses.replace(place, database=database)
+            place = msgspec.structs.replace(place, database=database)
         published = publish_environment(self.made, place, checked)
         files.remove_tree(self.made)
         return published

@@ -9,13 +9,13 @@ import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from datetime import timezone
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from loader import backmdb, csn, dn, indexes, syncrepl
 from loader import config as glue

@@ -4,9 +4,10 @@ whose charts are bars of CSS."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from loader import log
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
@@ -32,8 +33,7 @@ from loader.server import tools
 from loader.storage import files, held
 
 
-@dataclass(frozen=True)
-class RunReport:
+class RunReport(Struct, frozen=True):
     """A finished run. `facts`: the report as in --json; empty if the run failed."""
 
     verb: str
@@ -41,7 +41,7 @@ class RunReport:
     seconds: float
     status: int
     error: LoaderError | None = None
-    facts: Mapping[str, object] = field(default_factory=dict)
+    facts: Mapping[str, object] = {}
 
     @property
     def steps(self) -> list[StepRecord]:

@@ -174,7 +174,7 @@ def _named(directories: Sequence[Path]) -> dict[str, Path]:
 
 def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -> _Tree:
     """Writes the LDIF of `entries` people, and of the containers above them."""
-    template = dataclasses.replace(recipe, entries=entries).compiled()
+    template = msgspec.structs.replace(recipe, entries=entries).compiled()
     step = progress.step(f"generate {path.name}", template.entries)
     with step as meter, files.explained(path), files.creating(path) as file:
         dit.write(template, dit.whole(template), file.fileno(), defaults.processors(), meter)
@@ -184,7 +184,7 @@ def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -
 
 def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progress) -> Sequence[Question]:
     """Returns equality searches for an indexed attribute in random order, each of which matches one entry."""
-    template = dataclasses.replace(recipe, entries=sizes.entries).compiled()
+    template = msgspec.structs.replace(recipe, entries=sizes.entries).compiled()
     options = PlanOptions(sizes.searches, {"search": 1}, 0.0, _UNIFORM, sizes.seed, (("uid", False, 1),))
     with progress.step("plan searches", sizes.searches) as meter, files.explained(path), files.creating(path) as file:
         dit.plan(template, options, file.fileno(), 1, meter)

@@ -16,7 +16,6 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 
@@ -332,15 +331,13 @@ def require_forward(goes_back: bool, source: str) -> None:
         raise _refused(source, "a rollback was begun and has not ended", "Give --rollback to end it.")
 
 
-@dataclass(frozen=True)
-class _Copied:
+class _Copied(msgspec.Struct, frozen=True):
     files: int
     bytes: int
     copy_mark: str
 
 
-@dataclass(frozen=True)
-class _Verified:
+class _Verified(msgspec.Struct, frozen=True):
     """`top`: mode, owner and group of the top directory."""
 
     checksums: int

@@ -7,10 +7,11 @@ import logging
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from loader import slapd_conf, units
 from loader.config import Change, Config, Database
@@ -29,8 +30,7 @@ log = logging.getLogger(__name__)
 EDIT = "Change these lines of the configuration, check it with `slaptest -u`, and restart slapd."
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """New settings of one database. `holds`: returns whether a database has them already. `undo`: arguments of
     `ditseed tune` that revert the change, without the target."""
 
@@ -49,8 +49,7 @@ class State(str, Enum):
     CHANGED = "changed"
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The result of a change. `difference`: LDIF change record of cn=config, or the lines to change in a slapd.conf.
     `undo`: the command that restores the previous setting; "" for a slapd.conf."""
 
@@ -60,8 +59,7 @@ class Outcome:
     undo: str = ""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """Where settings are read and changed: a slapd.d or slapd.conf, or cn=config of the server of `session`. `place`:
     ditseed's options that name this target. `local`: whether the database directories are on this host."""
 

@@ -3,15 +3,19 @@ files of filters) use, and which they lack."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import backmdb, indexes, units
 from loader import config as glue
@@ -39,8 +43,7 @@ _UNFINISHED = (
 _SYNC = frozenset(name.lower() for name in indexes.SYNC)
 
 
-@dataclass(frozen=True)
-class IndexSettings:
+class IndexSettings(Struct, frozen=True):
     """The indexes of a database. `keys`: number of records in each index's table; empty for files of another host."""
 
     suffix: str
@@ -114,7 +117,7 @@ def change_indexes(
     notes = [
         f"{missing}: nothing to remove. An index has one name of its attribute, and kinds as they are configured, "
         'such as "sub": `ditseed tune indexes` shows both'
-        for missing in indexes.not_there(replace(wish, remove=()).of(present), wish.remove)
+        for missing in indexes.not_there(dataclasses.replace(wish, remove=()).of(present), wish.remove)
     ]
     if outcome.state is State.UNCHANGED and target.session and (wish.wanted or wish.add):
         notes.append(f"if slapd ended while it made it, {_UNFINISHED}")
@@ -220,8 +223,7 @@ class SearchSources:
         return bool(self.logs or self.filters)
 
 
-@dataclass(frozen=True)
-class IndexUse:
+class IndexUse(Struct, frozen=True):
     attribute: str
     kind: str
     searches: int
@@ -232,8 +234,7 @@ class IndexUse:
         return not self.searches and not self.needed_for_sync
 
 
-@dataclass(frozen=True)
-class MissingIndex:
+class MissingIndex(Struct, frozen=True):
     """`searches`: how many lack it. `seconds`: their total time. `filter`: of the search that takes longest in all."""
 
     index: str
@@ -242,8 +243,7 @@ class MissingIndex:
     filter: str
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Searches of a database. `searches`: their number. `of_base`: further searches, of a single entry by its DN.
     `unindexed`: searches that read every entry in their scope."""
 
@@ -311,8 +311,7 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
     )
 
 
-@dataclass(frozen=True)
-class IndexCost:
+class IndexCost(Struct, frozen=True):
     """The index table of an attribute, shared by all kinds of its index. `indexes`: empty if the table is left from an
     earlier configuration. `share`: of the bytes in use. `records`: entry IDs, or three values for each of the `ranges`.
     `unused`: arguments of --remove for what no search uses; None if no searches are known."""
@@ -332,8 +331,7 @@ class IndexCost:
         return bool(self.indexes) and set(self.unused or ()) == names
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(Struct, frozen=True):
     """`used`: bytes of the file in use. `idlexp`: a key with more than 2^idlexp - 1 IDs is a range."""
 
     suffix: str

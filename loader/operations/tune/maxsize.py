@@ -4,8 +4,10 @@ needs, estimated from a sample, plus the room that LMDB needs for growth, a long
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import backmdb, units
 from loader.config import Database
@@ -33,8 +35,7 @@ _ELSEWHERE = (
 )
 
 
-@dataclass(frozen=True)
-class MapUsage:
+class MapUsage(Struct, frozen=True):
     """In bytes. None if unknown: on another host whose monitor is not readable, or not there yet."""
 
     suffix: str
@@ -103,15 +104,13 @@ def change_maxsize(target: Target, suffix: str | None, size: int | str | None, a
 # --- for a load ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(Struct, frozen=True):
     what: str
     bytes: int
     why: str
 
 
-@dataclass(frozen=True)
-class LoadPlan:
+class LoadPlan(Struct, frozen=True):
     """The maxsize that a load needs. `now`: bytes in use. `after`: bytes in use after the load. `recommended`: sum of
     the terms, rounded up to GiB, or the configured maxsize if that is more. `notes`: limits of the sample."""
 
@@ -125,8 +124,7 @@ class LoadPlan:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(Struct, frozen=True):
     """What is to be loaded. `source`: LDIF, an export or a database directory; not read if there is a `provider`.
     `growth`: expected growth after the load, as a share of the bytes in use then."""
 

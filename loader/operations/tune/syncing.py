@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from loader.config import Config, Database
 from loader.operations import leases
@@ -17,8 +18,7 @@ ON, OFF, NONE = "on", "off", "none"
 FLAGS = ("mapasync", "nometasync", "nordahead", "writemap")
 
 
-@dataclass(frozen=True)
-class SyncSettings:
+class SyncSettings(Struct, frozen=True):
     suffix: str
     nosync: bool
     env_flags: tuple[str, ...]
@@ -56,8 +56,7 @@ def _notes(config: Config, database: Database) -> Iterator[str]:
                 yield f"{kind} is lent since {lent.taken}{why} ({lent.by}){until}; before: {lent.before}"
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A setting that can be leased. `of`: returns the present value, spelled as in `tune sync`. `wanted`: returns the
     cn=config attributes for a new one. `shared`: another setting in the same flags, which a change must preserve."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fixtures.slapd import Slapd, missing_slapd
 from fixtures.slapd_config import Settings
@@ -118,7 +118,7 @@ def test_a_newline_at_the_end_of_the_password_file_is_named(server: Slapd, tmp_p
     file = tmp_path / "pass word"
     file.write_text("secret\n")
     os.chmod(file, 0o600)
-    connection = replace(_as(server, "open"), password=None, password_file=str(file))
+    connection = structs.replace(_as(server, "open"), password=None, password_file=str(file))
     said = _refused(connection, BadCredentials)
     assert "Remove the newline at the end of " in said
     mend = said.partition(" (")[2].partition("), because ")[0]
@@ -128,7 +128,7 @@ def test_a_newline_at_the_end_of_the_password_file_is_named(server: Slapd, tmp_p
 
 
 def test_a_wrong_password_is_not_said_to_be_a_newline(server: Slapd) -> None:
-    said = _refused(replace(_as(server, "open"), password="other"), BadCredentials)
+    said = _refused(structs.replace(_as(server, "open"), password="other"), BadCredentials)
     assert "newline" not in said
     assert "pwdAccountLockedTime" in said
 

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fixtures import replication
 from fixtures.ports import free_port
@@ -110,14 +110,14 @@ def test_both_ways_work(admin: Connection, ask: Way) -> None:
 @both_ways
 def test_a_wrong_password(admin: Connection, ask: Way) -> None:
     with pytest.raises(BadCredentials, match=f"bind as {admin.bind_dn}"):
-        ask(replace(admin, password="wrong", password_file=None))
+        ask(structs.replace(admin, password="wrong", password_file=None))
 
 
 @both_ways
 @pytest.mark.parametrize("uri", ["ldap://127.0.0.1:{port}", "ldapi://%2Fnowhere%2Fldapi"])
 def test_nobody_there(admin: Connection, ask: Way, uri: str) -> None:
     with pytest.raises(ServerDown) as caught:
-        ask(replace(admin, uri=uri.format(port=free_port())))
+        ask(structs.replace(admin, uri=uri.format(port=free_port())))
     assert caught.value.retryable
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 from itertools import pairwise
@@ -12,6 +11,7 @@ import ldif
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from loader.errors import UsageProblem
 from loader.sources.dit import Range, TreeSpec
@@ -174,7 +174,7 @@ def test_operational_attributes_are_each_entrys_own(template: str) -> None:
 
 
 def test_parents_come_first_and_members_are_there() -> None:
-    records = parsed(text_of(dataclasses.replace(recipe("everything", 1, False, 0))))
+    records = parsed(text_of(structs.replace(recipe("everything", 1, False, 0))))
     names = {SUFFIX}
     for name, _ in records[1:]:
         assert name.partition(",")[2] in names, name

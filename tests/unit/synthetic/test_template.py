@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import uuid
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from loader.errors import NoSuchTemplate, TemplateError, UsageProblem
 from loader.sources.dit import TreeSpec
@@ -168,7 +168,7 @@ def test_a_mistake_in_a_list_is_told_with_its_line(tmp_path: Path) -> None:
     ],
 )
 def test_a_hostile_template_is_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:
-    recipe = dataclasses.replace(written(tmp_path, GOOD.replace(old, new, 1)), entries=None)
+    recipe = structs.replace(written(tmp_path, GOOD.replace(old, new, 1)), entries=None)
     with pytest.raises((TemplateError, UsageProblem)) as caught:
         recipe.compiled(otherwise=100)
     assert reason in str(caught.value)
