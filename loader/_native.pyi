@@ -4,15 +4,25 @@ Inputs are known by content: zstd and gzip are decompressed. Outputs whose name 
 further .partial is overlooked) are compressed. Outputs are readable by their owner only, and on the
 disk when the call returns; after an error what was written so far stays. Every call ends soon after
 `Counters.cancel()` with the code "cancelled", and on Ctrl-C. File descriptors are duplicated; the
-caller closes their own.
+caller closes their own. Results are read-only.
+
+Classes of other modules that are arguments are read by their attributes.
 
 Two DNs are the same when they differ in ASCII case, in spaces around `,` `=` `+`, in the way of
 escaping (RFC 4514), or in the order of a multi-valued RDN. No schema is known here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Literal, TypeAlias, TypedDict, final, type_check_only
+
+from loader.defaults import Resources
+from loader.ldif import ArrangeTask
+from loader.server.options import Search
+from loader.sinks.changing import RefreshTask
+from loader.sinks.mdb import BuildRules, LiveSource, Target
+from loader.sinks.slapadd import SlicedLdif
+from loader.sources.dit import PlanOptions, TreeSpec
 
 _Path: TypeAlias = str | PathLike[str]
 
@@ -108,8 +118,6 @@ class ScanResult:
     first_dn: str | None
     context_csns: list[str]  # All values of contextCSN in the order met
     max_csns: dict[str, str]  # Server ID, three hexadecimal digits in lower case -> its greatest entryCSN
-    with_uuid: int  # Entries that carry entryUUID
-    with_csn: int  # Entries that carry entryCSN
 
 @final
 class Shard:
@@ -122,7 +130,6 @@ class Arrangement:
     entries: int  # Written
     duplicates: int  # Left out, for a newer entry has their entryUUID or their DN
     dropped: int  # Left out with `drop_orphans`, for an ancestor of theirs is nowhere
-    interior: int  # In the first file: entries with children, and the root
     checksum: str  # That of a tree of all written files with nothing ignored
     files: list[tuple[str, int, str]]  # Name, entries and their checksum as of a tree, in the order in which they load
     taken: list[tuple[str, str]]
@@ -141,8 +148,6 @@ class EntryDigests:
     checksum: str  # 32 hexadecimal digits; the order of entries, attributes and values does not count
     def add_path(self, path: _Path) -> None:
         """A file; refused when it shows marks of having been cut."""
-    def add_fd(self, fd: int) -> None:
-        """A stream; whether it came whole, its maker's exit status tells."""
     def diff(self, other: EntryDigests, limit: int) -> Difference:
         """Only between trees that ignore the same attributes."""
 
@@ -188,18 +193,7 @@ def parents_first(fd: int, out_path: _Path, scratch: _Path, counters: Counters) 
     """Copies records sorted by depth, and otherwise in their order. Beyond 32 MiB of them it uses a nameless file in
     `scratch`."""
 
-def arrange(
-    paths: Sequence[_Path],
-    again: Sequence[_Path],
-    out_dir: _Path,
-    root: str,
-    context_csns: Sequence[str],
-    counters: Counters,
-    *,
-    compress: bool,
-    drop_orphans: bool,
-    name_orphans: bool = True,
-) -> Arrangement:
+def arrange(task: ArrangeTask, out_dir: _Path, counters: Counters) -> Arrangement:
     """Makes files in `out_dir` (created, or empty) that slapadd can load in the order of their names.
 
     0000-interior.ldif[.zst] holds parents sorted by depth, NNNN.ldif[.zst] the rest of the Nth of
@@ -242,39 +236,26 @@ def join(
     theirs are to stand.
     """
 
-@final
-class ConnectionOptions:
+@type_check_only
+class ConnectionOptions(TypedDict):
     """How to reach a server, and as whom; None leaves it to ldap.conf. start_tls: 1 try, 2 demand. connect_timeout
     (of a handshake, too), bind_timeout (of StartTLS and each step of a bind) and silence in seconds: so long may a
     server that owes an answer send not a byte, 0 is without limit.
     """
 
-    def __new__(
-        cls,
-        *,
-        uri: str | None,
-        bind_dn: str | None,
-        secret: bytes | None,
-        mechanism: str | None,
-        authcid: str | None,
-        authzid: str | None,
-        realm: str | None,
-        secprops: str | None,
-        as_written: bool,
-        start_tls: int,
-        connect_timeout: float,
-        bind_timeout: float,
-        silence: float,
-    ) -> ConnectionOptions: ...
-
-@final
-class Search:
-    """filter: RFC 4515. scope: as ldapsearch -s. page: entries a page, 0 without pages. subentries: these alone
-    (RFC 3672), of a server that offers the control."""
-
-    def __new__(
-        cls, base: str, filter: str, scope: str, attributes: Sequence[str], *, page: int = 0, subentries: bool = False
-    ) -> Search: ...
+    uri: str | None
+    bind_dn: str | None
+    secret: bytes | None
+    mechanism: str | None
+    authcid: str | None
+    authzid: str | None
+    realm: str | None
+    secprops: str | None
+    as_written: bool
+    start_tls: int
+    connect_timeout: float
+    bind_timeout: float
+    silence: float
 
 @final
 class Part:
@@ -310,7 +291,7 @@ class Channel:
         side, lines are not folded. Beside each file lies FILE.rows with what `arrange` would find out from
         its records. What an earlier try left under these names is gone.
         """
-    def feed(self, search: Search, feed: Feed, notes: _Path, drop: Sequence[str], *, copy: _Path | None = None) -> int:
+    def feed(self, search: Search, feed: Feed, notes: _Path, drop: Sequence[str], copy: _Path | None) -> int:
         """Everything that is found, as blocks to `feed`; how many entries. After an error some of them are there.
 
         notes: a file that gets name, entryUUID and entryCSN of the entries that have others below them. copy: a file
@@ -319,19 +300,12 @@ class Channel:
     def file(self, search: Search, path: _Path, drop: Sequence[str]) -> Part:
         """The same into one file, without rows."""
     def sync(
-        self,
-        search: Search,
-        cookie: bytes,
-        most: int,
-        changed: _Path,
-        present: _Path,
-        deleted: _Path,
-        drop: Sequence[str],
+        self, search: Search, cookie: bytes, most: int, files: tuple[_Path, _Path, _Path], drop: Sequence[str]
     ) -> Synced:
         """Content synchronisation (RFC 4533), refresh only: what is found now against what was at `cookie`.
 
-        Whole entries go to `changed` as LDIF, entryUUIDs of 16 bytes to the other files. More than `most` whole entries
-        end it; the channel is of no use then.
+        files: for whole entries, as LDIF, and for the entryUUIDs, of 16 bytes, of those present and those deleted. More
+        than `most` whole entries end it; the channel is of no use then.
         """
     def digest(self, search: Search, tree: EntryDigests) -> None:
         """Adds every entry to `tree`; after an error that is of no use."""
@@ -428,11 +402,9 @@ def searches(
 class IndexCost:
     name: str
     pages: int  # Those of its tree, and of the trees that the IDs of keys have
-    tree_pages: int  # Those of the latter
     keys: int
     records: int  # Each is an ID, or one of the three of a range
     ranges: int  # Keys with a range
-    presence: int  # Records of the key of a presence index
 
 @final
 class TableRecord:
@@ -520,11 +492,11 @@ def index_costs(path: _Path, counters: Counters, *, txn: int) -> IndexCosts:
     """Of a data file; txn: that of the reader's slot which is held."""
 
 def shared_uuids(
-    path: _Path, counters: Counters, *, txn: int | None, limit: int, memory: int, jobs: int, scratch: _Path
+    path: _Path, counters: Counters, limits: Resources, *, txn: int | None, limit: int
 ) -> list[tuple[str, str, str]]:
     """The first `limit` entryUUIDs that several entries of a data file have, each with the DNs of two of them.
 
-    memory, scratch: for sorting where no index on entryUUID has a posting for each entry."""
+    limits: for sorting where no index on entryUUID has a posting for each entry."""
 
 @final
 class Selected:
@@ -582,39 +554,9 @@ class Built:
 
 @final
 class Database:
-    """What slapd is configured to do with one database (slapd-mdb(5), slapd-config(5)).
+    """What slapd is configured to do with one database (slapd-mdb(5), slapd-config(5))."""
 
-    foreign: suffixes below these that other databases have. substr: if_minlen, if_maxlen, any_len.
-    multival: description or "default", and the number of values above which they live in id2v.
-    max_entry_size: 0 is without limit. tables: id2v is of slapd 2.5 and later (without it, index keys of
-    times are those of 2.4), ixck of 2.6 and later. translucent: entries need not hold what they are named by.
-    of_2_7: of slapd 2.7 and later, whose files are LMDB 1.0's; with pages of page_size bytes. server_id: of CSNs that
-    are made.
-    """
-
-    def __new__(
-        cls,
-        schema: Schema,
-        *,
-        suffixes: Sequence[str],
-        foreign: Sequence[str],
-        root_dn: str | None,
-        indexes: Sequence[tuple[str, Sequence[Literal["pres", "eq", "approx", "sub"]]]],
-        hash64: bool,
-        intlen: int,
-        substr: tuple[int, int, int],
-        multival: Sequence[tuple[str, int]],
-        sortvals: Sequence[str],
-        idlexp: int,
-        max_entry_size: int,
-        map_size: int,
-        tables: Sequence[Literal["id2v", "ixck"]],
-        last_mod: bool,
-        translucent: bool,
-        of_2_7: bool,
-        page_size: int,
-        server_id: int,
-    ) -> Database: ...
+    def __new__(cls, target: Target) -> Database: ...
 
 @final
 class Feed:
@@ -632,44 +574,16 @@ def build(
     inputs: Sequence[_Path | int | Feed],
     out_path: _Path,
     database: Database,
+    rules: BuildRules,
+    limits: Resources,
+    live: LiveSource | None,
     counters: Counters,
-    *,
-    now: str,
-    write_context: bool,
-    claimed: Sequence[str] | None,
-    value_check: Literal["refuse", "count", "skip"],
-    file_urls: bool,
-    memory: int,
-    jobs: int,
-    scratch: _Path,
-    max_rejects: int,
-    rejects_path: _Path,
-    check_schema: bool = True,
-    complete_naming: bool = True,
-    account: bool = False,
-    first: int = 0,
-    head: _Path | None = None,
-    read_again: Callable[[list[tuple[str, str, str]]], Sequence[_Path]] | None = None,
-    renamed: Callable[[list[str]], None] | None = None,
 ) -> Built:
     """Builds the data file of a database from LDIF: key by key what `slapadd -q` makes.
 
     inputs: files, or descriptors of streams, in their order. out_path: made anew, mode 0600, synced when the
-    call returns. now: the time of operational attributes that are made, as in createTimestamp; the same input
-    at the same `now` gives the same file. first: the number of the first entryCSN that is made. claimed: the
-    contextCSN of the suffix entry instead of its own, which no entryCSN may exceed. memory: bytes for sorting;
-    what is more goes to nameless files in `scratch`. value_check: what is done with values that their syntax
-    forbids. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more than
-    max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
-    RDNs, as with `slapadd -s`. complete_naming False: entries that lack these are rejected, as servers do. account:
-    what is added to entries, or left out of them, is added up in `Built.completed`.
-
-    read_again: the entries come from a server that goes on to change. Called when all inputs are read, with nothing,
-    and then with entries whose parent is nowhere (the parent's DN, the DN, the entryUUID), until there are none or
-    it names no files any more; they are left out then. It names LDIF of what was read since. Of entries that were read
-    more than once one is kept. head: the first input, whose entries come again. renamed: called once, before anything
-    is numbered, with the entryUUIDs that were met under more than one DN, if there are any; what it raises ends the
-    build.
+    call returns; the same input and rules give the same file. More than `limits.memory` for sorting goes to nameless
+    files. Of entries that are read more than once, also by the functions of `live`, one is kept.
     """
 
 @final
@@ -694,17 +608,7 @@ def split(
     contextCSN or a newer entryCSN.
     """
 
-def verify(
-    path: _Path,
-    database: Database,
-    counters: Counters,
-    *,
-    full: bool,
-    memory: int,
-    jobs: int,
-    scratch: _Path,
-    new: bool = True,
-) -> int:
+def verify(path: _Path, database: Database, limits: Resources, counters: Counters, *, full: bool, new: bool) -> int:
     """The entries of a finished data file that nobody writes to.
 
     A look at its counts and a sample of entries, each looked for in every index; `full` at every page, at
@@ -896,28 +800,11 @@ class Refreshed:
     kept: int
     unsettled: list[bytes]
 
-def refresh(
-    directory: _Path,
-    database: Database,
-    counters: Counters,
-    *,
-    changed: Sequence[_Path],
-    present: _Path | None,
-    deleted: Sequence[_Path],
-    lost: Sequence[bytes],
-    reached: Sequence[str],
-    claimed: Sequence[str],
-    allowed: int,
-    now: str,
-    memory: int,
-    jobs: int,
-    scratch: _Path,
-) -> Refreshed:
+def refresh(directory: _Path, database: Database, task: RefreshTask, allowed: int, counters: Counters) -> Refreshed:
     """Brings a database that no process has open up to date, in one transaction.
 
-    changed: LDIF; of the same entryUUID the last entry counts. present: what stays (None: nobody said). lost: entries
-    among the changed ones that are elsewhere or gone since. reached, claimed: contextCSN before and afterwards.
-    allowed: a descriptor; a byte from it lets the transaction be committed, its end does not.
+    Of changed entries with the same entryUUID the last counts. allowed: a descriptor; a byte from it lets the
+    transaction be committed, its end does not.
     """
 
 @final
@@ -928,20 +815,11 @@ class Reindexed:
     tables: dict[str, int]
 
 def reindex(
-    path: _Path,
-    database: Database,
-    counters: Counters,
-    *,
-    attributes: Sequence[str],
-    memory: int,
-    jobs: int,
-    scratch: _Path,
+    path: _Path, database: Database, attributes: Sequence[str], limits: Resources, counters: Counters
 ) -> Reindexed:
     """Makes the tables of these attributes' indexes again in a data file that no process has open: all of them are
-    there afterwards, or what was before.
-
-    memory: bytes for sorting; what is more goes to nameless files in `scratch`. Code build.unproven, and nothing
-    changed, where the keys of an index are not known well enough.
+    there afterwards, or what was before. Code build.unproven, and nothing changed, where the keys of an index are not
+    known well enough.
     """
 
 @final
@@ -954,15 +832,7 @@ class Transferred:
     misfits: list[tuple[str, str, int]]
 
 def transfer(
-    path: _Path,
-    out: _Path,
-    database: Database,
-    counters: Counters,
-    *,
-    txn: int | None,
-    memory: int,
-    jobs: int,
-    scratch: _Path,
+    path: _Path, txn: int | None, out: _Path, database: Database, limits: Resources, counters: Counters
 ) -> Transferred:
     """Makes the data file `out` from the snapshot `txn` of the file `path`: its entries and names as they are, with
     their IDs, in the format of `database`, whose indexes are made anew. Synced when this returns.
@@ -976,6 +846,7 @@ def records_checksum(path: _Path, counters: Counters, *, jobs: int) -> str:
 def audit(
     path: _Path,
     counters: Counters,
+    limits: Resources,
     *,
     level: str,
     sample: int,
@@ -983,17 +854,14 @@ def audit(
     database: Database | None,
     seen: Seen | None,
     limit: int,
-    memory: int,
-    jobs: int,
-    scratch: _Path,
 ) -> AuditReport:
     """Is a data file sound? Levels are meta, pages, tree and indexes; each looks at what those before it do.
 
     seen: what was noted when the file was written; none of these pages is read again.
     txn: the transaction on whose snapshot the caller holds a reader slot; None for a file that nobody writes to.
     database: of level indexes. sample: at that level so many entries are held against the schema and looked for in
-    every index, and nothing else is done; 0: all of it. limit: problems of each kind that are told. memory: bytes for
-    sorting; what is more goes to nameless files in `scratch`. Damage of the file is in the verdict, never an error.
+    every index, and nothing else is done; 0: all of it. limit: problems of each kind that are told. Damage of the
+    file is in the verdict, never an error.
     """
 
 @type_check_only
@@ -1050,7 +918,7 @@ class Loaded:
     transactions: int
     largest: int  # Entries in the largest transaction
 
-def add(inputs: Sequence[_Path | int], link: ConnectionOptions, counters: Counters, wishes: LoadOptions) -> Loaded:
+def add(inputs: Sequence[_Path | int], link: ConnectionOptions, counters: Counters, options: LoadOptions) -> Loaded:
     """Adds all entries to a running server. Ends when it has an answer to each, or with an error ldap.*, when the
     server is gone for good: what is done stands in the journal.
     """
@@ -1065,8 +933,8 @@ class Plan:
     unknown: int  # Parents that no entry is, as far as names tell without a schema
     cuts: list[_Cut]  # Where each slice begins: index of the file, uncompressed byte, line, leaves before it
 
-def plan(paths: Sequence[_Path], suffixes: Sequence[str], shards: int, shared_path: _Path, counters: Counters) -> Plan:
-    """Reads all twice. Writes the shared entries to shared_path, parents first; chooses up to `shards` slices."""
+def plan(ldif: SlicedLdif, shards: int, counters: Counters) -> Plan:
+    """Reads all twice. Writes the shared entries, parents first; chooses up to `shards` slices."""
 
 @final
 class Slice:
@@ -1079,9 +947,7 @@ class Slice:
 
     def __new__(
         cls,
-        paths: Sequence[_Path],
-        suffixes: Sequence[str],
-        shared_path: _Path,
+        ldif: SlicedLdif,
         *,
         shared: int,
         cut: _Cut,
@@ -1098,7 +964,7 @@ class Slice:
     def find_line(self, line: int, counters: Counters) -> _Place | None:
         """Path, line and DN of the input's record that stands at a line of what `feed` writes."""
 
-def find_name(paths: Sequence[_Path], suffixes: Sequence[str], dn: str, counters: Counters) -> list[_Place]:
+def find_name(ldif: SlicedLdif, dn: str, counters: Counters) -> list[_Place]:
     """The first two records of that name."""
 
 @final
@@ -1127,25 +993,11 @@ def merge(
 
 @final
 class Template:
-    """A template made ready: the bytes of every entry follow from what is given here, and from its number.
-
-    text: None for that of the file. lists: directories where files that it names are looked for, after its own. suffix:
-    None is the template's. entries: of the kind that has no count of its own; otherwise: when `entries` is None and
-    there is such a kind. operational: with entryUUID, entryCSN, names and times.
+    """A template made ready: the bytes of every entry follow from `spec`, and from its number. otherwise: the count for
+    the kind of entry that has none of its own, if `spec.entries` is None.
     """
 
-    def __new__(
-        cls,
-        path: _Path,
-        *,
-        text: str | None,
-        lists: Sequence[_Path],
-        suffix: str | None,
-        seed: int,
-        entries: int | None,
-        otherwise: int | None,
-        operational: bool,
-    ) -> Template: ...
+    def __new__(cls, spec: TreeSpec, otherwise: int | None) -> Template: ...
     entries: int  # All of the tree, the suffix and the branches included
     suffix: str
     description: str
@@ -1160,23 +1012,5 @@ class Template:
         """
     def shard(self, path: _Path, first: int, end: int, jobs: int, counters: Counters) -> Shard:
         """The same into a file."""
-    def plan(
-        self,
-        fd: int,
-        jobs: int,
-        counters: Counters,
-        *,
-        operations: int,
-        mix: Sequence[tuple[str, int]],
-        miss: float,
-        skew: float,
-        seed: int,
-        looks: Sequence[tuple[str, bool, int]],
-        ldif: bool,
-    ) -> None:
-        """What clients do with the tree: lines of JSON, or LDIF of the changes among them.
-
-        mix: search, bind, modify, add, delete, modrdn with their shares. miss: the part of searches that find
-        nothing and of binds that are refused. skew: Zipf's exponent. looks: attribute, whether by its beginning,
-        weight; none leaves it to the template.
-        """
+    def plan(self, options: PlanOptions, fd: int, jobs: int, counters: Counters) -> None:
+        """What clients do with the tree: lines of JSON, or LDIF of the changes among them."""

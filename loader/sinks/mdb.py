@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from loader import _native, units
 from loader import backmdb as schemas
@@ -18,6 +18,7 @@ from loader._native import Built, Database, Feed, Schema, SplitResult, Transferr
 from loader.backmdb import Definition, Effects, Settings
 from loader.config import Config
 from loader.config import Database as ConfiguredDatabase
+from loader.defaults import Resources
 from loader.errors import (
     FULL,
     EmptyInput,
@@ -38,16 +39,15 @@ from loader.mdb.snapshot import Snapshot
 from loader.progress import Meter
 from loader.server import configuration
 
-__all__ = ["Built", "Database", "Feed", "Schema", "SplitResult", "Transferred"]
+__all__ = ["Built", "Database", "Feed", "Resources", "Schema", "SplitResult", "Transferred"]
 
 _VALUE_CHECK = "(value check)"  # end of the core's message about a value that its syntax forbids
 _UNKNOWN = re.compile(r'"([^"]+)" is not in the schema')
-_ELSEWHERE = ("subentry", "attribute_options")  # settings of which the core does not know
 _UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
 
 Table = Literal["id2v", "ixck"]  # the tables that not every slapd release has
 ValueCheck = Literal["refuse", "count", "skip"]  # the treatment of values that their syntax forbids
-Input = Path | int | Feed  # an int is the descriptor of a stream
+Input: TypeAlias = Path | int | Feed  # an int is the descriptor of a stream
 Orphan = tuple[str, str, str]  # the missing parent's DN, the orphan's DN, the orphan's entryUUID
 
 
@@ -74,7 +74,7 @@ class Target:
 
 @dataclass(frozen=True)
 class BuildRules:
-    """The arguments of `_native.build` for its checks, and for entries that fail them. `claimed`: as in `ldif.join`.
+    """The checks of a build, and what it does with entries that fail them. `claimed`: as in `ldif.join`.
 
     `now`: the time in generated attributes, in createTimestamp's format. `first`: the counter of the first generated
     entryCSN. `account`: count the attributes that are added to entries or omitted from them in `Built.completed`.
@@ -108,15 +108,6 @@ class LiveSource:
     renamed: Callable[[Sequence[str]], None]
 
 
-@dataclass(frozen=True)
-class Resources:
-    """Limits of the work. `memory`: bytes. `jobs`: threads. `scratch`: an existing directory for temporary files."""
-
-    memory: int
-    jobs: int
-    scratch: Path
-
-
 def schema(
     definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool, password_policy: bool = False
 ) -> Schema:
@@ -148,19 +139,8 @@ def build(
 ) -> Built:
     """Writes the file `out`, mode 0600, from all records of `inputs`; the file is synced when this returns."""
     translate = partial(_build_error, target=target, inputs=inputs, out=out, rejects=rules.rejects_path)
-    read_again = (lambda orphans: [str(path) for path in live.read_again(orphans)]) if live else None
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
-        return _native.build(
-            inputs,
-            out,
-            database(target),
-            counters,
-            **vars(rules),
-            **vars(limits),
-            head=live.head if live else None,
-            read_again=read_again,
-            renamed=live.renamed if live else None,
-        )
+        return _native.build(inputs, out, Database(target), rules, limits, live, counters)
 
 
 def transfer(target: Target, source: Snapshot, out: Path, limits: Resources, meter: Meter) -> Transferred:
@@ -168,7 +148,7 @@ def transfer(target: Target, source: Snapshot, out: Path, limits: Resources, met
     Raises NotProven, with the details, if the target's slapd would store a record differently; MapFull, NoSpace."""
     translate = partial(_build_error, target=target, inputs=[source.path], out=out)
     with with_counters(meter, str(source.path), translate) as counters, meter.following(counters):
-        return _native.transfer(source.path, out, database(target), counters, txn=source.txn, **vars(limits))
+        return _native.transfer(source.path, source.txn, out, Database(target), limits, counters)
 
 
 def records_checksum(path: Path, jobs: int, meter: Meter) -> str:
@@ -208,14 +188,7 @@ def verify(target: Target, path: Path, full: bool, limits: Resources, meter: Met
         return failure(error, path)
 
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
-        return _native.verify(path, database(target), counters, full=full, new=new, **vars(limits))
-
-
-def database(target: Target) -> Database:
-    stored = {name: value for name, value in vars(target.settings).items() if name not in _ELSEWHERE}
-    return _native.Database(
-        target.schema, **stored, map_size=target.map_size, tables=target.tables, server_id=target.server_id
-    )
+        return _native.verify(path, Database(target), limits, counters, full=full, new=new)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

@@ -35,9 +35,8 @@ impl PageBlock {
         PyBytes::new(py, &self.0)
     }
 
-    fn compressed<'py>(&self, py: Python<'py>, level: i32) -> PyResult<Bound<'py, PyBytes>> {
-        let packed = py.detach(|| pagestore::compressed_piece(&self.0, level));
-        raised(py, packed).map(|packed| PyBytes::new(py, &packed))
+    fn compressed(&self, py: Python<'_>, level: i32) -> PyResult<Vec<u8>> {
+        raised(py, py.detach(|| pagestore::compressed_piece(&self.0, level)))
     }
 }
 
@@ -83,13 +82,13 @@ impl PageBlocks {
 }
 
 #[pyfunction]
-pub fn compact_in_pieces<'py>(
-    py: Python<'py>,
+pub fn compact_in_pieces(
+    py: Python<'_>,
     source: PathBuf,
     pieces: &PageBlocks,
     meta: Vec<u8>,
     counters: &Counters,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> PyResult<Vec<u8>> {
     let writer = lock(&pieces.writer).take();
     let writer = writer.ok_or_else(|| PyValueError::new_err("pieces that were made before"))?;
     let work = move || {
@@ -97,5 +96,5 @@ pub fn compact_in_pieces<'py>(
         codec::tables::set_orders(&mut reader);
         reader.compact_in_pieces(writer, &|bytes| counted(counters, bytes))
     };
-    enter(py, &counters.0, work).map(|head| PyBytes::new(py, &head))
+    enter(py, &counters.0, work)
 }

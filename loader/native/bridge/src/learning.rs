@@ -7,17 +7,15 @@ use pyo3::prelude::*;
 
 use crate::counters::Counters;
 use crate::gate::{duplicate, enter};
+use crate::results::record;
 
-/// What was learned.
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct LearnResult {
+record!(LearnResult from ::learn::Learned {
     template: String,
     entries: u64,
     main: u64,
     kinds: usize,
     left_out: u64,
-}
+});
 
 #[pyfunction]
 pub fn learn(
@@ -31,7 +29,6 @@ pub fn learn(
     if let Some(fd) = fd {
         sources.push(Source::Stream(duplicate(fd)?));
     }
-    let done = enter(py, &counters.0, || ::learn::learn(sources, jobs, &counters.0))?;
-    let ::learn::Learned { template, entries, main, kinds, left_out } = done;
-    Ok(LearnResult { template, entries, main, kinds, left_out })
+    let work = || ::learn::learn(sources, jobs, &counters.0);
+    Ok(enter(py, &counters.0, work)?.into())
 }

@@ -2,18 +2,16 @@
 
 use std::path::PathBuf;
 
-use ::select::searches::{Group, Kind, Setting, read};
+use ::select::searches::{Found, Group, Kind, Setting, read};
 use pyo3::prelude::*;
 use values::keys::Substrings;
 
 use crate::building::Schema;
 use crate::counters::Counters;
 use crate::gate::enter;
+use crate::results::record;
 
-/// Searches that differ in their values only.
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug, Clone)]
-pub struct SearchGroup {
+record!(SearchGroup from Group {
     filter: String,
     searches: u64,
     indexed: bool,
@@ -22,18 +20,16 @@ pub struct SearchGroup {
     answered: u64,
     entries: u64,
     seconds: f64,
-}
+});
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct SearchesFound {
-    groups: Vec<SearchGroup>,
+record!(SearchesFound from Found {
+    groups: Vec<SearchGroup> = groups.into_iter().map(SearchGroup::from).collect(),
     lines: u64,
     of_base: u64,
     elsewhere: u64,
     unreadable: u64,
     others: u64,
-}
+});
 
 #[pyfunction]
 #[pyo3(signature = (paths, schema, counters, *, filters, suffix, indexes, substr))]
@@ -51,26 +47,5 @@ pub fn searches(
     let lengths = Substrings { min: substr.0, max: substr.1, any: substr.2 };
     let setting = Setting { suffix, indexes, lengths };
     let work = || read(&paths, kind, setting, schema.inner(), &counters.0);
-    let found = enter(py, &counters.0, work)?;
-    Ok(SearchesFound {
-        groups: found.groups.into_iter().map(group).collect(),
-        lines: found.lines,
-        of_base: found.of_base,
-        elsewhere: found.elsewhere,
-        unreadable: found.unreadable,
-        others: found.others,
-    })
-}
-
-fn group(one: Group) -> SearchGroup {
-    SearchGroup {
-        filter: one.filter,
-        searches: one.searches,
-        indexed: one.indexed,
-        used: one.used,
-        lacking: one.lacking,
-        answered: one.answered,
-        entries: one.entries,
-        seconds: one.seconds,
-    }
+    Ok(enter(py, &counters.0, work)?.into())
 }

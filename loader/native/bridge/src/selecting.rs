@@ -10,6 +10,7 @@ use crate::building::Schema;
 use crate::counters::Counters;
 use crate::error::{one_of, raised};
 use crate::gate::enter;
+use crate::results::record;
 
 /// A consumer's syncrepl, understood by its schema.
 #[pyclass(frozen, module = "loader._native")]
@@ -54,13 +55,7 @@ impl Selection {
     }
 }
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Selected {
-    read: u64,
-    kept: u64,
-    glue: u64,
-}
+record!(Selected from ::select::Selected { read: u64, kept: u64, glue: u64 });
 
 #[pyfunction]
 pub fn select(
@@ -75,6 +70,5 @@ pub fn select(
     let (schema, read) = (selection.schema.get().inner(), &selection.read);
     let work =
         || ::select::select(&paths, &entries, &glue, read, schema, &context_csns, &counters.0);
-    let done = enter(py, &counters.0, work)?;
-    Ok(Selected { read: done.read, kept: done.kept, glue: done.glue })
+    Ok(enter(py, &counters.0, work)?.into())
 }
