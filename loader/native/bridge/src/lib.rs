@@ -16,14 +16,11 @@ mod dump;
 mod error;
 mod feed;
 mod gate;
-mod handing;
-mod learning;
 mod loading;
 mod merging;
 mod paging;
 mod refreshing;
 mod results;
-mod searching;
 mod selecting;
 mod synth;
 mod wire;
@@ -45,7 +42,10 @@ mod _native {
         arrange, dn_key, dn_parent, join, new_tree, parents_first, records, scan, shard, version,
     };
     #[pymodule_export]
-    use super::cloning::{Seen, clone_compact, clone_plain, clone_receive, clone_send};
+    use super::cloning::{
+        PageBlock, PageBlocks, Seen, clone_compact, clone_plain, clone_receive, clone_send,
+        compact_in_pieces,
+    };
     #[pymodule_export]
     use super::contents::{Contents, MetaPage, TableRecord, entry_with, new_entry};
     #[pymodule_export]
@@ -56,10 +56,6 @@ mod _native {
     use super::error::NativeError;
     #[pymodule_export]
     use super::feed::Feed;
-    #[pymodule_export]
-    use super::handing::{PageBlock, PageBlocks, compact_in_pieces};
-    #[pymodule_export]
-    use super::learning::{LearnResult, learn};
     #[pymodule_export]
     use super::loading::{Loaded, add};
     #[pymodule_export]
@@ -73,11 +69,9 @@ mod _native {
     #[pymodule_export]
     use super::results::{Arrangement, Difference, EntryDigests, ScanResult, Shard};
     #[pymodule_export]
-    use super::searching::{SearchGroup, SearchesFound, searches};
+    use super::selecting::{SearchGroup, SearchesFound, Selected, Selection, searches, select};
     #[pymodule_export]
-    use super::selecting::{Selected, Selection, select};
-    #[pymodule_export]
-    use super::synth::Template;
+    use super::synth::{LearnResult, Template, learn};
     #[pymodule_export]
     use super::wire::{Channel, Part, Synced};
 

@@ -1,7 +1,8 @@
-//! Synthetic trees: templates in, LDIF out.
+//! Synthetic trees: LDIF in, a template out; a template in, LDIF out.
 
 use std::path::PathBuf;
 
+use ::learn::Source;
 use loadplan::{Action, FilterForm, Lines, Plan, PlanOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
@@ -10,7 +11,7 @@ use synth::{Maker, Options, Problem, Task, Tree, compile, model, toml};
 use crate::counters::Counters;
 use crate::error::raised;
 use crate::gate::{duplicate, enter};
-use crate::results::Shard;
+use crate::results::{Shard, record};
 
 /// A template made ready for one seed, one suffix and one number of entries.
 #[pyclass(frozen, module = "loader._native")]
@@ -149,4 +150,28 @@ impl Template {
         let task = Task { items: &lines, first: 0, end: operations, jobs };
         enter(py, &counters.0, || synth::to_descriptor(&task, fd, false, &counters.0))
     }
+}
+
+record!(LearnResult from ::learn::Learned {
+    template: String,
+    entries: u64,
+    main: u64,
+    kinds: usize,
+    left_out: u64,
+});
+
+#[pyfunction]
+pub fn learn(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    fd: Option<i32>,
+    jobs: usize,
+    counters: &Counters,
+) -> PyResult<LearnResult> {
+    let mut sources: Vec<Source> = paths.into_iter().map(Source::Path).collect();
+    if let Some(fd) = fd {
+        sources.push(Source::Stream(duplicate(fd)?));
+    }
+    let work = || ::learn::learn(sources, jobs, &counters.0);
+    Ok(enter(py, &counters.0, work)?.into())
 }
