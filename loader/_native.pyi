@@ -4,100 +4,25 @@ Inputs are known by content: zstd and gzip are decompressed. Outputs whose name 
 further .partial is overlooked) are compressed. Outputs are readable by their owner only, and on the
 disk when the call returns; after an error what was written so far stays. Every call ends soon after
 `Counters.cancel()` with the code "cancelled", and on Ctrl-C. File descriptors are duplicated; the
-caller closes their own.
+caller closes their own. Results are read-only.
+
+Classes of other modules that are arguments are read by their attributes.
 
 Two DNs are the same when they differ in ASCII case, in spaces around `,` `=` `+`, in the way of
 escaping (RFC 4514), or in the order of a multi-valued RDN. No schema is known here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 
-__all__ = [
-    "Arrangement",
-    "AuditReport",
-    "Built",
-    "Channel",
-    "ConnectionOptions",
-    "Contents",
-    "Counters",
-    "Database",
-    "Difference",
-    "Dump",
-    "EntryDigests",
-    "Exported",
-    "Feed",
-    "Finding",
-    "IndexCost",
-    "IndexCosts",
-    "KnownPages",
-    "LearnResult",
-    "Loaded",
-    "Merged",
-    "MetaPage",
-    "NativeError",
-    "PageBlock",
-    "PageBlocks",
-    "PagePacks",
-    "Part",
-    "Plan",
-    "Problem",
-    "Refreshed",
-    "Reindexed",
-    "Rejection",
-    "Sample",
-    "ScanResult",
-    "Schema",
-    "Search",
-    "SearchGroup",
-    "SearchesFound",
-    "Seen",
-    "Selected",
-    "Selection",
-    "Shard",
-    "Slice",
-    "SplitResult",
-    "Synced",
-    "TableRecord",
-    "Template",
-    "Transferred",
-    "add",
-    "arrange",
-    "audit",
-    "build",
-    "clone_compact",
-    "clone_plain",
-    "clone_receive",
-    "clone_send",
-    "compact_in_pieces",
-    "dn_key",
-    "dn_parent",
-    "entry_with",
-    "find_name",
-    "index_costs",
-    "join",
-    "learn",
-    "merge",
-    "new_entry",
-    "parents_first",
-    "plan",
-    "records",
-    "records_checksum",
-    "refresh",
-    "reindex",
-    "scan",
-    "schema",
-    "searches",
-    "select",
-    "shard",
-    "shared_uuids",
-    "split",
-    "transfer",
-    "tree",
-    "verify",
-    "version",
-]
+from loader.defaults import Resources
+from loader.ldif import ArrangeTask
+from loader.server.options import Search
+from loader.sinks.changing import RefreshTask
+from loader.sinks.mdb import BuildRules, LiveSource, Target
+from loader.sinks.slapadd import SlicedLdif
+from loader.sources.dit import PlanOptions, TreeSpec
 
 _Path: TypeAlias = str | PathLike[str]
 
@@ -171,20 +96,14 @@ class Counters:
     """Entries and uncompressed bytes read, summed over all calls that share it; cheap to read."""
 
     def __new__(cls) -> Counters: ...
-    @property
-    def entries(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def files(self) -> list[tuple[str, int, str]]:
-        """LDIF files that were read from their beginning to their end: path, bytes as they lie on the disk, and XXH3 of
-        128 bits of these in hexadecimal digits. Taken while they are read."""
-    @property
-    def open_ends(self) -> list[str]:
-        """LDIF files whose last line had no end."""
-    @property
-    def stage(self) -> tuple[str, int, int]:
-        """Of a build: its stage ("read", "join", "write", "sync"), and how many parts of how many are done."""
+    entries: int
+    bytes: int
+    files: list[tuple[str, int, str]]
+    """LDIF files that were read from their beginning to their end: path, bytes as they lie on the disk, and XXH3 of
+    128 bits of these in hexadecimal digits. Taken while they are read."""
+    open_ends: list[str]  # LDIF files whose last line had no end
+    stage: tuple[str, int, int]
+    """Of a build: its stage ("read", "join", "write", "sync"), and how many parts of how many are done."""
     def limit(self, rate: int) -> None:
         """Searches of a Channel take no more entries a second from now on; 0 is without limit."""
     def cancel(self) -> None:
@@ -192,108 +111,59 @@ class Counters:
 
 @final
 class ScanResult:
-    @property
-    def entries(self) -> int: ...
-    @property
-    def bytes(self) -> int:
-        """Uncompressed."""
-    @property
-    def attributes(self) -> dict[str, tuple[str, int]]:
-        """Attribute in lower case, without options -> (path, line) of its first use."""
-    @property
-    def object_classes(self) -> dict[str, tuple[str, int]]:
-        """Value in lower case -> (path, line) of its first use."""
-    @property
-    def first_dn(self) -> str | None: ...
-    @property
-    def context_csns(self) -> list[str]:
-        """All values of contextCSN in the order met."""
-    @property
-    def max_csns(self) -> dict[str, str]:
-        """Server ID, three hexadecimal digits in lower case -> its greatest entryCSN."""
-    @property
-    def with_uuid(self) -> int:
-        """Entries that carry entryUUID."""
-    @property
-    def with_csn(self) -> int:
-        """Entries that carry entryCSN."""
+    entries: int
+    bytes: int  # Uncompressed
+    attributes: dict[str, tuple[str, int]]  # Attribute in lower case, without options -> (path, line) of its first use
+    object_classes: dict[str, tuple[str, int]]  # Value in lower case -> (path, line) of its first use
+    first_dn: str | None
+    context_csns: list[str]  # All values of contextCSN in the order met
+    max_csns: dict[str, str]  # Server ID, three hexadecimal digits in lower case -> its greatest entryCSN
 
 @final
 class Shard:
-    @property
-    def entries(self) -> int: ...
-    @property
-    def bytes(self) -> int:
-        """Written, before compression."""
-    @property
-    def checksum(self) -> str:
-        """That of a tree of the written file with nothing ignored."""
+    entries: int
+    bytes: int  # Written, before compression
+    checksum: str  # That of a tree of the written file with nothing ignored
 
 @final
 class Arrangement:
-    @property
-    def entries(self) -> int:
-        """Written."""
-    @property
-    def duplicates(self) -> int:
-        """Left out, for a newer entry has their entryUUID or their DN."""
-    @property
-    def dropped(self) -> int:
-        """Left out with `drop_orphans`, for an ancestor of theirs is nowhere."""
-    @property
-    def interior(self) -> int:
-        """In the first file: entries with children, and the root."""
-    @property
-    def checksum(self) -> str:
-        """That of a tree of all written files with nothing ignored."""
-    @property
-    def files(self) -> list[tuple[str, int, str]]:
-        """Name, entries and their checksum as of a tree, in the order in which they load."""
-    @property
-    def taken(self) -> list[tuple[str, str]]:
-        """Files that hold a file of the input as it is: its name, and that of the one in the input."""
-    @property
-    def orphans(self) -> list[tuple[str, str, str]]:
-        """(parent, child, entryUUID of the child or ""): parents that the input lacks, each once as its
-        first child spells it, with that child. Empty with `drop_orphans`, and without `name_orphans`."""
-    @property
-    def renamed(self) -> list[str]:
-        """entryUUIDs that were met under more than one DN; of each only the newest entry is written. Not distinct."""
+    entries: int  # Written
+    duplicates: int  # Left out, for a newer entry has their entryUUID or their DN
+    dropped: int  # Left out with `drop_orphans`, for an ancestor of theirs is nowhere
+    checksum: str  # That of a tree of all written files with nothing ignored
+    files: list[tuple[str, int, str]]  # Name, entries and their checksum as of a tree, in the order in which they load
+    taken: list[tuple[str, str]]
+    """Files that hold a file of the input as it is: its name, and that of the one in the input."""
+    orphans: list[tuple[str, str, str]]
+    """(parent, child, entryUUID of the child or ""): parents that the input lacks, each once as its
+    first child spells it, with that child. Empty with `drop_orphans`, and without `name_orphans`."""
+    renamed: list[str]
+    """entryUUIDs that were met under more than one DN; of each only the newest entry is written. Not distinct."""
 
 @final
 class EntryDigests:
     """Digest of a tree: 36 bytes an entry, and its DN. After an error it is of no use."""
 
-    @property
-    def entries(self) -> int: ...
-    @property
-    def checksum(self) -> str:
-        """32 hexadecimal digits; the order of entries, attributes and values does not count."""
+    entries: int
+    checksum: str  # 32 hexadecimal digits; the order of entries, attributes and values does not count
     def add_path(self, path: _Path) -> None:
         """A file; refused when it shows marks of having been cut."""
-    def add_fd(self, fd: int) -> None:
-        """A stream; whether it came whole, its maker's exit status tells."""
     def diff(self, other: EntryDigests, limit: int) -> Difference:
         """Only between trees that ignore the same attributes."""
 
 @final
 class Difference:
-    @property
-    def only_left(self) -> int: ...
-    @property
-    def only_right(self) -> int: ...
-    @property
-    def changed(self) -> int: ...
-    @property
-    def samples(self) -> list[tuple[Literal["only-left", "only-right", "changed"], str]]:
-        """The first `limit` differing DNs, in the order of their text."""
-    @property
-    def subtrees(self) -> list[tuple[str | None, tuple[int, str], tuple[int, str], int]]:
-        """The `limit` most different subtrees: DN, entries and checksum of each side, entries that differ.
+    only_left: int
+    only_right: int
+    changed: int
+    samples: list[tuple[Literal["only-left", "only-right", "changed"], str]]
+    """The first `limit` differing DNs, in the order of their text."""
+    subtrees: list[tuple[str | None, tuple[int, str], tuple[int, str], int]]
+    """The `limit` most different subtrees: DN, entries and checksum of each side, entries that differ.
 
-        A subtree is what is below an entry that is directly below the base; without a name it is the base and what
-        is directly below it.
-        """
+    A subtree is what is below an entry that is directly below the base; without a name it is the base and what
+    is directly below it.
+    """
 
 def dn_key(text: bytes) -> bytes | None:
     """Equal for DNs that slapd takes for equal, as far as can be told without a schema: values as caseIgnoreMatch
@@ -323,18 +193,7 @@ def parents_first(fd: int, out_path: _Path, scratch: _Path, counters: Counters) 
     """Copies records sorted by depth, and otherwise in their order. Beyond 32 MiB of them it uses a nameless file in
     `scratch`."""
 
-def arrange(
-    paths: Sequence[_Path],
-    again: Sequence[_Path],
-    out_dir: _Path,
-    root: str,
-    context_csns: Sequence[str],
-    counters: Counters,
-    *,
-    compress: bool,
-    drop_orphans: bool,
-    name_orphans: bool = True,
-) -> Arrangement:
+def arrange(task: ArrangeTask, out_dir: _Path, counters: Counters) -> Arrangement:
     """Makes files in `out_dir` (created, or empty) that slapadd can load in the order of their names.
 
     0000-interior.ldif[.zst] holds parents sorted by depth, NNNN.ldif[.zst] the rest of the Nth of
@@ -348,20 +207,11 @@ def arrange(
 class LearnResult:
     """A template that makes trees like one that was read."""
 
-    @property
-    def template(self) -> str:
-        """As TOML. No value of the source stands in it, nor a part of one."""
-    @property
-    def entries(self) -> int:
-        """Of the source."""
-    @property
-    def main(self) -> int:
-        """Entries of the kind that -n counts."""
-    @property
-    def kinds(self) -> int: ...
-    @property
-    def left_out(self) -> int:
-        """Entries of which there were too few alike to be told."""
+    template: str  # As TOML. No value of the source stands in it, nor a part of one.
+    entries: int  # Of the source
+    main: int  # Entries of the kind that -n counts
+    kinds: int
+    left_out: int  # Entries of which there were too few alike to be told
 
 def learn(paths: Sequence[_Path], fd: int | None, jobs: int, counters: Counters) -> LearnResult:
     """Reads LDIF once, memory bounded, and then the descriptor. The same template whatever the jobs.
@@ -386,73 +236,46 @@ def join(
     theirs are to stand.
     """
 
-@final
-class ConnectionOptions:
+@type_check_only
+class ConnectionOptions(TypedDict):
     """How to reach a server, and as whom; None leaves it to ldap.conf. start_tls: 1 try, 2 demand. connect_timeout
     (of a handshake, too), bind_timeout (of StartTLS and each step of a bind) and silence in seconds: so long may a
     server that owes an answer send not a byte, 0 is without limit.
     """
 
-    def __new__(
-        cls,
-        *,
-        uri: str | None,
-        bind_dn: str | None,
-        secret: bytes | None,
-        mechanism: str | None,
-        authcid: str | None,
-        authzid: str | None,
-        realm: str | None,
-        secprops: str | None,
-        as_written: bool,
-        start_tls: int,
-        connect_timeout: float,
-        bind_timeout: float,
-        silence: float,
-    ) -> ConnectionOptions: ...
-
-@final
-class Search:
-    """filter: RFC 4515. scope: as ldapsearch -s. page: entries a page, 0 without pages. subentries: these alone
-    (RFC 3672), of a server that offers the control."""
-
-    def __new__(
-        cls, base: str, filter: str, scope: str, attributes: Sequence[str], *, page: int = 0, subentries: bool = False
-    ) -> Search: ...
+    uri: str | None
+    bind_dn: str | None
+    secret: bytes | None
+    mechanism: str | None
+    authcid: str | None
+    authzid: str | None
+    realm: str | None
+    secprops: str | None
+    as_written: bool
+    start_tls: int
+    connect_timeout: float
+    bind_timeout: float
+    silence: float
 
 @final
 class Part:
-    @property
-    def entries(self) -> int: ...
-    @property
-    def bytes(self) -> int:
-        """Of LDIF, before compression."""
-    @property
-    def files(self) -> list[str]:
-        """In their order."""
-    @property
-    def sums(self) -> list[str]:
-        """XXH3 of 128 bits of each, in hexadecimal digits."""
+    entries: int
+    bytes: int  # Of LDIF, before compression
+    files: list[str]  # In their order
+    sums: list[str]  # XXH3 of 128 bits of each, in hexadecimal digits
 
 @final
 class Synced:
     """What a provider told. names_present: whatever it did not name is gone. cut: there was more. repeated: entryUUIDs
     of 16 bytes that came more than once for entries that are there."""
 
-    @property
-    def entries(self) -> int: ...
-    @property
-    def present(self) -> int: ...
-    @property
-    def deleted(self) -> int: ...
-    @property
-    def repeated(self) -> list[bytes]: ...
-    @property
-    def cookie(self) -> bytes | None: ...
-    @property
-    def names_present(self) -> bool: ...
-    @property
-    def cut(self) -> bool: ...
+    entries: int
+    present: int
+    deleted: int
+    repeated: list[bytes]
+    cookie: bytes | None
+    names_present: bool
+    cut: bool
 
 @final
 class Channel:
@@ -468,7 +291,7 @@ class Channel:
         side, lines are not folded. Beside each file lies FILE.rows with what `arrange` would find out from
         its records. What an earlier try left under these names is gone.
         """
-    def feed(self, search: Search, feed: Feed, notes: _Path, drop: Sequence[str], *, copy: _Path | None = None) -> int:
+    def feed(self, search: Search, feed: Feed, notes: _Path, drop: Sequence[str], copy: _Path | None) -> int:
         """Everything that is found, as blocks to `feed`; how many entries. After an error some of them are there.
 
         notes: a file that gets name, entryUUID and entryCSN of the entries that have others below them. copy: a file
@@ -477,19 +300,12 @@ class Channel:
     def file(self, search: Search, path: _Path, drop: Sequence[str]) -> Part:
         """The same into one file, without rows."""
     def sync(
-        self,
-        search: Search,
-        cookie: bytes,
-        most: int,
-        changed: _Path,
-        present: _Path,
-        deleted: _Path,
-        drop: Sequence[str],
+        self, search: Search, cookie: bytes, most: int, files: tuple[_Path, _Path, _Path], drop: Sequence[str]
     ) -> Synced:
         """Content synchronisation (RFC 4533), refresh only: what is found now against what was at `cookie`.
 
-        Whole entries go to `changed` as LDIF, entryUUIDs of 16 bytes to the other files. More than `most` whole entries
-        end it; the channel is of no use then.
+        files: for whole entries, as LDIF, and for the entryUUIDs, of 16 bytes, of those present and those deleted. More
+        than `most` whole entries end it; the channel is of no use then.
         """
     def digest(self, search: Search, tree: EntryDigests) -> None:
         """Adds every entry to `tree`; after an error that is of no use."""
@@ -551,48 +367,23 @@ class Selection:
 class SearchGroup:
     """Searches that differ in their values only."""
 
-    @property
-    def filter(self) -> str:
-        """With `x` for each value; a piece of a substring that is too short for an index has its length."""
-    @property
-    def searches(self) -> int: ...
-    @property
-    def indexed(self) -> bool:
-        """slapd finds the candidates by indexes alone."""
-    @property
-    def used(self) -> list[tuple[str, str]]:
-        """Indexes: the attribute as it is configured, and the kind (pres, eq, approx, sub)."""
-    @property
-    def lacking(self) -> list[tuple[str, str]]:
-        """Indexes that would serve it, by attribute description."""
-    @property
-    def answered(self) -> int:
-        """Of those whose results are known."""
-    @property
-    def entries(self) -> int:
-        """Found by those that are answered, in all."""
-    @property
-    def seconds(self) -> float:
-        """etime of those that are answered, in all; 0 where the log does not tell it."""
+    filter: str  # With `x` for each value; a piece of a substring that is too short for an index has its length
+    searches: int
+    indexed: bool  # slapd finds the candidates by indexes alone
+    used: list[tuple[str, str]]  # Indexes: the attribute as it is configured, and the kind (pres, eq, approx, sub)
+    lacking: list[tuple[str, str]]  # Indexes that would serve it, by attribute description
+    answered: int  # Of those whose results are known
+    entries: int  # Found by those that are answered, in all
+    seconds: float  # etime of those that are answered, in all; 0 where the log does not tell it
 
 @final
 class SearchesFound:
-    @property
-    def groups(self) -> list[SearchGroup]: ...
-    @property
-    def lines(self) -> int: ...
-    @property
-    def of_base(self) -> int:
-        """Searches with the scope base, which need no index; not among the groups."""
-    @property
-    def elsewhere(self) -> int:
-        """In other databases."""
-    @property
-    def unreadable(self) -> int:
-        """Filters that cannot be read."""
-    @property
-    def others(self) -> int:
-        """Beyond the kinds of searches that are told apart (50,000)."""
+    groups: list[SearchGroup]
+    lines: int
+    of_base: int  # Searches with the scope base, which need no index; not among the groups
+    elsewhere: int  # In other databases
+    unreadable: int  # Filters that cannot be read
+    others: int  # Beyond the kinds of searches that are told apart (50,000)
 
 def searches(
     paths: Sequence[_Path],
@@ -609,39 +400,21 @@ def searches(
 
 @final
 class IndexCost:
-    @property
-    def name(self) -> str: ...
-    @property
-    def pages(self) -> int:
-        """Those of its tree, and of the trees that the IDs of keys have."""
-    @property
-    def tree_pages(self) -> int:
-        """Those of the latter."""
-    @property
-    def keys(self) -> int: ...
-    @property
-    def records(self) -> int:
-        """Each is an ID, or one of the three of a range."""
-    @property
-    def ranges(self) -> int:
-        """Keys with a range."""
-    @property
-    def presence(self) -> int:
-        """Records of the key of a presence index."""
+    name: str
+    pages: int  # Those of its tree, and of the trees that the IDs of keys have
+    keys: int
+    records: int  # Each is an ID, or one of the three of a range
+    ranges: int  # Keys with a range
 
 @final
 class TableRecord:
     """A B+tree of a data file. root: its page, None while it is empty. pages: branch, leaf and overflow pages, without
     those of the trees that values have of their own."""
 
-    @property
-    def entries(self) -> int: ...
-    @property
-    def depth(self) -> int: ...
-    @property
-    def pages(self) -> int: ...
-    @property
-    def root(self) -> int | None: ...
+    entries: int
+    depth: int
+    pages: int
+    root: int | None
 
 @final
 class MetaPage:
@@ -651,29 +424,14 @@ class MetaPage:
     """
 
     def __new__(cls, start: bytes, *, alone: bool = False) -> MetaPage: ...
-    @property
-    def format(self) -> int:
-        """1 is LMDB 0.9, 3 is LMDB 1.0."""
-    @property
-    def page_size(self) -> int:
-        """Bytes."""
-    @property
-    def map_size(self) -> int:
-        """Bytes; slapd's maxsize when it last wrote."""
-    @property
-    def pages(self) -> int:
-        """Up to the last one ever used, free ones included."""
-    @property
-    def used(self) -> int:
-        """Bytes of these pages; a sparse file shows more."""
-    @property
-    def txnid(self) -> int: ...
-    @property
-    def free(self) -> TableRecord:
-        """Pages that can be used again, by the transaction that freed them."""
-    @property
-    def main(self) -> TableRecord:
-        """The table of tables."""
+    format: int  # 1 is LMDB 0.9, 3 is LMDB 1.0
+    page_size: int  # Bytes
+    map_size: int  # Bytes; slapd's maxsize when it last wrote
+    pages: int  # Up to the last one ever used, free ones included
+    used: int  # Bytes of these pages; a sparse file shows more
+    txnid: int
+    free: TableRecord  # Pages that can be used again, by the transaction that freed them
+    main: TableRecord  # The table of tables
     def page(self, number: int, txnid: int, map_size: int) -> bytes:
         """A whole meta page of another number, transaction and map size, which says the same else."""
     def of_copy(self) -> bytes:
@@ -688,8 +446,7 @@ class Contents:
     """
 
     def __new__(cls, path: _Path, *, txn: int | None = None, meta: bytes | None = None) -> Contents: ...
-    @property
-    def tables(self) -> dict[str, TableRecord]: ...
+    tables: dict[str, TableRecord]
     def freed(self, since: int) -> dict[int, int]:
         """The transactions from `since` on that have freed pages, and how many of these are not used again."""
     def attributes(self) -> dict[int, str]:
@@ -727,35 +484,25 @@ def new_entry(flags: int, attributes: Sequence[tuple[int, Sequence[bytes]]]) -> 
 
 @final
 class IndexCosts:
-    @property
-    def page_size(self) -> int: ...
-    @property
-    def pages(self) -> int:
-        """Of the file, up to the last in use."""
-    @property
-    def tables(self) -> list[IndexCost]:
-        """All indexes by name."""
+    page_size: int
+    pages: int  # Of the file, up to the last in use
+    tables: list[IndexCost]  # All indexes by name
 
 def index_costs(path: _Path, counters: Counters, *, txn: int) -> IndexCosts:
     """Of a data file; txn: that of the reader's slot which is held."""
 
 def shared_uuids(
-    path: _Path, counters: Counters, *, txn: int | None, limit: int, memory: int, jobs: int, scratch: _Path
+    path: _Path, counters: Counters, limits: Resources, *, txn: int | None, limit: int
 ) -> list[tuple[str, str, str]]:
     """The first `limit` entryUUIDs that several entries of a data file have, each with the DNs of two of them.
 
-    memory, scratch: for sorting where no index on entryUUID has a posting for each entry."""
+    limits: for sorting where no index on entryUUID has a posting for each entry."""
 
 @final
 class Selected:
-    @property
-    def read(self) -> int: ...
-    @property
-    def kept(self) -> int:
-        """Of those read."""
-    @property
-    def glue(self) -> int:
-        """Entries made for ancestors that were not selected; not among those."""
+    read: int
+    kept: int  # Of those read
+    glue: int  # Entries made for ancestors that were not selected; not among those
 
 def select(
     paths: Sequence[_Path],
@@ -783,90 +530,33 @@ def schema(
 
 @final
 class Rejection:
-    @property
-    def path(self) -> str | None:
-        """None for a stream."""
-    @property
-    def line(self) -> int: ...
-    @property
-    def dn(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
+    path: str | None  # None for a stream
+    line: int
+    dn: str
+    reason: str
 
 @final
 class Built:
-    @property
-    def entries(self) -> int:
-        """In the database."""
-    @property
-    def read(self) -> int: ...
-    @property
-    def duplicates(self) -> int:
-        """Entries left out, for they were read twice."""
-    @property
-    def dropped(self) -> int:
-        """Entries left out, for their parent is gone."""
-    @property
-    def stale(self) -> list[int]:
-        """IDs of entries that a newer copy has overtaken: id2e still has them, and no other table."""
-    @property
-    def rejected(self) -> int: ...
-    @property
-    def rejections(self) -> list[Rejection]:
-        """The first hundred, in the order of the input."""
-    @property
-    def misfits(self) -> list[tuple[str, str, int]]:
-        """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
-    @property
-    def completed(self) -> str:
-        """What completing the entries added to the checksum of their tree, modulo 2^128; 0 unless `account`."""
-    @property
-    def bytes(self) -> int:
-        """Of the file."""
-    @property
-    def pages(self) -> int: ...
-    @property
-    def tables(self) -> dict[str, int]:
-        """Sub-database -> values in it."""
-    @property
-    def phases(self) -> dict[str, float]:
-        """Stage -> seconds."""
+    entries: int  # In the database
+    read: int
+    duplicates: int  # Entries left out, for they were read twice
+    dropped: int  # Entries left out, for their parent is gone
+    stale: list[int]  # IDs of entries that a newer copy has overtaken: id2e still has them, and no other table
+    rejected: int
+    rejections: list[Rejection]  # The first hundred, in the order of the input
+    misfits: list[tuple[str, str, int]]
+    """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
+    completed: str  # What completing the entries added to the checksum of their tree, modulo 2^128; 0 unless `account`
+    bytes: int  # Of the file
+    pages: int
+    tables: dict[str, int]  # Sub-database -> values in it
+    phases: dict[str, float]  # Stage -> seconds
 
 @final
 class Database:
-    """What slapd is configured to do with one database (slapd-mdb(5), slapd-config(5)).
+    """What slapd is configured to do with one database (slapd-mdb(5), slapd-config(5))."""
 
-    foreign: suffixes below these that other databases have. substr: if_minlen, if_maxlen, any_len.
-    multival: description or "default", and the number of values above which they live in id2v.
-    max_entry_size: 0 is without limit. tables: id2v is of slapd 2.5 and later (without it, index keys of
-    times are those of 2.4), ixck of 2.6 and later. translucent: entries need not hold what they are named by.
-    of_2_7: of slapd 2.7 and later, whose files are LMDB 1.0's; with pages of page_size bytes. server_id: of CSNs that
-    are made.
-    """
-
-    def __new__(
-        cls,
-        schema: Schema,
-        *,
-        suffixes: Sequence[str],
-        foreign: Sequence[str],
-        root_dn: str | None,
-        indexes: Sequence[tuple[str, Sequence[Literal["pres", "eq", "approx", "sub"]]]],
-        hash64: bool,
-        intlen: int,
-        substr: tuple[int, int, int],
-        multival: Sequence[tuple[str, int]],
-        sortvals: Sequence[str],
-        idlexp: int,
-        max_entry_size: int,
-        map_size: int,
-        tables: Sequence[Literal["id2v", "ixck"]],
-        last_mod: bool,
-        translucent: bool,
-        of_2_7: bool,
-        page_size: int,
-        server_id: int,
-    ) -> Database: ...
+    def __new__(cls, target: Target) -> Database: ...
 
 @final
 class Feed:
@@ -884,53 +574,22 @@ def build(
     inputs: Sequence[_Path | int | Feed],
     out_path: _Path,
     database: Database,
+    rules: BuildRules,
+    limits: Resources,
+    live: LiveSource | None,
     counters: Counters,
-    *,
-    now: str,
-    write_context: bool,
-    claimed: Sequence[str] | None,
-    value_check: Literal["refuse", "count", "skip"],
-    file_urls: bool,
-    memory: int,
-    jobs: int,
-    scratch: _Path,
-    max_rejects: int,
-    rejects_path: _Path,
-    check_schema: bool = True,
-    complete_naming: bool = True,
-    account: bool = False,
-    first: int = 0,
-    head: _Path | None = None,
-    read_again: Callable[[list[tuple[str, str, str]]], Sequence[_Path]] | None = None,
-    renamed: Callable[[list[str]], None] | None = None,
 ) -> Built:
     """Builds the data file of a database from LDIF: key by key what `slapadd -q` makes.
 
     inputs: files, or descriptors of streams, in their order. out_path: made anew, mode 0600, synced when the
-    call returns. now: the time of operational attributes that are made, as in createTimestamp; the same input
-    at the same `now` gives the same file. first: the number of the first entryCSN that is made. claimed: the
-    contextCSN of the suffix entry instead of its own, which no entryCSN may exceed. memory: bytes for sorting;
-    what is more goes to nameless files in `scratch`. value_check: what is done with values that their syntax
-    forbids. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more than
-    max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
-    RDNs, as with `slapadd -s`. complete_naming False: entries that lack these are rejected, as servers do. account:
-    what is added to entries, or left out of them, is added up in `Built.completed`.
-
-    read_again: the entries come from a server that goes on to change. Called when all inputs are read, with nothing,
-    and then with entries whose parent is nowhere (the parent's DN, the DN, the entryUUID), until there are none or
-    it names no files any more; they are left out then. It names LDIF of what was read since. Of entries that were read
-    more than once one is kept. head: the first input, whose entries come again. renamed: called once, before anything
-    is numbered, with the entryUUIDs that were met under more than one DN, if there are any; what it raises ends the
-    build.
+    call returns; the same input and rules give the same file. More than `limits.memory` for sorting goes to nameless
+    files. Of entries that are read more than once, also by the functions of `live`, one is kept.
     """
 
 @final
 class SplitResult:
-    @property
-    def entries(self) -> int: ...
-    @property
-    def newest(self) -> dict[str, str]:
-        """Server ID, three hexadecimal digits in lower case -> its greatest entryCSN."""
+    entries: int
+    newest: dict[str, str]  # Server ID, three hexadecimal digits in lower case -> its greatest entryCSN
 
 def split(
     inputs: Sequence[_Path | int],
@@ -949,17 +608,7 @@ def split(
     contextCSN or a newer entryCSN.
     """
 
-def verify(
-    path: _Path,
-    database: Database,
-    counters: Counters,
-    *,
-    full: bool,
-    memory: int,
-    jobs: int,
-    scratch: _Path,
-    new: bool = True,
-) -> int:
+def verify(path: _Path, database: Database, limits: Resources, counters: Counters, *, full: bool, new: bool) -> int:
     """The entries of a finished data file that nobody writes to.
 
     A look at its counts and a sample of entries, each looked for in every index; `full` at every page, at
@@ -972,41 +621,23 @@ class Sample:
     """text: LDIF, parents first. records: entries of the database, and parents that were never added. windows: of
     consecutive IDs, at even places; None: all entries."""
 
-    @property
-    def text(self) -> bytes: ...
-    @property
-    def records(self) -> int: ...
-    @property
-    def windows(self) -> int | None: ...
+    text: bytes
+    records: int
+    windows: int | None
 
 @final
 class Exported:
-    @property
-    def entries(self) -> int: ...
-    @property
-    def holes(self) -> int:
-        """Parents that were never added; they stand nowhere."""
-    @property
-    def late(self) -> int:
-        """Entries below one that comes after them in the order of IDs; they stand in the last files."""
-    @property
-    def bytes(self) -> int:
-        """Of LDIF, before compression."""
-    @property
-    def checksum(self) -> str:
-        """That of a tree of all files with nothing ignored."""
-    @property
-    def files(self) -> list[tuple[str, str, int, str]]:
-        """Name, XXH3 of 128 bits in hexadecimal digits, entries and their checksum as of a tree; in the order in which
-        they load."""
-    @property
-    def base(self) -> str:
-        """DN of the base, or of the suffix, as the database spells it; "" where it has several."""
-    @property
-    def context_csns(self) -> list[str]:
-        """Of the suffix, as stored."""
-    @property
-    def ranges(self) -> int: ...
+    entries: int
+    holes: int  # Parents that were never added; they stand nowhere
+    late: int  # Entries below one that comes after them in the order of IDs; they stand in the last files
+    bytes: int  # Of LDIF, before compression
+    checksum: str  # That of a tree of all files with nothing ignored
+    files: list[tuple[str, str, int, str]]
+    """Name, XXH3 of 128 bits in hexadecimal digits, entries and their checksum as of a tree; in the order in which
+    they load."""
+    base: str  # DN of the base, or of the suffix, as the database spells it; "" where it has several
+    context_csns: list[str]  # Of the suffix, as stored
+    ranges: int
 
 @final
 class Dump:
@@ -1132,139 +763,76 @@ def clone_receive(fd: int, target: _Path, journal: _Path, counters: Counters) ->
 class Finding:
     """A problem of a database. id: of the entry; dn: as far up as the tree tells it; page: its number."""
 
-    @property
-    def message(self) -> str: ...
-    @property
-    def id(self) -> int | None: ...
-    @property
-    def dn(self) -> str | None: ...
-    @property
-    def attribute(self) -> str | None: ...
-    @property
-    def table(self) -> str | None: ...
-    @property
-    def page(self) -> int | None: ...
+    message: str
+    id: int | None
+    dn: str | None
+    attribute: str | None
+    table: str | None
+    page: int | None
 
 @final
 class Problem:
     """All problems of a kind, such as "tree.entry": the first are told."""
 
-    @property
-    def kind(self) -> str: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def told(self) -> list[Finding]: ...
+    kind: str
+    count: int
+    told: list[Finding]
 
 @final
 class AuditReport:
     """Sound, if there are no problems. txn: of the snapshot that was looked at."""
 
-    @property
-    def entries(self) -> int: ...
-    @property
-    def txn(self) -> int: ...
-    @property
-    def problems(self) -> list[Problem]: ...
-    @property
-    def drifted(self) -> list[str]:
-        """Index tables by which searches do not find what they should: they have to be made again."""
-    @property
-    def left_out(self) -> list[str]:
-        """Index tables that are configured, and were not looked at."""
-    @property
-    def notes(self) -> list[str]: ...
+    entries: int
+    txn: int
+    problems: list[Problem]
+    drifted: list[str]  # Index tables by which searches do not find what they should: they have to be made again
+    left_out: list[str]  # Index tables that are configured, and were not looked at
+    notes: list[str]
 
 @final
 class Refreshed:
     """renamed: among the modified. kept: gone, but for entries below them. unsettled: entryUUIDs; nothing was done."""
 
-    @property
-    def added(self) -> int: ...
-    @property
-    def modified(self) -> int: ...
-    @property
-    def renamed(self) -> int: ...
-    @property
-    def deleted(self) -> int: ...
-    @property
-    def kept(self) -> int: ...
-    @property
-    def unsettled(self) -> list[bytes]: ...
+    added: int
+    modified: int
+    renamed: int
+    deleted: int
+    kept: int
+    unsettled: list[bytes]
 
-def refresh(
-    directory: _Path,
-    database: Database,
-    counters: Counters,
-    *,
-    changed: Sequence[_Path],
-    present: _Path | None,
-    deleted: Sequence[_Path],
-    lost: Sequence[bytes],
-    reached: Sequence[str],
-    claimed: Sequence[str],
-    allowed: int,
-    now: str,
-    memory: int,
-    jobs: int,
-    scratch: _Path,
-) -> Refreshed:
+def refresh(directory: _Path, database: Database, task: RefreshTask, allowed: int, counters: Counters) -> Refreshed:
     """Brings a database that no process has open up to date, in one transaction.
 
-    changed: LDIF; of the same entryUUID the last entry counts. present: what stays (None: nobody said). lost: entries
-    among the changed ones that are elsewhere or gone since. reached, claimed: contextCSN before and afterwards.
-    allowed: a descriptor; a byte from it lets the transaction be committed, its end does not.
+    Of changed entries with the same entryUUID the last counts. allowed: a descriptor; a byte from it lets the
+    transaction be committed, its end does not.
     """
 
 @final
 class Reindexed:
     """entries: those that were read. tables: index table -> values in it."""
 
-    @property
-    def entries(self) -> int: ...
-    @property
-    def tables(self) -> dict[str, int]: ...
+    entries: int
+    tables: dict[str, int]
 
 def reindex(
-    path: _Path,
-    database: Database,
-    counters: Counters,
-    *,
-    attributes: Sequence[str],
-    memory: int,
-    jobs: int,
-    scratch: _Path,
+    path: _Path, database: Database, attributes: Sequence[str], limits: Resources, counters: Counters
 ) -> Reindexed:
     """Makes the tables of these attributes' indexes again in a data file that no process has open: all of them are
-    there afterwards, or what was before.
-
-    memory: bytes for sorting; what is more goes to nameless files in `scratch`. Code build.unproven, and nothing
-    changed, where the keys of an index are not known well enough.
+    there afterwards, or what was before. Code build.unproven, and nothing changed, where the keys of an index are not
+    known well enough.
     """
 
 @final
 class Transferred:
     """checksum: of the records that were copied. tables: table -> values in it. misfits as in `Built`."""
 
-    @property
-    def entries(self) -> int: ...
-    @property
-    def checksum(self) -> str: ...
-    @property
-    def tables(self) -> dict[str, int]: ...
-    @property
-    def misfits(self) -> list[tuple[str, str, int]]: ...
+    entries: int
+    checksum: str
+    tables: dict[str, int]
+    misfits: list[tuple[str, str, int]]
 
 def transfer(
-    path: _Path,
-    out: _Path,
-    database: Database,
-    counters: Counters,
-    *,
-    txn: int | None,
-    memory: int,
-    jobs: int,
-    scratch: _Path,
+    path: _Path, txn: int | None, out: _Path, database: Database, limits: Resources, counters: Counters
 ) -> Transferred:
     """Makes the data file `out` from the snapshot `txn` of the file `path`: its entries and names as they are, with
     their IDs, in the format of `database`, whose indexes are made anew. Synced when this returns.
@@ -1278,6 +846,7 @@ def records_checksum(path: _Path, counters: Counters, *, jobs: int) -> str:
 def audit(
     path: _Path,
     counters: Counters,
+    limits: Resources,
     *,
     level: str,
     sample: int,
@@ -1285,17 +854,14 @@ def audit(
     database: Database | None,
     seen: Seen | None,
     limit: int,
-    memory: int,
-    jobs: int,
-    scratch: _Path,
 ) -> AuditReport:
     """Is a data file sound? Levels are meta, pages, tree and indexes; each looks at what those before it do.
 
     seen: what was noted when the file was written; none of these pages is read again.
     txn: the transaction on whose snapshot the caller holds a reader slot; None for a file that nobody writes to.
     database: of level indexes. sample: at that level so many entries are held against the schema and looked for in
-    every index, and nothing else is done; 0: all of it. limit: problems of each kind that are told. memory: bytes for
-    sorting; what is more goes to nameless files in `scratch`. Damage of the file is in the verdict, never an error.
+    every index, and nothing else is done; 0: all of it. limit: problems of each kind that are told. Damage of the
+    file is in the verdict, never an error.
     """
 
 @type_check_only
@@ -1336,47 +902,23 @@ class LoadOptions(TypedDict):
 class Loaded:
     """Counts, of earlier runs with the same journal too: read = added + present + replaced + rejected."""
 
-    @property
-    def read(self) -> int: ...
-    @property
-    def added(self) -> int: ...
-    @property
-    def present(self) -> int:
-        """There already, and left as they were."""
-    @property
-    def replaced(self) -> int: ...
-    @property
-    def rejected(self) -> int: ...
-    @property
-    def rejections(self) -> list[Rejection]:
-        """The first hundred, in the order of the input."""
-    @property
-    def orphans(self) -> bool:
-        """All were rejected for want of a parent."""
-    @property
-    def stopped(self) -> bool:
-        """More were rejected than may be, so not all was read."""
-    @property
-    def before(self) -> int:
-        """Entries that earlier runs were done with."""
-    @property
-    def left_out(self) -> int:
-        """Values that were not sent."""
-    @property
-    def deferred(self) -> int:
-        """Entries that came before their parents."""
-    @property
-    def named(self) -> int:
-        """Entries that waited for those that they name."""
-    @property
-    def reconnects(self) -> int: ...
-    @property
-    def transactions(self) -> int: ...
-    @property
-    def largest(self) -> int:
-        """Entries in the largest transaction."""
+    read: int
+    added: int
+    present: int  # There already, and left as they were
+    replaced: int
+    rejected: int
+    rejections: list[Rejection]  # The first hundred, in the order of the input
+    orphans: bool  # All were rejected for want of a parent
+    stopped: bool  # More were rejected than may be, so not all was read
+    before: int  # Entries that earlier runs were done with
+    left_out: int  # Values that were not sent
+    deferred: int  # Entries that came before their parents
+    named: int  # Entries that waited for those that they name
+    reconnects: int
+    transactions: int
+    largest: int  # Entries in the largest transaction
 
-def add(inputs: Sequence[_Path | int], link: ConnectionOptions, counters: Counters, wishes: LoadOptions) -> Loaded:
+def add(inputs: Sequence[_Path | int], link: ConnectionOptions, counters: Counters, options: LoadOptions) -> Loaded:
     """Adds all entries to a running server. Ends when it has an answer to each, or with an error ldap.*, when the
     server is gone for good: what is done stands in the journal.
     """
@@ -1386,20 +928,13 @@ _Place: TypeAlias = tuple[str, int, str]
 
 @final
 class Plan:
-    @property
-    def shared(self) -> int:
-        """Entries with children, which every slice has."""
-    @property
-    def leaves(self) -> int: ...
-    @property
-    def unknown(self) -> int:
-        """Parents that no entry is, as far as names tell without a schema."""
-    @property
-    def cuts(self) -> list[_Cut]:
-        """Where each slice begins: index of the file, uncompressed byte, line, leaves before it."""
+    shared: int  # Entries with children, which every slice has
+    leaves: int
+    unknown: int  # Parents that no entry is, as far as names tell without a schema
+    cuts: list[_Cut]  # Where each slice begins: index of the file, uncompressed byte, line, leaves before it
 
-def plan(paths: Sequence[_Path], suffixes: Sequence[str], shards: int, shared_path: _Path, counters: Counters) -> Plan:
-    """Reads all twice. Writes the shared entries to shared_path, parents first; chooses up to `shards` slices."""
+def plan(ldif: SlicedLdif, shards: int, counters: Counters) -> Plan:
+    """Reads all twice. Writes the shared entries, parents first; chooses up to `shards` slices."""
 
 @final
 class Slice:
@@ -1412,9 +947,7 @@ class Slice:
 
     def __new__(
         cls,
-        paths: Sequence[_Path],
-        suffixes: Sequence[str],
-        shared_path: _Path,
+        ldif: SlicedLdif,
         *,
         shared: int,
         cut: _Cut,
@@ -1431,21 +964,15 @@ class Slice:
     def find_line(self, line: int, counters: Counters) -> _Place | None:
         """Path, line and DN of the input's record that stands at a line of what `feed` writes."""
 
-def find_name(paths: Sequence[_Path], suffixes: Sequence[str], dn: str, counters: Counters) -> list[_Place]:
+def find_name(ldif: SlicedLdif, dn: str, counters: Counters) -> list[_Place]:
     """The first two records of that name."""
 
 @final
 class Merged:
-    @property
-    def entries(self) -> int: ...
-    @property
-    def bytes(self) -> int:
-        """Of the file."""
-    @property
-    def pages(self) -> int: ...
-    @property
-    def tables(self) -> dict[str, int]:
-        """Sub-database -> values in it."""
+    entries: int
+    bytes: int  # Of the file
+    pages: int
+    tables: dict[str, int]  # Sub-database -> values in it
 
 def merge(
     paths: Sequence[_Path],
@@ -1466,38 +993,16 @@ def merge(
 
 @final
 class Template:
-    """A template made ready: the bytes of every entry follow from what is given here, and from its number.
-
-    text: None for that of the file. lists: directories where files that it names are looked for, after its own. suffix:
-    None is the template's. entries: of the kind that has no count of its own; otherwise: when `entries` is None and
-    there is such a kind. operational: with entryUUID, entryCSN, names and times.
+    """A template made ready: the bytes of every entry follow from `spec`, and from its number. otherwise: the count for
+    the kind of entry that has none of its own, if `spec.entries` is None.
     """
 
-    def __new__(
-        cls,
-        path: _Path,
-        *,
-        text: str | None,
-        lists: Sequence[_Path],
-        suffix: str | None,
-        seed: int,
-        entries: int | None,
-        otherwise: int | None,
-        operational: bool,
-    ) -> Template: ...
-    @property
-    def entries(self) -> int:
-        """All of the tree, the suffix and the branches included."""
-    @property
-    def suffix(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def fingerprint(self) -> str:
-        """Of what the template and its lists say: the same for two files that say the same."""
-    @property
-    def kinds(self) -> list[tuple[str, int, int]]:
-        """Name, number of the first entry, and entries of each."""
+    def __new__(cls, spec: TreeSpec, otherwise: int | None) -> Template: ...
+    entries: int  # All of the tree, the suffix and the branches included
+    suffix: str
+    description: str
+    fingerprint: str  # Of what the template and its lists say: the same for two files that say the same
+    kinds: list[tuple[str, int, int]]  # Name, number of the first entry, and entries of each
     def entry(self, number: int) -> bytes:
         """The record of one entry, with the empty line behind it. Raises IndexError."""
     def write(self, fd: int, first: int, end: int, jobs: int, counters: Counters, *, compress: bool = False) -> None:
@@ -1507,23 +1012,5 @@ class Template:
         """
     def shard(self, path: _Path, first: int, end: int, jobs: int, counters: Counters) -> Shard:
         """The same into a file."""
-    def plan(
-        self,
-        fd: int,
-        jobs: int,
-        counters: Counters,
-        *,
-        operations: int,
-        mix: Sequence[tuple[str, int]],
-        miss: float,
-        skew: float,
-        seed: int,
-        looks: Sequence[tuple[str, bool, int]],
-        ldif: bool,
-    ) -> None:
-        """What clients do with the tree: lines of JSON, or LDIF of the changes among them.
-
-        mix: search, bind, modify, add, delete, modrdn with their shares. miss: the part of searches that find
-        nothing and of binds that are refused. skew: Zipf's exponent. looks: attribute, whether by its beginning,
-        weight; none leaves it to the template.
-        """
+    def plan(self, options: PlanOptions, fd: int, jobs: int, counters: Counters) -> None:
+        """What clients do with the tree: lines of JSON, or LDIF of the changes among them."""

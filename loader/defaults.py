@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 ENV_STATE_DIR = "DITSEED_STATE_DIR"  # directory for runs, leases, and the settings before `tune`
@@ -33,6 +34,15 @@ MAXSIZE_FACTOR = 3.0  # maxsize / size of the data: leaves room for copy-on-writ
 # Attributes that a server computes for each answer. They are never stored and must not be loaded
 # (slapadd 2.6.14 even damages the attributes next to them). RFC 3045, RFC 4512 4.2, RFC 5020, X.501.
 DYNAMIC_ATTRIBUTES = ("entryDN", "subschemaSubentry", "hasSubordinates", "numSubordinates", "numAllSubordinates")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Limits of the core's work. `memory`: bytes. `jobs`: threads. `scratch`: a directory for temporary files."""
+
+    memory: int
+    jobs: int
+    scratch: Path
 
 
 def config_file() -> Path:

@@ -132,17 +132,7 @@ def arrange(task: ArrangeTask, out: Path, meter: Meter) -> Arrangement:
     """Writes shards to the empty directory `out`, which slapadd can load one after another: each entry once, parents
     first."""
     with with_counters(meter) as counters:
-        return _native.arrange(
-            [str(path) for path in task.paths],
-            [str(path) for path in task.again],
-            str(out),
-            task.root,
-            list(task.context_csns),
-            counters,
-            compress=task.compress,
-            drop_orphans=task.drop_orphans,
-            name_orphans=task.name_orphans,
-        )
+        return _native.arrange(task, out, counters)
 
 
 def join(

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from click import IntRange
 from msgspec import Struct
@@ -150,13 +150,13 @@ def audit(
         result = _native.audit(
             pin,
             counters,
+            _limits(means),
             level="meta" if level == "quick" else level,
             sample=sample,
             txn=txn,
             database=database,
             seen=seen,
             limit=means.limit,
-            **_limits(means),
         )
         problems = tuple(
             Problem(
@@ -170,22 +170,16 @@ def audit(
         return AuditReport(result.entries, result.txn, problems, notes, drifted, left_out)
 
 
-class _Limits(TypedDict):
-    memory: int
-    jobs: int
-    scratch: Path | str
-
-
-def _limits(means: Resources) -> _Limits:
+def _limits(means: Resources) -> defaults.Resources:
     memory, jobs = means.memory or defaults.sorting_memory(), means.jobs or defaults.processors()
-    return {"memory": memory, "jobs": jobs, "scratch": means.scratch or tempfile.gettempdir()}
+    return defaults.Resources(memory, jobs, means.scratch or Path(tempfile.gettempdir()))
 
 
 def shared_uuids(place: Path, means: Resources, meter: Meter, limit: int = LIMIT) -> list[tuple[str, str, str]]:
     """Returns the first `limit` entryUUIDs that several entries share, each with the DNs of two of these entries.
     Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull."""
     with _reading(place, meter) as (pin, txn, counters):
-        return _native.shared_uuids(pin, counters, txn=txn, limit=limit, **_limits(means))
+        return _native.shared_uuids(pin, counters, _limits(means), txn=txn, limit=limit)
 
 
 def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None) -> None:

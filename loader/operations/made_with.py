@@ -134,7 +134,7 @@ def look(
     compared = _compare(before, target.settings, schema, used)
     every = compared.asks_for_all or (whole and not compared.is_equal and meta.read_meta(place).used <= ALL_UP_TO)
     limits = Resources(limit=_REPORTED)
-    audit = verify.audit(place, "indexes", limits, meter, mdb.database(checked), sample=0 if every else SAMPLE)
+    audit = verify.audit(place, "indexes", limits, meter, mdb.Database(checked), sample=0 if every else SAMPLE)
 
     rebuild = compared.indexes
     if compared.all_indexes or checked is not target:

@@ -203,7 +203,7 @@ def _level(place: Path, has_config: bool) -> str:
 def known_to_core(config: Config, database: Database, place: Path) -> mdb.Database:
     """What the core must know to make the indexes of the file at `place` again. Raises IndexesUnknown."""
     try:
-        return mdb.database(given_to_core(config, database, place))
+        return mdb.Database(given_to_core(config, database, place))
     except NotProven as error:
         raise IndexesUnknown(reason=error.facts["reason"]) from error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import ldap
 
@@ -30,6 +30,9 @@ from loader.progress import Meter
 from loader.server import refusals
 from loader.server.options import Connection, Search
 from loader.server.session import SILENCE, bind_limit, connect_limit, session
+
+if TYPE_CHECKING:
+    from loader._native import ConnectionOptions
 
 __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 
@@ -55,37 +58,29 @@ class Reader:
     def part(self, asked: Search, directory: Path, name: str, drop: Sequence[str], *, compress: bool) -> Part:
         """Writes files `NAME-000.ldif[.zst]`, `NAME-001...` of about 64 MiB of LDIF each, with `.rows` files; all are
         synced when this returns. Files of earlier attempts are removed. `drop`: attributes to omit."""
-        return self._asking(
-            asked.base, lambda: self._channel.part(_of(asked), str(directory), name, list(drop), compress=compress)
-        )
+        return self._asking(asked.base, lambda: self._channel.part(asked, directory, name, drop, compress=compress))
 
     def feed(self, asked: Search, target: Feed, notes: Path, drop: Sequence[str], copy: Path | None) -> int:
         """Sends all found entries to `target` and to the file `copy`; returns their number. `notes`: output file that
         lists the entries with children."""
-        options = (str(notes), list(drop))
-        path = str(copy) if copy else None
-        return self._asking(asked.base, lambda: self._channel.feed(_of(asked), target, *options, copy=path))
+        return self._asking(asked.base, lambda: self._channel.feed(asked, target, notes, drop, copy))
 
     def file(self, asked: Search, path: Path, drop: Sequence[str]) -> Part:
         """Like `part`, but writes a single file without `.rows`, compressed if its name ends in .zst."""
-        return self._asking(asked.base, lambda: self._channel.file(_of(asked), str(path), list(drop)))
+        return self._asking(asked.base, lambda: self._channel.file(asked, path, drop))
 
     def sync(self, asked: Search, cookie: str, most: int, told: tuple[Path, Path, Path], drop: Sequence[str]) -> Synced:
         """Runs a content synchronization, refresh only. `told`: output files for changed entries (LDIF), and for the
         entryUUIDs of present and of deleted entries. More than `most` whole entries end the search and the reader."""
-        changed, present, deleted = map(str, told)
-        return self._asking(
-            asked.base,
-            lambda: self._channel.sync(_of(asked), cookie.encode(), most, changed, present, deleted, list(drop)),
-        )
+        return self._asking(asked.base, lambda: self._channel.sync(asked, cookie.encode(), most, told, drop))
 
     def digest(self, asked: Search, tree: EntryDigests) -> None:
         """Adds every found entry to `tree`, which is unusable after an error."""
-        self._asking(asked.base, lambda: self._channel.digest(_of(asked), tree))
+        self._asking(asked.base, lambda: self._channel.digest(asked, tree))
 
     def discard(self, asked: Search) -> None:
         """Receives and counts every entry, as the baseline of `bin/bench seed`."""
-        self._asking(asked.base, lambda: self._channel.discard(_of(asked)))
+        self._asking(asked.base, lambda: self._channel.discard(asked))
 
     def close(self) -> None:
         self._channel.close()
@@ -110,29 +105,23 @@ def reading(connection: Connection, meter: Meter) -> Iterator[Reader]:
             reader.close()
 
 
-def link(connection: Connection) -> _native.ConnectionOptions:
+def link(connection: Connection) -> ConnectionOptions:
     """Returns the core's options for the connection. Raises NoSuchPath, NotPermitted for the password file."""
-    return _native.ConnectionOptions(
-        uri=connection.uri,
-        bind_dn=None if connection.mechanism else connection.bind_dn,
-        secret=connection.secret(),
-        mechanism=connection.mechanism,
-        authcid=(connection.authcid or connection.bind_dn) if connection.mechanism else None,
-        authzid=connection.authzid,
-        realm=connection.realm,
-        secprops=connection.properties,
-        as_written=connection.as_written,
-        start_tls=connection.start_tls,
-        connect_timeout=connect_limit(),
-        bind_timeout=bind_limit(),
-        silence=SILENCE,
-    )
-
-
-def _of(asked: Search) -> _native.Search:
-    return _native.Search(
-        asked.base, asked.where, asked.scope, list(asked.attributes), page=asked.page, subentries=asked.subentries
-    )
+    return {
+        "uri": connection.uri,
+        "bind_dn": None if connection.mechanism else connection.bind_dn,
+        "secret": connection.secret(),
+        "mechanism": connection.mechanism,
+        "authcid": (connection.authcid or connection.bind_dn) if connection.mechanism else None,
+        "authzid": connection.authzid,
+        "realm": connection.realm,
+        "secprops": connection.properties,
+        "as_written": connection.as_written,
+        "start_tls": connection.start_tls,
+        "connect_timeout": connect_limit(),
+        "bind_timeout": bind_limit(),
+        "silence": SILENCE,
+    }
 
 
 def ours(error: _native.NativeError, connection: Connection, base: str) -> LoaderError:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from loader import _native, plain
 from loader.child import Child
@@ -24,11 +24,13 @@ from loader.sinks import mdb
 from loader.sinks.mdb import Resources, Target
 
 _ADVICE = "Start slapd, which may be able to do it, or seed the replica anew (ditseed replica seed --replace)."
+_STDIN = 0  # see _allow
 _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
 
 
 class SyncResult(Struct, frozen=True):
-    """The provider's changes, in the form of the arguments of `_native.refresh`."""
+    """The provider's changes. `changed`: LDIF. `present`: what stays; None if the provider did not say. `lost`: changed
+    entries that have since moved elsewhere or are gone. `reached`, `claimed`: contextCSN before and afterwards."""
 
     changed: Sequence[Path]
     present: Path | None
@@ -83,7 +85,7 @@ def _refresh(task: RefreshTask, meter: Meter) -> tuple[dict[str, int], list[str]
     if file_format != 1:  # the core changes files of LMDB 0.9 only
         path = meta.data_file(task.directory)
         raise OtherFormat(path=path, found=file_format, who="ditseed refresh", needed=1)
-    database = mdb.database(task.target)
+    database = mdb.Database(task.target)
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "build.unproven":
@@ -98,15 +100,7 @@ def _refresh(task: RefreshTask, meter: Meter) -> tuple[dict[str, int], list[str]
         meter.following(counters),
         reached(task.directory, writable=True) as directory,
     ):
-        done = _native.refresh(
-            directory,
-            database,
-            counters,
-            **structs.asdict(task.sent),
-            allowed=0,  # stdin: see _allow
-            now=task.now,
-            **structs.asdict(task.limits),
-        )
+        done = _native.refresh(directory, database, task, _STDIN, counters)
     return {name: getattr(done, name) for name in _COUNTS}, [uuid.hex() for uuid in done.unsettled]
 
 
@@ -126,10 +120,10 @@ def rebuild(directory: Path, target: Target, attributes: tuple[str, ...], limits
         path = Path(plain.with_operator_paths(error.path)) if error.path else directory
         return meta.system_error(error.errno, path)
 
-    database = mdb.database(target)
+    database = mdb.Database(target)
     with (
         with_counters(meter, str(directory), translate) as counters,
         meter.following(counters),
         alone(directory) as opened,
     ):
-        _native.reindex(meta.data_file(opened), database, counters, attributes=attributes, **structs.asdict(limits))
+        _native.reindex(meta.data_file(opened), database, attributes, limits, counters)

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from loader import _native, units
 from loader import backmdb as schemas
@@ -19,6 +19,7 @@ from loader._native import Built, Database, Feed, Schema, SplitResult, Transferr
 from loader.backmdb import Definition, Effects, Settings
 from loader.config import Config
 from loader.config import Database as ConfiguredDatabase
+from loader.defaults import Resources
 from loader.errors import (
     FULL,
     EmptyInput,
@@ -39,16 +40,15 @@ from loader.mdb.snapshot import Snapshot
 from loader.progress import Meter
 from loader.server import configuration
 
-__all__ = ["Built", "Database", "Feed", "Schema", "SplitResult", "Transferred"]
+__all__ = ["Built", "Database", "Feed", "Resources", "Schema", "SplitResult", "Transferred"]
 
 _VALUE_CHECK = "(value check)"  # end of the core's message about a value that its syntax forbids
 _UNKNOWN = re.compile(r'"([^"]+)" is not in the schema')
-_ELSEWHERE = ("subentry", "attribute_options")  # settings of which the core does not know
 _UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
 
 Table = Literal["id2v", "ixck"]  # the tables that not every slapd release has
 ValueCheck = Literal["refuse", "count", "skip"]  # the treatment of values that their syntax forbids
-Input = Path | int | Feed  # an int is the descriptor of a stream
+Input: TypeAlias = Path | int | Feed  # an int is the descriptor of a stream
 Orphan = tuple[str, str, str]  # the missing parent's DN, the orphan's DN, the orphan's entryUUID
 
 
@@ -70,7 +70,7 @@ class Target(Struct, frozen=True, dict=True):
 
 
 class BuildRules(Struct, frozen=True):
-    """The arguments of `_native.build` for its checks, and for entries that fail them. `claimed`: as in `ldif.join`.
+    """The checks of a build, and what it does with entries that fail them. `claimed`: as in `ldif.join`.
 
     `now`: the time in generated attributes, in createTimestamp's format. `first`: the counter of the first generated
     entryCSN. `account`: count the attributes that are added to entries or omitted from them in `Built.completed`.
@@ -101,14 +101,6 @@ class LiveSource(Struct, frozen=True):
     head: Path | None
     read_again: Callable[[Sequence[Orphan]], Sequence[Path]]
     renamed: Callable[[Sequence[str]], None]
-
-
-class Resources(Struct, frozen=True):
-    """Limits of the work. `memory`: bytes. `jobs`: threads. `scratch`: an existing directory for temporary files."""
-
-    memory: int
-    jobs: int
-    scratch: Path
 
 
 def schema(
@@ -142,19 +134,8 @@ def build(
 ) -> Built:
     """Writes the file `out`, mode 0600, from all records of `inputs`; the file is synced when this returns."""
     translate = partial(_build_error, target=target, inputs=inputs, out=out, rejects=rules.rejects_path)
-    read_again = (lambda orphans: [str(path) for path in live.read_again(orphans)]) if live else None
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
-        return _native.build(
-            inputs,
-            out,
-            database(target),
-            counters,
-            **structs.asdict(rules),
-            **structs.asdict(limits),
-            head=live.head if live else None,
-            read_again=read_again,
-            renamed=live.renamed if live else None,
-        )
+        return _native.build(inputs, out, Database(target), rules, limits, live, counters)
 
 
 def transfer(target: Target, source: Snapshot, out: Path, limits: Resources, meter: Meter) -> Transferred:
@@ -162,7 +143,7 @@ def transfer(target: Target, source: Snapshot, out: Path, limits: Resources, met
     Raises NotProven, with the details, if the target's slapd would store a record differently; MapFull, NoSpace."""
     translate = partial(_build_error, target=target, inputs=[source.path], out=out)
     with with_counters(meter, str(source.path), translate) as counters, meter.following(counters):
-        return _native.transfer(source.path, out, database(target), counters, txn=source.txn, **structs.asdict(limits))
+        return _native.transfer(source.path, source.txn, out, Database(target), limits, counters)
 
 
 def records_checksum(path: Path, jobs: int, meter: Meter) -> str:
@@ -202,14 +183,7 @@ def verify(target: Target, path: Path, full: bool, limits: Resources, meter: Met
         return failure(error, path)
 
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
-        return _native.verify(path, database(target), counters, full=full, new=new, **structs.asdict(limits))
-
-
-def database(target: Target) -> Database:
-    stored = {name: value for name, value in structs.asdict(target.settings).items() if name not in _ELSEWHERE}
-    return _native.Database(
-        target.schema, **stored, map_size=target.map_size, tables=target.tables, server_id=target.server_id
-    )
+        return _native.verify(path, Database(target), limits, counters, full=full, new=new)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

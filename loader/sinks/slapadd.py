@@ -154,7 +154,7 @@ class SlicedLdif(Struct, frozen=True):
     def plan(self, shards: int, meter: Meter) -> Plan:
         """Writes the file of shared entries (mode 0600); returns a plan with at most `shards` slices."""
         with with_counters(meter) as counters:
-            return _native.plan(self.paths, self.suffixes, shards, self.shared, counters)
+            return _native.plan(self, shards, counters)
 
     def merge(
         self,
@@ -176,7 +176,7 @@ class SlicedLdif(Struct, frozen=True):
             if error.code != "build.duplicate":
                 return failure(error, out.parent, map_size)
             with with_counters(Meter("find")) as counters:
-                records = _native.find_name(self.paths, self.suffixes, error.dn or "", counters)
+                records = _native.find_name(self, error.dn or "", counters)
             where = " and ".join(f"{path}, line {line}" for path, line, _ in records) or "it is there twice"
             return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")
 

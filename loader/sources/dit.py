@@ -54,16 +54,7 @@ class TreeSpec(Struct, frozen=True):
         if self.seed not in SEEDS:
             raise UsageProblem(reason=f"--seed {self.seed}: must be a number of 64 bits")
         try:
-            return Template(
-                self.path,
-                text=self.converted,
-                lists=self.lists,
-                suffix=self.suffix,
-                seed=self.seed,
-                entries=self.entries,
-                otherwise=otherwise,
-                operational=self.operational,
-            )
+            return Template(self, otherwise)
         except _native.NativeError as error:
             if error.code == "template.usage":
                 raise UsageProblem(reason=error.message) from error
@@ -123,7 +114,7 @@ class PlanOptions(Struct, frozen=True):
 def plan(template: Template, options: PlanOptions, descriptor: int, jobs: int, meter: Meter) -> None:
     """Writes a load plan. Raises BrokenPipeError if the reader closed the pipe, UsageProblem for an impossible plan."""
     with ldif.with_counters(meter, "standard output", _translated) as counters:
-        template.plan(descriptor, jobs, counters, **{**structs.asdict(options), "mix": list(options.mix.items())})
+        template.plan(options, descriptor, jobs, counters)
 
 
 def _translated(error: _native.NativeError) -> Exception | None:

@@ -199,7 +199,7 @@ def target() -> Iterator[mdb.Target]:
 
 @pytest.fixture(scope="module")
 def database(target: mdb.Target) -> _native.Database:
-    return mdb.database(target)
+    return mdb.Database(target)
 
 
 @pytest.fixture(scope="module")
@@ -209,20 +209,13 @@ def text() -> bytes:
 
 def built(path: Path, database: _native.Database) -> _native.Built:
     return _native.build(
-        [str(path)],
-        str(path.with_name("data.mdb")),
+        [path],
+        path.with_name("data.mdb"),
         database,
+        mdb.BuildRules("20260101000000Z", path.with_name("rejects.ldif"), value_check="count"),
+        mdb.Resources(64 << 20, JOBS, path.parent),
+        None,
         _native.Counters(),
-        now="20260101000000Z",
-        write_context=False,
-        claimed=None,
-        value_check="count",
-        file_urls=False,
-        memory=64 << 20,
-        jobs=JOBS,
-        scratch=str(path.parent),
-        max_rejects=0,
-        rejects_path=str(path.with_name("rejects.ldif")),
     )
 
 

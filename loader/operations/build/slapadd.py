@@ -288,9 +288,7 @@ class _Loading(BuildSteps):
         source, claimed, name = self.source, self.scanned.claimed, _name(number)
         ends = [*(cut[3] for cut in plan.cuts[1:]), plan.leaves]
         piece = Slice(
-            source.paths,
-            source.suffixes,
-            source.shared,
+            source,
             shared=plan.shared,
             cut=plan.cuts[number],
             own=ends[number] - plan.cuts[number][3],

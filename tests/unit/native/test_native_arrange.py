@@ -6,6 +6,7 @@ import pytest
 import zstandard
 
 from loader import _native
+from loader.ldif import ArrangeTask
 
 UUID = "00000000-0000-0000-0000-{:012}"
 
@@ -13,9 +14,8 @@ UUID = "00000000-0000-0000-0000-{:012}"
 @pytest.fixture
 def arrange(tmp_path, counters):
     def run(*paths, again=(), csns=(), compress=False, drop_orphans=False, root="dc=x"):
-        return _native.arrange(
-            paths, again, tmp_path / "out", root, csns, counters, compress=compress, drop_orphans=drop_orphans
-        )
+        task = ArrangeTask(paths, again, root, csns, compress, drop_orphans)
+        return _native.arrange(task, tmp_path / "out", counters)
 
     return run
 
@@ -43,7 +43,7 @@ def test_parents_come_first_and_by_depth(put, user, arrange, written):
         "0001.ldif": ["cn=a,ou=p,o=b,dc=x", "o=empty,dc=x"],
         "0002.ldif": ["cn=b,OU=p,o=b,dc=x"],
     }
-    assert (done.entries, done.interior, done.duplicates, done.orphans) == (6, 3, 0, [])
+    assert (done.entries, done.duplicates, done.orphans) == (6, 0, [])
 
 
 def test_the_newest_of_an_entry_stays(put, user, arrange, tmp_path):

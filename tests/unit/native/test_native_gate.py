@@ -78,7 +78,7 @@ def test_ctrl_c_ends_a_call():
         "reader, writer = os.pipe()\n"
         "try:\n"
         "    print('waiting', flush=True)\n"
-        "    _native.tree([], _native.Counters()).add_fd(reader)\n"
+        "    _native.records(reader, None, 1, _native.Counters())\n"
         "except KeyboardInterrupt:\n"
         "    sys.exit(42)\n"
     )

@@ -39,7 +39,6 @@ def test_it_tells_how_new_the_entries_are(put, counters):
     found = _native.scan([path], counters)
     assert found.context_csns == [csn("09", "001"), "z"]
     assert found.max_csns == {"001": csn("05", "001"), "00a": csn("03", "00A")}
-    assert (found.with_uuid, found.with_csn) == (3, 4)
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])

@@ -31,7 +31,7 @@ class Cut:
         ends = [*(cut[3] for cut in self.plan.cuts[1:]), self.plan.leaves]
         source, cut = self.source, self.plan.cuts[number]
         return Slice(
-            *(source.paths, source.suffixes, source.shared),
+            source,
             shared=self.plan.shared,
             cut=cut,
             own=ends[number] - cut[3],

@@ -79,11 +79,3 @@ def test_comparing_twice_tells_the_same(put, tree):
     two = tree(put("2", *(f"dn: cn={n},dc=x\nl: {n}" for n in range(49, 99))))
     first, second = one.diff(two, 3), one.diff(two, 3)
     assert (facts(first), first.samples) == (facts(second), second.samples) == ((49, 49, 0), first.samples)
-
-
-def test_a_stream_may_end_in_an_entry_without_attributes(put, counters):
-    """As an ldapsearch for attributes that the last entry lacks prints it."""
-    found = _native.tree([], counters)
-    with put("1", "dn: dc=x\ndc: x", "dn: cn=a,dc=x").open("rb") as stream:
-        found.add_fd(stream.fileno())
-    assert found.entries == 2

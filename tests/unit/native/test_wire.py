@@ -12,10 +12,11 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -25,6 +26,9 @@ from loader.progress import Meter
 from loader.server.options import Connection, Search
 from loader.server.wire import reading
 from tests.support.require import require
+
+if TYPE_CHECKING:
+    from loader._native import ConnectionOptions
 
 BOUND = bytes.fromhex("300c02010161070a010004000400")  # BindResponse to message 1, success
 DISCONNECTION = bytes.fromhex("302402010078 1f0a0134040004008a16") + b"1.3.6.1.4.1.1466.20036"
@@ -81,8 +85,9 @@ def server(*answers: bytes, stay: bool = True) -> Iterator[tuple[str, list[bytes
             running.join()
 
 
-def link(uri: str, silence: float = 30.0, **more: object) -> _native.ConnectionOptions:
+def link(uri: str, silence: float = 30.0, **more: object) -> ConnectionOptions:
     facts: dict[str, object] = {
+        "uri": uri,
         "bind_dn": None,
         "secret": None,
         "mechanism": None,
@@ -94,11 +99,11 @@ def link(uri: str, silence: float = 30.0, **more: object) -> _native.ConnectionO
         "start_tls": 0,
     }
     limits = {"connect_timeout": 5.0, "bind_timeout": silence, "silence": silence}
-    return _native.ConnectionOptions(uri=uri, **{**facts, **limits, **more})  # type: ignore[arg-type]
+    return cast("ConnectionOptions", {**facts, **limits, **more})
 
 
-def search(where: str = "(objectClass=*)") -> _native.Search:
-    return _native.Search("dc=x", where, "sub", ["*"])
+def search(where: str = "(objectClass=*)") -> Search:
+    return Search("dc=x", where, "sub", ("*",))
 
 
 def look(uri: str, where: str = "(objectClass=*)", silence: float = 30.0) -> _native.EntryDigests:
@@ -301,17 +306,11 @@ def test_a_handshake_that_never_ends_can_be_given_up(start_tls: bool) -> None:
             asked.result(SOON)
 
 
-Ask = Callable[[], object]
-
-
 def test_what_no_server_is_asked(tmp_path: Path) -> None:
-    wrong: list[Ask] = [
-        lambda: _native.Search("dc=x", "(cn=*)", "nowhere", ["*"]),
-        lambda: link("ldap://127.0.0.1", silence=-1.0),
-    ]
-    for ask in wrong:
-        with pytest.raises(ValueError, match=r"scope|seconds"):
-            ask()
+    with pytest.raises(ValueError, match="seconds"):
+        _native.Channel(link("ldap://127.0.0.1", silence=-1.0), _native.Counters())
+    with server(BOUND) as (there, _), pytest.raises(ValueError, match="scope"):
+        _native.Channel(link(there), _native.Counters()).discard(Search("dc=x", scope="nowhere"))
     for uri in ("nonsense://x", "ldap://a\0b"):
         with pytest.raises(_native.NativeError) as caught:
             look(uri)

@@ -5,7 +5,6 @@ use std::path::Path;
 use codec::tables;
 use common::{Counters, Result};
 use lmdbfile::{KeyValues, Reader, TableReader};
-use values::keys::Key;
 
 /// Of one attribute: all kinds of its index share a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,15 +12,11 @@ pub struct IndexCost {
     pub name: String,
     /// Those of its tree, and of the trees that the IDs of keys have.
     pub pages: u64,
-    /// Those of the latter.
-    pub tree_pages: u64,
     pub keys: u64,
     /// Each is an ID, or one of the three of a range.
     pub records: u64,
     /// Keys with a range.
     pub ranges: u64,
-    /// Records of the key of a presence index.
-    pub presence: u64,
 }
 
 /// Of all indexes of a database, by name.
@@ -50,15 +45,11 @@ fn cost(name: &[u8], table: TableReader<'_>, counters: &Counters) -> Result<Inde
     let mut keys = table.keys()?;
     while let Some(key) = keys.next()? {
         counters.check()?;
-        cost.tree_pages += key.pages;
+        cost.pages += key.pages;
         cost.keys += 1;
         cost.records += key.count;
         cost.ranges += u64::from(is_range(table, key)?);
-        if key.key == Key::PRESENCE.as_bytes() {
-            cost.presence = key.count;
-        }
     }
-    cost.pages += cost.tree_pages;
     Ok(cost)
 }
 

@@ -1,98 +1,116 @@
-//! The call that looks whether a database is sound.
+//! The call that looks whether a database is sound, and those that tell what its indexes take and which entries share
+//! their entryUUID.
 
 use std::path::PathBuf;
 
-use backmdb::VerifyMeans;
 use backmdb::audit::{self as core, AuditOptions, Level};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::building::Database;
+use crate::building::{Database, Resources};
 use crate::cloning::Seen;
 use crate::counters::Counters;
 use crate::error::one_of;
 use crate::gate::enter;
+use crate::results::record;
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Finding {
+record!(Finding from core::Finding {
     message: String,
     id: Option<u64>,
     dn: Option<String>,
     attribute: Option<String>,
     table: Option<String>,
     page: Option<u64>,
-}
+});
 
 #[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Problem {
     kind: &'static str,
     count: u64,
-    told: Vec<Py<Finding>>,
+    told: Vec<Finding>,
 }
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct AuditReport {
+record!(AuditReport from core::AuditReport {
     entries: u64,
     txn: u64,
-    problems: Vec<Py<Problem>>,
-    drifted: Vec<String>,
-    left_out: Vec<String>,
+    problems: Vec<Problem> = problems
+        .into_iter()
+        .map(|(kind, problem)| Problem {
+            kind: kind.as_str(),
+            count: problem.count,
+            told: problem.told.into_iter().map(Finding::from).collect(),
+        })
+        .collect(),
+    drifted: Vec<String> = drifted.into_iter().collect(),
+    left_out: Vec<String> = left_out.into_iter().collect(),
     notes: Vec<String>,
-}
+});
 
 #[pyfunction]
-#[pyo3(signature = (path, counters, *, level, sample, txn, database, seen, limit, memory, jobs, scratch))]
+#[pyo3(signature = (path, counters, limits, *, level, sample, txn, database, seen, limit))]
 pub fn audit(
     py: Python<'_>,
     path: PathBuf,
     counters: &Counters,
+    limits: Resources,
     level: &str,
     sample: u64,
     txn: Option<u64>,
     database: Option<&Database>,
     seen: Option<&Seen>,
     limit: usize,
-    memory: usize,
-    jobs: usize,
-    scratch: PathBuf,
 ) -> PyResult<AuditReport> {
     let level = one_of(Level::from_name(level), level, "level")?;
     let known = database.map(Database::parts);
     if level == Level::Indexes && known.is_none() {
         return Err(PyValueError::new_err("indexes are made again by a configuration"));
     }
-    let (means, counters) = (VerifyMeans { memory, jobs, scratch }, &counters.0);
-    let (path, means) = (path.as_path(), &means);
+    let (path, means, counters) = (path.as_path(), &limits.means(), &counters.0);
     let seen = seen.map(|seen| &seen.0);
     let look =
         AuditOptions { path, txn, level, sample, known, new: false, seen, limit, means, counters };
-    let found = enter(py, counters, || core::audit(&look))?;
-    verdict(py, found)
+    Ok(enter(py, counters, || core::audit(&look))?.into())
 }
 
-fn verdict(py: Python<'_>, found: core::AuditReport) -> PyResult<AuditReport> {
-    let problems = found.problems.into_iter().map(|(kind, problem)| {
-        let told = problem.told.into_iter().map(|one| finding(py, one));
-        let (kind, told) = (kind.as_str(), told.collect::<PyResult<_>>()?);
-        Py::new(py, Problem { kind, count: problem.count, told })
-    });
-    let problems = problems.collect::<PyResult<_>>()?;
-    let drifted = found.drifted.into_iter().collect();
-    let left_out = found.left_out.into_iter().collect();
-    Ok(AuditReport {
-        entries: found.entries,
-        txn: found.txn,
-        problems,
-        drifted,
-        left_out,
-        notes: found.notes,
-    })
+record!(IndexCost from backmdb::IndexCost {
+    name: String,
+    pages: u64,
+    keys: u64,
+    records: u64,
+    ranges: u64,
+});
+
+record!(IndexCosts from backmdb::IndexCosts {
+    page_size: usize,
+    pages: u64,
+    tables: Vec<IndexCost> = tables.into_iter().map(IndexCost::from).collect(),
+});
+
+#[pyfunction]
+#[pyo3(signature = (path, counters, *, txn))]
+pub fn index_costs(
+    py: Python<'_>,
+    path: PathBuf,
+    counters: &Counters,
+    txn: u64,
+) -> PyResult<IndexCosts> {
+    Ok(enter(py, &counters.0, || backmdb::index_costs(&path, txn, &counters.0))?.into())
 }
 
-fn finding(py: Python<'_>, one: core::Finding) -> PyResult<Py<Finding>> {
-    let core::Finding { message, id, dn, attribute, table, page } = one;
-    Py::new(py, Finding { message, id, dn, attribute, table, page })
+/// Of each: the entryUUID, and two DNs.
+#[pyfunction]
+#[pyo3(signature = (path, counters, limits, *, txn, limit))]
+pub fn shared_uuids(
+    py: Python<'_>,
+    path: PathBuf,
+    counters: &Counters,
+    limits: Resources,
+    txn: Option<u64>,
+    limit: usize,
+) -> PyResult<Vec<(String, String, String)>> {
+    let means = limits.means();
+    let search = || backmdb::shared_uuids(&path, txn, limit, &means, &counters.0);
+    let found = enter(py, &counters.0, search)?;
+    Ok(found.into_iter().map(|one| (one.uuid, one.dns.0, one.dns.1)).collect())
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use backmdb::split::SplitTarget;
-use backmdb::{LiveSource, Method, Options, Settings, Source, ValueCheck};
+use backmdb::split::{SplitCounts, SplitTarget};
+use backmdb::{LiveSource, Method, Options, Settings, Source, ValueCheck, VerifyMeans};
 use common::{Code, WithCode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -14,8 +14,9 @@ use values::keys::Substrings;
 
 use crate::counters::Counters;
 use crate::error::{both, one_of, raised};
-use crate::feed::{Asked, Feed};
+use crate::feed::{Asked, Feed, Live};
 use crate::gate::{duplicate, enter};
+use crate::results::record;
 
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
@@ -103,7 +104,7 @@ fn definition((kind, text, builtin): (String, String, bool)) -> PyResult<Definit
 }
 
 #[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Rejection {
     pub path: Option<PathBuf>,
     pub line: u64,
@@ -111,17 +112,27 @@ pub struct Rejection {
     pub reason: String,
 }
 
+/// At most this many are reported; all are in the reject file.
+pub const REPORTED_REJECTIONS: usize = 100;
+
+/// Attribute description, syntax, and how many values the syntax forbids.
+pub type Misfits = Vec<(String, String, u64)>;
+
+pub fn misfits_of(all: Vec<backmdb::InvalidValues>) -> Misfits {
+    all.into_iter().map(|one| (one.attribute, one.syntax, one.count)).collect()
+}
+
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
 pub struct Built {
     entries: u64,
     read: u64,
-    rejected: u64,
+    rejected: usize,
     duplicates: u64,
     dropped: u64,
     stale: Vec<u64>,
-    rejections: Vec<Py<Rejection>>,
-    misfits: Vec<(String, String, u64)>,
+    rejections: Vec<Rejection>,
+    misfits: Misfits,
     completed: String,
     bytes: u64,
     pages: u64,
@@ -129,42 +140,28 @@ pub struct Built {
     phases: BTreeMap<&'static str, f64>,
 }
 
-/// The first hundred; all are in the reject file.
-pub fn first_rejections(
-    py: Python<'_>,
-    all: impl Iterator<Item = (Option<Arc<PathBuf>>, u64, String, String)>,
-) -> PyResult<Vec<Py<Rejection>>> {
-    all.take(100)
-        .map(|(path, line, dn, reason)| {
-            let path = path.map(|path| path.as_ref().clone());
-            Py::new(py, Rejection { path, line, dn, reason })
-        })
-        .collect()
-}
-
-impl Built {
-    fn new(py: Python<'_>, built: backmdb::Built) -> PyResult<Self> {
-        let rejected = built.rejections.len() as u64;
-        let told = built.rejections.into_iter().map(|one| (one.path, one.line, one.dn, one.reason));
-        Ok(Self {
+impl From<backmdb::Built> for Built {
+    fn from(built: backmdb::Built) -> Self {
+        let rejected = built.rejections.len();
+        let rejections = built.rejections.into_iter().take(REPORTED_REJECTIONS).map(|one| {
+            let path = one.path.map(|path| path.as_ref().clone());
+            Rejection { path, line: one.line, dn: one.dn, reason: one.reason }
+        });
+        Self {
             entries: built.entries,
             read: built.records,
             rejected,
             duplicates: built.duplicates,
             dropped: built.dropped,
             stale: built.stale,
-            rejections: first_rejections(py, told)?,
-            misfits: built
-                .misfits
-                .into_iter()
-                .map(|one| (one.attribute, one.syntax, one.count))
-                .collect(),
+            rejections: rejections.collect(),
+            misfits: misfits_of(built.misfits),
             completed: built.completed.hex(),
             bytes: built.bytes,
             pages: built.pages,
             tables: built.tables,
             phases: built.phases.into_iter().collect(),
-        })
+        }
     }
 }
 
@@ -182,61 +179,85 @@ impl Database {
     }
 }
 
+/// `loader.sinks.mdb.Target`.
+#[derive(FromPyObject)]
+pub struct Target {
+    schema: Py<Schema>,
+    settings: Configured,
+    tables: Vec<String>,
+    map_size: u64,
+    server_id: u16,
+}
+
+/// `loader.backmdb.Settings`.
+#[derive(FromPyObject)]
+struct Configured {
+    suffixes: Vec<String>,
+    foreign: Vec<String>,
+    root_dn: Option<String>,
+    indexes: Vec<(String, Vec<String>)>,
+    hash64: bool,
+    intlen: usize,
+    substr: (usize, usize, usize),
+    multival: Vec<(String, u32)>,
+    sortvals: Vec<String>,
+    idlexp: u32,
+    max_entry_size: usize,
+    last_mod: bool,
+    translucent: bool,
+    of_2_7: bool,
+    page_size: u32,
+}
+
 #[pymethods]
 impl Database {
     #[new]
-    #[pyo3(signature = (
-        schema, *, suffixes, foreign, root_dn, indexes, hash64, intlen, substr, multival, sortvals, idlexp,
-        max_entry_size, map_size, tables, last_mod, translucent, of_2_7, page_size, server_id
-    ))]
-    fn new(
-        schema: Py<Schema>,
-        suffixes: Vec<String>,
-        foreign: Vec<String>,
-        root_dn: Option<String>,
-        indexes: Vec<(String, Vec<String>)>,
-        hash64: bool,
-        intlen: usize,
-        substr: (usize, usize, usize),
-        multival: Vec<(String, u32)>,
-        sortvals: Vec<String>,
-        idlexp: u32,
-        max_entry_size: usize,
-        map_size: u64,
-        tables: Vec<String>,
-        last_mod: bool,
-        translucent: bool,
-        of_2_7: bool,
-        page_size: u32,
-        server_id: u16,
-    ) -> PyResult<Self> {
-        let settings = Settings {
-            suffixes,
-            foreign,
-            root_dn,
-            indexes: indexes.into_iter().map(index).collect::<PyResult<_>>()?,
-            wide_hash: hash64,
-            integer_length: intlen,
-            substrings: Substrings { min: substr.0, max: substr.1, any: substr.2 },
-            apart_above: multival,
-            sorted: sortvals,
-            list_exponent: idlexp,
-            max_entry_size,
-            map_size,
-            of_2_4: !tables.iter().any(|name| name == "id2v"),
-            has_id2v: tables.iter().any(|name| name == "id2v"),
-            has_ixck: tables.iter().any(|name| name == "ixck"),
-            last_mod,
-            translucent,
-            of_2_7,
-            page_size,
-            server_id,
-        };
-        let lengths = (4..=backmdb::LONGEST_INTEGER).contains(&intlen);
-        if !lengths || !(1..32).contains(&idlexp) {
+    fn new(target: Target) -> PyResult<Self> {
+        let Target { schema, settings, tables, map_size, server_id } = target;
+        let has = |table: &str| tables.iter().any(|name| name == table);
+        let (min, max, any) = settings.substr;
+        let lengths = (4..=backmdb::LONGEST_INTEGER).contains(&settings.intlen);
+        if !lengths || !(1..32).contains(&settings.idlexp) {
             return Err(PyValueError::new_err("intlen is 4 to 8, idlexp 1 to 31"));
         }
+        let settings = Settings {
+            suffixes: settings.suffixes,
+            foreign: settings.foreign,
+            root_dn: settings.root_dn,
+            indexes: settings.indexes.into_iter().map(index).collect::<PyResult<_>>()?,
+            wide_hash: settings.hash64,
+            integer_length: settings.intlen,
+            substrings: Substrings { min, max, any },
+            apart_above: settings.multival,
+            sorted: settings.sortvals,
+            list_exponent: settings.idlexp,
+            max_entry_size: settings.max_entry_size,
+            map_size,
+            of_2_4: !has("id2v"),
+            has_id2v: has("id2v"),
+            has_ixck: has("ixck"),
+            last_mod: settings.last_mod,
+            translucent: settings.translucent,
+            of_2_7: settings.of_2_7,
+            page_size: settings.page_size,
+            server_id,
+        };
         Ok(Self { schema, settings })
+    }
+}
+
+/// `loader.defaults.Resources`.
+#[derive(FromPyObject)]
+pub struct Resources {
+    pub memory: usize,
+    pub jobs: usize,
+    pub scratch: PathBuf,
+}
+
+impl Resources {
+    pub fn means(self) -> VerifyMeans {
+        let Self { memory, jobs, scratch } = self;
+        VerifyMeans { memory, jobs, scratch }
     }
 }
 
@@ -261,99 +282,88 @@ impl Input {
     }
 }
 
+/// `loader.sinks.mdb.BuildRules`.
+#[derive(FromPyObject)]
+pub struct BuildRules {
+    now: String,
+    rejects_path: PathBuf,
+    first: u64,
+    value_check: String,
+    file_urls: bool,
+    max_rejects: u64,
+    write_context: bool,
+    check_schema: bool,
+    complete_naming: bool,
+    account: bool,
+    claimed: Option<Vec<String>>,
+}
+
 #[pyfunction]
-#[pyo3(signature = (
-    inputs, out_path, database, counters, *, now, write_context, claimed, value_check, file_urls, memory,
-    jobs, scratch, max_rejects, rejects_path, check_schema=true, complete_naming=true,
-    account=false, first=0, head=None, read_again=None, renamed=None
-))]
 pub fn build(
     py: Python<'_>,
     inputs: Vec<Input>,
     out_path: PathBuf,
     database: &Database,
+    rules: BuildRules,
+    limits: Resources,
+    live: Option<Live>,
     counters: &Counters,
-    now: String,
-    write_context: bool,
-    claimed: Option<Vec<String>>,
-    value_check: &str,
-    file_urls: bool,
-    memory: usize,
-    jobs: usize,
-    scratch: PathBuf,
-    max_rejects: u64,
-    rejects_path: PathBuf,
-    check_schema: bool,
-    complete_naming: bool,
-    account: bool,
-    first: u64,
-    head: Option<PathBuf>,
-    read_again: Option<Py<PyAny>>,
-    renamed: Option<Py<PyAny>>,
 ) -> PyResult<Built> {
-    let values = one_of(ValueCheck::from_name(value_check), value_check, "value check")?;
+    let value_check = &rules.value_check;
     let options = Options {
-        now,
-        first,
-        write_context,
-        claimed,
-        values,
-        check_schema,
-        complete_naming,
-        account,
-        file_urls,
-        memory,
-        jobs,
-        scratch,
-        max_rejects,
-        rejects: rejects_path,
+        now: rules.now,
+        first: rules.first,
+        write_context: rules.write_context,
+        claimed: rules.claimed,
+        values: one_of(ValueCheck::from_name(value_check), value_check, "value check")?,
+        check_schema: rules.check_schema,
+        complete_naming: rules.complete_naming,
+        account: rules.account,
+        file_urls: rules.file_urls,
+        memory: limits.memory,
+        jobs: limits.jobs,
+        scratch: limits.scratch,
+        max_rejects: rules.max_rejects,
+        rejects: rules.rejects_path,
     };
     let sources = inputs.into_iter().map(Input::source).collect::<PyResult<Vec<_>>>()?;
     let (schema, settings) = database.parts();
-    let asked = read_again.map(|read_again| Asked::new(read_again, renamed));
+    let asked = live.map(Asked::new);
     let built = enter(py, &counters.0, || {
-        let ask =
-            |orphans| asked.as_ref().map_or_else(|| Ok(Vec::new()), |one| one.reread(orphans));
-        let renamed = |uuids| asked.as_ref().map_or(Ok(()), |one| one.renamed(uuids));
-        let beside = asked.as_ref().map(|_| LiveSource {
-            head: head.as_deref(),
-            read_again: &ask,
-            renamed: &renamed,
+        let source = asked.as_ref().map(|asked| {
+            (|orphans| asked.reread(orphans), |uuids| asked.renamed(uuids), asked.head())
         });
-        backmdb::build(sources, beside, &out_path, schema, settings, &options, &counters.0)
+        let live = source.as_ref().map(|(read_again, renamed, head)| LiveSource {
+            head: *head,
+            read_again,
+            renamed,
+        });
+        backmdb::build(sources, live, &out_path, schema, settings, &options, &counters.0)
     });
     match (built, asked.and_then(Asked::exception)) {
         (Err(_), Some(raised)) => Err(raised),
-        (built, _) => Built::new(py, built?),
+        (built, _) => Ok(built?.into()),
     }
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, database, counters, *, full, memory, jobs, scratch, new=true))]
+#[pyo3(signature = (path, database, limits, counters, *, full, new))]
 pub fn verify(
     py: Python<'_>,
     path: PathBuf,
     database: &Database,
+    limits: Resources,
     counters: &Counters,
     full: bool,
-    memory: usize,
-    jobs: usize,
-    scratch: PathBuf,
     new: bool,
 ) -> PyResult<u64> {
-    let means = backmdb::VerifyMeans { memory, jobs, scratch };
+    let means = limits.means();
     let (schema, settings) = database.parts();
     let means = full.then_some((&means, new));
     enter(py, &counters.0, || backmdb::verify(&path, schema, settings, means, &counters.0))
 }
 
-/// What a database got of an LDIF that was divided.
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct SplitResult {
-    entries: u64,
-    newest: BTreeMap<String, String>,
-}
+record!(SplitResult from SplitCounts { entries: u64, newest: BTreeMap<String, String> });
 
 #[pyfunction]
 #[pyo3(signature = (inputs, schema, shares, counters, *, file_urls, root=None, claimed=None))]
@@ -372,11 +382,7 @@ pub fn split(
     let shares: Vec<SplitTarget> =
         shares.into_iter().map(|(suffixes, path)| SplitTarget { suffixes, path }).collect();
     let work = || backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, &counters.0);
-    let got = enter(py, &counters.0, work)?;
-    Ok(got
-        .into_iter()
-        .map(|one| SplitResult { entries: one.entries, newest: one.newest })
-        .collect())
+    Ok(enter(py, &counters.0, work)?.into_iter().map(SplitResult::from).collect())
 }
 
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {

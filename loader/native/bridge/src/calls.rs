@@ -125,28 +125,33 @@ pub fn parents_first(
     enter(py, &counters.0, work)
 }
 
-#[pyfunction]
-#[pyo3(signature = (paths, again, out_dir, root, context_csns, counters, *, compress, drop_orphans, name_orphans=true))]
-pub fn arrange(
-    py: Python<'_>,
+/// `loader.ldif.ArrangeTask`.
+#[derive(FromPyObject)]
+pub struct ArrangeTask {
     paths: Vec<PathBuf>,
     again: Vec<PathBuf>,
-    out_dir: PathBuf,
     root: String,
     context_csns: Vec<String>,
-    counters: &Counters,
     compress: bool,
     drop_orphans: bool,
     name_orphans: bool,
+}
+
+#[pyfunction]
+pub fn arrange(
+    py: Python<'_>,
+    task: ArrangeTask,
+    out_dir: PathBuf,
+    counters: &Counters,
 ) -> PyResult<Arrangement> {
     let task = tree::Task {
-        paths: &paths,
-        again: &again,
-        root: &root,
-        context_csns: &context_csns,
-        compress,
-        drop_orphans,
-        name_orphans,
+        paths: &task.paths,
+        again: &task.again,
+        root: &task.root,
+        context_csns: &task.context_csns,
+        compress: task.compress,
+        drop_orphans: task.drop_orphans,
+        name_orphans: task.name_orphans,
     };
     enter(py, &counters.0, || tree::arrange(&task, &out_dir, &counters.0)).map(Arrangement::from)
 }

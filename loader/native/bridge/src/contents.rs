@@ -8,7 +8,6 @@ use codec::id2e::{self, Attribute, Parts};
 use common::{Counters, Error, lock};
 use lmdbfile::{Head, Table};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::error::{Raise, raised};
 use crate::gate::enter;
@@ -73,18 +72,12 @@ impl MetaPage {
         })
     }
 
-    fn page<'py>(
-        &self,
-        py: Python<'py>,
-        number: u64,
-        txnid: u64,
-        map_size: u64,
-    ) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.head.page(number, txnid, map_size))
+    fn page(&self, number: u64, txnid: u64, map_size: u64) -> Vec<u8> {
+        self.head.page(number, txnid, map_size)
     }
 
-    fn of_copy<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.head.of_copy())
+    fn of_copy(&self) -> Vec<u8> {
+        self.head.of_copy()
     }
 }
 
@@ -143,14 +136,8 @@ impl Contents {
         self.look(py, |contents, _| contents.last_id())
     }
 
-    fn values<'py>(
-        &self,
-        py: Python<'py>,
-        id: u64,
-        name: &str,
-    ) -> PyResult<Option<Vec<Bound<'py, PyBytes>>>> {
-        let values = self.look(py, |contents, _| contents.values(id, name))?;
-        Ok(values.map(|values| values.iter().map(|value| PyBytes::new(py, value)).collect()))
+    fn values(&self, py: Python<'_>, id: u64, name: &str) -> PyResult<Option<Vec<Vec<u8>>>> {
+        self.look(py, |contents, _| contents.values(id, name))
     }
 
     fn first_values(
@@ -181,13 +168,8 @@ impl Contents {
         self.look(py, |contents, _| contents.probe())
     }
 
-    fn index_counts<'py>(
-        &self,
-        py: Python<'py>,
-        name: &str,
-    ) -> PyResult<Vec<(Bound<'py, PyBytes>, u64)>> {
-        let counts = self.look(py, |contents, counters| contents.index_counts(name, counters))?;
-        Ok(counts.iter().map(|(key, count)| (PyBytes::new(py, key), *count)).collect())
+    fn index_counts(&self, py: Python<'_>, name: &str) -> PyResult<Vec<(Vec<u8>, u64)>> {
+        self.look(py, |contents, counters| contents.index_counts(name, counters))
     }
 }
 
@@ -199,13 +181,13 @@ fn attribute(number: u32, values: &[Vec<u8>]) -> Attribute<'_> {
 
 #[pyfunction]
 #[pyo3(signature = (entry, number, values, *, normals))]
-pub fn entry_with<'py>(
-    py: Python<'py>,
+pub fn entry_with(
+    py: Python<'_>,
     entry: &[u8],
     number: u32,
     values: Vec<Vec<u8>>,
     normals: bool,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> PyResult<Vec<u8>> {
     let change = || {
         let parts = id2e::read(entry).ok_or_else(|| Error::damaged("the entry is damaged"))?;
         let old = parts.attributes.iter().find(|one| one.number == number);
@@ -223,15 +205,11 @@ pub fn entry_with<'py>(
         }
         Ok(id2e::write(&parts.with(new)))
     };
-    raised(py, change()).map(|blob| PyBytes::new(py, &blob))
+    raised(py, change())
 }
 
 #[pyfunction]
-pub fn new_entry(
-    py: Python<'_>,
-    flags: u32,
-    attributes: Vec<(u32, Vec<Vec<u8>>)>,
-) -> Bound<'_, PyBytes> {
+pub fn new_entry(flags: u32, attributes: Vec<(u32, Vec<Vec<u8>>)>) -> Vec<u8> {
     let attributes = attributes.iter().map(|(number, values)| attribute(*number, values)).collect();
-    PyBytes::new(py, &id2e::write(&Parts { flags, attributes }))
+    id2e::write(&Parts { flags, attributes })
 }

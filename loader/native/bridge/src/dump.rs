@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use common::lock;
 use dump::{SampleSize, ShardTarget, Source};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::counters::Counters;
 use crate::gate::{duplicate, enter};
-use crate::results::EntryDigests;
+use crate::results::{EntryDigests, record};
 
 /// A snapshot of a data file, and which part of it.
 #[pyclass(frozen, module = "loader._native")]
@@ -45,8 +44,8 @@ impl Dump {
         compress: bool,
     ) -> PyResult<Exported> {
         let place = ShardTarget { directory, compress };
-        let done = enter(py, &counters.0, || dump::export(&self.source(), &place, &counters.0))?;
-        Ok(done.into())
+        let work = || dump::export(&self.source(), &place, &counters.0);
+        Ok(enter(py, &counters.0, work)?.into())
     }
 
     #[pyo3(signature = (fd, scratch, counters, *, compress))]
@@ -64,10 +63,8 @@ impl Dump {
     }
 
     fn digest(&self, py: Python<'_>, tree: &EntryDigests, counters: &Counters) -> PyResult<()> {
-        enter(py, &counters.0, || {
-            let mut digest = lock(&tree.digest);
-            dump::digest(&self.source(), &mut digest, &counters.0)
-        })
+        let work = || dump::digest(&self.source(), &mut lock(&tree.digest), &counters.0);
+        enter(py, &counters.0, work)
     }
 
     #[pyo3(signature = (counters, *, least, share, most))]
@@ -80,60 +77,29 @@ impl Dump {
         most: u64,
     ) -> PyResult<Sample> {
         let size = SampleSize { least, share, most };
-        let taken = enter(py, &counters.0, || dump::sample(&self.source(), size, &counters.0))?;
-        let text = PyBytes::new(py, &taken.text).unbind();
-        Ok(Sample { text, records: taken.records, windows: taken.windows })
+        let work = || dump::sample(&self.source(), size, &counters.0);
+        Ok(enter(py, &counters.0, work)?.into())
     }
 
-    fn pick<'py>(
-        &self,
-        py: Python<'py>,
-        names: Vec<String>,
-        counters: &Counters,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let text = enter(py, &counters.0, || dump::pick(&self.source(), &names, &counters.0))?;
-        Ok(PyBytes::new(py, &text))
+    fn pick(&self, py: Python<'_>, names: Vec<String>, counters: &Counters) -> PyResult<Vec<u8>> {
+        enter(py, &counters.0, || dump::pick(&self.source(), &names, &counters.0))
     }
 }
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Sample {
-    text: Py<PyBytes>,
-    records: u64,
-    windows: Option<usize>,
-}
+record!(Sample from dump::Sample { text: Vec<u8>, records: u64, windows: Option<usize> });
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Exported {
+record!(Exported from dump::Exported {
     entries: u64,
     holes: u64,
     late: u64,
     bytes: u64,
     checksum: String,
-    files: Vec<(String, String, u64, String)>,
+    files: Vec<(String, String, u64, String)> = files.into_iter().map(file).collect(),
     base: String,
     context_csns: Vec<String>,
     ranges: usize,
-}
+});
 
 fn file(one: dump::Finished) -> (String, String, u64, String) {
     (one.name, one.sum, one.tally.entries, one.tally.checksum.hex())
-}
-
-impl From<dump::Exported> for Exported {
-    fn from(done: dump::Exported) -> Self {
-        Self {
-            entries: done.entries,
-            holes: done.holes,
-            late: done.late,
-            bytes: done.bytes,
-            checksum: done.checksum,
-            files: done.files.into_iter().map(file).collect(),
-            base: done.base,
-            context_csns: done.context_csns,
-            ranges: done.ranges,
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! What is read of a live server goes straight into a build.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backmdb::Orphan;
@@ -35,28 +35,38 @@ impl Feed {
     }
 }
 
-/// Python functions that ask the server again. What they raise ends the build and comes out of it.
+/// `loader.sinks.mdb.LiveSource`.
+#[derive(Debug, FromPyObject)]
+pub struct Live {
+    head: Option<PathBuf>,
+    read_again: Py<PyAny>,
+    renamed: Py<PyAny>,
+}
+
+/// A live source, and what its functions raised, which ends the build and comes out of it.
 #[derive(Debug)]
 pub struct Asked {
-    read_again: Py<PyAny>,
-    renamed: Option<Py<PyAny>>,
+    live: Live,
     raised: Mutex<Option<PyErr>>,
 }
 
 impl Asked {
-    pub fn new(read_again: Py<PyAny>, renamed: Option<Py<PyAny>>) -> Self {
-        Self { read_again, renamed, raised: Mutex::new(None) }
+    pub const fn new(live: Live) -> Self {
+        Self { live, raised: Mutex::new(None) }
+    }
+
+    pub fn head(&self) -> Option<&Path> {
+        self.live.head.as_deref()
     }
 
     pub fn reread(&self, orphans: Vec<Orphan>) -> common::Result<Vec<PathBuf>> {
         let told: Vec<_> = orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect();
-        let answer = Python::attach(|py| self.read_again.call1(py, (told,))?.extract(py));
+        let answer = Python::attach(|py| self.live.read_again.call1(py, (told,))?.extract(py));
         answer.map_err(|error| self.refused(error))
     }
 
     pub fn renamed(&self, uuids: Vec<String>) -> common::Result<()> {
-        let Some(function) = &self.renamed else { return Ok(()) };
-        let answer = Python::attach(|py| function.call1(py, (uuids,)));
+        let answer = Python::attach(|py| self.live.renamed.call1(py, (uuids,)));
         answer.map(drop).map_err(|error| self.refused(error))
     }
 

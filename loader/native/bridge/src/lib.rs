@@ -4,27 +4,23 @@
 // Arguments come from Python as values of their own: what a call works on, its counters, and by name how. One call is one
 // phase, with all it needs.
 #![allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
-#![allow(clippy::fn_params_excessive_bools)]
+#![allow(clippy::struct_excessive_bools)]
 
 mod auditing;
 mod building;
 mod calls;
 mod cloning;
 mod contents;
-mod costing;
 mod counters;
 mod dump;
 mod error;
 mod feed;
 mod gate;
-mod handing;
-mod learning;
 mod loading;
 mod merging;
 mod paging;
 mod refreshing;
 mod results;
-mod searching;
 mod selecting;
 mod synth;
 mod wire;
@@ -34,7 +30,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::auditing::{AuditReport, Finding, Problem, audit};
+    use super::auditing::{
+        AuditReport, Finding, IndexCost, IndexCosts, Problem, audit, index_costs, shared_uuids,
+    };
     #[pymodule_export]
     use super::building::{
         Built, Database, Rejection, Schema, SplitResult, build, read_schema, split, verify,
@@ -44,11 +42,12 @@ mod _native {
         arrange, dn_key, dn_parent, join, new_tree, parents_first, records, scan, shard, version,
     };
     #[pymodule_export]
-    use super::cloning::{Seen, clone_compact, clone_plain, clone_receive, clone_send};
+    use super::cloning::{
+        PageBlock, PageBlocks, Seen, clone_compact, clone_plain, clone_receive, clone_send,
+        compact_in_pieces,
+    };
     #[pymodule_export]
     use super::contents::{Contents, MetaPage, TableRecord, entry_with, new_entry};
-    #[pymodule_export]
-    use super::costing::{IndexCost, IndexCosts, index_costs, shared_uuids};
     #[pymodule_export]
     use super::counters::Counters;
     #[pymodule_export]
@@ -57,10 +56,6 @@ mod _native {
     use super::error::NativeError;
     #[pymodule_export]
     use super::feed::Feed;
-    #[pymodule_export]
-    use super::handing::{PageBlock, PageBlocks, compact_in_pieces};
-    #[pymodule_export]
-    use super::learning::{LearnResult, learn};
     #[pymodule_export]
     use super::loading::{Loaded, add};
     #[pymodule_export]
@@ -74,18 +69,18 @@ mod _native {
     #[pymodule_export]
     use super::results::{Arrangement, Difference, EntryDigests, ScanResult, Shard};
     #[pymodule_export]
-    use super::searching::{SearchGroup, SearchesFound, searches};
+    use super::selecting::{SearchGroup, SearchesFound, Selected, Selection, searches, select};
     #[pymodule_export]
-    use super::selecting::{Selected, Selection, select};
+    use super::synth::{LearnResult, Template, learn};
     #[pymodule_export]
-    use super::synth::Template;
-    #[pymodule_export]
-    use super::wire::{Channel, ConnectionOptions, Part, Search, Synced};
+    use super::wire::{Channel, Part, Synced};
 
-    use super::{Bound, PyModule, PyResult};
+    use super::{Bound, PyAnyMethods, PyModule, PyResult};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // The stub lists the names; a second list would have to be kept beside it.
+        module.delattr("__all__")?;
         super::error::give_attributes(module)
     }
 }

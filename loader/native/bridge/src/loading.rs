@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use load::{OnExists, Options, Source};
 use pyo3::prelude::*;
 
-use crate::building::{PathOrDescriptor, Rejection, first_rejections};
+use crate::building::{PathOrDescriptor, REPORTED_REJECTIONS, Rejection};
 use crate::counters::Counters;
 use crate::error::one_of;
 use crate::gate::{duplicate, enter};
-use crate::wire::{ConnectionOptions, seconds};
+use crate::wire::{Link, seconds};
 
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub struct Loaded {
     added: u64,
     present: u64,
     replaced: u64,
-    rejected: u64,
-    rejections: Vec<Py<Rejection>>,
+    rejected: usize,
+    rejections: Vec<Rejection>,
     orphans: bool,
     stopped: bool,
     before: u64,
@@ -31,18 +31,21 @@ pub struct Loaded {
     largest: usize,
 }
 
-impl Loaded {
-    fn new(py: Python<'_>, done: load::Loaded) -> PyResult<Self> {
-        let rejected = done.rejections.len() as u64;
+impl From<load::Loaded> for Loaded {
+    fn from(done: load::Loaded) -> Self {
+        let rejected = done.rejections.len();
         let orphans = done.rejections.iter().all(|one| one.orphan);
-        let told = done.rejections.into_iter().map(|one| (one.path, one.line, one.dn, one.reason));
-        Ok(Self {
+        let rejections = done.rejections.into_iter().take(REPORTED_REJECTIONS).map(|one| {
+            let path = one.path.map(|path| path.as_ref().clone());
+            Rejection { path, line: one.line, dn: one.dn, reason: one.reason }
+        });
+        Self {
             read: done.read,
             added: done.added,
             present: done.present,
             replaced: done.replaced,
             rejected,
-            rejections: first_rejections(py, told)?,
+            rejections: rejections.collect(),
             orphans,
             stopped: done.stopped,
             before: done.before,
@@ -52,51 +55,32 @@ impl Loaded {
             reconnects: done.reconnects,
             transactions: done.transactions,
             largest: done.largest,
-        })
+        }
     }
 }
 
 /// What a load does, as Python gives it.
 #[derive(FromPyObject)]
-#[allow(clippy::struct_excessive_bools, reason = "each is an option by itself")]
+#[pyo3(from_item_all)]
 pub struct LoadOptions {
-    #[pyo3(item)]
     jobs: usize,
-    #[pyo3(item)]
     batch: usize,
-    #[pyo3(item)]
     transactions: bool,
-    #[pyo3(item)]
     window: (usize, usize),
-    #[pyo3(item)]
     exists: String,
-    #[pyo3(item)]
     leave_out: Vec<String>,
-    #[pyo3(item)]
     relax: bool,
-    #[pyo3(item)]
     contexts: Vec<String>,
-    #[pyo3(item)]
     aliases: Vec<(String, String)>,
-    #[pyo3(item)]
     references: Vec<String>,
-    #[pyo3(item)]
     singly: bool,
-    #[pyo3(item)]
     max_rejects: u64,
-    #[pyo3(item)]
     rejects: PathBuf,
-    #[pyo3(item)]
     max_rate: u64,
-    #[pyo3(item)]
     journal: PathBuf,
-    #[pyo3(item)]
     all_uncertain: bool,
-    #[pyo3(item)]
     memory: usize,
-    #[pyo3(item)]
     scratch: PathBuf,
-    #[pyo3(item)]
     patience: f64,
 }
 
@@ -131,14 +115,14 @@ impl LoadOptions {
 pub fn add(
     py: Python<'_>,
     inputs: Vec<PathOrDescriptor>,
-    link: &ConnectionOptions,
+    link: Link,
     counters: &Counters,
-    wishes: LoadOptions,
+    options: LoadOptions,
 ) -> PyResult<Loaded> {
-    let options = wishes.options()?;
+    let (link, options) = (link.options()?, options.options()?);
     let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
-    let done = enter(py, &counters.0, || load::load(sources, &link.0, &options, &counters.0))?;
-    Loaded::new(py, done)
+    let work = || load::load(sources, &link, &options, &counters.0);
+    Ok(enter(py, &counters.0, work)?.into())
 }
 
 fn source(input: PathOrDescriptor) -> PyResult<Source> {

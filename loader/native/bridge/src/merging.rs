@@ -14,43 +14,45 @@ use tree::names::Aliases;
 use crate::counters::Counters;
 use crate::error::both;
 use crate::gate::{duplicate, enter};
+use crate::results::record;
 
 /// File, offset, line, and entries before it.
 type SliceStartFields = (usize, u64, u64, u64);
 /// Path, line, DN.
 type RecordLocation = (PathBuf, u64, String);
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Plan {
+record!(Plan from slices::Plan {
     shared: u64,
     leaves: u64,
     unknown: u64,
-    cuts: Vec<SliceStartFields>,
+    cuts: Vec<SliceStartFields> =
+        cuts.iter().map(|cut| (cut.file, cut.offset, cut.line, cut.before)).collect(),
+});
+
+/// `loader.sinks.slapadd.SlicedLdif`.
+#[derive(Debug, FromPyObject)]
+pub struct SlicedLdif {
+    paths: Vec<PathBuf>,
+    suffixes: Vec<String>,
+    shared: PathBuf,
 }
 
 #[pyfunction]
 pub fn plan(
     py: Python<'_>,
-    paths: Vec<PathBuf>,
-    suffixes: Vec<String>,
+    ldif: SlicedLdif,
     shards: usize,
-    shared_path: PathBuf,
     counters: &Counters,
 ) -> PyResult<Plan> {
-    let work = || slices::plan(&paths, &suffixes, shards, &shared_path, &counters.0);
-    let found = enter(py, &counters.0, work)?;
-    let cuts = found.cuts.iter().map(|cut| (cut.file, cut.offset, cut.line, cut.before)).collect();
-    let slices::Plan { shared, leaves, unknown, .. } = found;
-    Ok(Plan { shared, leaves, unknown, cuts })
+    let SlicedLdif { paths, suffixes, shared } = ldif;
+    let work = || slices::plan(&paths, &suffixes, shards, &shared, &counters.0);
+    Ok(enter(py, &counters.0, work)?.into())
 }
 
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Slice {
-    paths: Vec<PathBuf>,
-    suffixes: Vec<String>,
-    shared_path: PathBuf,
+    ldif: SlicedLdif,
     shared: u64,
     cut: SliceStart,
     own: u64,
@@ -63,13 +65,10 @@ pub struct Slice {
 impl Slice {
     #[new]
     #[pyo3(signature = (
-        paths, suffixes, shared_path, *, shared, cut, own, now, server_id, root=None, context_csns=None,
-        aliases=None, first=0
+        ldif, *, shared, cut, own, now, server_id, root=None, context_csns=None, aliases=None, first=0
     ))]
     fn new(
-        paths: Vec<PathBuf>,
-        suffixes: Vec<String>,
-        shared_path: PathBuf,
+        ldif: SlicedLdif,
         shared: u64,
         cut: SliceStartFields,
         own: u64,
@@ -85,7 +84,7 @@ impl Slice {
         let cut = SliceStart { file, offset, line, before };
         let complete = now.map(|now| OperationalAttributes::new(&now, server_id, first));
         let aliases = Aliases::new(aliases.unwrap_or_default());
-        Ok(Self { paths, suffixes, shared_path, shared, cut, own, complete, stamp, aliases })
+        Ok(Self { ldif, shared, cut, own, complete, stamp, aliases })
     }
 
     fn feed(&self, py: Python<'_>, fd: i32, counters: &Counters) -> PyResult<(u64, bool)> {
@@ -107,9 +106,9 @@ impl Slice {
 
 impl Slice {
     fn core(&self) -> SliceOptions<'_> {
-        let Self { paths, suffixes, shared_path, shared, cut, own, complete, .. } = self;
-        let (shared, cut, own, complete) = (*shared, *cut, *own, complete.clone());
-        let aliases = self.aliases.clone();
+        let SlicedLdif { paths, suffixes, shared: shared_path } = &self.ldif;
+        let Self { shared, cut, own, .. } = *self;
+        let (complete, aliases) = (self.complete.clone(), self.aliases.clone());
         SliceOptions { paths, suffixes, shared_path, shared, cut, own, aliases, complete }
     }
 
@@ -125,23 +124,20 @@ fn place(found: Found) -> RecordLocation {
 #[pyfunction]
 pub fn find_name(
     py: Python<'_>,
-    paths: Vec<PathBuf>,
-    suffixes: Vec<String>,
-    dn: String,
+    ldif: SlicedLdif,
+    dn: &str,
     counters: &Counters,
 ) -> PyResult<Vec<RecordLocation>> {
-    let work = || slices::find_name(&paths, &suffixes, &dn, &counters.0);
+    let work = || slices::find_name(&ldif.paths, &ldif.suffixes, dn, &counters.0);
     Ok(enter(py, &counters.0, work)?.into_iter().map(place).collect())
 }
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Merged {
+record!(Merged from ::merge::Merged {
     entries: u64,
     bytes: u64,
     pages: u64,
     tables: BTreeMap<String, u64>,
-}
+});
 
 #[pyfunction]
 #[pyo3(signature = (paths, out_path, counters, *, shared, map_size, idlexp, context, jobs))]
@@ -161,7 +157,5 @@ pub fn merge(
     }
     let options = Options { shared, map_size, list_exponent: idlexp, context, jobs };
     let work = || ::merge::merge(&paths, &out_path, &options, &counters.0);
-    let made = enter(py, &counters.0, work)?;
-    let ::merge::Merged { entries, bytes, pages, tables } = made;
-    Ok(Merged { entries, bytes, pages, tables })
+    Ok(enter(py, &counters.0, work)?.into())
 }

@@ -8,10 +8,10 @@ use pagestore::{Assembly, Backup, Pack, Piece, Segment, Shape};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::cloning::PageBlock;
 use crate::counters::Counters;
 use crate::error::raised;
 use crate::gate::{duplicate, enter};
-use crate::handing::PageBlock;
 
 /// Runs, the first of the backup's own pages, how many pages.
 type SegmentFields = (Vec<u8>, u32, u64);

@@ -5,55 +5,55 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use backmdb::changes::{ChangeCounts, SyncResult};
-use backmdb::transfer::Records;
-use backmdb::{Options, ValueCheck, VerifyMeans};
+use backmdb::transfer::{self as core, Records};
+use backmdb::{Options, ValueCheck, reindex as indexes};
 use pyo3::prelude::*;
 
-use crate::building::Database;
+use crate::building::{Database, Misfits, Resources, misfits_of};
 use crate::counters::Counters;
 use crate::gate::{duplicate, enter};
+use crate::results::record;
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Refreshed {
+record!(Refreshed from ChangeCounts {
     added: u64,
     modified: u64,
     renamed: u64,
     deleted: u64,
     kept: u64,
-    unsettled: Vec<Vec<u8>>,
+    unsettled: Vec<Vec<u8>> =
+        unsettled.iter().map(|uuid| uuid.to_be_bytes().to_vec()).collect(),
+});
+
+/// `loader.sinks.changing.RefreshTask`.
+#[derive(FromPyObject)]
+pub struct RefreshTask {
+    sent: Sent,
+    now: String,
+    limits: Resources,
 }
 
-impl From<ChangeCounts> for Refreshed {
-    fn from(done: ChangeCounts) -> Self {
-        let ChangeCounts { added, modified, renamed, deleted, kept, unsettled } = done;
-        let unsettled = unsettled.iter().map(|uuid| uuid.to_be_bytes().to_vec()).collect();
-        Self { added, modified, renamed, deleted, kept, unsettled }
-    }
-}
-
-#[pyfunction]
-#[pyo3(signature = (
-    directory, database, counters, *, changed, present, deleted, lost, reached, claimed, allowed, now, memory, jobs,
-    scratch
-))]
-pub fn refresh(
-    py: Python<'_>,
-    directory: PathBuf,
-    database: &Database,
-    counters: &Counters,
+/// `loader.sinks.changing.SyncResult`.
+#[derive(FromPyObject)]
+struct Sent {
     changed: Vec<PathBuf>,
     present: Option<PathBuf>,
     deleted: Vec<PathBuf>,
     lost: Vec<[u8; 16]>,
     reached: Vec<String>,
     claimed: Vec<String>,
+}
+
+#[pyfunction]
+pub fn refresh(
+    py: Python<'_>,
+    directory: PathBuf,
+    database: &Database,
+    task: RefreshTask,
     allowed: i32,
-    now: String,
-    memory: usize,
-    jobs: usize,
-    scratch: PathBuf,
+    counters: &Counters,
 ) -> PyResult<Refreshed> {
+    let RefreshTask { sent, now, limits: Resources { memory, jobs, scratch } } = task;
+    let Sent { changed, present, deleted, lost, reached, claimed } = sent;
     let lost = lost.into_iter().map(u128::from_be_bytes).collect();
     let told = SyncResult { changed, present, deleted, lost, reached };
     let options = Options {
@@ -77,29 +77,20 @@ pub fn refresh(
     Ok(enter(py, &counters.0, work)?.into())
 }
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Reindexed {
-    entries: u64,
-    tables: BTreeMap<String, u64>,
-}
+record!(Reindexed from indexes::Reindexed { entries: u64, tables: BTreeMap<String, u64> });
 
 #[pyfunction]
-#[pyo3(signature = (path, database, counters, *, attributes, memory, jobs, scratch))]
 pub fn reindex(
     py: Python<'_>,
     path: PathBuf,
     database: &Database,
-    counters: &Counters,
     attributes: Vec<String>,
-    memory: usize,
-    jobs: usize,
-    scratch: PathBuf,
+    limits: Resources,
+    counters: &Counters,
 ) -> PyResult<Reindexed> {
-    let (known, means) = (database.parts(), VerifyMeans { memory, jobs, scratch });
-    let work = || ::backmdb::reindex::reindex(&path, known, &attributes, &means, &counters.0);
-    let made = enter(py, &counters.0, work)?;
-    Ok(Reindexed { entries: made.entries, tables: made.tables })
+    let (known, means) = (database.parts(), limits.means());
+    let work = || indexes::reindex(&path, known, &attributes, &means, &counters.0);
+    Ok(enter(py, &counters.0, work)?.into())
 }
 
 #[pyclass(frozen, get_all, module = "loader._native")]
@@ -108,29 +99,24 @@ pub struct Transferred {
     entries: u64,
     checksum: String,
     tables: BTreeMap<String, u64>,
-    misfits: Vec<(String, String, u64)>,
+    misfits: Misfits,
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, out, database, counters, *, txn, memory, jobs, scratch))]
 pub fn transfer(
     py: Python<'_>,
     path: PathBuf,
+    txn: Option<u64>,
     out: PathBuf,
     database: &Database,
+    limits: Resources,
     counters: &Counters,
-    txn: Option<u64>,
-    memory: usize,
-    jobs: usize,
-    scratch: PathBuf,
 ) -> PyResult<Transferred> {
-    let (known, means) = (database.parts(), VerifyMeans { memory, jobs, scratch });
-    let work = || ::backmdb::transfer::transfer((&path, txn), &out, known, &means, &counters.0);
-    let made = enter(py, &counters.0, work)?;
-    let checksum = text_of(made.records);
-    let misfits = made.misfits.into_iter().map(|one| (one.attribute, one.syntax, one.count));
-    let misfits = misfits.collect();
-    Ok(Transferred { entries: made.entries, checksum, tables: made.tables, misfits })
+    let (known, means) = (database.parts(), limits.means());
+    let work = || core::transfer((&path, txn), &out, known, &means, &counters.0);
+    let core::Transferred { entries, records, tables, misfits, .. } = enter(py, &counters.0, work)?;
+    let (checksum, misfits) = (text_of(records), misfits_of(misfits));
+    Ok(Transferred { entries, checksum, tables, misfits })
 }
 
 #[pyfunction]
@@ -141,7 +127,7 @@ pub fn records_checksum(
     counters: &Counters,
     jobs: usize,
 ) -> PyResult<String> {
-    let work = || ::backmdb::transfer::records(&path, jobs, &counters.0);
+    let work = || core::records(&path, jobs, &counters.0);
     Ok(text_of(enter(py, &counters.0, work)?))
 }
 

@@ -1,7 +1,6 @@
-//! What the calls return. All but `EntryDigests` are plain records.
+//! What the calls return.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use common::lock;
@@ -11,118 +10,71 @@ use tree::Digest;
 use crate::counters::Counters;
 use crate::gate;
 
+/// Declares a class with the fields of a result of the core. Where the two forms of a field differ, an expression makes
+/// that of Python.
+macro_rules! record {
+    ($name:ident from $core:path { $($field:ident: $kind:ty $(= $value:expr)?),* $(,)? }) => {
+        #[pyo3::pyclass(frozen, get_all, module = "loader._native")]
+        #[derive(Debug, Clone)]
+        pub struct $name {
+            $($field: $kind),*
+        }
+
+        impl From<$core> for $name {
+            fn from(core: $core) -> Self {
+                let $core { $($field,)* .. } = core;
+                $($(let $field = $value;)?)*
+                Self { $($field),* }
+            }
+        }
+    };
+}
+pub(crate) use record;
+
 type FirstUses = BTreeMap<String, (String, u64)>;
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct ScanResult {
+record!(ScanResult from tree::Scan {
     entries: u64,
     bytes: u64,
-    attributes: FirstUses,
-    object_classes: FirstUses,
+    attributes: FirstUses = as_text(attributes),
+    object_classes: FirstUses = as_text(object_classes),
     first_dn: Option<String>,
     context_csns: Vec<String>,
     max_csns: BTreeMap<String, String>,
-    with_uuid: u64,
-    with_csn: u64,
-}
-
-impl From<tree::Scan> for ScanResult {
-    fn from(scan: tree::Scan) -> Self {
-        Self {
-            entries: scan.entries,
-            bytes: scan.bytes,
-            attributes: as_text(scan.attributes),
-            object_classes: as_text(scan.object_classes),
-            first_dn: scan.first_dn,
-            context_csns: scan.context_csns,
-            max_csns: scan.max_csns,
-            with_uuid: scan.with_uuid,
-            with_csn: scan.with_csn,
-        }
-    }
-}
+});
 
 fn as_text(uses: tree::scan::FirstUses) -> FirstUses {
-    let text = |(name, (path, line)): (String, (PathBuf, u64))| {
-        (name, (path.to_string_lossy().into_owned(), line))
-    };
-    uses.into_iter().map(text).collect()
+    let text =
+        |(path, line): (std::path::PathBuf, u64)| (path.to_string_lossy().into_owned(), line);
+    uses.into_iter().map(|(name, place)| (name, text(place))).collect()
 }
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Shard {
-    entries: u64,
-    bytes: u64,
-    checksum: String,
-}
+record!(Shard from tree::Shard { entries: u64, bytes: u64, checksum: String });
 
-impl From<tree::Shard> for Shard {
-    fn from(shard: tree::Shard) -> Self {
-        Self { entries: shard.entries, bytes: shard.bytes, checksum: shard.checksum }
-    }
-}
-
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Arrangement {
+record!(Arrangement from tree::Arrangement {
     entries: u64,
     duplicates: u64,
     dropped: u64,
-    interior: u64,
     checksum: String,
-    files: Vec<(String, u64, String)>,
+    files: Vec<(String, u64, String)> =
+        files.into_iter().map(|(name, all)| (name, all.entries, all.checksum.hex())).collect(),
     taken: Vec<(String, String)>,
-    orphans: Vec<(String, String, String)>,
+    orphans: Vec<(String, String, String)> =
+        orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect(),
     renamed: Vec<String>,
-}
+});
 
-fn tallied((name, tally): (String, tree::fingerprint::ShardTotals)) -> (String, u64, String) {
-    (name, tally.entries, tally.checksum.hex())
-}
-
-impl From<tree::Arrangement> for Arrangement {
-    fn from(done: tree::Arrangement) -> Self {
-        Self {
-            entries: done.entries,
-            duplicates: done.duplicates,
-            dropped: done.dropped,
-            interior: done.interior,
-            checksum: done.checksum,
-            files: done.files.into_iter().map(tallied).collect(),
-            taken: done.taken,
-            orphans: done.orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect(),
-            renamed: done.renamed,
-        }
-    }
-}
-
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Difference {
+record!(Difference from tree::Difference {
     only_left: u64,
     only_right: u64,
     changed: u64,
-    samples: Vec<(&'static str, String)>,
-    subtrees: Vec<Subtree>,
-}
+    samples: Vec<(&'static str, String)> =
+        samples.into_iter().map(|(change, dn)| (change.as_str(), dn)).collect(),
+    subtrees: Vec<Subtree> = subtrees.into_iter().map(subtree).collect(),
+});
 
 /// Its name, entries and checksum of each side, entries that differ.
 type Subtree = (Option<String>, (u64, String), (u64, String), u64);
-
-impl From<tree::Difference> for Difference {
-    fn from(found: tree::Difference) -> Self {
-        let samples = found.samples.into_iter().map(|(change, dn)| (change.as_str(), dn)).collect();
-        Self {
-            only_left: found.only_left,
-            only_right: found.only_right,
-            changed: found.changed,
-            samples,
-            subtrees: found.subtrees.into_iter().map(subtree).collect(),
-        }
-    }
-}
 
 fn subtree(found: tree::Subtree) -> Subtree {
     let side = |side: tree::subtrees::SubtreeTotals| (side.entries, side.checksum.hex());
@@ -149,19 +101,8 @@ impl EntryDigests {
 
 #[pymethods]
 impl EntryDigests {
-    fn add_path(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        gate::enter(py, &self.counters, || {
-            let mut digest = lock(&self.digest);
-            digest.add_path(&path, &self.counters)
-        })
-    }
-
-    fn add_fd(&self, py: Python<'_>, fd: i32) -> PyResult<()> {
-        let fd = gate::duplicate(fd)?;
-        gate::enter(py, &self.counters, || {
-            let mut digest = lock(&self.digest);
-            digest.add_stream(ldif::Input::from_fd(fd, &self.counters)?, &self.counters)
-        })
+    fn add_path(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<()> {
+        gate::enter(py, &self.counters, || lock(&self.digest).add_path(&path, &self.counters))
     }
 
     #[getter]

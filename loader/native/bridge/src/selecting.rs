@@ -1,15 +1,18 @@
-//! What a partial replica holds of its provider's entries.
+//! What a partial replica holds of its provider's entries, and searches held against the indexes of a database.
 
 use std::path::PathBuf;
 
+use ::select::searches::{Found, Group, Kind, Setting, read};
 use ::select::{AttributeLists, Scope, Settings};
 use common::{Code, WithCode};
 use pyo3::prelude::*;
+use values::keys::Substrings;
 
 use crate::building::Schema;
 use crate::counters::Counters;
 use crate::error::{one_of, raised};
 use crate::gate::enter;
+use crate::results::record;
 
 /// A consumer's syncrepl, understood by its schema.
 #[pyclass(frozen, module = "loader._native")]
@@ -54,13 +57,7 @@ impl Selection {
     }
 }
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Selected {
-    read: u64,
-    kept: u64,
-    glue: u64,
-}
+record!(Selected from ::select::Selected { read: u64, kept: u64, glue: u64 });
 
 #[pyfunction]
 pub fn select(
@@ -75,6 +72,44 @@ pub fn select(
     let (schema, read) = (selection.schema.get().inner(), &selection.read);
     let work =
         || ::select::select(&paths, &entries, &glue, read, schema, &context_csns, &counters.0);
-    let done = enter(py, &counters.0, work)?;
-    Ok(Selected { read: done.read, kept: done.kept, glue: done.glue })
+    Ok(enter(py, &counters.0, work)?.into())
+}
+
+record!(SearchGroup from Group {
+    filter: String,
+    searches: u64,
+    indexed: bool,
+    used: Vec<(String, &'static str)>,
+    lacking: Vec<(String, &'static str)>,
+    answered: u64,
+    entries: u64,
+    seconds: f64,
+});
+
+record!(SearchesFound from Found {
+    groups: Vec<SearchGroup> = groups.into_iter().map(SearchGroup::from).collect(),
+    lines: u64,
+    of_base: u64,
+    elsewhere: u64,
+    unreadable: u64,
+    others: u64,
+});
+
+#[pyfunction]
+#[pyo3(signature = (paths, schema, counters, *, filters, suffix, indexes, substr))]
+pub fn searches(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    schema: &Schema,
+    counters: &Counters,
+    filters: bool,
+    suffix: String,
+    indexes: Vec<(String, Vec<String>)>,
+    substr: (usize, usize, usize),
+) -> PyResult<SearchesFound> {
+    let kind = if filters { Kind::Filters } else { Kind::Log };
+    let lengths = Substrings { min: substr.0, max: substr.1, any: substr.2 };
+    let setting = Setting { suffix, indexes, lengths };
+    let work = || read(&paths, kind, setting, schema.inner(), &counters.0);
+    Ok(enter(py, &counters.0, work)?.into())
 }

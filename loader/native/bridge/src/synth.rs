@@ -1,16 +1,17 @@
-//! Synthetic trees: templates in, LDIF out.
+//! Synthetic trees: LDIF in, a template out; a template in, LDIF out.
 
 use std::path::PathBuf;
 
+use ::learn::Source;
 use loadplan::{Action, FilterForm, Lines, Plan, PlanOptions};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::PyMapping;
 use synth::{Maker, Options, Problem, Task, Tree, compile, model, toml};
 
 use crate::counters::Counters;
 use crate::error::raised;
 use crate::gate::{duplicate, enter};
-use crate::results::Shard;
+use crate::results::{Shard, record};
 
 /// A template made ready for one seed, one suffix and one number of entries.
 #[pyclass(frozen, module = "loader._native")]
@@ -20,30 +21,42 @@ pub struct Template {
     tree: Tree,
 }
 
+/// `loader.sources.dit.TreeSpec`.
+#[derive(FromPyObject)]
+struct TreeSpec {
+    path: PathBuf,
+    lists: Vec<PathBuf>,
+    seed: i64,
+    suffix: Option<String>,
+    entries: Option<u64>,
+    converted: Option<String>,
+    operational: bool,
+}
+
+/// `loader.sources.dit.PlanOptions`.
+#[derive(FromPyObject)]
+struct Planned<'py> {
+    operations: u64,
+    mix: Bound<'py, PyMapping>,
+    miss: f64,
+    skew: f64,
+    seed: i64,
+    looks: Vec<(String, bool, u64)>,
+    ldif: bool,
+}
+
 #[pymethods]
 impl Template {
     #[new]
-    #[pyo3(signature = (path, *, text, lists, suffix, seed, entries, otherwise, operational))]
-    fn new(
-        py: Python<'_>,
-        path: PathBuf,
-        text: Option<String>,
-        lists: Vec<PathBuf>,
-        suffix: Option<String>,
-        seed: i64,
-        entries: Option<u64>,
-        otherwise: Option<u64>,
-        operational: bool,
-    ) -> PyResult<Self> {
+    fn new(py: Python<'_>, spec: TreeSpec, otherwise: Option<u64>) -> PyResult<Self> {
+        let TreeSpec { path, lists, seed, suffix, entries, converted, operational } = spec;
         let options = Options { seed, suffix, entries, otherwise, operational };
-        raised(
-            py,
-            py.detach(|| {
-                let template = toml::read(&path, text, &lists)?;
-                let tree = compile(&template, &options)?;
-                Ok::<_, Problem>(Self { template, tree })
-            }),
-        )
+        let compiled = py.detach(|| {
+            let template = toml::read(&path, converted, &lists)?;
+            let tree = compile(&template, &options)?;
+            Ok::<_, Problem>(Self { template, tree })
+        });
+        raised(py, compiled)
     }
 
     #[getter]
@@ -71,14 +84,14 @@ impl Template {
         self.tree.kinds().iter().map(|kind| (kind.name.as_str(), kind.start, kind.count)).collect()
     }
 
-    fn entry<'py>(&self, py: Python<'py>, number: u64) -> PyResult<Bound<'py, PyBytes>> {
+    fn entry(&self, number: u64) -> PyResult<Vec<u8>> {
         if number >= self.tree.entries() {
             let reason = format!("there is no entry {number}");
             return Err(pyo3::exceptions::PyIndexError::new_err(reason));
         }
         let mut out = Vec::new();
         Maker::new(&self.tree).entry(number, &mut out);
-        Ok(PyBytes::new(py, &out))
+        Ok(out)
     }
 
     #[pyo3(signature = (fd, first, end, jobs, counters, *, compress = false))]
@@ -111,29 +124,25 @@ impl Template {
         enter(py, &counters.0, work).map(Shard::from)
     }
 
-    #[pyo3(signature = (fd, jobs, counters, *, operations, mix, miss, skew, seed, looks, ldif))]
     fn plan(
         &self,
         py: Python<'_>,
+        options: Planned<'_>,
         fd: i32,
         jobs: usize,
         counters: &Counters,
-        operations: u64,
-        mix: Vec<(String, u64)>,
-        miss: f64,
-        skew: f64,
-        seed: i64,
-        looks: Vec<(String, bool, u64)>,
-        ldif: bool,
     ) -> PyResult<()> {
-        let fd = duplicate(fd)?;
+        let (fd, ldif) = (duplicate(fd)?, options.ldif);
+        let mix: Vec<(String, u64)> = options.mix.items()?.extract()?;
         let mix = mix.into_iter().map(|(name, share)| Ok((Action::named(&name)?, share)));
-        let looks = looks.into_iter().map(|(name, beginning, weight)| {
+        let looks = options.looks.into_iter().map(|(name, beginning, weight)| {
             (name, if beginning { FilterForm::Beginning } else { FilterForm::Equality }, weight)
         });
+        let Planned { operations, miss, skew, seed, .. } = options;
         let planned = mix.collect::<Result<_, String>>().and_then(|mix| {
-            let wishes = PlanOptions { operations, mix, miss, skew, seed, looks: looks.collect() };
-            Plan::new(&self.template, &self.tree, &wishes)
+            let looks = looks.collect();
+            let options = PlanOptions { operations, mix, miss, skew, seed, looks };
+            Plan::new(&self.template, &self.tree, &options)
         });
         let asked = |message| Problem::asked(&self.template.path, message);
         let plan = raised(py, planned.map_err(asked))?;
@@ -141,4 +150,28 @@ impl Template {
         let task = Task { items: &lines, first: 0, end: operations, jobs };
         enter(py, &counters.0, || synth::to_descriptor(&task, fd, false, &counters.0))
     }
+}
+
+record!(LearnResult from ::learn::Learned {
+    template: String,
+    entries: u64,
+    main: u64,
+    kinds: usize,
+    left_out: u64,
+});
+
+#[pyfunction]
+pub fn learn(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    fd: Option<i32>,
+    jobs: usize,
+    counters: &Counters,
+) -> PyResult<LearnResult> {
+    let mut sources: Vec<Source> = paths.into_iter().map(Source::Path).collect();
+    if let Some(fd) = fd {
+        sources.push(Source::Stream(duplicate(fd)?));
+    }
+    let work = || ::learn::learn(sources, jobs, &counters.0);
+    Ok(enter(py, &counters.0, work)?.into())
 }

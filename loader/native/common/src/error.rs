@@ -1,7 +1,8 @@
 //! The one error type of the native core: a stable code, where it happened, and what in words.
 
+use std::fmt::{self, Display};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fmt, io};
 
 /// What went wrong. [`Code::as_str`] is what scripts and tests see; it never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,10 +200,33 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// Results of everything that becomes an [`Error`] by itself.
+pub trait InFile<T> {
+    /// Names the file, unless one is named already.
+    fn in_file(self, path: Option<&Path>) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> InFile<T> for std::result::Result<T, E> {
+    fn in_file(self, path: Option<&Path>) -> Result<T> {
+        self.map_err(|error| error.into().in_file(path))
+    }
+}
+
+/// Results whose failure is a message, and means something else from caller to caller.
+pub trait WithCode<T> {
+    /// Says what the failure is.
+    fn with_code(self, code: Code) -> Result<T>;
+}
+
+impl<T, E: Display> WithCode<T> for std::result::Result<T, E> {
+    fn with_code(self, code: Code) -> Result<T> {
+        self.map_err(|error| Error::new(code, error.to_string()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{InFile, WithCode};
 
     #[test]
     fn what_the_system_refuses_is_never_damage() {

@@ -2,14 +2,12 @@
 //! cancelled.
 
 mod cancellable;
-mod context;
 mod counters;
 mod error;
 mod killpoint;
 
 pub use cancellable::CancellablePipe;
-pub use context::{InFile, WithCode};
 pub use counters::{Counters, WholeFile};
-pub use error::{Code, Error, Result};
+pub use error::{Code, Error, InFile, Result, WithCode};
 pub use killpoint::killpoint;
 pub use workers::lock;

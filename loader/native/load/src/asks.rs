@@ -6,7 +6,7 @@ use wire::ber::Writer;
 use wire::message::{Message, tag};
 
 use crate::entry::Entry;
-use crate::exchange::{Answer, Requester, SendWindow, answer};
+use crate::exchange::{Answer, Requester, answer};
 use crate::found::{CONTENT, Modification, ServerEntry};
 use crate::requests;
 
@@ -54,10 +54,6 @@ impl Requester for EntryReads<'_> {
         self.names.len()
     }
 
-    fn ready(&self, _: usize) -> SendWindow {
-        SendWindow::Yes
-    }
-
     fn encode(&mut self, request: usize, id: i32, out: &mut Writer) {
         let (dn, nothing) = (self.names[request], [NOTHING]);
         match self.attributes.get(request) {
@@ -91,10 +87,6 @@ impl<'a> EntryModifies<'a> {
 impl Requester for EntryModifies<'_> {
     fn count(&self) -> usize {
         self.list.len()
-    }
-
-    fn ready(&self, _: usize) -> SendWindow {
-        SendWindow::Yes
     }
 
     fn encode(&mut self, request: usize, id: i32, out: &mut Writer) {

@@ -45,7 +45,9 @@ pub struct RequestPipeline {
 /// A set of requests that takes their responses.
 pub trait Requester {
     fn count(&self) -> usize;
-    fn ready(&self, request: usize) -> SendWindow;
+    fn ready(&self, _request: usize) -> SendWindow {
+        SendWindow::Yes
+    }
     fn encode(&mut self, request: usize, id: i32, out: &mut Writer);
     /// Takes a response, or one of the messages of a search response.
     fn take(&mut self, request: usize, message: &Message<'_>) -> Result<()>;

@@ -71,7 +71,11 @@ impl Place {
 fn closed_port() -> ConnectionOptions {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("ldap://{}", listener.local_addr().unwrap());
-    ConnectionOptions { uri: Some(uri), ..ConnectionOptions::default() }
+    ConnectionOptions {
+        uri: Some(uri),
+        connect_timeout: Duration::from_secs(30),
+        ..ConnectionOptions::default()
+    }
 }
 
 fn unit(dn: &str) -> String {

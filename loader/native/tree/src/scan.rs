@@ -26,8 +26,6 @@ pub struct Scan {
     pub context_csns: Vec<String>,
     /// Server ID (three hexadecimal digits) to its greatest entryCSN.
     pub max_csns: BTreeMap<String, String>,
-    pub with_uuid: u64,
-    pub with_csn: u64,
 }
 
 pub fn scan(paths: &[impl AsRef<Path>], counters: &Counters) -> Result<Scan> {
@@ -53,8 +51,6 @@ struct Scanner {
     attributes: NameUses,
     object_classes: NameUses,
     lower: Vec<u8>,
-    has_uuid: bool,
-    has_csn: bool,
 }
 
 impl Scanner {
@@ -63,14 +59,11 @@ impl Scanner {
         tail.record(record, &entry.dn);
         self.scan.entries += 1;
         self.note_first(&entry);
-        (self.has_uuid, self.has_csn) = (false, false);
         for field in entry.fields {
             let field = field?;
             tail.field(&field);
             self.field(&field)?;
         }
-        self.scan.with_uuid += u64::from(self.has_uuid);
-        self.scan.with_csn += u64::from(self.has_csn);
         Ok(())
     }
 
@@ -86,12 +79,8 @@ impl Scanner {
         let value = field.value()?;
         match self.lower.as_slice() {
             b"objectclass" => note(&mut self.object_classes, &mut self.lower, &value, at),
-            b"entryuuid" => self.has_uuid = true,
             b"contextcsn" => self.scan.context_csns.push(text(&value)),
-            b"entrycsn" => {
-                self.has_csn = true;
-                self.note_csn(&value);
-            }
+            b"entrycsn" => self.note_csn(&value),
             _ => {}
         }
         Ok(())

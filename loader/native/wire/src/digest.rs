@@ -33,3 +33,11 @@ pub fn digest(
         Ok(())
     })
 }
+
+/// Receives and counts every entry, whose attributes are not looked at: what reading a server takes by itself.
+pub fn discard(channel: &mut Channel, asked: &Search, counters: &Counters) -> Result<()> {
+    search(channel, asked, |entry| {
+        counters.add(1, entry.length());
+        Ok(())
+    })
+}

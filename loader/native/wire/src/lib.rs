@@ -9,7 +9,6 @@ pub mod buffer;
 pub mod channel;
 mod descriptions;
 pub mod digest;
-mod discard;
 pub mod error;
 pub mod feed;
 pub mod filter;
@@ -22,8 +21,7 @@ mod session;
 pub mod sync;
 
 pub use channel::Channel;
-pub use digest::digest;
-pub use discard::discard;
+pub use digest::{digest, discard};
 pub use error::{Error, Failure, Phase, Result};
 pub use feed::{FeedFiles, feed};
 pub use link::{ConnectionOptions, Secret};

@@ -34,7 +34,7 @@ impl fmt::Debug for Secret {
 
 /// Options of ldapsearch, with its meaning. Where `None` stands, libldap's own files and variables
 /// decide (ldap.conf(5)).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ConnectionOptions {
     pub uri: Option<String>,
     pub bind_dn: Option<String>,
@@ -56,24 +56,4 @@ pub struct ConnectionOptions {
     pub bind_timeout: Duration,
     /// So long may a server that owes us something send not a byte; zero is without limit.
     pub silence: Duration,
-}
-
-impl Default for ConnectionOptions {
-    fn default() -> Self {
-        Self {
-            uri: None,
-            bind_dn: None,
-            secret: None,
-            mechanism: None,
-            authcid: None,
-            authzid: None,
-            realm: None,
-            secprops: None,
-            as_written: false,
-            start_tls: 0,
-            connect_timeout: Duration::from_secs(30),
-            bind_timeout: Duration::from_secs(60),
-            silence: Duration::ZERO,
-        }
-    }
 }

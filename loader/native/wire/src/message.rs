@@ -5,14 +5,8 @@ use crate::{Error, Failure, Phase, Result};
 
 /// Tags of what servers send.
 pub mod tag {
-    pub const BIND: u8 = 0x61;
     pub const ENTRY: u8 = 0x64;
     pub const DONE: u8 = 0x65;
-    pub const MODIFY: u8 = 0x67;
-    pub const ADD: u8 = 0x69;
-    pub const DELETE: u8 = 0x6b;
-    pub const RENAME: u8 = 0x6d;
-    pub const COMPARE: u8 = 0x6f;
     pub const REFERENCE: u8 = 0x73;
     pub const EXTENDED: u8 = 0x78;
     pub const INTERMEDIATE: u8 = 0x79;

@@ -34,8 +34,6 @@ pub struct Arrangement {
     pub duplicates: u64,
     /// Entries left out with `drop_orphans`, for an ancestor of theirs is nowhere.
     pub dropped: u64,
-    /// Entries in `0000-interior`: those with children, and the root.
-    pub interior: u64,
     /// That of a tree digest of all files written with nothing ignored.
     pub checksum: String,
     /// Files written, in the order in which they load, and what each holds.
@@ -209,7 +207,6 @@ impl Writer {
             self.done.orphans.push(Orphan::of(record)?);
         }
         if verdict.fate == Decision::Interior {
-            self.done.interior += 1;
             self.pieces.interior(self.printer.name().depth(), &self.text, print)
         } else {
             self.pieces.leaf(shard, &self.text, print)
