@@ -9,7 +9,6 @@ pub mod list;
 pub mod model;
 pub mod permute;
 pub mod problem;
-pub mod tags;
 pub mod toml;
 pub mod vocabulary;
 
@@ -20,6 +19,7 @@ mod maker;
 mod names;
 mod operational;
 mod parent;
+mod tags;
 mod tree;
 mod write;
 

@@ -1,15 +1,16 @@
 //! Single entries: the suffix and what is named below it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use tree::name::ParsedDn;
 
 use super::{Context, items};
 use crate::body::{Attribute, Body, Item};
 use crate::branch::{first_of, made};
+use crate::draw::Stream;
 use crate::model;
 use crate::problem::Problem;
-use crate::tags::Scope;
+use crate::tags::{Scope, Slots};
 use crate::tree::Branch;
 
 pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
@@ -57,26 +58,25 @@ fn compile_one(
     } else {
         constants(&[first_of(&dn).map_err(refused)?])
     };
-    let mut attributes =
-        items::attributes(context, &branch.attributes, &HashMap::new(), |names| {
-            let stream = context.stream(&[&["branch", dn.as_str()], names].concat());
-            scope(context, stream)
-        })?;
+    let no_slots = Slots::new();
+    let mut attributes = items::attributes(context, &branch.attributes, &no_slots, |names| {
+        let stream = context.stream(&[&["branch", dn.as_str()], names].concat());
+        scope(context, &no_slots, stream)
+    })?;
     attributes.extend(own);
     let body = Body { slots: Vec::new(), attributes };
     Ok(Branch { body, structural: None, dn: dn.into_bytes() })
 }
 
-fn scope<'a>(context: &Context<'a>, stream: crate::draw::Stream) -> Scope<'a> {
+fn scope<'a>(context: &Context<'a>, no_slots: &'a Slots, stream: Stream) -> Scope<'a> {
     Scope {
         stream,
         suffix: context.suffix,
         lists: &context.template.lists,
         learned: &context.template.learned,
-        slots: &items::NO_SLOTS,
+        slots: no_slots,
         kinds: &[],
         kind: None,
-        parent_dn: 0,
         in_shape: false,
     }
 }

@@ -1,71 +1,39 @@
 //! Texts, conditions and attributes: names become places.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::LazyLock;
+use std::collections::HashSet;
 
 use super::Context;
-use crate::body::{Attribute, Count, Item, Presence, PresenceCondition, Step, Text};
+use crate::body::{Attribute, Count, Item, Presence, PresenceCondition, Text};
 use crate::branch::is_description;
 use crate::distribution::Distribution;
 use crate::draw::Stream;
 use crate::model::{self, Condition, Piece, Tag};
 use crate::permute::Permutation;
 use crate::problem::{Problem, suggestion};
-use crate::tags::{self, Scope, SlotFacts};
-
-pub type Slots = HashMap<String, SlotFacts>;
-
-pub static NO_SLOTS: LazyLock<Slots> = LazyLock::new(HashMap::new);
+use crate::tags::{self, Part, Scope, Slots};
 
 /// Values of one item, at most.
 const VALUES: u64 = 10_000_000;
 
 pub fn constant(value: &[u8]) -> Item {
-    let (step, most, printable) = literal(value);
+    let Part { step, most, printable } = Part::literal(value);
     let text = Text { steps: vec![step], most, printable };
     Item { gate: Presence::default(), lead: Vec::new(), text, count: None }
 }
 
-/// A text whose tags stand at places that `scope` describes by their names.
-pub fn text<'a>(
-    pieces: &[Piece],
-    names: &[&str],
-    scope: impl Fn(&[&str]) -> Scope<'a>,
-) -> Result<Text, String> {
-    let mut found = Text { printable: true, ..Text::default() };
+/// A text whose tags stand at places that `scope` describes by their numbers.
+pub fn text<'a>(pieces: &[Piece], scope: impl Fn(usize) -> Scope<'a>) -> Result<Text, String> {
+    let mut text = Text { printable: true, ..Text::default() };
     for (place, piece) in pieces.iter().enumerate() {
-        let (step, most, printable) = match piece {
-            Piece::Literal(bytes) => literal(bytes),
-            Piece::Tag(tag) => {
-                let place = place.to_string();
-                step(tag, &scope(&[names, &[place.as_str()]].concat()))?
-            }
+        let Part { step, most, printable } = match piece {
+            Piece::Literal(bytes) => Part::literal(bytes),
+            Piece::Tag(tag) => tags::compile(tag, &scope(place))?,
         };
-        found.most = found.most.saturating_add(most);
-        found.printable &= printable;
-        found.steps.push(step);
+        text.most = text.most.saturating_add(most);
+        text.printable &= printable;
+        text.steps.push(step);
     }
-    Ok(found)
-}
-
-fn literal(bytes: &[u8]) -> (Step, u64, bool) {
-    (Step::Literal(bytes.into()), bytes.len() as u64, ldif::write::is_printable(bytes))
-}
-
-/// With the bytes it writes at most, and whether they are printable.
-fn step(tag: &Tag, scope: &Scope<'_>) -> Result<(Step, u64, bool), String> {
-    Ok(match tag {
-        Tag::Suffix => literal(scope.suffix.as_bytes()),
-        Tag::Value { name } => {
-            let slot = scope.slot(name)?;
-            (Step::Slot(slot.at), slot.most, slot.printable)
-        }
-        tag => {
-            let tag = tags::compile(tag, scope)?;
-            let (most, printable) = (tag.most(), tag.is_printable());
-            (Step::Tag(tag), most, printable)
-        }
-    })
+    Ok(text)
 }
 
 /// When something is there. `attributes`: descriptions of those before it.
@@ -169,7 +137,7 @@ fn item<'a>(
     before: &[Attribute],
     scope: &impl Fn(&[&str]) -> Scope<'a>,
 ) -> Result<Item, String> {
-    let stream = |what| scope(&[names, &[what]].concat()).stream;
+    let within = |part: &str| scope(&[names, &[part]].concat());
     let count = match &said.count {
         None => None,
         Some(count) if count.most() > VALUES => {
@@ -182,11 +150,16 @@ fn item<'a>(
             let is_histogram = matches!(count, Distribution::Histogram(_));
             let entries = scope(names).count();
             let spread = (is_histogram && entries > 1).then(|| Permutation::new(entries));
-            Some(Count { stream: stream("count"), drawer: count.drawer()?, spread })
+            Some(Count { stream: within("count").stream, drawer: count.drawer()?, spread })
         }
     };
-    let gate = gate(said, stream("chance"), slots, before)?;
-    Ok(Item { gate, lead: Vec::new(), text: text(&said.text, names, scope)?, count })
+    let gate = gate(said, within("chance").stream, slots, before)?;
+    Ok(Item {
+        gate,
+        lead: Vec::new(),
+        text: text(&said.text, |place| within(&place.to_string()))?,
+        count,
+    })
 }
 
 const fn is_slow(piece: &Piece) -> bool {

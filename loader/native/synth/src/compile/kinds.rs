@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::items::{self, Slots};
+use super::items;
 use super::{Context, ENTRY, naming};
-use crate::body::{Body, Presence, SlotValue};
+use crate::body::{Body, Presence, SlotValue, Text};
 use crate::draw::Stream;
 use crate::model::{self, Named, Parent, Piece, Tag};
 use crate::parent::{Levels, ParentChooser};
 use crate::problem::{Problem, suggestion};
-use crate::tags::{KindFacts, Scope, SlotFacts};
+use crate::tags::{KindFacts, Scope, SlotFacts, Slots};
 use crate::tree::{Branch, Kind, ParentRule};
 
 /// Levels of a kind below itself, at most.
@@ -138,9 +138,14 @@ impl<'a> Compiling<'a> {
             slots,
             kinds: self.facts,
             kind: Some(self.place),
-            parent_dn: self.facts[self.place].dn,
             in_shape: false,
         }
+    }
+
+    fn text(&self, pieces: &[Piece], names: &[&str], slots: &Slots) -> Result<Text, String> {
+        items::text(pieces, |place| {
+            self.scope(slots, self.stream(&[names, &[place.to_string().as_str()]].concat()))
+        })
     }
 
     /// One more value of the entry.
@@ -155,8 +160,7 @@ impl<'a> Compiling<'a> {
         }
         let names = ["value", name];
         let known = &drawing.known;
-        let text = items::text(&item.text, &names, |names| self.scope(known, self.stream(names)));
-        let text = text.map_err(told)?;
+        let text = self.text(&item.text, &names, known).map_err(told)?;
         let stream = self.stream(&["value", name, "chance"]);
         let gate = items::gate(item, stream, known, &[]).map_err(told)?;
         if text.most > ENTRY {
@@ -202,8 +206,7 @@ impl<'a> Compiling<'a> {
     ) -> Result<usize, Problem> {
         let (description, item) = (attribute.description.as_str(), &attribute.items[0]);
         let names = ["attribute", description, "0"];
-        let known = &drawing.known;
-        let text = items::text(&item.text, &names, |names| self.scope(known, self.stream(names)));
+        let text = self.text(&item.text, &names, &drawing.known);
         let told = |reason| self.context.wrong(item.spot, format!("{description}: {reason}"));
         drawing.slots.push(SlotValue { gate: Presence::default(), text: text.map_err(told)? });
         Ok(drawing.slots.len() - 1)

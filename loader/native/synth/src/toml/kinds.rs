@@ -287,7 +287,6 @@ impl Reading<'_> {
             slots: &self.values,
             kinds: self.kinds,
             kind: None,
-            parent_dn: 0,
             in_shape: false,
         };
         compile(tag, &scope).map(|_| ())
