@@ -296,7 +296,7 @@ impl<'a> Describing<'a, '_> {
     fn offer(&mut self, number: usize) {
         let name = &self.names[number];
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        if name.bytes().all(fits) && !synth::toml::TAGS.contains(&name.as_str()) {
+        if name.bytes().all(fits) && !synth::toml::is_tag(name) {
             self.earlier.push(number);
         }
     }
