@@ -13,7 +13,6 @@ pub mod toml;
 pub mod vocabulary;
 
 mod body;
-mod branch;
 mod compile;
 mod maker;
 mod names;
@@ -23,7 +22,7 @@ mod tags;
 mod tree;
 mod write;
 
-pub use branch::is_description;
+pub use compile::is_description;
 pub use compile::{Options, compile};
 pub use maker::Maker;
 pub use names::escape;
