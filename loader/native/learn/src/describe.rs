@@ -1,22 +1,16 @@
 //! One kind of entries as a table of the template: every attribute with its text, how often, how many values.
 
-mod described;
-mod origin;
-mod shared;
-mod values;
-
 use common::Result;
 
-use crate::columns::SampledEntries;
-use crate::kind::{Attribute, Kind};
-use crate::registry::Registry;
-use crate::schemes::{is_made_by_servers, is_signed};
-use crate::shapes::{LEAST_SEEN, shapes};
+use crate::registry::{Choice, Registry};
+use crate::schemes::{is_certificate, is_made_by_servers, is_signed, structural};
+use crate::shapes::{LEAST_SEEN, SampledEntries, shapes};
+use crate::statistics::{Attribute, Kind};
+use crate::template::decimal;
 use crate::text::{Subject, text, unique};
 use crate::token;
-use crate::toml::{decimal, histogram};
 use crate::tree_shape::PlacedKind;
-pub use described::{Created, Described, Item, Line};
+use crate::value::{ValueKind, hash_lengths, sort};
 
 /// What is the same for all kinds.
 #[derive(Debug)]
@@ -26,6 +20,48 @@ pub struct Means<'a> {
     /// Names of kinds by the path where their entries stand.
     pub kinds: &'a [(String, String)],
     pub registry: &'a mut Registry,
+}
+
+/// What a template says of a kind, but for where it stands.
+#[derive(Debug, Default)]
+pub struct Described {
+    pub rdn: Vec<String>,
+    pub structural: Option<String>,
+    /// When its entries came into being.
+    pub created: Option<Created>,
+    /// Values that several attributes have in common.
+    pub values: Vec<(String, String)>,
+    pub attributes: Vec<Line>,
+}
+
+/// Years, and whether all came in one load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Created {
+    pub first: u32,
+    pub last: u32,
+    pub at_once: bool,
+}
+
+#[derive(Debug)]
+pub struct Line {
+    pub name: String,
+    /// Texts; the first one is of the name of the entry where there are two.
+    pub texts: Vec<Item>,
+    pub note: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct Item {
+    pub text: String,
+    pub chance: f64,
+    /// A histogram; empty for one.
+    pub count: String,
+}
+
+impl Item {
+    fn once(text: String, chance: f64) -> Self {
+        Self { text, chance, count: String::new() }
+    }
 }
 
 struct Describing<'a, 'm> {
@@ -40,48 +76,42 @@ struct Describing<'a, 'm> {
 }
 
 pub fn describe(grown: &PlacedKind<'_>, name: &str, means: &mut Means<'_>) -> Result<Described> {
-    let columns = SampledEntries::of(grown.kind)?;
-    let spelled = |lower: &String| grown.kind.attributes[lower.as_str()].spelling.to_string();
-    let names: Vec<String> = columns.names.iter().map(spelled).collect();
     let kind = grown.kind;
+    let columns = SampledEntries::of(kind)?;
+    let spelled = |lower: &String| kind.attributes[lower.as_str()].spelling.to_string();
+    let names: Vec<String> = columns.names.iter().map(spelled).collect();
     let mut work = Describing { kind, name, columns, names: &names, earlier: Vec::new(), means };
-    let rdn: Vec<String> = grown
-        .key
-        .path
-        .split(',')
-        .next()
-        .unwrap_or_default()
-        .split('+')
-        .map(str::to_owned)
-        .collect();
-    Ok(work.all(&rdn))
+    Ok(work.all(grown.key.path.split(',').next().unwrap_or_default()))
 }
 
 impl<'a> Describing<'a, '_> {
-    fn all(&mut self, rdn: &[String]) -> Described {
+    /// `rdn`: the types of the name, with `+` between them.
+    fn all(&mut self, rdn: &str) -> Described {
         let mut lines: Vec<(usize, Line)> = Vec::new();
         let mut found = Described {
             structural: self.structural(),
             created: self.created(),
             ..Described::default()
         };
-        for name in rdn {
-            let number = self.columns.names.iter().position(|known| known == name);
-            let spelled = number.map_or(name.clone(), |number| self.names[number].clone());
+        for name in rdn.split('+') {
+            let number = self.number(name);
+            let spelled = number.map_or(name, |number| &self.names[number]).to_owned();
             found.rdn.push(spelled.clone());
             lines.push((number.unwrap_or(usize::MAX), self.naming(number, spelled)));
         }
         for number in self.order() {
             if lines.iter().all(|(done, _)| *done != number) {
-                if let Some(line) = self.line(number) {
-                    lines.push((number, line));
-                }
+                lines.extend(self.line(number).map(|line| (number, line)));
             }
         }
         self.share(&mut lines, &mut found);
         found.attributes = lines.into_iter().map(|(_, line)| line).collect();
         found.attributes.sort_by_key(|line| line.name.to_ascii_lowercase());
         found
+    }
+
+    fn number(&self, name: &str) -> Option<usize> {
+        self.columns.names.iter().position(|known| known == name)
     }
 
     fn attribute(&self, number: usize) -> &'a Attribute {
@@ -93,15 +123,10 @@ impl<'a> Describing<'a, '_> {
         const LOOKED_AT: usize = 100;
         let mut tokens = Vec::new();
         let mut size = |number: usize| {
-            let all: usize = self
-                .columns
-                .values(number)
-                .take(LOOKED_AT)
-                .map(|value| {
-                    token::shape(value, &mut tokens).map_or(token::MOST_TOKENS, |_| tokens.len())
-                })
-                .sum();
-            all * 10 / self.columns.values(number).take(LOOKED_AT).count().max(1)
+            let tokens = self.columns.values(number).take(LOOKED_AT).map(|value| {
+                token::shape(value, &mut tokens).map_or(token::MOST_TOKENS, |_| tokens.len())
+            });
+            tokens.sum::<usize>() * 10 / self.columns.values(number).take(LOOKED_AT).count().max(1)
         };
         let mut order: Vec<_> =
             (0..self.columns.names.len()).map(|number| (size(number), number)).collect();
@@ -109,53 +134,70 @@ impl<'a> Describing<'a, '_> {
         order.into_iter().map(|(_, number)| number).collect()
     }
 
+    fn classes(&self) -> Line {
+        let number = self.number("objectclass");
+        let row = number.and_then(|number| self.columns.rows.first().map(|row| &row[number]));
+        let fits = |text: &&String| {
+            text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+        };
+        let texts = row.into_iter().flatten().filter(fits);
+        let texts = texts.map(|text| Item::once(text.clone(), 1.0)).collect();
+        Line { name: "objectClass".to_owned(), texts, note: String::new() }
+    }
+
+    /// What the entries say themselves, else what is known of their classes.
+    fn structural(&self) -> Option<String> {
+        let classes = self.classes();
+        let classes: Vec<&str> = classes.texts.iter().map(|item| item.text.as_str()).collect();
+        let said = self.number("structuralobjectclass");
+        let said = said.and_then(|number| self.columns.values(number).next());
+        let said = said.filter(|said| classes.iter().any(|class| class.eq_ignore_ascii_case(said)));
+        said.or_else(|| structural(&classes)).map(str::to_owned)
+    }
+
+    /// What createTimestamp says: of one load, hundreds of entries have the same.
+    fn created(&self) -> Option<Created> {
+        const OF_ONE_LOAD: u64 = 10;
+        let number = self.number("createtimestamp")?;
+        let values: Vec<&str> = self.columns.values(number).collect();
+        let ValueKind::Time { first, last } = sort(&values, &self.means.root) else { return None };
+        let times = &self.attribute(number).distinct;
+        let at_once = times.estimate() * OF_ONE_LOAD < self.kind.entries;
+        Some(Created { first, last, at_once })
+    }
+
     /// An attribute that names an entry: no two have the same.
     fn naming(&mut self, number: Option<usize>, name: String) -> Line {
         let Some(number) = number else {
-            let text = "{number}".to_owned();
-            return Line {
-                name,
-                texts: vec![Item { text, chance: 1.0, count: String::new() }],
-                note: String::new(),
-            };
+            let texts = vec![Item::once("{number}".to_owned(), 1.0)];
+            return Line { name, texts, note: String::new() };
         };
         let found = shapes(&self.columns, number, &self.earlier);
         let stem = self.stem(number);
         let subject = self.subject(number, &stem);
         let made = unique(&found, &subject, self.means.registry);
         self.offer(number);
-        let mut texts = vec![Item { text: made, chance: 1.0, count: String::new() }];
-        let attribute = self.attribute(number);
-        let more = attribute.values.saturating_sub(self.kind.entries);
+        let mut texts = vec![Item::once(made, 1.0)];
+        let more = self.attribute(number).values.saturating_sub(self.kind.entries);
         if more >= LEAST_SEEN {
-            let subject = self.subject(number, &stem);
             let text = text(&found, &Subject { single: false, ..subject }, self.means.registry);
-            texts.push(Item {
-                text,
-                chance: share(more, self.kind.entries).min(1.0),
-                count: String::new(),
-            });
+            texts.push(Item::once(text, share(more, self.kind.entries).min(1.0)));
         }
         Line { name, texts, note: self.note(number) }
     }
 
     fn line(&mut self, number: usize) -> Option<Line> {
-        let name = self.columns.names[number].clone();
-        let (entries, values, binary) = {
-            let attribute = self.attribute(number);
-            (attribute.entries, attribute.values, attribute.binary)
-        };
-        if entries < LEAST_SEEN || is_made_by_servers(&name) || is_signed(&name) {
+        let name = self.columns.names[number].as_str();
+        let Attribute { entries, values, binary, counts, .. } = self.attribute(number);
+        if *entries < LEAST_SEEN || is_made_by_servers(name) || is_signed(name) {
             return None;
         }
-        let chance = share(entries, self.kind.entries);
         if name == "objectclass" {
             return Some(self.classes());
         }
-        let text = if binary * 2 > values { self.binary(number) } else { self.text(number) };
-        let counts = &self.attribute(number).counts;
-        let count = if counts.only() == Some(1) { String::new() } else { histogram(counts) };
-        let texts = vec![Item { text, chance, count }];
+        let text = if binary * 2 > *values { self.binary(number) } else { self.text(number) };
+        let count = if counts.only() == Some(1) { String::new() } else { counts.told() };
+        let texts = vec![Item { text, chance: share(*entries, self.kind.entries), count }];
         Some(Line { name: self.names[number].clone(), texts, note: self.note(number) })
     }
 
@@ -179,14 +221,104 @@ impl<'a> Describing<'a, '_> {
 
     fn note(&self, number: usize) -> String {
         let attribute = self.attribute(number);
-        let share = share(attribute.entries, self.kind.entries) * 100.0;
-        let distinct = attribute.distinct.estimate() * 100 / attribute.values.max(1);
-        let distinct = if distinct >= 99 {
-            "all distinct".to_owned()
-        } else {
-            format!("{distinct} % distinct")
-        };
-        format!("in {} % of entries, {distinct}", decimal(share, 1))
+        let share = decimal(share(attribute.entries, self.kind.entries) * 100.0, 1);
+        match attribute.distinct.estimate() * 100 / attribute.values.max(1) {
+            99.. => format!("in {share} % of entries, all distinct"),
+            distinct => format!("in {share} % of entries, {distinct} % distinct"),
+        }
+    }
+
+    /// The text that makes the values of an attribute, by what they are.
+    fn text(&mut self, number: usize) -> String {
+        let values: Vec<&str> = self.columns.values(number).collect();
+        if values.is_empty() {
+            // All are too long to be looked at.
+            let lengths = &self.attribute(number).lengths;
+            return format!("{{chars:base64:histogram:{}}}", lengths.told());
+        }
+        match sort(&values, &self.means.root) {
+            ValueKind::Boolean { yes } => {
+                let text = |text: &str, weight: usize| (text.to_owned(), weight.max(1) as u64);
+                let texts = vec![text("TRUE", yes), text("FALSE", 1000 - yes)];
+                let (stem, choice) = (self.stem(number), Choice { texts, phrases: None });
+                format!("{{shape:{}}}", self.means.registry.add_shapes(&stem, choice))
+            }
+            ValueKind::Time { first, last } => format!("{{time:{first}0101:{}0101}}", last + 1),
+            ValueKind::Password { scheme } => self.password(scheme, &values),
+            ValueKind::Dn(paths) => self.dn(&paths),
+            ValueKind::Text => self.shaped(number),
+        }
+    }
+
+    fn shaped(&mut self, number: usize) -> String {
+        let found = shapes(&self.columns, number, &self.earlier);
+        let stem = self.stem(number);
+        let subject = self.subject(number, &stem);
+        let made = text(&found, &subject, self.means.registry);
+        if subject.single && self.attribute(number).entries * 1000 >= self.kind.entries * 999 {
+            self.offer(number);
+        }
+        made
+    }
+
+    /// A hash of the scheme's length. Where it can be made, it is that of the entry's own name.
+    fn password(&self, scheme: &'static str, values: &[&str]) -> String {
+        let lengths = hash_lengths(values);
+        match self.earlier.first() {
+            Some(&number) if scheme == "SSHA" && lengths.only().is_some() => {
+                format!("{{ssha:{}}}", self.names[number])
+            }
+            _ => format!("{{{{{scheme}}}}}{{chars:base64:histogram:{}}}", lengths.told()),
+        }
+    }
+
+    /// Of an entry of the kind that most values name.
+    fn dn(&self, paths: &[(String, usize)]) -> String {
+        let kinds = self.means.kinds;
+        let found =
+            paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
+        match found.or(kinds.first()) {
+            Some((_, kind)) => format!("{{dn:{kind}}}"),
+            None => "{suffix}".to_owned(),
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "lengths")]
+    fn binary(&self, number: usize) -> String {
+        let lengths = &self.attribute(number).lengths;
+        let (least, mean) = (lengths.least().max(1), lengths.mean().round() as u64);
+        let is_certificate = is_certificate(&self.columns.names[number]);
+        let tag = if is_certificate { "certificate" } else { "bytes" };
+        format!("{{{tag}:{least}:{}}}", (2 * mean).saturating_sub(least).max(least))
+    }
+
+    /// Others may repeat it, if texts can name it.
+    fn offer(&mut self, number: usize) {
+        let name = &self.names[number];
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if name.bytes().all(fits) && !synth::toml::is_tag(name) {
+            self.earlier.push(number);
+        }
+    }
+
+    /// Attributes that others repeat become values of the entry.
+    fn share(&self, lines: &mut [(usize, Line)], found: &mut Described) {
+        for &number in &self.earlier {
+            let name = &self.names[number];
+            let tags =
+                [format!("{{{name}}}"), format!("{{ascii:{name}}}"), format!("{{ssha:{name}}}")];
+            let named = |text: &String| tags.iter().any(|tag| text.contains(tag.as_str()));
+            let mut shaped =
+                self.means.registry.shapes.iter().flat_map(|(_, choice)| &choice.texts);
+            let mut items = lines.iter().flat_map(|(_, line)| &line.texts);
+            if !shaped.any(|(text, _)| named(text)) && !items.any(|item| named(&item.text)) {
+                continue;
+            }
+            if let Some((_, line)) = lines.iter_mut().find(|(one, _)| *one == number) {
+                let text = std::mem::replace(&mut line.texts[0].text, format!("{{{name}}}"));
+                found.values.push((name.clone(), text));
+            }
+        }
     }
 }
 

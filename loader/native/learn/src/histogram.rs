@@ -3,6 +3,11 @@
 const EXACT: u64 = 64;
 const FIRST_DOUBLING: u64 = 6;
 const PER_DOUBLING: u64 = 8;
+/// So many buckets of a histogram are told, and each was seen so often at least.
+const MOST_BUCKETS: usize = 40;
+const LEAST_SEEN: u64 = 5;
+/// Weights are parts of this.
+const WHOLE: u64 = 10_000;
 
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
@@ -74,6 +79,26 @@ impl Histogram {
             _ => None,
         }
     }
+
+    /// As in `1=7000,2=2000,3-4=1000`: ranges with both ends, and their weights.
+    pub fn told(&self) -> String {
+        let all = self.total().max(1);
+        let mut buckets = self.buckets();
+        let least = |buckets: &[Bucket]| (0..buckets.len()).min_by_key(|&at| buckets[at].count);
+        while let Some(at) = least(&buckets) {
+            let enough = buckets.len() <= MOST_BUCKETS && buckets[at].count >= LEAST_SEEN;
+            if enough || buckets.len() == 1 {
+                break;
+            }
+            join(&mut buckets, at);
+        }
+        let one = |bucket: &Bucket| {
+            let weight = (bucket.count * WHOLE).div_ceil(all);
+            let (low, high) = range(bucket);
+            if low == high { format!("{low}={weight}") } else { format!("{low}-{high}={weight}") }
+        };
+        buckets.iter().map(one).collect::<Vec<_>>().join(",")
+    }
 }
 
 fn place(number: u64) -> usize {
@@ -93,6 +118,23 @@ fn low(place: usize) -> u64 {
     let (doubling, part) = ((place - EXACT) / PER_DOUBLING, (place - EXACT) % PER_DOUBLING);
     let doubling = doubling + FIRST_DOUBLING;
     if doubling >= 64 { u64::MAX } else { (PER_DOUBLING + part) << (doubling - 3) }
+}
+
+/// Even between both ends, numbers have the mean that they had.
+fn range(bucket: &Bucket) -> (u64, u64) {
+    let twice = (2 * bucket.sum + bucket.count / 2) / bucket.count.max(1);
+    (bucket.low, twice.saturating_sub(bucket.low).max(bucket.low))
+}
+
+/// One bucket and the smaller one of its neighbours become one.
+fn join(buckets: &mut Vec<Bucket>, at: usize) {
+    let count = |at: usize| buckets.get(at).map_or(u64::MAX, |bucket| bucket.count);
+    let before = at > 0 && count(at - 1) <= count(at + 1);
+    let first = if before { at - 1 } else { at };
+    let second = buckets.remove(first + 1);
+    buckets[first].high = second.high;
+    buckets[first].count += second.count;
+    buckets[first].sum = buckets[first].sum.saturating_add(second.sum);
 }
 
 #[cfg(test)]
@@ -121,5 +163,15 @@ mod tests {
         let mut other = Histogram::default();
         other.merge(&some);
         assert_eq!(other.buckets(), some.buckets());
+    }
+
+    #[test]
+    fn histograms() {
+        let mut some = Histogram::default();
+        some.add_many(1, 700);
+        some.add_many(2, 300);
+        some.add_many(64, 500);
+        some.add_many(67, 500);
+        assert_eq!(some.told(), "1=3500,2=1500,64-67=5000");
     }
 }

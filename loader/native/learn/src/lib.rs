@@ -1,6 +1,6 @@
 //! What a directory looks like in numbers, and a template that makes one like it.
 //!
-//! Read once: [`read`] counts entry by entry, with caps on all that is kept ([`gather`], [`kind`], [`sampled`]). Then
+//! Read once, entry by entry, with caps on all that is kept ([`statistics`], [`sampled`]). Then
 //! the outline of the tree is drawn ([`outline`](tree_shape::outline)), each kind is described from a sample of its
 //! entries ([`describe`], [`shapes`], [`text`]), and all is written as a template ([`template`]).
 //!
@@ -8,33 +8,29 @@
 //! object classes, and words of our own lists ([`schemes`], neutral names of branches). What fewer than five entries
 //! show is not told.
 
-mod columns;
-mod curve;
 mod describe;
 mod histogram;
-mod kind;
 mod letters;
-mod parent_counts;
 mod place;
-mod read;
 mod registry;
 mod sampled;
 mod schemes;
 mod shapes;
-mod simulate;
 mod statistics;
 mod template;
 mod text;
 mod token;
-mod toml;
 mod tree_shape;
 mod value;
 mod vocabulary;
-mod words;
 
-use common::{Code, Counters, Error, Result};
+use backmdb::chunks::{Chunk, Chunks};
+use common::{Code, Counters, Error, InFile, Result};
+use ldif::records::Records;
+use ldif::walk::locate;
 
 pub use backmdb::Source;
+use statistics::Statistics;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Learned {
@@ -48,11 +44,38 @@ pub struct Learned {
     pub left_out: u64,
 }
 
-/// Learns from LDIF, with so many workers.
+/// Learns from LDIF, with so many workers: they take blocks in turn, each counts for itself, and what they counted is
+/// added up.
 pub fn learn(sources: Vec<Source>, jobs: usize, counters: &Counters) -> Result<Learned> {
-    let gathered = read::read(sources, jobs, counters)?;
-    if gathered.entries == 0 {
+    let chunks = Chunks::new(sources, false, counters);
+    let work = |_| work(&chunks, counters);
+    let counted = workers::side_by_side(0..jobs.max(1), &|| chunks.stop(), work)?;
+    let mut whole = Statistics::default();
+    for one in counted {
+        whole.merge(one);
+    }
+    if whole.entries == 0 {
         return Err(Error::new(Code::Empty, "the source has no entry"));
     }
-    template::write(&gathered)
+    template::write(&whole)
+}
+
+fn work(chunks: &Chunks<'_>, counters: &Counters) -> Result<Statistics> {
+    let (mut gather, mut buffer) = (Statistics::default(), Vec::new());
+    while let Some(chunk) = chunks.next(buffer)? {
+        let before = gather.entries;
+        count(&chunk, &mut gather)?;
+        counters.add(gather.entries - before, chunk.bytes.len() as u64);
+        buffer = chunk.bytes;
+    }
+    Ok(gather)
+}
+
+fn count(chunk: &Chunk, gather: &mut Statistics) -> Result<()> {
+    let path = chunk.path.as_deref();
+    for record in Records::new(&chunk.block()) {
+        let record = record.in_file(path)?;
+        gather.record(&record).map_err(|error| locate(error, &record, path))?;
+    }
+    Ok(())
 }

@@ -6,18 +6,13 @@
 
 use rustc_hash::FxHashMap;
 
-#[derive(Debug, Clone)]
-pub struct Sampled<V> {
+#[derive(Debug, Clone, Default)]
+pub struct Sampled<V, const CAP: usize> {
     level: u32,
-    cap: usize,
     kept: FxHashMap<u64, V>,
 }
 
-impl<V> Sampled<V> {
-    pub fn new(cap: usize) -> Self {
-        Self { level: 0, cap, kept: FxHashMap::default() }
-    }
-
+impl<V: Default, const CAP: usize> Sampled<V, CAP> {
     pub fn takes(&self, hash: u64) -> bool {
         hash.leading_zeros() >= self.level
     }
@@ -56,10 +51,7 @@ impl<V> Sampled<V> {
     }
 
     /// Changes what is kept of a key, unless the key is none of the sample.
-    pub fn note(&mut self, hash: u64, change: impl FnOnce(&mut V))
-    where
-        V: Default,
-    {
+    pub fn note(&mut self, hash: u64, change: impl FnOnce(&mut V)) {
         if !self.takes(hash) {
             return;
         }
@@ -67,9 +59,9 @@ impl<V> Sampled<V> {
         self.fit();
     }
 
-    /// Keeps less, until `cap` fits.
+    /// Keeps less, until the cap fits.
     fn fit(&mut self) {
-        while self.kept.len() > self.cap {
+        while self.kept.len() > CAP {
             self.raise(self.level + 1);
         }
     }
@@ -87,10 +79,7 @@ impl<V> Sampled<V> {
     }
 
     /// Adds what another saw.
-    pub fn merge(&mut self, other: Self, mut add: impl FnMut(&mut V, V))
-    where
-        V: Default,
-    {
+    pub fn merge(&mut self, other: Self, mut add: impl FnMut(&mut V, V)) {
         self.raise(other.level);
         for (hash, value) in other.kept {
             if self.takes(hash) {
@@ -101,10 +90,13 @@ impl<V> Sampled<V> {
     }
 }
 
-/// How often each key came.
-pub type Counts = Sampled<u64>;
+/// Distinct values of one attribute, and parents of one kind, that are counted one by one.
+const MOST_COUNTED: usize = 1 << 14;
 
-impl Counts {
+/// How often each key came.
+pub type Counts = Sampled<u64, MOST_COUNTED>;
+
+impl<const CAP: usize> Sampled<u64, CAP> {
     pub fn count(&mut self, hash: u64) {
         self.note(hash, |count| *count += 1);
     }
@@ -124,7 +116,7 @@ mod tests {
 
     #[test]
     fn all_are_kept_while_they_fit() {
-        let mut counts = Counts::new(100);
+        let mut counts = Sampled::<u64, 100>::default();
         (0..300).for_each(|number| counts.count(hash(number % 100)));
         assert_eq!((counts.estimate(), counts.level()), (100, 0));
         assert!(counts.sorted().iter().all(|(_, count)| **count == 3));
@@ -132,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_sample_estimates_and_counts_exactly() {
-        let mut counts = Counts::new(1000);
+        let mut counts = Sampled::<u64, 1000>::default();
         (0..200_000).for_each(|number| counts.count(hash(number % 50_000)));
         let estimate = counts.estimate();
         assert!((45_000..55_000).contains(&estimate), "{estimate}");
@@ -141,8 +133,9 @@ mod tests {
 
     #[test]
     fn the_order_and_the_cutting_do_not_matter() {
+        type Some = Sampled<u64, 500>;
         let (mut whole, mut first, mut second) =
-            (Counts::new(500), Counts::new(500), Counts::new(500));
+            (Some::default(), Some::default(), Some::default());
         for number in 0..20_000 {
             whole.count(hash(number));
             if number % 3 == 0 { &mut first } else { &mut second }.count(hash(number));

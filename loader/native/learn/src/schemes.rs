@@ -1,92 +1,45 @@
 //! Names that may stand in a template because they are everybody's: password schemes, object classes, attributes.
 
 /// Schemes of hashed passwords (RFC 2307 and the modules of OpenLDAP).
-const SCHEMES: &[&str] = &[
-    "ARGON2",
-    "CLEARTEXT",
-    "CRYPT",
-    "MD5",
-    "PBKDF2",
-    "PBKDF2-SHA1",
-    "PBKDF2-SHA256",
-    "PBKDF2-SHA512",
-    "SASL",
-    "SCRAM-SHA-256",
-    "SHA",
-    "SHA256",
-    "SHA384",
-    "SHA512",
-    "SMD5",
-    "SSHA",
-    "SSHA256",
-    "SSHA384",
-    "SSHA512",
-];
+const SCHEMES: &str = "\
+    ARGON2 CLEARTEXT CRYPT MD5 PBKDF2 PBKDF2-SHA1 PBKDF2-SHA256 PBKDF2-SHA512 SASL \
+    SCRAM-SHA-256 SHA SHA256 SHA384 SHA512 SMD5 SSHA SSHA256 SSHA384 SSHA512";
 
 /// Those a server makes up itself: `--operational` makes them.
-const MADE_BY_SERVERS: &[&str] = &[
-    "contextcsn",
-    "createtimestamp",
-    "creatorsname",
-    "entrycsn",
-    "entrydn",
-    "entryuuid",
-    "hassubordinates",
-    "modifiersname",
-    "modifytimestamp",
-    "numsubordinates",
-    "structuralobjectclass",
-    "subordinatecount",
-    "subschemasubentry",
-];
+const MADE_BY_SERVERS: &str = "\
+    contextcsn createtimestamp creatorsname entrycsn entrydn entryuuid hassubordinates \
+    modifiersname modifytimestamp numsubordinates structuralobjectclass subordinatecount \
+    subschemasubentry";
 
 /// Structural classes from the more to the less particular.
-const STRUCTURAL: &[&str] = &[
-    "inetOrgPerson",
-    "organizationalPerson",
-    "groupOfNames",
-    "groupOfUniqueNames",
-    "groupOfURLs",
-    "organizationalRole",
-    "organizationalUnit",
-    "device",
-    "account",
-    "document",
-    "dNSDomain",
-    "applicationProcess",
-    "applicationEntity",
-    "person",
-    "residentialPerson",
-    "room",
-    "documentSeries",
-    "namedObject",
-    "untypedObject",
-    "ipNetwork",
-    "ipProtocol",
-    "ipService",
-    "nisNetgroup",
-    "nisMap",
-    "oncRpc",
-    "automountMap",
-    "automount",
-    "sudoRole",
-    "domain",
-    "locality",
-    "organization",
-    "country",
-    "posixGroup",
-    "nisObject",
-];
+const STRUCTURAL: &str = "\
+    inetOrgPerson organizationalPerson groupOfNames groupOfUniqueNames groupOfURLs \
+    organizationalRole organizationalUnit device account document dNSDomain applicationProcess \
+    applicationEntity person residentialPerson room documentSeries namedObject untypedObject \
+    ipNetwork ipProtocol ipService nisNetgroup nisMap oncRpc automountMap automount sudoRole \
+    domain locality organization country posixGroup nisObject";
+
+/// Names of branches that say nothing of their owner.
+const NEUTRAL: &str = "\
+    accounts admins aliases applications apps automount clients computers configuration \
+    contacts customers departments devices dns domains employees external groups hosts internal \
+    kerberos locations machines mail members netgroups networks organizations partners people \
+    persons policies printers protocols roles rpc servers services sites staff students \
+    subscribers sudoers suppliers system teams units users";
 
 /// The scheme at the head of a hashed password, and what follows it.
 pub fn scheme(value: &str) -> Option<(&'static str, &str)> {
     let (name, hash) = value.strip_prefix('{')?.split_once('}')?;
-    let known = SCHEMES.iter().find(|known| known.eq_ignore_ascii_case(name))?;
+    let known = SCHEMES.split(' ').find(|known| known.eq_ignore_ascii_case(name))?;
     Some((known, hash))
 }
 
 pub fn is_made_by_servers(attribute: &str) -> bool {
-    MADE_BY_SERVERS.binary_search(&attribute).is_ok()
+    MADE_BY_SERVERS.split(' ').any(|known| known == attribute)
+}
+
+pub fn is_neutral(branch: &str) -> bool {
+    NEUTRAL.split(' ').any(|known| known == branch)
 }
 
 /// Binary values that servers take for X.509 certificates.
@@ -107,14 +60,14 @@ fn base(attribute: &str) -> &str {
 /// The same as the standards spell it.
 pub fn structural_name(classes: &[&str]) -> Option<&'static str> {
     let found = structural(classes)?;
-    STRUCTURAL.iter().find(|known| known.eq_ignore_ascii_case(found)).copied()
+    STRUCTURAL.split(' ').find(|known| known.eq_ignore_ascii_case(found))
 }
 
 /// The structural one of these classes, if it is well known.
 pub fn structural<'c>(classes: &[&'c str]) -> Option<&'c str> {
     let find =
-        |known: &&str| classes.iter().find(|class| class.eq_ignore_ascii_case(known)).copied();
-    STRUCTURAL.iter().find_map(find)
+        |known: &str| classes.iter().find(|class| class.eq_ignore_ascii_case(known)).copied();
+    STRUCTURAL.split(' ').find_map(find)
 }
 
 #[cfg(test)]
@@ -124,7 +77,6 @@ mod tests {
     #[test]
     fn what_is_known() {
         assert!(is_certificate("usercertificate;binary") && is_signed("certificaterevocationlist"));
-        assert!(MADE_BY_SERVERS.is_sorted() && SCHEMES.is_sorted());
         assert_eq!(scheme("{ssha}abc="), Some(("SSHA", "abc=")));
         assert!(scheme("{secret}abc").is_none() && scheme("plain").is_none());
         assert_eq!(structural(&["top", "PERSON", "inetorgperson"]), Some("inetorgperson"));

@@ -7,19 +7,62 @@ use ldif::Record;
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::kind::{Attribute, Key, Kind};
+use crate::histogram::Histogram;
 use crate::place::Place;
+use crate::sampled::{Counts, Sampled};
 
 /// Kinds told apart. Further ones are only counted.
 const MOST_KINDS: usize = 4096;
 /// Attributes of a kind told apart.
 const MOST_ATTRIBUTES: usize = 400;
+/// Whole entries kept of one kind, as records.
+const MOST_RECORDS: usize = 1 << 15;
 /// Bytes of whole entries that are kept, of a kind and of all.
 const KIND_BYTES: usize = 48 << 20;
 const ALL_BYTES: usize = 128 << 20;
 /// Values of an attribute that are kept of an entry, and how long they may be.
 const MOST_VALUES: u32 = 16;
 const LONGEST_VALUE: usize = 1024;
+
+/// What makes entries be of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// As [`crate::place::Place::path`] gives it.
+    pub path: Box<str>,
+    /// Lower case, sorted, parted by spaces.
+    pub classes: Box<str>,
+}
+
+/// What is counted of the entries that stand in the same place and have the same object classes.
+#[derive(Debug, Default)]
+pub struct Kind {
+    pub entries: u64,
+    pub attributes: FxHashMap<Box<str>, Attribute>,
+    /// Children of this kind by the hash of their parent.
+    pub parents: Counts,
+    /// Some entries as LDIF, by the hash of their DN; long values and lists are left out of them.
+    pub records: Sampled<Box<[u8]>, MOST_RECORDS>,
+    /// Bytes of these.
+    pub size: usize,
+}
+
+/// One attribute of a kind, by what stands in all entries.
+#[derive(Debug, Default)]
+pub struct Attribute {
+    /// As an entry spells it.
+    pub spelling: Box<str>,
+    /// Entries that have it.
+    pub entries: u64,
+    pub values: u64,
+    /// Values that are no text.
+    pub binary: u64,
+    /// Values in an entry that has any.
+    pub counts: Histogram,
+    /// Bytes of a value.
+    pub lengths: Histogram,
+    /// Hashes of values without regard to case.
+    pub distinct: Counts,
+}
 
 /// What one worker has counted.
 #[derive(Debug, Default)]
@@ -126,12 +169,51 @@ impl Statistics {
 }
 
 impl Kind {
+    pub fn keep(&mut self, hash: u64, record: &[u8]) {
+        let level = self.records.level();
+        self.records.note(hash, |kept| *kept = record.into());
+        self.size += record.len();
+        if self.records.level() > level {
+            self.measure();
+        }
+    }
+
+    /// Keeps fewer records.
+    pub fn raise(&mut self, level: u32) {
+        if level > self.records.level() {
+            self.records.raise(level);
+            self.measure();
+        }
+    }
+
+    fn measure(&mut self) {
+        self.size = self.records.values().map(|record| record.len()).sum();
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        self.entries += other.entries;
+        self.parents.add(other.parents);
+        self.records.merge(other.records, |mine, theirs| *mine = theirs);
+        self.measure();
+        for (name, theirs) in other.attributes {
+            match self.attributes.entry(name) {
+                std::collections::hash_map::Entry::Occupied(mine) => mine.into_mut().merge(theirs),
+                std::collections::hash_map::Entry::Vacant(place) => {
+                    place.insert(theirs);
+                }
+            }
+        }
+    }
+
     fn attribute(&mut self, line: &Line<'_>) -> Option<&mut Attribute> {
         if !self.attributes.contains_key(line.name.as_str()) {
             if self.attributes.len() >= MOST_ATTRIBUTES {
                 return None;
             }
-            self.attributes.insert(line.name.as_str().into(), Attribute::new(line.spelling));
+            self.attributes.insert(
+                line.name.as_str().into(),
+                Attribute { spelling: line.spelling.into(), ..Attribute::default() },
+            );
         }
         self.attributes.get_mut(line.name.as_str())
     }
@@ -151,6 +233,17 @@ impl Attribute {
         } else {
             self.distinct.count(xxh3_64(&line.value));
         }
+    }
+
+    fn merge(&mut self, other: Self) {
+        // Any would do, but it must be the same each time.
+        self.spelling = std::cmp::min(std::mem::take(&mut self.spelling), other.spelling);
+        self.entries += other.entries;
+        self.values += other.values;
+        self.binary += other.binary;
+        self.counts.merge(&other.counts);
+        self.lengths.merge(&other.lengths);
+        self.distinct.add(other.distinct);
     }
 }
 

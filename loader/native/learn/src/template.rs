@@ -6,12 +6,10 @@ use common::{Code, Error, Result};
 
 use crate::describe::{Created, Described, Item, Line, Means, describe};
 use crate::place::length;
-use crate::registry::Registry;
+use crate::registry::{Registry, write_registry};
 use crate::schemes::structural_name;
 use crate::statistics::Statistics;
-use crate::toml::{decimal, quoted};
 use crate::tree_shape::{Outline, ParentRule, PlacedKind, outline};
-use crate::words::write_registry;
 use crate::{Learned, shapes::LEAST_SEEN};
 
 /// Fewer than this are a number of their own, however many entries there are.
@@ -19,61 +17,51 @@ const FEW: u64 = 20;
 
 pub fn write(gathered: &Statistics) -> Result<Learned> {
     let outline = outline(&gathered.kinds);
-    let main = outline.kinds.iter().max_by_key(|grown| grown.kind.entries);
-    let Some(main) = main.map(|grown| grown.kind.entries) else {
-        let few = format!("no {LEAST_SEEN} entries of the source are alike: too few to learn from");
-        return Err(Error::new(Code::Empty, few));
-    };
-    let root = gathered.kinds.keys().min_by_key(|key| (length(&key.path), &key.path));
     let names = names(&outline);
     let mut by_size: Vec<usize> = (0..outline.kinds.len()).collect();
     by_size.sort_by_key(|&at| std::cmp::Reverse(outline.kinds[at].kind.entries));
+    let Some(&first) = by_size.first() else {
+        let few = format!("no {LEAST_SEEN} entries of the source are alike: too few to learn from");
+        return Err(Error::new(Code::Empty, few));
+    };
+    let main = outline.kinds[first].kind.entries;
     let kind_at = |&at: &usize| (outline.kinds[at].key.path.to_string(), names[at].clone());
     let kinds: Vec<_> = by_size.iter().map(kind_at).collect();
     let mut registry = Registry::default();
+    let root = gathered.kinds.keys().min_by_key(|key| (length(&key.path), &key.path));
     let root = root.map_or(String::new(), |key| key.path.to_string());
     let mut means = Means { root, kinds: &kinds, registry: &mut registry };
     let (mut kinds_text, mut created) = (String::new(), None);
     for (at, grown) in outline.kinds.iter().enumerate() {
         let described = describe(grown, &names[at], &mut means)?;
-        if at == by_size[0] {
+        let count = (at != first).then(|| count(grown.kind.entries, main));
+        if at == first {
             created = described.created;
         }
-        write_kind(&mut kinds_text, grown, &names, at, main, by_size[0] == at, &described);
+        write_kind(&mut kinds_text, grown, &names, at, count, &described);
     }
-    let mut out = head(gathered, &outline);
+    let left_out = outline.left_out + gathered.uncounted;
+    let mut out = head(gathered.entries, left_out, &outline.branches);
     write_created(&mut out, created);
     out.push_str(&kinds_text);
     write_registry(&mut out, &registry);
-    Ok(Learned {
-        template: out,
-        entries: gathered.entries,
-        main,
-        kinds: outline.kinds.len(),
-        left_out: outline.left_out + gathered.uncounted,
-    })
+    let kinds = outline.kinds.len();
+    Ok(Learned { template: out, entries: gathered.entries, main, kinds, left_out })
 }
 
-fn head(gathered: &Statistics, outline: &Outline<'_>) -> String {
+fn head(entries: u64, left_out: u64, branches: &[String]) -> String {
     let mut out = String::from(
         "# Learned by `ditseed generate learn`. It holds no value of the source: words are made up.\n",
     );
-    let left_out = outline.left_out + gathered.uncounted;
     if left_out > 0 {
-        let _ = writeln!(
-            out,
-            "# Left out: entries of which there were hardly any alike ({}).",
-            rough(left_out)
-        );
+        let about = rough(left_out);
+        let _ =
+            writeln!(out, "# Left out: entries of which there were hardly any alike ({about}).");
     }
-    let size = rough(gathered.entries);
-    let _ = writeln!(
-        out,
-        "\ndescription = {}",
-        quoted(&format!("learned from a tree of about {size} entries"))
-    );
+    let size = rough(entries);
+    let _ = writeln!(out, "\ndescription = \"learned from a tree of about {size} entries\"");
     let _ = writeln!(out, "suffix = \"dc=example,dc=com\"");
-    let branches: Vec<String> = outline.branches.iter().map(|name| quoted(name)).collect();
+    let branches: Vec<String> = branches.iter().map(|name| quoted(name)).collect();
     let _ = writeln!(out, "branches = [{}]", branches.join(", "));
     out
 }
@@ -114,19 +102,17 @@ fn is_number(rest: &str) -> bool {
     rest.strip_prefix('-').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-#[allow(clippy::too_many_arguments, reason = "one kind among all")]
 fn write_kind(
     out: &mut String,
     grown: &PlacedKind<'_>,
     names: &[String],
     at: usize,
-    main: u64,
-    is_main: bool,
+    count: Option<String>,
     described: &Described,
 ) {
     let _ = writeln!(out, "\n[[kinds]]\nname = {}", quoted(&names[at]));
-    if !is_main {
-        let _ = writeln!(out, "count = {}", count(grown.kind.entries, main));
+    if let Some(count) = count {
+        let _ = writeln!(out, "count = {count}");
     }
     match &grown.below {
         ParentRule::Branch(name) if name.is_empty() => {}
@@ -138,9 +124,7 @@ fn write_kind(
                 writeln!(out, "below = {{ kind = {}, pick = \"{pick}\" }}", quoted(&names[*place]));
         }
     }
-    let rdn: Vec<String> = described.rdn.iter().map(|name| quoted(name)).collect();
-    let rdn = if rdn.len() == 1 { rdn[0].clone() } else { format!("[{}]", rdn.join(", ")) };
-    let _ = writeln!(out, "rdn = {rdn}");
+    let _ = writeln!(out, "rdn = {}", listed(described.rdn.iter().map(|name| quoted(name))));
     if let Some(class) = &described.structural {
         let _ = writeln!(out, "structural = {}", quoted(class));
     }
@@ -151,9 +135,16 @@ fn write_kind(
         }
     }
     out.push_str("\n[kinds.attributes]\n");
-    for line in &described.attributes {
-        write_line(out, line);
+    for Line { name, texts, note } in &described.attributes {
+        let note = if note.is_empty() { String::new() } else { format!("  # {note}") };
+        let _ = writeln!(out, "{} = {}{note}", key(name), listed(texts.iter().map(item)));
     }
+}
+
+/// A list of values; one alone stands for itself.
+fn listed(values: impl Iterator<Item = String>) -> String {
+    let values: Vec<String> = values.collect();
+    if let [value] = &values[..] { value.clone() } else { format!("[{}]", values.join(", ")) }
 }
 
 /// So many for each of the main kind, within a half of a hundredth.
@@ -166,13 +157,6 @@ fn count(entries: u64, main: u64) -> String {
     let scale = [1.0, 10.0, 100.0, 1000.0].into_iter().find(|scale| one_in * scale >= 100.0);
     let scale = scale.unwrap_or(1000.0);
     format!("\"{scale} per {}\"", decimal((one_in * scale).round(), 0))
-}
-
-fn write_line(out: &mut String, line: &Line) {
-    let texts: Vec<String> = line.texts.iter().map(item).collect();
-    let value = if texts.len() == 1 { texts[0].clone() } else { format!("[{}]", texts.join(", ")) };
-    let note = if line.note.is_empty() { String::new() } else { format!("  # {}", line.note) };
-    let _ = writeln!(out, "{} = {value}{note}", key(&line.name));
 }
 
 fn item(item: &Item) -> String {
@@ -196,6 +180,33 @@ pub fn key(name: &str) -> String {
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
 }
 
+/// A basic string.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for one in text.chars() {
+        match one {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            one if one.is_control() => {
+                let _ = write!(out, "\\u{:04X}", one as u32);
+            }
+            one => out.push(one),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A number with so many digits behind the point, without zeros at its end.
+pub fn decimal(number: f64, digits: usize) -> String {
+    let text = format!("{number:.digits$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,5 +217,14 @@ mod tests {
         assert_eq!(count(500, 100_000), "\"1 per 200\"");
         assert_eq!(count(33_333, 100_000), "\"100 per 300\"");
         assert_eq!((rough(123_456), rough(7)), (120_000, 7));
+    }
+
+    #[test]
+    fn strings_and_numbers() {
+        assert_eq!(quoted("a\"b\\c"), r#""a\"b\\c""#);
+        assert_eq!(
+            (decimal(0.5, 3), decimal(10.0, 1), decimal(100.0, 0)),
+            ("0.5".into(), "10".into(), "100".into())
+        );
     }
 }

@@ -1,13 +1,15 @@
 //! From what was learned of an attribute to the text that makes its values.
 
-use crate::curve::Curve;
+use fastrand::Rng;
+use rustc_hash::FxHashSet;
+use synth::vocabulary::Step;
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::histogram::Bucket;
 use crate::registry::{Choice, Registry};
 use crate::shapes::{LEAST_SEEN, Place, Shapes, Variant};
-use crate::simulate;
 use crate::token::TokenKind;
-use crate::toml::{histogram, literal};
-use crate::vocabulary::Words;
+use crate::vocabulary::{Curve, Words};
 
 /// The attribute whose text is made.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +34,8 @@ pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> 
     let mut texts = Vec::new();
     for variant in &shapes.variants {
         let known = (whole && shapes.is_plain()).then_some(subject.distinct);
-        texts.push((variant_text(variant, known, subject, registry), variant.values));
+        let text = pieces(variant, |_, place| place_text(place, known, subject, registry));
+        texts.push((text, variant.values));
     }
     if shapes.is_plain() && (phrases.is_none() || whole) {
         return texts.swap_remove(0).0;
@@ -58,15 +61,13 @@ pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
         return format!("{words} {{number}}").trim_start().to_owned();
     };
     let Some(bearer) = bearer(variant) else { return "{number}".to_owned() };
-    let mut out = String::new();
-    each_piece(variant, &mut out, |at, place| {
+    pieces(variant, |at, place| {
         if at == bearer {
             unique_place(place, subject, registry)
         } else {
             place_text(place, None, &Subject { single: false, ..*subject }, registry)
         }
-    });
-    out
+    })
 }
 
 /// The place that is to tell entries apart: numbers that do so already, else where most differ.
@@ -94,32 +95,23 @@ fn phrases(shapes: &Shapes, subject: &Subject<'_>) -> Option<Curve> {
     if shapes.repeats_any() || shapes.whole.is_unique() || shapes.values < LEAST_SEEN {
         return None;
     }
-    let (alone, seen) = (simulate::distinct(shapes), shapes.whole.distinct());
+    let (alone, seen) = (drawn_apart(shapes), shapes.whole.distinct());
     (alone * 8 > seen * 9).then(|| shapes.whole.vocabulary(false, Some(subject.distinct)).curve)
 }
 
-fn variant_text(
-    variant: &Variant,
-    known: Option<u64>,
-    subject: &Subject<'_>,
-    registry: &mut Registry,
-) -> String {
-    let mut out = String::new();
-    each_piece(variant, &mut out, |_, place| place_text(place, known, subject, registry));
-    out
-}
-
 /// Marks as they are, and for each place what `piece` says.
-fn each_piece(variant: &Variant, out: &mut String, mut piece: impl FnMut(usize, &Place) -> String) {
-    let mut at = 0;
+fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> String {
+    let (mut out, mut at) = (String::new(), 0);
     for mark in variant.shape.chars() {
         if mark.is_ascii_alphabetic() {
             out.push_str(&piece(at, &variant.places[at]));
             at += 1;
         } else {
-            out.push_str(&literal(mark));
+            // A brace stands for itself when it is written twice.
+            out.extend(std::iter::repeat_n(mark, if matches!(mark, '{' | '}') { 2 } else { 1 }));
         }
     }
+    out
 }
 
 fn place_text(
@@ -140,10 +132,10 @@ fn place_text(
     match place.sort {
         TokenKind::Letters => listed(false),
         TokenKind::Digits if subject.single && words.is_unique() => number(words),
-        TokenKind::Digits if simulate::is_listed(words) => listed(true),
+        TokenKind::Digits if is_listed(words) => listed(true),
         TokenKind::Digits => digits(words),
-        TokenKind::Hex => chars("hex", words),
-        TokenKind::Mixed => chars("mixed", words),
+        TokenKind::Hex => format!("{{chars:hex:histogram:{}}}", words.lengths.told()),
+        TokenKind::Mixed => format!("{{chars:mixed:histogram:{}}}", words.lengths.told()),
         TokenKind::Uuid => "{uuid}".to_owned(),
     }
 }
@@ -153,11 +145,7 @@ fn words_text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
         return "-".to_owned();
     }
     let name = registry.add_words(subject.stem, shapes.text.vocabulary(false, None));
-    format!("{{words:{name}:histogram:{}}}", histogram(&shapes.text_counts))
-}
-
-fn chars(class: &str, words: &Words) -> String {
-    format!("{{chars:{class}:histogram:{}}}", histogram(&words.lengths))
+    format!("{{words:{name}:histogram:{}}}", shapes.text_counts.told())
 }
 
 /// The entry's number, as wide as numbers were.
@@ -190,4 +178,82 @@ fn digits(words: &Words) -> String {
 
 fn power(digits: u64) -> u64 {
     10_u64.pow(u32::try_from(digits).unwrap_or(18).min(18))
+}
+
+/// Same source, same template.
+const SEED: u64 = 0x6C65_6172_6E00;
+
+/// How a place is drawn: cumulated shares with the ranks they lead to; without any, each time another.
+struct Ranks(Vec<(f64, u64, u64)>);
+
+impl Ranks {
+    fn new(curve: &Curve) -> Self {
+        let (mut cumulated, mut from) = (0.0, 0);
+        let step = |step: &Step| {
+            cumulated += step.share;
+            let first = std::mem::replace(&mut from, step.to);
+            (cumulated, first, step.to)
+        };
+        Self(curve.steps.iter().map(step).collect())
+    }
+
+    fn of(place: &Place) -> Self {
+        let words = &place.words;
+        match place.sort {
+            TokenKind::Letters => Self::new(&words.vocabulary(false, None).curve),
+            TokenKind::Digits if is_listed(words) => Self::new(&words.vocabulary(true, None).curve),
+            TokenKind::Digits | TokenKind::Hex | TokenKind::Mixed => {
+                let width = words.lengths.least();
+                Self(vec![(1.0, 0, power(width).max(words.distinct()))])
+            }
+            TokenKind::Uuid => Self(Vec::new()),
+        }
+    }
+
+    fn draw(&self, random: &mut Rng) -> u64 {
+        let Some(last) = self.0.len().checked_sub(1) else { return random.u64(..) };
+        let at = random.f64();
+        let place = self.0.partition_point(|(cumulated, ..)| *cumulated < at);
+        let (_, from, to) = self.0[place.min(last)];
+        random.u64(from..to.max(from + 1))
+    }
+}
+
+/// How many distinct values would come if every place of a shape were drawn by itself, of as many draws as values were
+/// looked at.
+fn drawn_apart(shapes: &Shapes) -> u64 {
+    let mut random = Rng::with_seed(SEED);
+    let mut known: FxHashSet<u64> = FxHashSet::default();
+    let mut made: Vec<u8> = Vec::new();
+    for (number, variant) in shapes.variants.iter().enumerate() {
+        let places: Vec<Ranks> = variant.places.iter().map(Ranks::of).collect();
+        for _ in 0..variant.values {
+            made.clear();
+            made.push(u8::try_from(number).unwrap_or(u8::MAX));
+            for place in &places {
+                made.extend_from_slice(&place.draw(&mut random).to_le_bytes());
+            }
+            known.insert(xxh3_64(&made));
+        }
+    }
+    if shapes.text.draws == 0 {
+        return known.len() as u64 + shapes.text_counts.total().min(1);
+    }
+    let ranks = Ranks::new(&shapes.text.vocabulary(false, None).curve);
+    let mut texts: FxHashSet<u64> = FxHashSet::default();
+    for bucket in shapes.text_counts.buckets() {
+        for _ in 0..bucket.count {
+            made.clear();
+            for _ in 0..bucket.low {
+                made.extend_from_slice(&ranks.draw(&mut random).to_le_bytes());
+            }
+            texts.insert(xxh3_64(&made));
+        }
+    }
+    (known.len() + texts.len()) as u64
+}
+
+/// Numbers of which there are few are a vocabulary.
+fn is_listed(numbers: &Words) -> bool {
+    numbers.distinct() <= 4096 && numbers.distinct() * 4 <= numbers.draws && numbers.is_saturated()
 }

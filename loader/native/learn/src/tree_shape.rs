@@ -2,67 +2,15 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::kind::{Key, Kind};
-use crate::parent_counts::pick;
 use crate::place::{Place, above, length};
+use crate::schemes::is_neutral;
 use crate::shapes::LEAST_SEEN;
+use crate::statistics::{Key, Kind};
 
 /// Kinds told in a template.
 const MOST_KINDS: usize = 200;
 /// Inner entries of one kind that are told one by one.
 const MOST_BRANCHES: u64 = 24;
-/// Names of branches that say nothing of their owner.
-const NEUTRAL: &[&str] = &[
-    "accounts",
-    "admins",
-    "aliases",
-    "applications",
-    "apps",
-    "automount",
-    "clients",
-    "computers",
-    "configuration",
-    "contacts",
-    "customers",
-    "departments",
-    "devices",
-    "dns",
-    "domains",
-    "employees",
-    "external",
-    "groups",
-    "hosts",
-    "internal",
-    "kerberos",
-    "locations",
-    "machines",
-    "mail",
-    "members",
-    "netgroups",
-    "networks",
-    "organizations",
-    "partners",
-    "people",
-    "persons",
-    "policies",
-    "printers",
-    "protocols",
-    "roles",
-    "rpc",
-    "servers",
-    "services",
-    "sites",
-    "staff",
-    "students",
-    "subscribers",
-    "sudoers",
-    "suppliers",
-    "system",
-    "teams",
-    "units",
-    "users",
-];
-
 #[derive(Debug)]
 pub struct Outline<'g> {
     /// Relative names of single entries, parents first.
@@ -202,11 +150,8 @@ fn name(single: &Single<'_>) -> (Branches, Vec<String>) {
             name = format!("{name},{parent}");
         }
         if !taken.insert(name.clone()) {
-            name = format!(
-                "ou=unit-{}{}",
-                branches.len() + 1,
-                if parent.is_empty() { String::new() } else { format!(",{parent}") }
-            );
+            let behind = if parent.is_empty() { "" } else { "," };
+            name = format!("ou=unit-{}{behind}{parent}", branches.len() + 1);
         }
         names.insert(place.own(), name.clone());
         branches.push(name);
@@ -219,10 +164,7 @@ fn rdn(place: &Place, number: usize) -> String {
     let first = key.split(',').next().unwrap_or_default();
     let (kind, value) = first.split_once('=').unwrap_or_default();
     let kind = if matches!(kind, "o" | "l" | "ou") { kind } else { "ou" };
-    match NEUTRAL.binary_search(&value) {
-        Ok(_) => format!("{kind}={value}"),
-        Err(_) => format!("{kind}=unit-{number}"),
-    }
+    if is_neutral(value) { format!("{kind}={value}") } else { format!("{kind}=unit-{number}") }
 }
 
 /// Where the entries of a kind stand: below a branch when nearly all do, else below the largest kind of that place.
@@ -236,16 +178,55 @@ fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) ->
     let above = above(&key.path);
     let candidates = before.iter().enumerate().filter(|(_, grown)| &*grown.key.path == above);
     let largest = candidates.max_by_key(|(_, grown)| grown.kind.entries);
-    match (largest, branches.first()) {
-        (Some((place, parent)), _) if below_branches * 2 < seen => {
+    let branch = branches.first().map_or(String::new(), |(_, name)| (*name).clone());
+    match largest {
+        Some((place, parent)) if branches.is_empty() || below_branches * 2 < seen => {
             ParentRule::Kind { place, pick: pick(kind, parent.kind.entries) }
         }
-        (_, Some((_, name))) => ParentRule::Branch((*name).clone()),
-        (Some((place, parent)), None) => {
-            ParentRule::Kind { place, pick: pick(kind, parent.kind.entries) }
-        }
-        (None, None) => ParentRule::Branch(String::new()),
+        _ => ParentRule::Branch(branch),
     }
+}
+
+/// How children are shared out among so many parents, those without any included.
+#[allow(clippy::cast_precision_loss, reason = "moments")]
+pub fn pick(kind: &Kind, parents: u64) -> String {
+    let counts = kind.parents.sorted();
+    let scale = kind.parents.scale();
+    let all = parents.max(1) as f64;
+    let mean = kind.entries as f64 / all;
+    let squares: f64 =
+        counts.iter().map(|(_, count)| (**count as f64).powi(2)).sum::<f64>() * scale;
+    // The variance over the square of the mean; of even chances it is 1/mean.
+    let spread = (squares / all / (mean * mean) - 1.0).max(0.0);
+    if spread < 0.5 / mean {
+        return "each".to_owned();
+    }
+    if spread < 1.5 / mean + 0.02 {
+        return "uniform".to_owned();
+    }
+    let excess = spread - 1.0 / mean;
+    let exponents = (1..=30).map(|tenths| f64::from(tenths) / 10.0);
+    let off = |exponent: f64| (zipf_spread(parents, exponent).ln() - excess.ln()).abs();
+    let best = exponents.min_by(|one, other| off(*one).total_cmp(&off(*other)));
+    format!("zipf:{:.1}", best.unwrap_or(1.0))
+}
+
+/// The same of weights 1/k^exponent.
+#[allow(clippy::cast_precision_loss, reason = "moments")]
+fn zipf_spread(count: u64, exponent: f64) -> f64 {
+    const EXACT: u64 = 10_000;
+    let sum = |exponent: f64| {
+        let exact: f64 = (1..=count.min(EXACT)).map(|rank| (rank as f64).powf(-exponent)).sum();
+        let (from, to) = (EXACT as f64 + 0.5, count as f64 + 0.5);
+        if count <= EXACT {
+            exact
+        } else if (exponent - 1.0).abs() < 1e-6 {
+            exact + (to / from).ln()
+        } else {
+            exact + (to.powf(1.0 - exponent) - from.powf(1.0 - exponent)) / (1.0 - exponent)
+        }
+    };
+    (count as f64 * sum(2.0 * exponent) / sum(exponent).powi(2) - 1.0).max(1e-9)
 }
 
 #[cfg(test)]
@@ -254,8 +235,29 @@ mod tests {
 
     #[test]
     fn neutral_names_are_found() {
-        assert!(NEUTRAL.is_sorted());
         assert_eq!(rdn(&Place::new(b"OU=People,dc=x"), 3), "ou=people");
         assert_eq!(rdn(&Place::new(b"cn=Secret Labs,dc=x"), 3), "ou=unit-3");
+    }
+
+    #[test]
+    fn spreads() {
+        assert!(zipf_spread(1000, 0.1) < zipf_spread(1000, 1.0));
+        let (near, far) = (zipf_spread(9_999, 1.2), zipf_spread(10_001, 1.2));
+        assert!((near / far - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn children_are_shared_out_as_they_were() {
+        let kind_of = |counts: &[u64]| {
+            let mut kind = Kind { entries: counts.iter().sum(), ..Kind::default() };
+            for (parent, &count) in counts.iter().enumerate() {
+                let hash = xxhash_rust::xxh3::xxh3_64(&parent.to_le_bytes());
+                (0..count).for_each(|_| kind.parents.count(hash));
+            }
+            kind
+        };
+        assert_eq!(pick(&kind_of(&[10; 100]), 100), "each");
+        let skewed: Vec<u64> = (1..=100).map(|rank| 1000 / rank).collect();
+        assert_eq!(pick(&kind_of(&skewed), 100), "zipf:1.0");
     }
 }

@@ -44,10 +44,8 @@ pub fn sort(values: &[&str], root: &str) -> ValueKind {
     if nearly_all(count(|value| scheme(value).is_some())) {
         return password(values);
     }
-    let paths = values.iter().filter_map(|value| dn(value, root));
-    let mut found: Vec<(String, usize)> = Vec::new();
-    let mut all = 0;
-    for path in paths {
+    let (mut found, mut all): (Vec<(String, usize)>, _) = (Vec::new(), 0);
+    for path in values.iter().filter_map(|value| dn(value, root)) {
         all += 1;
         match found.iter().position(|(known, _)| *known == path) {
             Some(at) => found[at].1 += 1,

@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 use crate::distribution::Sampler;
 use crate::draw::Stream;
 use crate::permute::Permutation;
-use crate::tags::{EntryContext, Render, Slot};
+use crate::tags::{EntryContext, Made, Slot};
 
 #[derive(Debug, Default)]
 pub struct Body {
@@ -97,7 +97,7 @@ pub struct Text {
 pub enum Step {
     Literal(Box<[u8]>),
     Slot(usize),
-    Tag(Box<dyn Render>),
+    Tag(Stream, Made),
 }
 
 impl Body {
@@ -185,7 +185,7 @@ impl Text {
             match step {
                 Step::Literal(bytes) => out.extend_from_slice(bytes),
                 Step::Slot(slot) => out.extend_from_slice(&at.slots[*slot].text),
-                Step::Tag(tag) => tag.write(at, out),
+                Step::Tag(stream, tag) => tag.write(*stream, at, out),
             }
         }
     }
@@ -194,7 +194,7 @@ impl Text {
     pub fn constant(&self) -> Option<Vec<u8>> {
         let literals = self.steps.iter().map(|step| match step {
             Step::Literal(bytes) => Some(&**bytes),
-            Step::Slot(_) | Step::Tag(_) => None,
+            Step::Slot(_) | Step::Tag(..) => None,
         });
         Some(literals.collect::<Option<Vec<&[u8]>>>()?.concat())
     }

@@ -9,21 +9,20 @@ pub mod list;
 pub mod model;
 pub mod permute;
 pub mod problem;
-pub mod tags;
 pub mod toml;
 pub mod vocabulary;
 
 mod body;
-mod branch;
 mod compile;
 mod maker;
 mod names;
 mod operational;
 mod parent;
+mod tags;
 mod tree;
 mod write;
 
-pub use branch::is_description;
+pub use compile::is_description;
 pub use compile::{Options, compile};
 pub use maker::Maker;
 pub use names::escape;

@@ -2,8 +2,9 @@
 
 use crate::draw::{Stream, again, below, unit};
 use crate::model::Operational;
-use crate::tags::number::{decimal, hexadecimal};
+use crate::tags::digits::{decimal, hexadecimal};
 use crate::tags::time::stamp;
+use crate::tags::write_uuid;
 
 #[derive(Debug)]
 pub struct Clock {
@@ -40,8 +41,7 @@ impl Clock {
     pub fn write(&self, number: u64, out: &mut Vec<u8>) {
         let (created, modified) = self.times(number);
         out.extend_from_slice(b"entryUUID: ");
-        let bits = self.uuid.at(number);
-        crate::tags::write_uuid(out, bits, again(bits, 1));
+        write_uuid(out, self.uuid.at(number));
         out.push(b'\n');
         out.extend_from_slice(&self.names);
         out.extend_from_slice(b"createTimestamp: ");

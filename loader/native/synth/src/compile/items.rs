@@ -1,88 +1,38 @@
 //! Texts, conditions and attributes: names become places.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::LazyLock;
+use std::collections::HashSet;
 
 use super::Context;
-use crate::body::{Attribute, Count, Item, Presence, PresenceCondition, Step, Text};
-use crate::branch::is_description;
+use super::branches::is_description;
+use crate::body::{Attribute, Count, Item, Presence, PresenceCondition, Text};
 use crate::distribution::Distribution;
-use crate::draw::Stream;
 use crate::model::{self, Condition, Piece, Tag};
 use crate::permute::Permutation;
 use crate::problem::{Problem, suggestion};
-use crate::tags::{self, Scope, SlotFacts};
-
-pub type Slots = HashMap<String, SlotFacts>;
-
-pub static NO_SLOTS: LazyLock<Slots> = LazyLock::new(HashMap::new);
+use crate::tags::{self, KindFacts, Part, Scope, Slots};
 
 /// Values of one item, at most.
 const VALUES: u64 = 10_000_000;
 
 pub fn constant(value: &[u8]) -> Item {
-    let (step, most, printable) = literal(value);
+    let Part { step, most, printable } = Part::literal(value);
     let text = Text { steps: vec![step], most, printable };
     Item { gate: Presence::default(), lead: Vec::new(), text, count: None }
 }
 
-/// A text whose tags stand at places that `scope` describes by their names.
-pub fn text<'a>(
-    pieces: &[Piece],
-    names: &[&str],
-    scope: impl Fn(&[&str]) -> Scope<'a>,
-) -> Result<Text, String> {
-    let mut found = Text { printable: true, ..Text::default() };
+/// A text whose tags stand at places that `scope` describes by their numbers.
+pub fn text<'a>(pieces: &[Piece], scope: impl Fn(usize) -> Scope<'a>) -> Result<Text, String> {
+    let mut text = Text { printable: true, ..Text::default() };
     for (place, piece) in pieces.iter().enumerate() {
-        let (step, most, printable) = match piece {
-            Piece::Literal(bytes) => literal(bytes),
-            Piece::Tag(tag) => {
-                let place = place.to_string();
-                step(tag, &scope(&[names, &[place.as_str()]].concat()))?
-            }
+        let Part { step, most, printable } = match piece {
+            Piece::Literal(bytes) => Part::literal(bytes),
+            Piece::Tag(tag) => tags::compile(tag, &scope(place))?,
         };
-        found.most = found.most.saturating_add(most);
-        found.printable &= printable;
-        found.steps.push(step);
+        text.most = text.most.saturating_add(most);
+        text.printable &= printable;
+        text.steps.push(step);
     }
-    Ok(found)
-}
-
-fn literal(bytes: &[u8]) -> (Step, u64, bool) {
-    (Step::Literal(bytes.into()), bytes.len() as u64, ldif::write::is_printable(bytes))
-}
-
-/// With the bytes it writes at most, and whether they are printable.
-fn step(tag: &Tag, scope: &Scope<'_>) -> Result<(Step, u64, bool), String> {
-    Ok(match tag {
-        Tag::Suffix => literal(scope.suffix.as_bytes()),
-        Tag::Value { name } => {
-            let slot = scope.slot(name)?;
-            (Step::Slot(slot.at), slot.most, slot.printable)
-        }
-        tag => {
-            let tag = tags::compile(tag, scope)?;
-            let (most, printable) = (tag.most(), tag.is_printable());
-            (Step::Tag(tag), most, printable)
-        }
-    })
-}
-
-/// When something is there. `attributes`: descriptions of those before it.
-pub fn gate(
-    item: &model::Item,
-    stream: Stream,
-    slots: &Slots,
-    attributes: &[Attribute],
-) -> Result<Presence, String> {
-    if !(0.0..=1.0).contains(&item.chance) {
-        return Err(format!("a chance is a number from 0 to 1, not {}", item.chance));
-    }
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 2^64")]
-    let limit = (item.chance * 2_f64.powi(64)) as u64;
-    let chance = (item.chance < 1.0).then_some((stream, limit));
-    let checks = item.conditions.iter().map(|condition| check(condition, slots, attributes));
-    Ok(Presence { chance, checks: checks.collect::<Result<_, _>>()? })
+    Ok(text)
 }
 
 fn check(
@@ -92,11 +42,8 @@ fn check(
 ) -> Result<PresenceCondition, String> {
     let Condition { name, equals, unless } = condition;
     if let Some(slot) = slots.get(name) {
-        return Ok(PresenceCondition::Slot {
-            slot: slot.at,
-            equals: equals.clone(),
-            unless: *unless,
-        });
+        let (slot, equals, unless) = (slot.at, equals.clone(), *unless);
+        return Ok(PresenceCondition::Slot { slot, equals, unless });
     }
     let same = |one: &Attribute| one.description.eq_ignore_ascii_case(name);
     match attributes.iter().position(same) {
@@ -109,84 +56,123 @@ fn check(
             let known = known.chain(attributes.iter().map(|one| one.description.as_str()));
             let mut known: Vec<&str> = known.collect();
             known.sort_unstable();
-            Err(format!(
-                "there is no value or attribute {name:?} before it{}",
-                suggestion(name, known)
-            ))
+            let hint = suggestion(name, known);
+            Err(format!("there is no value or attribute {name:?} before it{hint}"))
         }
     }
 }
 
-/// All attributes of an entry. `scope` makes the scope of a place by its names.
-pub fn attributes<'a>(
-    context: &Context<'_>,
-    said: &[model::Attribute],
-    slots: &Slots,
-    scope: impl Fn(&[&str]) -> Scope<'a>,
-) -> Result<Vec<Attribute>, Problem> {
-    let mut found: Vec<Attribute> = Vec::new();
-    for attribute in said {
-        let description = &attribute.description;
-        if !is_description(description) {
-            let reason = format!("{description:?} is not an attribute name");
-            return Err(context.wrong(attribute.spot, reason));
+/// Where texts stand: in a branch, or in a kind whose values before them are known.
+pub struct Place<'a> {
+    pub context: &'a Context<'a>,
+    /// What its randomness is named by.
+    pub head: [&'a str; 2],
+    pub slots: &'a Slots,
+    pub kinds: &'a [KindFacts],
+    pub kind: Option<usize>,
+}
+
+impl Place<'_> {
+    fn scope(&self, names: &[&str]) -> Scope<'_> {
+        let Context { template, suffix, .. } = self.context;
+        Scope {
+            stream: self.context.stream(&[&self.head, names].concat()),
+            suffix,
+            lists: &template.lists,
+            learned: &template.learned,
+            slots: self.slots,
+            kinds: self.kinds,
+            kind: self.kind,
+            in_shape: false,
         }
-        if found.iter().any(|one| one.description.eq_ignore_ascii_case(description)) {
-            let reason = format!("{description} stands twice (names differ in case only)");
-            return Err(context.wrong(attribute.spot, reason));
-        }
-        let mut items = Vec::new();
-        for (place, said) in attribute.items.iter().enumerate() {
-            let place = place.to_string();
-            let names = ["attribute", description.as_str(), place.as_str()];
-            let made = item(said, &names, slots, &found, &scope);
-            let told = |reason| context.wrong(said.spot, format!("{description}: {reason}"));
-            items.push(made.map_err(told)?);
-        }
-        let may_repeat = may_repeat(&items);
-        found.push(Attribute::new(description, items, may_repeat));
     }
-    if !found.iter().any(|one| one.description.eq_ignore_ascii_case("objectClass")) {
-        let spot = said.first().map(|attribute| attribute.spot).unwrap_or_default();
-        return Err(context.wrong(spot, "objectClass is missing"));
+
+    pub fn text(&self, pieces: &[Piece], names: &[&str]) -> Result<Text, String> {
+        text(pieces, |place| self.scope(&[names, &[place.to_string().as_str()]].concat()))
     }
-    Ok(found)
+
+    /// When something is there. `before`: the attributes before it.
+    pub fn gate(
+        &self,
+        item: &model::Item,
+        names: &[&str],
+        before: &[Attribute],
+    ) -> Result<Presence, String> {
+        if !(0.0..=1.0).contains(&item.chance) {
+            return Err(format!("a chance is a number from 0 to 1, not {}", item.chance));
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "to 2^64")]
+        let limit = (item.chance * 2_f64.powi(64)) as u64;
+        let stream = self.scope(&[names, &["chance"]].concat()).stream;
+        let chance = (item.chance < 1.0).then_some((stream, limit));
+        let checks = item.conditions.iter().map(|condition| check(condition, self.slots, before));
+        Ok(Presence { chance, checks: checks.collect::<Result<_, _>>()? })
+    }
+
+    /// All attributes of an entry.
+    pub fn attributes(&self, said: &[model::Attribute]) -> Result<Vec<Attribute>, Problem> {
+        let mut found: Vec<Attribute> = Vec::new();
+        for attribute in said {
+            let description = &attribute.description;
+            let wrong = |reason: String| self.context.wrong(attribute.spot, reason);
+            if !is_description(description) {
+                return Err(wrong(format!("{description:?} is not an attribute name")));
+            }
+            if found.iter().any(|one| one.description.eq_ignore_ascii_case(description)) {
+                let reason = format!("{description} stands twice (names differ in case only)");
+                return Err(wrong(reason));
+            }
+            let mut items = Vec::new();
+            for (number, said) in attribute.items.iter().enumerate() {
+                let number = number.to_string();
+                let item = self.item(said, &["attribute", description, &number], &found);
+                let told =
+                    |reason| self.context.wrong(said.spot, format!("{description}: {reason}"));
+                items.push(item.map_err(told)?);
+            }
+            let may_repeat = may_repeat(&items);
+            found.push(Attribute::new(description, items, may_repeat));
+        }
+        if !found.iter().any(|one| one.description.eq_ignore_ascii_case("objectClass")) {
+            let spot = said.first().map(|attribute| attribute.spot).unwrap_or_default();
+            return Err(self.context.wrong(spot, "objectClass is missing"));
+        }
+        Ok(found)
+    }
+
+    fn item(
+        &self,
+        said: &model::Item,
+        names: &[&str],
+        before: &[Attribute],
+    ) -> Result<Item, String> {
+        let count = match &said.count {
+            None => None,
+            Some(count) if count.most() > VALUES => {
+                return Err(format!("more than {VALUES} values"));
+            }
+            Some(_) if said.text.iter().any(is_slow) => {
+                return Err("passwords that are made slowly on purpose have no count".to_owned());
+            }
+            Some(count) => {
+                let is_histogram = matches!(count, Distribution::Histogram(_));
+                let scope = self.scope(&[names, &["count"]].concat());
+                let entries = scope.count();
+                let spread = (is_histogram && entries > 1).then(|| Permutation::new(entries));
+                Some(Count { stream: scope.stream, drawer: count.drawer()?, spread })
+            }
+        };
+        let gate = self.gate(said, names, before)?;
+        Ok(Item { gate, lead: Vec::new(), text: self.text(&said.text, names)?, count })
+    }
 }
 
 fn may_repeat(items: &[Item]) -> bool {
     let varied = items.iter().any(|item| item.count.is_some());
-    let texts: Option<Vec<Vec<u8>>> = items.iter().map(|item| item.text.constant()).collect();
     let mut known = HashSet::new();
-    let all_differ = texts
-        .is_some_and(|texts| texts.into_iter().all(|text| known.insert(text.to_ascii_lowercase())));
+    let mut is_new = |text: Vec<u8>| known.insert(text.to_ascii_lowercase());
+    let all_differ = items.iter().all(|item| item.text.constant().is_some_and(&mut is_new));
     varied || (items.len() > 1 && !all_differ)
-}
-
-fn item<'a>(
-    said: &model::Item,
-    names: &[&str],
-    slots: &Slots,
-    before: &[Attribute],
-    scope: &impl Fn(&[&str]) -> Scope<'a>,
-) -> Result<Item, String> {
-    let stream = |what| scope(&[names, &[what]].concat()).stream;
-    let count = match &said.count {
-        None => None,
-        Some(count) if count.most() > VALUES => {
-            return Err(format!("more than {VALUES} values"));
-        }
-        Some(_) if said.text.iter().any(is_slow) => {
-            return Err("passwords that are made slowly on purpose have no count".to_owned());
-        }
-        Some(count) => {
-            let is_histogram = matches!(count, Distribution::Histogram(_));
-            let entries = scope(names).count();
-            let spread = (is_histogram && entries > 1).then(|| Permutation::new(entries));
-            Some(Count { stream: stream("count"), drawer: count.drawer()?, spread })
-        }
-    };
-    let gate = gate(said, stream("chance"), slots, before)?;
-    Ok(Item { gate, lead: Vec::new(), text: text(&said.text, names, scope)?, count })
 }
 
 const fn is_slow(piece: &Piece) -> bool {
@@ -196,7 +182,7 @@ const fn is_slow(piece: &Piece) -> bool {
 /// Bytes of all values of an attribute, at most.
 pub fn most(said: &model::Attribute, made: &Attribute) -> u64 {
     said.items.iter().zip(&made.items).fold(0, |sum, (said, item)| {
-        let values = said.count.as_ref().map_or(1, crate::distribution::Distribution::most);
+        let values = said.count.as_ref().map_or(1, Distribution::most);
         // What is not printable becomes base64.
         let line =
             (item.text.most.saturating_mul(4) / 3).saturating_add(made.head.len() as u64 + 5);

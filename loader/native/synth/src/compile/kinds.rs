@@ -1,16 +1,16 @@
-//! Kinds: first what names their entries, then all the rest, which may tell of names.
+//! Kinds: first what names their entries, which values it takes and whether two could get the same name; then all the
+//! rest, which may tell of names.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use super::items::{self, Slots};
-use super::{Context, ENTRY, naming};
+use super::items::{self, Place};
+use super::{Context, ENTRY};
 use crate::body::{Body, Presence, SlotValue};
-use crate::draw::Stream;
-use crate::model::{self, Named, Parent, Piece, Tag};
+use crate::model::{Attribute, Condition, Count, Item, Kind, Named, Parent, Pick, Piece, Tag};
 use crate::parent::{Levels, ParentChooser};
 use crate::problem::{Problem, suggestion};
-use crate::tags::{KindFacts, Scope, SlotFacts};
-use crate::tree::{Branch, Kind, ParentRule};
+use crate::tags::{self, KindFacts, SlotFacts, Slots};
+use crate::tree::{self, Branch, ParentRule};
 
 /// Levels of a kind below itself, at most.
 const LEVELS: u32 = 250;
@@ -20,9 +20,9 @@ pub fn compile(
     context: &Context<'_>,
     counts: &[u64],
     branches: &[Branch],
-) -> Result<Vec<(Kind, u64)>, Problem> {
+) -> Result<Vec<(tree::Kind, u64)>, Problem> {
     let facts = facts(context, counts, branches)?;
-    naming::distinct(context)?;
+    distinct(context)?;
     let mut start = branches.len() as u64;
     let mut found = Vec::new();
     for place in 0..counts.len() {
@@ -75,7 +75,7 @@ struct Drawing {
 }
 
 impl<'a> Compiling<'a> {
-    fn said(&self) -> &'a model::Kind {
+    fn said(&self) -> &'a Kind {
         &self.context.template.kinds[self.place]
     }
 
@@ -84,20 +84,14 @@ impl<'a> Compiling<'a> {
         self.context.wrong(kind.spot, format!("kind {:?}: {message}", kind.name))
     }
 
-    fn stream(&self, names: &[&str]) -> Stream {
-        self.context.stream(&[&["kind", self.said().name.as_str()], names].concat())
-    }
-
-    fn kind(&self) -> Result<(Kind, u64), Problem> {
+    fn kind(&self) -> Result<(tree::Kind, u64), Problem> {
         let said = self.said();
         let mut drawing = Drawing::default();
         for value in &said.values {
             self.draw(&mut drawing, value)?;
         }
         let (rdn, naming) = self.rdn(&mut drawing)?;
-        let known = &drawing.known;
-        let scope = |names: &[&str]| self.scope(known, self.stream(names));
-        let mut attributes = items::attributes(self.context, &said.attributes, known, scope)?;
+        let mut attributes = self.place(&drawing.known).attributes(&said.attributes)?;
         let mut most = self.facts[self.place].dn.saturating_mul(2);
         for (said, made) in said.attributes.iter().zip(&attributes) {
             most = most.saturating_add(items::most(said, made));
@@ -113,7 +107,7 @@ impl<'a> Compiling<'a> {
                 found.name_by(*slot);
             }
         }
-        let kind = Kind {
+        let kind = tree::Kind {
             name: said.name.clone(),
             start: 0,
             count: self.facts[self.place].count,
@@ -126,21 +120,10 @@ impl<'a> Compiling<'a> {
         Ok((kind, most))
     }
 
-    fn scope<'s>(&self, slots: &'s Slots, stream: Stream) -> Scope<'s>
-    where
-        'a: 's,
-    {
-        Scope {
-            stream,
-            suffix: self.context.suffix,
-            lists: &self.context.template.lists,
-            learned: &self.context.template.learned,
-            slots,
-            kinds: self.facts,
-            kind: Some(self.place),
-            parent_dn: self.facts[self.place].dn,
-            in_shape: false,
-        }
+    fn place<'s>(&'s self, slots: &'s Slots) -> Place<'s> {
+        let (context, kinds) = (self.context, self.facts);
+        let head = ["kind", self.said().name.as_str()];
+        Place { context, head, slots, kinds, kind: Some(self.place) }
     }
 
     /// One more value of the entry.
@@ -153,12 +136,9 @@ impl<'a> Compiling<'a> {
         if drawing.known.contains_key(name) {
             return Err(told("stands twice".to_owned()));
         }
-        let names = ["value", name];
-        let known = &drawing.known;
-        let text = items::text(&item.text, &names, |names| self.scope(known, self.stream(names)));
-        let text = text.map_err(told)?;
-        let stream = self.stream(&["value", name, "chance"]);
-        let gate = items::gate(item, stream, known, &[]).map_err(told)?;
+        let (names, place) = (["value", name], self.place(&drawing.known));
+        let text = place.text(&item.text, &names).map_err(told)?;
+        let gate = place.gate(item, &names, &[]).map_err(told)?;
         if text.most > ENTRY {
             return Err(told(format!("it could have {} bytes; the most is {ENTRY}", text.most)));
         }
@@ -174,10 +154,11 @@ impl<'a> Compiling<'a> {
     fn rdn(&self, drawing: &mut Drawing) -> Result<(Vec<(Vec<u8>, usize)>, Vec<usize>), Problem> {
         let said = self.said();
         let (mut rdn, mut naming): (Vec<(Vec<u8>, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
-        for attribute in naming::attributes(self.context, said)? {
+        for attribute in named_by(self.context, said)? {
             let item = &attribute.items[0];
-            for place in naming::needed(said, &item.text) {
-                naming::check_value(self.context, &said.values[place])?;
+            for place in needed(said, &item.text) {
+                let Named { name, item } = &said.values[place];
+                check(self.context, name, item)?;
                 naming.push(place);
             }
             let slot = match item.text[..] {
@@ -195,15 +176,10 @@ impl<'a> Compiling<'a> {
     }
 
     /// A slot for an attribute that names, so that it is made once for the name and the line.
-    fn hidden(
-        &self,
-        drawing: &mut Drawing,
-        attribute: &model::Attribute,
-    ) -> Result<usize, Problem> {
+    fn hidden(&self, drawing: &mut Drawing, attribute: &Attribute) -> Result<usize, Problem> {
         let (description, item) = (attribute.description.as_str(), &attribute.items[0]);
         let names = ["attribute", description, "0"];
-        let known = &drawing.known;
-        let text = items::text(&item.text, &names, |names| self.scope(known, self.stream(names)));
+        let text = self.place(&drawing.known).text(&item.text, &names);
         let told = |reason| self.context.wrong(item.spot, format!("{description}: {reason}"));
         drawing.slots.push(SlotValue { gate: Presence::default(), text: text.map_err(told)? });
         Ok(drawing.slots.len() - 1)
@@ -213,8 +189,8 @@ impl<'a> Compiling<'a> {
         let mut drawing = Drawing::default();
         let said = self.said();
         let mut wanted: HashSet<usize> = HashSet::new();
-        for attribute in naming::attributes(self.context, said)? {
-            wanted.extend(naming::needed(said, &attribute.items[0].text));
+        for attribute in named_by(self.context, said)? {
+            wanted.extend(needed(said, &attribute.items[0].text));
         }
         for (place, value) in said.values.iter().enumerate() {
             if wanted.contains(&place) {
@@ -222,7 +198,7 @@ impl<'a> Compiling<'a> {
             }
         }
         let mut rdn = 0_u64;
-        for attribute in naming::attributes(self.context, said)? {
+        for attribute in named_by(self.context, said)? {
             let slot = self.hidden(&mut drawing, attribute)?;
             // All escaped, with the attribute before it and a comma behind.
             let value = drawing.slots[slot].text.most.saturating_mul(3);
@@ -250,7 +226,7 @@ impl<'a> Compiling<'a> {
 
     fn above(&self) -> Result<ParentRule, Problem> {
         let own = self.facts[self.place].count;
-        let stream = self.stream(&["parent"]);
+        let stream = self.context.stream(&["kind", &self.said().name, "parent"]);
         match &self.said().parent {
             Parent::Branch(branch) => Ok(ParentRule::Branch(*branch)),
             Parent::Kind { name, pick } => {
@@ -275,4 +251,154 @@ impl<'a> Compiling<'a> {
             }
         }
     }
+}
+
+/// Attributes of a name, at most.
+const PARTS: usize = 8;
+
+/// The attributes of the RDN, in its order.
+fn named_by<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribute>, Problem> {
+    let wrong =
+        |reason: String| context.wrong(kind.spot, format!("kind {:?}: {reason}", kind.name));
+    if kind.rdn.is_empty() {
+        return Err(wrong("rdn is missing".to_owned()));
+    }
+    if kind.rdn.len() > PARTS {
+        return Err(wrong(format!("more than {PARTS} attributes in a name")));
+    }
+    let stands_before = |place: &usize| {
+        kind.rdn[..*place].iter().any(|one| one.eq_ignore_ascii_case(&kind.rdn[*place]))
+    };
+    if let Some(place) = (0..kind.rdn.len()).find(stands_before) {
+        return Err(wrong(format!("{} stands twice in rdn", kind.rdn[place])));
+    }
+    let found: Vec<&Attribute> =
+        kind.rdn.iter().map(|name| attribute(context, kind, name)).collect::<Result<_, _>>()?;
+    let is_unique = found.iter().any(|one| is_unique(kind, &one.items[0].text));
+    if !is_unique && !is_only(kind) {
+        let reason = "names the entries: without {number} or {unique:...} two could have one name";
+        let names = kind.rdn.join(" and ");
+        return Err(context.wrong(found[0].items[0].spot, format!("{names} {reason}")));
+    }
+    Ok(found)
+}
+
+/// Whether its entries, with one name for all, have a parent each.
+const fn is_only(kind: &Kind) -> bool {
+    match (&kind.count, &kind.parent) {
+        (Count::Fixed(1), _) => true,
+        (Count::Each(1), Parent::Kind { pick, .. }) => matches!(pick, Pick::Each),
+        _ => false,
+    }
+}
+
+fn attribute<'a>(
+    context: &Context<'_>,
+    kind: &'a Kind,
+    name: &str,
+) -> Result<&'a Attribute, Problem> {
+    let same = |one: &&Attribute| one.description.eq_ignore_ascii_case(name);
+    let Some(found) = kind.attributes.iter().find(same) else {
+        let known = kind.attributes.iter().map(|one| one.description.as_str());
+        let hint = suggestion(name, known);
+        let reason =
+            format!("kind {:?}: {name} must be an attribute of the entry{hint}", kind.name);
+        return Err(context.wrong(kind.spot, reason));
+    };
+    let Some(first) = found.items.first() else {
+        return Err(context.wrong(found.spot, format!("{name} names the entries and has no value")));
+    };
+    check(context, name, first)?;
+    Ok(found)
+}
+
+/// A text that names must be there in every entry, and so must the values in it.
+fn check(context: &Context<'_>, name: &str, item: &Item) -> Result<(), Problem> {
+    let is_always = item.chance >= 1.0 && item.conditions.is_empty();
+    if !is_always || item.count.is_some() {
+        let reason = format!("{name} names the entries: it must always be there, once");
+        return Err(context.wrong(item.spot, reason));
+    }
+    if item.text.windows(2).any(run_together) {
+        let reason = "a number beside {number}: without a width, two entries could have one name";
+        return Err(context.wrong(item.spot, format!("{name}: {reason}")));
+    }
+    for piece in &item.text {
+        let Piece::Tag(tag) = piece else { continue };
+        if !tags::may_name(tag) {
+            let reason = format!("{name} names the entries: it cannot hold other names, or bytes");
+            return Err(context.wrong(item.spot, reason));
+        }
+    }
+    Ok(())
+}
+
+/// 1 and 12 look like 11 and 2.
+fn run_together(pair: &[Piece]) -> bool {
+    let is_count = |piece: &Piece| matches!(piece, Piece::Tag(Tag::Number { width: 0..=1, .. }));
+    let is_open = |piece: &Piece| {
+        is_count(piece) || matches!(piece, Piece::Tag(Tag::Drawn { width: 0..=1, .. }))
+    };
+    pair.iter().any(is_count) && pair.iter().all(is_open)
+}
+
+/// Two kinds whose entries have the same names in the same place.
+fn distinct(context: &Context<'_>) -> Result<(), Problem> {
+    let mut known: HashMap<String, &str> = HashMap::new();
+    for kind in &context.template.kinds {
+        let texts = named_by(context, kind)?.into_iter().map(|one| {
+            let values = needed(kind, &one.items[0].text).into_iter();
+            let values: Vec<_> = values.map(|place| &kind.values[place]).collect();
+            (one.description.to_lowercase(), &one.items[0].text, values)
+        });
+        let said = format!("{:?} {:?}", kind.parent, texts.collect::<Vec<_>>());
+        if let Some(other) = known.insert(said, &kind.name) {
+            let reason = format!("kind {:?}: its entries have the names of {other:?}", kind.name);
+            return Err(context.wrong(kind.spot, reason));
+        }
+    }
+    Ok(())
+}
+
+/// The values of the entry that a text needs, in their order.
+fn needed(kind: &Kind, text: &[Piece]) -> Vec<usize> {
+    reached(kind, text, |_| true)
+}
+
+/// The values of the entry that a text names by tags of that sort, and so on.
+fn reached(kind: &Kind, text: &[Piece], follows: fn(&Tag) -> bool) -> Vec<usize> {
+    let names = kind.values.iter().enumerate().map(|(place, value)| (value.name.as_str(), place));
+    let places: HashMap<&str, usize> = names.collect();
+    let mut wanted = vec![false; kind.values.len()];
+    let mark = |text: &[Piece], conditions: &[Condition], wanted: &mut [bool]| {
+        let tags = text.iter().filter_map(|piece| match piece {
+            Piece::Tag(tag) if follows(tag) => Some(tag),
+            _ => None,
+        });
+        let conditions = conditions.iter().map(|condition| &condition.name);
+        for name in tags.flat_map(tags::named).chain(conditions) {
+            let place = places.get(name.as_str());
+            if let Some(found) = place.and_then(|&place| wanted.get_mut(place)) {
+                *found = true;
+            }
+        }
+    };
+    mark(text, &[], &mut wanted);
+    // A value names only those before it, so one way back finds all.
+    for place in (0..kind.values.len()).rev() {
+        if wanted[place] {
+            let item = &kind.values[place].item;
+            mark(&item.text, &item.conditions, &mut wanted[..place]);
+        }
+    }
+    (0..wanted.len()).filter(|&place| wanted[place]).collect()
+}
+
+fn is_unique(kind: &Kind, text: &[Piece]) -> bool {
+    let own = |text: &[Piece]| {
+        text.iter().any(|piece| matches!(piece, Piece::Tag(tag) if tags::is_unique(tag)))
+    };
+    // The first characters of two different values can be the same.
+    let values = reached(kind, text, |tag| !matches!(tag, Tag::Start { .. }));
+    own(text) || values.iter().any(|&place| own(&kind.values[place].item.text))
 }

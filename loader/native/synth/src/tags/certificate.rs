@@ -1,13 +1,10 @@
 //! X.509 certificates of nobody (RFC 5280), as long as they are to be. The signature is random: nothing verifies it, and
 //! LDAP servers look at the form alone.
 
-use super::{EntryContext, Render, Scope};
-use crate::draw::{Stream, again, below};
+use super::random_bytes;
 
-/// Bytes of the longest.
-const LONGEST: u64 = 1 << 20;
-/// Of one whose extension is empty, about.
-const BARE: u64 = 236;
+/// Bytes of one whose extension is empty, about.
+pub const BARE: u64 = 236;
 
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
@@ -21,36 +18,9 @@ const ED25519: [u8; 5] = [0x06, 0x03, 0x2B, 0x65, 0x70];
 const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];
 const KEY_IDENTIFIER: [u8; 5] = [0x06, 0x03, 0x55, 0x1D, 0x0E];
 
-#[derive(Debug)]
-struct Certificate {
-    stream: Stream,
-    low: u64,
-    count: u64,
-}
-
-pub fn certificate(low: u64, high: u64, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
-    if low > high || high > LONGEST {
-        return Err(format!(
-            "{low} to {high}: write lengths up to {LONGEST}, the smaller one first"
-        ));
-    }
-    Ok(Box::new(Certificate { stream: scope.stream, low, count: high - low + 1 }))
-}
-
-impl Render for Certificate {
-    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
-        let bits = at.bits(self.stream);
-        let length = self.low + below(bits, self.count);
-        out.extend_from_slice(&whole(bits, length.saturating_sub(BARE)));
-    }
-
-    fn most(&self) -> u64 {
-        self.low + self.count + BARE + 32
-    }
-
-    fn is_printable(&self) -> bool {
-        false
-    }
+/// Appends one of about `length` bytes.
+pub fn write(bits: u64, length: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&whole(bits, length.saturating_sub(BARE)));
 }
 
 fn whole(bits: u64, padding: u64) -> Vec<u8> {
@@ -104,9 +74,9 @@ fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
 }
 
 fn random(bits: u64, which: u64, length: u64) -> Vec<u8> {
-    let eights =
-        (0..length.div_ceil(8)).flat_map(|turn| again(bits, which << 32 | turn).to_le_bytes());
-    eights.take(usize::try_from(length).unwrap_or(0)).collect()
+    let mut out = Vec::new();
+    random_bytes(bits, which << 32, length, &mut out);
+    out
 }
 
 #[cfg(test)]

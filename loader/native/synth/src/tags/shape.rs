@@ -4,12 +4,11 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHashSet;
 
-use super::{EntryContext, Render, Scope};
+use super::{EntryContext, Scope, place};
 use crate::alias::Alias;
 use crate::body::Text;
 use crate::compile::items;
 use crate::draw::{Stream, again};
-use crate::problem::suggestion;
 use crate::vocabulary::Ranks;
 
 /// Phrases that are told apart; of more, some may be the same.
@@ -18,7 +17,7 @@ const TOLD_APART: u64 = 1 << 16;
 const TRIES: u8 = 16;
 
 #[derive(Debug)]
-struct Shape {
+pub struct Shape {
     stream: Stream,
     alias: Alias,
     texts: Vec<Text>,
@@ -27,37 +26,33 @@ struct Shape {
     tries: OnceLock<Vec<u8>>,
 }
 
-pub fn shape(name: &str, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
-    if scope.in_shape {
-        return Err(format!("shape {name:?} stands in a shape"));
-    }
-    let all = &scope.learned.shapes;
-    let said = all.iter().find(|one| one.name == name).ok_or_else(|| {
-        let known = all.iter().map(|one| one.name.as_str());
-        format!("there is no shape {name:?} in [shapes]{}", suggestion(name, known))
-    })?;
-    let weights: Vec<f64> = said.texts.iter().map(|(_, weight)| *weight).collect();
-    let alias = Alias::new(&weights).ok_or("weights must be above 0")?;
-    let mut texts = Vec::new();
-    for (number, (text, _)) in said.texts.iter().enumerate() {
-        let within = |names: &[&str]| Scope {
-            stream: part(scope.stream, number, names),
-            in_shape: true,
-            ..*scope
-        };
-        texts.push(items::text(text, &[], within)?);
-    }
-    let tries = OnceLock::new();
-    Ok(Box::new(Shape { stream: scope.stream, alias, texts, phrases: said.phrases.clone(), tries }))
-}
-
-/// The randomness of a place of one of the texts.
-fn part(stream: Stream, text: usize, names: &[&str]) -> Stream {
-    let place = names.first().and_then(|place| place.parse::<u64>().ok()).unwrap_or(0);
-    stream.part(text as u64 + 1).part(place)
-}
-
 impl Shape {
+    pub fn new(name: &str, scope: &Scope<'_>) -> Result<Self, String> {
+        if scope.in_shape {
+            return Err(format!("shape {name:?} stands in a shape"));
+        }
+        let all = &scope.learned.shapes;
+        let what = format_args!("shape {name:?} in [shapes]");
+        let said = &all[place(name, all.iter().map(|one| one.name.as_str()), what)?];
+        let weights: Vec<f64> = said.texts.iter().map(|(_, weight)| *weight).collect();
+        let alias = Alias::new(&weights).ok_or("weights must be above 0")?;
+        let texts = said.texts.iter().enumerate().map(|(number, (text, _))| {
+            let stream = scope.stream.part(number as u64 + 1);
+            items::text(text, |place| Scope {
+                stream: stream.part(place as u64),
+                in_shape: true,
+                ..*scope
+            })
+        });
+        Ok(Self {
+            stream: scope.stream,
+            alias,
+            texts: texts.collect::<Result<_, _>>()?,
+            phrases: said.phrases.clone(),
+            tries: OnceLock::new(),
+        })
+    }
+
     fn made(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let text = self.alias.pick(at.bits(self.stream.part(0)));
         self.texts[text].write(at, out);
@@ -67,15 +62,7 @@ impl Shape {
     fn phrase(&self, number: u64, turn: u8, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let index = number + (u64::from(turn) << 40);
         let names = &mut *at.names;
-        let mut at = EntryContext {
-            tree: at.tree,
-            kind: at.kind,
-            index,
-            occurrence: 0,
-            slots: at.slots,
-            names,
-        };
-        self.made(&mut at, out);
+        self.made(&mut EntryContext { index, occurrence: 0, names, ..*at }, out);
     }
 
     fn find_tries(&self, count: u64, at: &mut EntryContext<'_>) -> Vec<u8> {
@@ -91,10 +78,8 @@ impl Shape {
         };
         (0..count.min(TOLD_APART)).map(&mut found).collect()
     }
-}
 
-impl Render for Shape {
-    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
+    pub fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let Some(phrases) = &self.phrases else { return self.made(at, out) };
         let number = phrases.draw(again(at.bits(self.stream), 1));
         let tries = self.tries.get_or_init(|| self.find_tries(phrases.end(), at));
@@ -102,11 +87,11 @@ impl Render for Shape {
         self.phrase(number, turn.unwrap_or(0), at, out);
     }
 
-    fn most(&self) -> u64 {
+    pub fn most(&self) -> u64 {
         self.texts.iter().map(|text| text.most).max().unwrap_or(0)
     }
 
-    fn is_printable(&self) -> bool {
+    pub fn is_printable(&self) -> bool {
         self.texts.iter().all(|text| text.printable)
     }
 }

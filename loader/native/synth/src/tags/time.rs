@@ -2,41 +2,28 @@
 
 use time::OffsetDateTime;
 
-use super::number::pair;
-use super::{EntryContext, Render, Scope};
-use crate::draw::{Stream, again, below};
+use super::Made;
+use super::digits::pair;
+use crate::draw::{again, below};
 
 /// 9999-12-31, the last day that has four digits of a year.
 const LAST: i64 = 253_402_300_799;
 /// 0000-01-01.
 const FIRST: i64 = -62_167_219_200;
 
-#[derive(Debug)]
-struct Between {
-    stream: Stream,
-    from: i64,
-    seconds: u64,
-}
-
-/// Seconds since 1970, both included. A time is the later one of two, so that recent ones are likelier.
-pub fn between(from: i64, to: i64, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
+/// Seconds since 1970, both included.
+pub fn between(from: i64, to: i64) -> Result<Made, String> {
     if from < FIRST || to > LAST || from > to {
         return Err("the times must be of years 0 to 9999, the earlier one first".to_owned());
     }
-    Ok(Box::new(Between { stream: scope.stream, from, seconds: from.abs_diff(to) + 1 }))
+    Ok(Made::Time { from, seconds: from.abs_diff(to) + 1 })
 }
 
-impl Render for Between {
-    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
-        let bits = at.bits(self.stream);
-        let later = bits.max(again(bits, 1));
-        stamp(out, self.from.saturating_add_unsigned(below(later, self.seconds)));
-        out.push(b'Z');
-    }
-
-    fn most(&self) -> u64 {
-        15
-    }
+/// Appends the later one of two times, so that recent ones are likelier.
+pub fn write(from: i64, seconds: u64, bits: u64, out: &mut Vec<u8>) {
+    let later = bits.max(again(bits, 1));
+    stamp(out, from.saturating_add_unsigned(below(later, seconds)));
+    out.push(b'Z');
 }
 
 /// Appends the fourteen digits of a time of years 0 to 9999.

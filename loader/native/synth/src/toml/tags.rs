@@ -1,87 +1,191 @@
-//! How tags are spelled.
+//! Texts with tags: `{tag}` or `{tag:argument}`; `{{` and `}}` are braces. How tags are spelled.
 
-use std::collections::HashMap;
+use std::str::FromStr;
 
 use crate::distribution::{Distribution, Range};
-use crate::model::{Class, Pick, Tag};
+use crate::model::{Class, Pick, Piece, Tag, Text};
 use crate::problem::suggestion;
-use crate::tags::{SlotFacts, time};
+use crate::tags::{Slots, time};
 
-/// The values of an entry, by their names.
-pub type Values = HashMap<String, SlotFacts>;
+/// Pieces of a text, at most.
+const PIECES: usize = 10_000;
+/// An Argon2 hash of tens of microseconds, so that a million of them take a minute: real ones cost a thousand times that.
+const KIB: u32 = 64;
 
-type Parse = fn(&[&str]) -> Option<Tag>;
-
-/// Name, how it is written, and what it becomes.
-const TABLE: [(&str, &str, Parse); 25] = [
-    ("number", "{number}, {number:WIDTH} or {number:WIDTH:START}", number),
-    ("digits", "{digits:WIDTH}", |words| Some(Tag::Digits(one(words)?))),
-    ("hex", "{hex:WIDTH}", |words| Some(Tag::Hex(one(words)?))),
-    ("unique", "{unique:WIDTH} or {unique:hex:WIDTH}", unique),
-    ("between", "{between:LOW:HIGH} or {between:LOW:HIGH:WIDTH}", |words| {
-        drawn("between", words, 2)
-    }),
-    ("zipf", "{zipf:LOW:HIGH:EXPONENT}", |words| drawn("zipf", words, 3)),
-    ("normal", "{normal:LOW:HIGH:MEAN:DEVIATION}", |words| drawn("normal", words, 4)),
-    ("histogram", "{histogram:NUMBER=WEIGHT,LOW-HIGH=WEIGHT,...}", |words| {
-        drawn("histogram", words, 1)
-    }),
-    ("pick", "{pick:LIST}", |words| Some(Tag::Pick { list: name(words)? })),
-    ("base64", "{base64:LIST}", |words| Some(Tag::Base64 { list: name(words)? })),
-    ("uuid", "{uuid}", |words| words.is_empty().then_some(Tag::Uuid)),
-    ("ascii", "{ascii:NAME}", |words| Some(Tag::Ascii { name: name(words)? })),
-    ("ssha", "{ssha:NAME}", |words| Some(Tag::Ssha { name: name(words)? })),
-    ("argon2", "{argon2:NAME} or {argon2:NAME:KIB:PASSES}", argon2),
-    ("suffix", "{suffix}", |words| words.is_empty().then_some(Tag::Suffix)),
-    ("dn", "{dn:KIND}, or with {dn:KIND:zipf:EXPONENT} which of them", dn),
-    ("parentdn", "{parentdn}", |words| words.is_empty().then_some(Tag::ParentDn)),
-    ("time", "{time:FROM:TO}, times as 20261231 or 20261231235959", times),
-    ("bytes", "{bytes:COUNT} or {bytes:LOW:HIGH}", bytes),
-    ("certificate", "{certificate:LOW:HIGH}", |words| match bytes(words)? {
-        Tag::Bytes { low, high } => Some(Tag::Certificate { low, high }),
-        _ => None,
-    }),
-    ("word", "{word:VOCABULARY}", |words| Some(Tag::Word { vocabulary: name(words)? })),
-    ("newword", "{newword:VOCABULARY}", |words| Some(Tag::NewWord { vocabulary: name(words)? })),
-    ("words", "{words:VOCABULARY:COUNT} with a count such as between:3:9", several),
-    ("shape", "{shape:NAME}", |words| Some(Tag::Shape { name: name(words)? })),
-    ("chars", "{chars:CLASS:COUNT} with a class of hex, alpha, mixed or base64", chars),
+/// The tags, and how each is written.
+const FORMS: [(&str, &str); 25] = [
+    ("number", "{number}, {number:WIDTH} or {number:WIDTH:START}"),
+    ("digits", "{digits:WIDTH}"),
+    ("hex", "{hex:WIDTH}"),
+    ("unique", "{unique:WIDTH} or {unique:hex:WIDTH}"),
+    ("between", "{between:LOW:HIGH} or {between:LOW:HIGH:WIDTH}"),
+    ("zipf", "{zipf:LOW:HIGH:EXPONENT}"),
+    ("normal", "{normal:LOW:HIGH:MEAN:DEVIATION}"),
+    ("histogram", "{histogram:NUMBER=WEIGHT,LOW-HIGH=WEIGHT,...}"),
+    ("pick", "{pick:LIST}"),
+    ("base64", "{base64:LIST}"),
+    ("uuid", "{uuid}"),
+    ("ascii", "{ascii:NAME}"),
+    ("ssha", "{ssha:NAME}"),
+    ("argon2", "{argon2:NAME} or {argon2:NAME:KIB:PASSES}"),
+    ("suffix", "{suffix}"),
+    ("dn", "{dn:KIND}, or with {dn:KIND:zipf:EXPONENT} which of them"),
+    ("parentdn", "{parentdn}"),
+    ("time", "{time:FROM:TO}, times as 20261231 or 20261231235959"),
+    ("bytes", "{bytes:COUNT} or {bytes:LOW:HIGH}"),
+    ("certificate", "{certificate:LOW:HIGH}"),
+    ("word", "{word:VOCABULARY}"),
+    ("newword", "{newword:VOCABULARY}"),
+    ("words", "{words:VOCABULARY:COUNT} with a count such as between:3:9"),
+    ("shape", "{shape:NAME}"),
+    ("chars", "{chars:CLASS:COUNT} with a class of hex, alpha, mixed or base64"),
 ];
 
 /// What no value may be called.
-pub const NAMES: [&str; TABLE.len()] = {
-    let mut names = [""; TABLE.len()];
+pub fn is_tag(name: &str) -> bool {
+    FORMS.iter().any(|(known, _)| *known == name)
+}
+
+/// What is wrong, and at which byte of the text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TextError {
+    pub at: usize,
+    pub message: String,
+}
+
+/// `values`: the entry's values that may be named. `check`: what else is to be said of a tag.
+pub fn parse(
+    text: &str,
+    values: &Slots,
+    check: impl Fn(&Tag) -> Result<(), String>,
+) -> Result<Text, TextError> {
+    let mut found: Text = Vec::new();
     let mut at = 0;
-    while at < TABLE.len() {
-        names[at] = TABLE[at].0;
-        at += 1;
+    while at < text.len() {
+        if found.len() > PIECES {
+            return Err(TextError { at, message: format!("more than {PIECES} pieces") });
+        }
+        let rest = &text[at..];
+        let literal = rest.find(['{', '}']).unwrap_or(rest.len());
+        push(&mut found, &rest[..literal]);
+        at += literal;
+        match &rest[literal..] {
+            "" => {}
+            brace if brace.starts_with("{{") || brace.starts_with("}}") => {
+                push(&mut found, &brace[..1]);
+                at += 2;
+            }
+            braced => {
+                let inside = inside(braced).ok_or_else(|| TextError {
+                    at,
+                    message: "braces do not match (write {{ for a brace)".to_owned(),
+                })?;
+                let told = |message| TextError { at, message };
+                let tag = tag(inside, values).map_err(told)?;
+                check(&tag).map_err(|reason| told(format!("{{{inside}}}: {reason}")))?;
+                found.push(Piece::Tag(tag));
+                at += inside.len() + 2;
+            }
+        }
     }
-    names
-};
+    Ok(found)
+}
+
+/// What stands between a brace and the next one, which must be its end.
+fn inside(text: &str) -> Option<&str> {
+    let text = text.strip_prefix('{')?;
+    let end = text.find(['{', '}'])?;
+    text[end..].starts_with('}').then(|| &text[..end])
+}
+
+fn push(found: &mut Text, literal: &str) {
+    if literal.is_empty() {
+        return;
+    }
+    match found.last_mut() {
+        Some(Piece::Literal(bytes)) => bytes.extend_from_slice(literal.as_bytes()),
+        _ => found.push(Piece::Literal(literal.as_bytes().to_vec())),
+    }
+}
 
 /// The tag that stands between two braces.
-pub fn parse(inside: &str, values: &Values) -> Result<Tag, String> {
+fn tag(inside: &str, values: &Slots) -> Result<Tag, String> {
     let (name, argument) = inside.split_once(':').unwrap_or((inside, ""));
     let words: Vec<&str> =
         if argument.is_empty() { Vec::new() } else { argument.split(':').collect() };
-    if let Some((_, form, parse)) = TABLE.iter().find(|(known, ..)| *known == name) {
-        return parse(&words).ok_or_else(|| format!("{{{inside}}}: write {form}"));
+    if let Some((_, form)) = FORMS.iter().find(|(known, _)| *known == name) {
+        return spelled(name, &words).ok_or_else(|| format!("{{{inside}}}: write {form}"));
     }
     if !values.contains_key(name) {
         let mut known: Vec<&str> = values.keys().map(String::as_str).collect();
         known.sort_unstable();
-        known.extend(NAMES);
+        known.extend(FORMS.map(|(known, _)| known));
         return Err(format!("unknown tag {{{name}}}{}", suggestion(name, known)));
     }
-    let name = name.to_owned();
+    let value = name.to_owned();
     match words[..] {
-        [] => Some(Tag::Value { name: name.clone() }),
-        [characters] => {
-            characters.parse().ok().map(|characters| Tag::Start { name: name.clone(), characters })
-        }
+        [] => Some(Tag::Value { name: value }),
+        [characters] => number(characters).map(|characters| Tag::Start { name: value, characters }),
         _ => None,
     }
     .ok_or_else(|| format!("{{{inside}}}: write {{{name}}} or {{{name}:CHARACTERS}}"))
+}
+
+fn number<T: FromStr>(word: &str) -> Option<T> {
+    word.parse().ok()
+}
+
+fn spelled(name: &str, words: &[&str]) -> Option<Tag> {
+    let text = |word: &str| word.to_owned();
+    Some(match (name, words) {
+        ("number", []) => Tag::Number { start: 0, width: 0 },
+        ("number", [width]) => Tag::Number { start: 0, width: number(width)? },
+        ("number", [width, start]) => Tag::Number { start: number(start)?, width: number(width)? },
+        ("digits", [width]) => Tag::Digits(number(width)?),
+        ("hex", [width]) => Tag::Hex(number(width)?),
+        ("unique", ["hex", width]) => Tag::Unique { base: 16, width: number(width)? },
+        ("unique", [width]) => Tag::Unique { base: 10, width: number(width)? },
+        ("between" | "zipf" | "normal" | "histogram", [rest @ .., last]) => match of(name, words) {
+            Some(distribution) => Tag::Drawn { distribution, width: 0 },
+            None => Tag::Drawn { distribution: of(name, rest)?, width: number(last)? },
+        },
+        ("pick", [list]) => Tag::Pick { list: text(list) },
+        ("base64", [list]) => Tag::Base64 { list: text(list) },
+        ("uuid", []) => Tag::Uuid,
+        ("ascii", [name]) => Tag::Ascii { name: text(name) },
+        ("ssha", [name]) => Tag::Ssha { name: text(name) },
+        ("argon2", [name]) => Tag::Argon2 { name: text(name), memory: KIB, passes: 1 },
+        ("argon2", [name, memory, passes]) => {
+            Tag::Argon2 { name: text(name), memory: number(memory)?, passes: number(passes)? }
+        }
+        ("suffix", []) => Tag::Suffix,
+        ("dn", [kind]) => Tag::Dn { kind: text(kind), pick: Pick::Uniform },
+        ("dn", [kind, way @ ..]) => Tag::Dn { kind: text(kind), pick: pick(&way.join(":"))? },
+        ("parentdn", []) => Tag::ParentDn,
+        ("time", [from, to]) => Tag::Time { from: time::parse(from)?, to: time::parse(to)? },
+        ("bytes", [count]) => Tag::Bytes { low: number(count)?, high: number(count)? },
+        ("bytes", [low, high]) => Tag::Bytes { low: number(low)?, high: number(high)? },
+        ("certificate", [count]) => Tag::Certificate { low: number(count)?, high: number(count)? },
+        ("certificate", [low, high]) => Tag::Certificate { low: number(low)?, high: number(high)? },
+        ("word", [vocabulary]) => Tag::Word { vocabulary: text(vocabulary) },
+        ("newword", [vocabulary]) => Tag::NewWord { vocabulary: text(vocabulary) },
+        ("words", [vocabulary, count @ ..]) => {
+            let count = distribution(&count.join(":")).ok()?;
+            Tag::Words { vocabulary: text(vocabulary), count }
+        }
+        ("shape", [name]) => Tag::Shape { name: text(name) },
+        ("chars", [class, length @ ..]) => {
+            let class = match *class {
+                "hex" => Class::Hex,
+                "alpha" => Class::Alpha,
+                "mixed" => Class::Mixed,
+                "base64" => Class::Base64,
+                _ => return None,
+            };
+            Tag::Chars { class, length: distribution(&length.join(":")).ok()? }
+        }
+        _ => return None,
+    })
 }
 
 /// A number of values or the like: `3`, `between:1:3`, and the other distributions likewise.
@@ -110,116 +214,64 @@ pub fn pick(text: &str) -> Option<Pick> {
 }
 
 fn of(name: &str, words: &[&str]) -> Option<Distribution> {
-    let number = |at: usize| words.get(at)?.parse::<u64>().ok();
-    let real = |at: usize| words.get(at)?.parse::<f64>().ok();
-    match (name, words.len()) {
-        ("between", 2) => Some(Distribution::Between { low: number(0)?, high: number(1)? }),
-        ("zipf", 3) => {
-            Some(Distribution::Zipf { low: number(0)?, high: number(1)?, exponent: real(2)? })
+    Some(match (name, words) {
+        ("between", [low, high]) => {
+            Distribution::Between { low: number(low)?, high: number(high)? }
         }
-        ("normal", 4) => Some(Distribution::Normal {
-            low: number(0)?,
-            high: number(1)?,
-            mean: real(2)?,
-            deviation: real(3)?,
-        }),
-        ("histogram", 1) => {
-            let ranges = words[0].split(',').map(range);
-            Some(Distribution::Histogram(ranges.collect::<Option<_>>()?))
+        ("zipf", [low, high, exponent]) => {
+            let (low, high) = (number(low)?, number(high)?);
+            Distribution::Zipf { low, high, exponent: number(exponent)? }
         }
-        _ => None,
-    }
+        ("normal", [low, high, mean, deviation]) => {
+            let (low, high) = (number(low)?, number(high)?);
+            Distribution::Normal { low, high, mean: number(mean)?, deviation: number(deviation)? }
+        }
+        ("histogram", [ranges]) => {
+            Distribution::Histogram(ranges.split(',').map(range).collect::<Option<_>>()?)
+        }
+        _ => return None,
+    })
 }
 
 fn range(text: &str) -> Option<Range> {
     let (numbers, weight) = text.split_once('=')?;
     let (low, high) = numbers.split_once('-').unwrap_or((numbers, numbers));
-    let number = |text: &str| text.trim().parse().ok();
-    Some(Range { low: number(low)?, high: number(high)?, weight: weight.trim().parse().ok()? })
+    let (low, high) = (number(low.trim())?, number(high.trim())?);
+    Some(Range { low, high, weight: number(weight.trim())? })
 }
 
-fn drawn(name: &str, words: &[&str], count: usize) -> Option<Tag> {
-    let distribution = of(name, words.get(..count)?)?;
-    let width = match words.get(count..)? {
-        [] => 0,
-        [width] => width.parse().ok()?,
-        _ => return None,
-    };
-    Some(Tag::Drawn { distribution, width })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tags::SlotFacts;
 
-fn one<T: std::str::FromStr>(words: &[&str]) -> Option<T> {
-    if let [word] = words { word.parse().ok() } else { None }
-}
+    fn parsed(text: &str) -> Result<Text, TextError> {
+        parse(text, &Slots::from([("name".to_owned(), SlotFacts::default())]), |_| Ok(()))
+    }
 
-fn name(words: &[&str]) -> Option<String> {
-    if let [word] = words { Some((*word).to_owned()) } else { None }
-}
+    #[test]
+    fn texts_are_literals_and_tags() {
+        let literal = |text: &str| Piece::Literal(text.as_bytes().to_vec());
+        let name = || Piece::Tag(Tag::Value { name: "name".to_owned() });
+        assert_eq!(parsed("100 % {{plain}}").unwrap(), [literal("100 % {plain}")]);
+        assert_eq!(parsed("{name}, {name}").unwrap(), [name(), literal(", "), name()]);
+        assert_eq!(parsed("").unwrap(), []);
+    }
 
-fn number(words: &[&str]) -> Option<Tag> {
-    match words {
-        [] => Some(Tag::Number { start: 0, width: 0 }),
-        [width] => Some(Tag::Number { start: 0, width: width.parse().ok()? }),
-        [width, start] => {
-            Some(Tag::Number { start: start.parse().ok()?, width: width.parse().ok()? })
+    #[test]
+    fn mistakes_are_told_with_their_place() {
+        for (text, at, reason) in [
+            ("ab {digits:3", 3, "braces do not match"),
+            ("digits:3}", 8, "braces do not match"),
+            ("{{{name", 2, "braces do not match"),
+            ("{a{b}}", 0, "braces do not match"),
+            ("x{nam}", 1, "unknown tag {nam} (did you mean name?)"),
+            ("{name:x}", 0, "write {name} or {name:CHARACTERS}"),
+            ("{}", 0, "unknown tag {}"),
+        ] {
+            let wrong = parsed(text).unwrap_err();
+            assert_eq!(wrong.at, at, "{text}");
+            assert!(wrong.message.contains(reason), "{text}: {}", wrong.message);
         }
-        _ => None,
     }
-}
-
-fn unique(words: &[&str]) -> Option<Tag> {
-    match words {
-        ["hex", width] => Some(Tag::Unique { base: 16, width: width.parse().ok()? }),
-        [width] => Some(Tag::Unique { base: 10, width: width.parse().ok()? }),
-        _ => None,
-    }
-}
-
-/// A hash of tens of microseconds, so that a million of them take a minute: real ones cost a thousand times that.
-const KIB: u32 = 64;
-
-fn argon2(words: &[&str]) -> Option<Tag> {
-    let (name, memory, passes) = match words {
-        [name] => (name, KIB, 1),
-        [name, memory, passes] => (name, memory.parse().ok()?, passes.parse().ok()?),
-        _ => return None,
-    };
-    Some(Tag::Argon2 { name: (*name).to_owned(), memory, passes })
-}
-
-fn dn(words: &[&str]) -> Option<Tag> {
-    let (kind, rest) = words.split_first()?;
-    let pick = if rest.is_empty() { Pick::Uniform } else { pick(&rest.join(":"))? };
-    Some(Tag::Dn { kind: (*kind).to_owned(), pick })
-}
-
-fn times(words: &[&str]) -> Option<Tag> {
-    let [from, to] = words else { return None };
-    Some(Tag::Time { from: time::parse(from)?, to: time::parse(to)? })
-}
-
-fn bytes(words: &[&str]) -> Option<Tag> {
-    match words {
-        [count] => Some(Tag::Bytes { low: count.parse().ok()?, high: count.parse().ok()? }),
-        [low, high] => Some(Tag::Bytes { low: low.parse().ok()?, high: high.parse().ok()? }),
-        _ => None,
-    }
-}
-
-fn several(words: &[&str]) -> Option<Tag> {
-    let (vocabulary, count) = words.split_first()?;
-    let count = distribution(&count.join(":")).ok()?;
-    Some(Tag::Words { vocabulary: (*vocabulary).to_owned(), count })
-}
-
-fn chars(words: &[&str]) -> Option<Tag> {
-    let (class, length) = words.split_first()?;
-    let class = match *class {
-        "hex" => Class::Hex,
-        "alpha" => Class::Alpha,
-        "mixed" => Class::Mixed,
-        "base64" => Class::Base64,
-        _ => return None,
-    };
-    Some(Tag::Chars { class, length: distribution(&length.join(":")).ok()? })
 }

@@ -160,7 +160,7 @@ impl Vocabulary {
         let letters = self.lengths.draw(bits);
         match &self.words.letters {
             Some(table) => table.counted(bits, letters, (number, count), self.words.ascii, out),
-            None => crate::tags::number::decimal(out, number, 0),
+            None => crate::tags::digits::decimal(out, number, 0),
         }
         self.dress(start, out);
     }

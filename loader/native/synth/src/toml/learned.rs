@@ -6,10 +6,9 @@ use std::sync::Arc;
 use serde_spanned::Spanned;
 use toml::de::DeValue;
 
-use super::document::{Table, Value, float, integer, listed};
-use super::{tags, text};
+use super::{Table, Value, float, integer, listed, tags};
 use crate::problem::{Problem, suggestion};
-use crate::tags::SlotFacts;
+use crate::tags::{SlotFacts, Slots};
 use crate::vocabulary::letters::LATIN;
 use crate::vocabulary::{Case, Learned, Letters, Ranks, Shape, Step, Vocabulary, Words};
 
@@ -25,12 +24,12 @@ pub fn read(root: &Table<'_, '_>) -> Result<Learned, Problem> {
     let letters = letters(root)?;
     let (mut learned, mut listed_words) = (Learned::default(), 0);
     for (name, table) in tables(root, "words")? {
-        let one = words(name, &table, &letters)?;
-        listed_words += one.listed();
+        let vocabulary = words(name, &table, &letters)?;
+        listed_words += vocabulary.listed();
         if listed_words > MOST_WORDS {
             return Err(table.wrong("count", format!("more than {MOST_WORDS} words in all")));
         }
-        learned.vocabularies.push(Arc::new(one));
+        learned.vocabularies.push(Arc::new(vocabulary));
     }
     let values = values(root);
     for (name, table) in tables(root, "shapes")? {
@@ -56,22 +55,18 @@ fn tables<'t, 'd>(
 }
 
 fn letters(root: &Table<'_, '_>) -> Result<Tables, Problem> {
-    let mut found = Tables::new();
-    if let Some(latin) = Letters::new(&LATIN) {
-        found.insert("latin".to_owned(), Arc::new(latin));
-    }
+    let latin = Letters::new(&LATIN).map(|latin| ("latin".to_owned(), Arc::new(latin)));
+    let mut all: Tables = latin.into_iter().collect();
     for (name, table) in tables(root, "letters")? {
         table.only(&["rows"])?;
-        let rows = table.all("rows").into_iter().map(|row| match row.get_ref() {
-            DeValue::String(row) => Some(row.as_ref()),
-            _ => None,
-        });
+        let rows = table.all("rows").into_iter().map(|row| row.get_ref().as_str());
         let rows: Option<Vec<&str>> = rows.collect();
-        let made = rows.and_then(|rows| Letters::new(&rows));
-        let made = made.ok_or_else(|| table.wrong("rows", "must be 29 texts of 28 digits"))?;
-        found.insert(name.to_owned(), Arc::new(made));
+        let letters = rows.and_then(|rows| Letters::new(&rows));
+        let letters =
+            letters.ok_or_else(|| table.wrong("rows", "must be 29 texts of 28 digits"))?;
+        all.insert(name.to_owned(), Arc::new(letters));
     }
-    Ok(found)
+    Ok(all)
 }
 
 fn words(name: &str, table: &Table<'_, '_>, letters: &Tables) -> Result<Vocabulary, Problem> {
@@ -88,27 +83,22 @@ fn words(name: &str, table: &Table<'_, '_>, letters: &Tables) -> Result<Vocabula
     let named = table.text("letters")?.unwrap_or("latin");
     let letters = match letters.get(named) {
         _ if named == "digits" => None,
-        Some(found) => Some(found.clone()),
+        Some(letters) => Some(letters.clone()),
         None => {
             let hint = suggestion(named, letters.keys().map(String::as_str));
             return Err(table.wrong("letters", format!("there is no {named:?} in [letters]{hint}")));
         }
     };
-    let name = name.to_owned();
-    let ascii = match table.get("ascii").map(Spanned::get_ref) {
-        None => false,
-        Some(DeValue::Boolean(ascii)) => *ascii,
-        Some(_) => return Err(table.wrong("ascii", "write true or false")),
-    };
-    let ranks = ranks(table, "ranks")?;
+    let ascii = table.read("ascii", "write true or false", DeValue::as_bool)?.unwrap_or(false);
+    let (name, ranks) = (name.to_owned(), ranks(table)?);
     let words = Words { name, count, lengths, ranks, letters, case, ascii };
     Vocabulary::new(words).map_err(|reason| table.wrong("count", reason))
 }
 
 /// Lists of the last rank of a step, its share, and the letters of its words.
-fn ranks(table: &Table<'_, '_>, key: &str) -> Result<Ranks, Problem> {
-    let wrong = |reason: String| table.wrong(key, reason);
-    let steps = table.all(key);
+fn ranks(table: &Table<'_, '_>) -> Result<Ranks, Problem> {
+    let wrong = |reason: String| table.wrong("ranks", reason);
+    let steps = table.all("ranks");
     if steps.len() > MOST_PARTS {
         return Err(wrong(format!("more than {MOST_PARTS}")));
     }
@@ -118,54 +108,43 @@ fn ranks(table: &Table<'_, '_>, key: &str) -> Result<Ranks, Problem> {
 }
 
 fn step(value: &Value<'_>) -> Option<Step> {
-    let parts = listed(value);
-    let (to, share) = (integer(parts.first()?.get_ref())?, float(parts.get(1)?.get_ref())?);
-    let letters = match parts.get(2) {
-        Some(letters) => float(letters.get_ref())?,
-        None => 0.0,
-    };
-    (parts.len() <= 3).then_some(Step { to, share, letters })
+    match listed(value)[..] {
+        [to, share] => Some((to, share, 0.0)),
+        [to, share, letters] => Some((to, share, float(letters.get_ref())?)),
+        _ => None,
+    }
+    .and_then(|(to, share, letters)| {
+        Some(Step { to: integer(to.get_ref())?, share: float(share.get_ref())?, letters })
+    })
 }
 
-fn shape(
-    name: &str,
-    table: &Table<'_, '_>,
-    values: &HashMap<String, SlotFacts>,
-) -> Result<Shape, Problem> {
+fn shape(name: &str, table: &Table<'_, '_>, values: &Slots) -> Result<Shape, Problem> {
     table.only(&["texts", "ranks", "distinct"])?;
     let said = table.all("texts");
     if said.is_empty() || said.len() > MOST_PARTS {
         return Err(table.wrong("texts", format!("must be a list of 1 to {MOST_PARTS} texts")));
     }
-    let mut texts = Vec::new();
-    for value in said {
-        let one = Table::of(table.document, "a text", value)?;
-        one.only(&["text", "weight"])?;
-        let (written, quotes) = (one.required("text")?, one.get("text"));
-        let weight = one.get("weight").map_or(Some(1.0), |weight| float(weight.get_ref()));
-        let weight = weight.filter(|weight| *weight > 0.0);
-        let weight = weight.ok_or_else(|| one.wrong("weight", "must be above 0"))?;
-        let parsed = text::parse(written, values, |_| Ok(())).map_err(|wrong| {
-            let span = quotes.map_or(one.span.clone(), Spanned::span);
-            let at = table.document.within(&span, written, wrong.at);
-            table.document.wrong(at, wrong.message)
+    let text = |value| {
+        let table = Table::of(table.document, "a text", value)?;
+        table.only(&["text", "weight"])?;
+        let (written, quotes) = (table.required("text")?, table.get("text"));
+        let above_0 = |weight| float(weight).filter(|weight| *weight > 0.0);
+        let weight = table.read("weight", "must be above 0", above_0)?.unwrap_or(1.0);
+        let parsed = tags::parse(written, values, |_| Ok(())).map_err(|wrong| {
+            let span = quotes.map_or(table.span.clone(), Spanned::span);
+            table.document.wrong_within(&span, written, wrong)
         })?;
-        texts.push((parsed, weight));
-    }
-    let phrases = table.get("ranks").map(|_| ranks(table, "ranks")).transpose()?;
+        Ok((parsed, weight))
+    };
+    let texts = said.into_iter().map(text).collect::<Result<_, _>>()?;
+    let phrases = table.get("ranks").map(|_| ranks(table)).transpose()?;
     Ok(Shape { name: name.to_owned(), texts, phrases })
 }
 
 /// Values of any kind, which texts may name; whether the entry has it is seen where the shape is used.
-fn values(root: &Table<'_, '_>) -> HashMap<String, SlotFacts> {
-    let mut found = HashMap::new();
-    let facts = SlotFacts { at: 0, most: 0, printable: false };
-    for kind in root.all("kinds") {
-        let DeValue::Table(kind) = kind.get_ref() else { continue };
-        let Some(DeValue::Table(values)) = kind.get("values").map(Spanned::get_ref) else {
-            continue;
-        };
-        found.extend(values.keys().map(|name| (name.get_ref().to_string(), facts)));
-    }
-    found
+fn values(root: &Table<'_, '_>) -> Slots {
+    let kinds = root.all("kinds").into_iter().filter_map(|kind| kind.get_ref().as_table());
+    let values = kinds.filter_map(|kind| kind.get("values")?.get_ref().as_table());
+    let names = values.flat_map(|values| values.keys());
+    names.map(|name| (name.get_ref().to_string(), SlotFacts::default())).collect()
 }

@@ -1,0 +1,73 @@
+//! Numbers as digits.
+
+/// Digits of a number with the zeros before it, at most; of a hexadecimal one.
+pub const WIDEST: usize = 64;
+const HEX: usize = 16;
+
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut at = 0;
+    while at < 100 {
+        #[allow(clippy::cast_possible_truncation, reason = "one digit")]
+        let pair = [b'0' + (at / 10) as u8, b'0' + (at % 10) as u8];
+        pairs[at] = pair;
+        at += 1;
+    }
+    pairs
+};
+
+/// The two digits of a number below 100.
+pub fn pair(number: usize) -> [u8; 2] {
+    PAIRS[number % 100]
+}
+
+/// Appends a number with zeros before it up to that width.
+#[allow(clippy::cast_possible_truncation, reason = "numbers below 100")]
+pub fn decimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
+    let mut text = [b'0'; WIDEST];
+    let mut at = WIDEST;
+    while number >= 100 {
+        at -= 2;
+        text[at..at + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
+        number /= 100;
+    }
+    if number >= 10 {
+        at -= 2;
+        text[at..at + 2].copy_from_slice(&PAIRS[number as usize]);
+    } else {
+        at -= 1;
+        text[at] = b'0' + number as u8;
+    }
+    out.extend_from_slice(&text[at.min(WIDEST.saturating_sub(width))..]);
+}
+
+/// The same in lower case hexadecimal.
+pub fn hexadecimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
+    let mut text = [b'0'; HEX];
+    let mut at = HEX;
+    while number > 0 {
+        at -= 1;
+        text[at] = b"0123456789abcdef"[(number & 15) as usize];
+        number >>= 4;
+    }
+    out.extend_from_slice(&text[at.min(HEX.saturating_sub(width))..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_padded() {
+        for number in [0, 7, 10, 99, 100, 12_345, u64::MAX] {
+            for width in [0, 1, 5, 20, 64] {
+                let mut out = Vec::new();
+                decimal(&mut out, number, width);
+                assert_eq!(String::from_utf8(out).unwrap(), format!("{number:0width$}"));
+            }
+            let mut out = Vec::new();
+            hexadecimal(&mut out, number, 16);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{number:016x}"));
+        }
+    }
+}
