@@ -6,9 +6,7 @@
 //! classes of an entry ask of it ([`Schema::profile`]). Where slapd is odd, so is this: the measure
 //! is what slapadd stores and refuses.
 
-mod aci;
 mod attribute;
-mod authz;
 mod class;
 mod component;
 mod derive;

@@ -69,9 +69,7 @@ impl Schema {
             Normalise::FirstOid => out.extend_from_slice(component::first_oid(value)?),
             Normalise::FirstInteger => out.extend_from_slice(component::first_integer(value)?),
             Normalise::Never => return refuse("slapd has no normal form of any value of it"),
-            Normalise::Authz => self.rewrite_authz(value, DnForm::Normal, depth, out)?,
-            Normalise::Aci => self.rewrite_aci(value, DnForm::Normal, depth, out)?,
-            Normalise::Unproven => {
+            Normalise::Unfollowed | Normalise::Unproven => {
                 let rule = kind.unsupported_rule().unwrap_or_default();
                 return refuse(format!("values compared by {rule} are not supported"));
             }
@@ -133,16 +131,12 @@ impl Schema {
         let holds = match self.get(id).syntax.check {
             Check::Plain(syntax) => return syntax.check(value),
             Check::Unchecked | Check::Unproven => true,
-            Check::Assertion => {
+            Check::Unfollowed => {
                 return refuse(format!("values of \"{}\" are not supported", self.get(id).name));
             }
             Check::Dn => return self.check_dn(value, depth),
             Check::NameUid => return self.check_dn(values::keys::name_uid_part(value), depth),
             Check::Rdn => return self.check_rdn(value, depth),
-            Check::Authz => {
-                return self.rewrite_authz(value, DnForm::Pretty, depth, &mut Vec::new());
-            }
-            Check::Aci => return self.rewrite_aci(value, DnForm::Pretty, depth, &mut Vec::new()),
             Check::Control => component::is_control(value),
             Check::Oid => is_oid(value),
             Check::OidOrName => is_oid_or_name(value),
@@ -166,13 +160,11 @@ impl Check {
             Self::Control => "not a control such as {1.2.3 criticality TRUE}",
             Self::Plain(_)
             | Self::Unchecked
-            | Self::Assertion
+            | Self::Unfollowed
             | Self::Unproven
             | Self::Dn
             | Self::NameUid
-            | Self::Rdn
-            | Self::Authz
-            | Self::Aci => "not a value",
+            | Self::Rdn => "not a value",
         }
     }
 }

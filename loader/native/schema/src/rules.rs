@@ -131,8 +131,8 @@ const RULES: [Row; 48] = [
     ("1.3.6.1.4.1.4203.666.11.2.2", "CSNMatch", Time, Value(Normaliser::Csn), true),
     ("1.3.6.1.4.1.4203.666.11.2.3", "CSNOrderingMatch", Unindexed, Value(Normaliser::Csn), true),
     ("1.3.6.1.4.1.4203.666.11.2.5", "CSNSIDMatch", Hashed, Value(Normaliser::CsnSid), true),
-    ("1.3.6.1.4.1.4203.666.4.2", "OpenLDAPaciMatch", Unindexed, Normalise::Aci, true),
-    ("1.3.6.1.4.1.4203.666.4.12", "authzMatch", Unindexed, Normalise::Authz, true),
+    ("1.3.6.1.4.1.4203.666.4.2", "OpenLDAPaciMatch", Unindexed, Normalise::Unfollowed, true),
+    ("1.3.6.1.4.1.4203.666.4.12", "authzMatch", Unindexed, Normalise::Unfollowed, true),
     ("1.3.6.1.4.1.4203.666.4.13", "privateKeyMatch", Unindexed, Plain, true),
 ];
 

@@ -14,7 +14,7 @@ use crate::{AttributeId, InvalidValue, Schema};
 pub use key::dn_key;
 pub use leaf::split_leaf;
 pub use rewrite::DnForm;
-pub use value::deeper;
+use value::deeper;
 
 /// Longest DN or RDN that slapd takes, in bytes (`SLAP_LDAPDN_MAXLEN`).
 const MAX_LENGTH: usize = 8192;

@@ -11,7 +11,7 @@ use crate::{AttributeId, InvalidValue, Normalise, Schema, refuse};
 const MAX_DEPTH: u32 = 16;
 
 /// One level further into DNs that stand in DNs.
-pub fn deeper(depth: u32) -> Result<u32, InvalidValue> {
+pub(super) fn deeper(depth: u32) -> Result<u32, InvalidValue> {
     if depth < MAX_DEPTH { Ok(depth + 1) } else { refuse("DNs within DNs go too deep") }
 }
 
@@ -126,8 +126,6 @@ impl Schema {
                 let named = self.describe(value)?.attribute;
                 out.extend_from_slice(self.get(named).name.as_bytes());
             }
-            Pretty::Authz => self.rewrite_authz(value, DnForm::Pretty, deeper(depth)?, &mut out)?,
-            Pretty::Aci => self.rewrite_aci(value, DnForm::Pretty, deeper(depth)?, &mut out)?,
             Pretty::Same => out.extend_from_slice(value),
             Pretty::Unproven => {
                 return refuse(format!("values of \"{}\" inside DNs are not supported", kind.name));
