@@ -34,3 +34,5 @@ pub use rules::{Rule, RuleKind};
 pub use schema::Schema;
 pub use values::InvalidValue;
 use values::refuse;
+
+type Result<T, E = InvalidValue> = std::result::Result<T, E>;

@@ -4,7 +4,7 @@ use values::{Normaliser, Syntax};
 
 use crate::dn::DnForm;
 use crate::syntax::{Check, Pretty};
-use crate::{AttributeId, InvalidValue, Normalise, Schema, component, refuse, x509};
+use crate::{AttributeId, Normalise, Result, Schema, component, refuse, x509};
 
 /// Steps over the `{n}` of an ordered value: the number with its braces, and the rest.
 fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -18,12 +18,7 @@ fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
 impl Schema {
     /// Appends the normal form of a value to `out`. False, and nothing appended, if values of this
     /// type are stored without one. The `{n}` of ordered values is kept and stepped over.
-    pub fn normalise(
-        &self,
-        id: AttributeId,
-        value: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<bool, InvalidValue> {
+    pub fn normalise(&self, id: AttributeId, value: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let kind = self.get(id);
         if kind.normaliser == Normalise::None {
             return Ok(false);
@@ -45,7 +40,7 @@ impl Schema {
         value: &[u8],
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), InvalidValue> {
+    ) -> Result<()> {
         let kind = self.get(id);
         match kind.normaliser {
             Normalise::None => out.extend_from_slice(value),
@@ -113,7 +108,7 @@ impl Schema {
 
     /// Checks a value as slapd does (`ldapmodify`, `slapadd -o value-check=yes`): by making it pretty
     /// where its syntax has a pretty form, else by the syntax's validator.
-    pub fn check_value(&self, id: AttributeId, value: &[u8]) -> Result<(), InvalidValue> {
+    pub fn check_value(&self, id: AttributeId, value: &[u8]) -> Result<()> {
         let ordered = self.get(id).ordered.is_some();
         let value = if ordered { numbered(value).map_or(value, |(_, rest)| rest) } else { value };
         match self.get(id).syntax.pretty {
@@ -122,12 +117,7 @@ impl Schema {
         }
     }
 
-    pub(crate) fn check_nested(
-        &self,
-        id: AttributeId,
-        value: &[u8],
-        depth: u32,
-    ) -> Result<(), InvalidValue> {
+    pub(crate) fn check_nested(&self, id: AttributeId, value: &[u8], depth: u32) -> Result<()> {
         let holds = match self.get(id).syntax.check {
             Check::Plain(syntax) => return syntax.check(value),
             Check::Unchecked | Check::Unproven => true,

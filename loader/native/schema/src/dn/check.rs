@@ -2,15 +2,15 @@
 
 use super::parse::{self, RawAva};
 use super::{deeper, within_limit};
-use crate::{InvalidValue, Schema, XOrdered};
+use crate::{InvalidValue, Result, Schema, XOrdered};
 
 impl Schema {
-    pub(crate) fn check_dn(&self, value: &[u8], depth: u32) -> Result<(), InvalidValue> {
+    pub(crate) fn check_dn(&self, value: &[u8], depth: u32) -> Result<()> {
         within_limit(value)?;
         parse::dn(value)?.iter().flatten().try_for_each(|ava| self.check_ava(ava, depth))
     }
 
-    pub(crate) fn check_rdn(&self, value: &[u8], depth: u32) -> Result<(), InvalidValue> {
+    pub(crate) fn check_rdn(&self, value: &[u8], depth: u32) -> Result<()> {
         if value.is_empty() {
             return Ok(());
         }
@@ -27,7 +27,7 @@ impl Schema {
         parse::dn(dn).is_ok_and(|rdns| rdns.iter().flatten().any(unproven))
     }
 
-    fn check_ava(&self, ava: &RawAva<'_>, depth: u32) -> Result<(), InvalidValue> {
+    fn check_ava(&self, ava: &RawAva<'_>, depth: u32) -> Result<()> {
         let Some(attribute) = self.attribute(ava.name) else {
             let name = String::from_utf8_lossy(ava.name);
             return Err(InvalidValue(

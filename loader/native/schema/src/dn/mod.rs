@@ -9,7 +9,7 @@ mod rewrite;
 mod value;
 mod write;
 
-use crate::{AttributeId, InvalidValue, Schema};
+use crate::{AttributeId, InvalidValue, Result, Schema};
 
 pub use key::dn_key;
 pub use leaf::split_leaf;
@@ -58,14 +58,14 @@ impl Dn {
 
 impl Schema {
     /// Reads the DN of an entry; the empty DN is one.
-    pub fn dn(&self, text: &[u8]) -> Result<Dn, InvalidValue> {
+    pub fn dn(&self, text: &[u8]) -> Result<Dn> {
         within_limit(text)?;
         let rdns = parse::dn(text)?.into_iter().map(|rdn| self.both_forms(rdn));
         Ok(Dn { rdns: rdns.collect::<Result<_, _>>()? })
     }
 
     /// Reads one RDN, for instance the first half of [`split_leaf`].
-    pub fn rdn(&self, text: &[u8]) -> Result<Rdn, InvalidValue> {
+    pub fn rdn(&self, text: &[u8]) -> Result<Rdn> {
         within_limit(text)?;
         match self.plain_rdn(text) {
             Some(rdn) => Ok(rdn),
@@ -74,7 +74,7 @@ impl Schema {
     }
 }
 
-fn within_limit(text: &[u8]) -> Result<(), InvalidValue> {
+fn within_limit(text: &[u8]) -> Result<()> {
     if text.len() > MAX_LENGTH {
         Err(InvalidValue("longer than 8192 bytes".into()))
     } else {

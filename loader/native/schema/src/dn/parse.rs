@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{InvalidValue, refuse};
+use crate::{Result, refuse};
 
 /// `type=value` as written: the name, and the value without escapes.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub fn is_space(byte: u8) -> bool {
 }
 
 /// All RDNs of a DN, leaf first.
-pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>, InvalidValue> {
+pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>> {
     let mut rdns = Vec::new();
     let mut parser = Parser::new(text)?;
     while !text.is_empty() {
@@ -35,12 +35,12 @@ pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>, InvalidValue> {
 }
 
 /// The first RDN; what follows it is not looked at.
-pub fn leading_rdn(text: &[u8]) -> Result<RawRdn<'_>, InvalidValue> {
+pub fn leading_rdn(text: &[u8]) -> Result<RawRdn<'_>> {
     Parser::new(text)?.rdn()
 }
 
 /// The text of one RDN and no more.
-pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>, InvalidValue> {
+pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>> {
     let mut parser = Parser::new(text)?;
     let rdn = parser.rdn()?;
     match parser.peek() {
@@ -55,7 +55,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn new(text: &'a [u8]) -> Result<Self, InvalidValue> {
+    fn new(text: &'a [u8]) -> Result<Self> {
         if memchr::memchr(0, text).is_some() {
             return refuse("a DN holds a NUL byte");
         }
@@ -74,7 +74,7 @@ impl<'a> Parser<'a> {
     }
 
     /// AVAs up to a separator or the end.
-    fn rdn(&mut self) -> Result<RawRdn<'a>, InvalidValue> {
+    fn rdn(&mut self) -> Result<RawRdn<'a>> {
         let mut avas = Vec::with_capacity(1);
         loop {
             let name = self.name()?;
@@ -88,7 +88,7 @@ impl<'a> Parser<'a> {
     }
 
     /// An attribute name or OID, and the `=` behind it.
-    fn name(&mut self) -> Result<&'a [u8], InvalidValue> {
+    fn name(&mut self) -> Result<&'a [u8]> {
         self.skip_spaces();
         let start = self.at;
         match self.peek() {
@@ -118,7 +118,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn value(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
+    fn value(&mut self) -> Result<Cow<'a, [u8]>> {
         match self.peek() {
             Some(b'#') => self.hexadecimal(),
             Some(b'"') => self.quoted(),
@@ -127,7 +127,7 @@ impl<'a> Parser<'a> {
     }
 
     /// As in `LDAPv2`: a backslash makes the next character literal, hexadecimal pairs are unknown.
-    fn quoted(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
+    fn quoted(&mut self) -> Result<Cow<'a, [u8]>> {
         self.at += 1;
         let mut value = Vec::new();
         loop {
@@ -151,7 +151,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Pairs of digits; from a space on, all is ignored up to the separator.
-    fn hexadecimal(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
+    fn hexadecimal(&mut self) -> Result<Cow<'a, [u8]>> {
         let start = self.at + 1;
         self.skip(|byte| !is_value_end(byte));
         let raw = &self.text[start..self.at];
@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
         Ok(Cow::Owned(digits.chunks_exact(2).map(|pair| hex_pair(pair[0], pair[1])).collect()))
     }
 
-    fn string(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
+    fn string(&mut self) -> Result<Cow<'a, [u8]>> {
         let start = self.at;
         let mut escaped = false;
         while let Some(byte) = self.peek() {
@@ -209,7 +209,7 @@ fn may_escape(byte: u8) -> bool {
     matches!(byte, b'\\' | b',' | b';' | b'+' | b'"' | b'<' | b'>' | b'=' | b'#') || is_space(byte)
 }
 
-fn escape_length(after: &[u8]) -> Result<usize, InvalidValue> {
+fn escape_length(after: &[u8]) -> Result<usize> {
     match after {
         [byte, ..] if may_escape(*byte) => Ok(1),
         [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => Ok(2),

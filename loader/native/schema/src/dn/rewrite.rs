@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::parse::{self, RawAva, RawRdn};
 use super::{Ava, MAX_LENGTH, Rdn, within_limit, write};
-use crate::{AttributeId, InvalidValue, Schema, XOrdered, refuse};
+use crate::{AttributeId, Result, Schema, XOrdered, refuse};
 
 /// What a DN is rewritten to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Schema {
     }
 
     /// An RDN of an entry: pretty, and normal as made from the pretty one.
-    pub(super) fn both_forms(&self, raw: RawRdn<'_>) -> Result<Rdn, InvalidValue> {
+    pub(super) fn both_forms(&self, raw: RawRdn<'_>) -> Result<Rdn> {
         let parts = self.parts(raw, DnForm::Pretty, 0)?;
         let mut rdn = Rdn::default();
         join(&parts, &mut rdn.pretty, write::escape)?;
@@ -66,7 +66,7 @@ impl Schema {
         form: DnForm,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), InvalidValue> {
+    ) -> Result<()> {
         if form == DnForm::Pretty {
             within_limit(text)?;
         }
@@ -87,7 +87,7 @@ impl Schema {
         form: DnForm,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), InvalidValue> {
+    ) -> Result<()> {
         if text.is_empty() {
             return Ok(());
         }
@@ -103,7 +103,7 @@ impl Schema {
         &self,
         avas: &[(String, Cow<'_, [u8]>)],
         out: &mut Vec<u8>,
-    ) -> Result<(), InvalidValue> {
+    ) -> Result<()> {
         let raw = avas.iter().map(|(name, value)| RawAva {
             name: name.as_bytes(),
             value: Cow::Borrowed(value),
@@ -118,7 +118,7 @@ impl Schema {
         raw: RawRdn<'a>,
         form: DnForm,
         depth: u32,
-    ) -> Result<Vec<PartialAva<'a>>, InvalidValue> {
+    ) -> Result<Vec<PartialAva<'a>>> {
         let mut parts = Vec::with_capacity(raw.len());
         for ava in raw {
             parts.push(self.part(ava, form, depth)?);
@@ -129,12 +129,7 @@ impl Schema {
         Ok(parts)
     }
 
-    fn part<'a>(
-        &'a self,
-        ava: RawAva<'a>,
-        form: DnForm,
-        depth: u32,
-    ) -> Result<PartialAva<'a>, InvalidValue> {
+    fn part<'a>(&'a self, ava: RawAva<'a>, form: DnForm, depth: u32) -> Result<PartialAva<'a>> {
         let Some(attribute) = self.attribute(ava.name) else {
             let name = String::from_utf8_lossy(ava.name);
             return refuse(format!("attribute type \"{name}\" is not in the schema"));
@@ -161,7 +156,7 @@ impl Schema {
         value: &'a [u8],
         form: DnForm,
         depth: u32,
-    ) -> Result<Cow<'a, [u8]>, InvalidValue> {
+    ) -> Result<Cow<'a, [u8]>> {
         match form {
             DnForm::Pretty => self.pretty_value(attribute, value, depth),
             DnForm::Normal => self.normal_value(attribute, value, depth).map(Cow::Owned),
@@ -170,7 +165,7 @@ impl Schema {
 }
 
 /// Orders the AVAs of an RDN by name; the same attribute type twice is refused.
-fn sort(parts: &mut [PartialAva<'_>]) -> Result<(), InvalidValue> {
+fn sort(parts: &mut [PartialAva<'_>]) -> Result<()> {
     parts.sort_by(|a, b| a.name.cmp(b.name));
     match parts.windows(2).find(|pair| pair[0].attribute == pair[1].attribute) {
         Some(twice) => refuse(format!("an RDN holds \"{}\" twice", twice[0].name)),
@@ -181,8 +176,8 @@ fn sort(parts: &mut [PartialAva<'_>]) -> Result<(), InvalidValue> {
 fn join(
     parts: &[PartialAva<'_>],
     out: &mut Vec<u8>,
-    escape: impl Fn(&[u8], &mut Vec<u8>) -> Result<(), InvalidValue>,
-) -> Result<(), InvalidValue> {
+    escape: impl Fn(&[u8], &mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
     let length: usize = parts.iter().map(|part| part.name.len() + part.value.len() + 2).sum();
     out.reserve(length.min(2 * MAX_LENGTH));
     for (number, part) in parts.iter().enumerate() {

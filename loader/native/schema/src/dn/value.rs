@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use super::{DnForm, within_limit};
 use crate::syntax::Pretty;
-use crate::{AttributeId, InvalidValue, Normalise, Schema, refuse};
+use crate::{AttributeId, InvalidValue, Normalise, Result, Schema, refuse};
 
 /// DNs stand in values of DNs. slapd follows them as deep as 8192 bytes allow; nobody has more than
 /// two.
 const MAX_DEPTH: u32 = 16;
 
 /// One level further into DNs that stand in DNs.
-pub(super) fn deeper(depth: u32) -> Result<u32, InvalidValue> {
+pub(super) fn deeper(depth: u32) -> Result<u32> {
     if depth < MAX_DEPTH { Ok(depth + 1) } else { refuse("DNs within DNs go too deep") }
 }
 
@@ -22,7 +22,7 @@ impl Schema {
         attribute: AttributeId,
         value: &'a [u8],
         depth: u32,
-    ) -> Result<Cow<'a, [u8]>, InvalidValue> {
+    ) -> Result<Cow<'a, [u8]>> {
         let kind = self.get(attribute);
         let pretty = match kind.syntax.pretty {
             Pretty::Same => {
@@ -43,7 +43,7 @@ impl Schema {
         attribute: AttributeId,
         value: &[u8],
         depth: u32,
-    ) -> Result<Vec<u8>, InvalidValue> {
+    ) -> Result<Vec<u8>> {
         self.check_nested(attribute, value, depth)?;
         let mut normal = Vec::with_capacity(value.len());
         self.push_comparable(attribute, value, depth, &mut normal)?;
@@ -57,7 +57,7 @@ impl Schema {
         attribute: AttributeId,
         pretty: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), InvalidValue> {
+    ) -> Result<()> {
         if self.get(attribute).syntax.pretty != Pretty::Same {
             self.check_nested(attribute, pretty, 0)?;
         }
@@ -72,7 +72,7 @@ impl Schema {
         value: &[u8],
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), InvalidValue> {
+    ) -> Result<()> {
         let kind = self.get(attribute);
         let start = out.len();
         match kind.normaliser {
@@ -101,7 +101,7 @@ impl Schema {
         attribute: AttributeId,
         value: &[u8],
         depth: u32,
-    ) -> Result<Vec<u8>, InvalidValue> {
+    ) -> Result<Vec<u8>> {
         let kind = self.get(attribute);
         let mut out = Vec::with_capacity(value.len());
         match kind.syntax.pretty {

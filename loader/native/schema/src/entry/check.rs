@@ -4,7 +4,8 @@ use super::profile::{AttributeVerdict, ObjectClassSet};
 use crate::schema::refusal;
 use crate::special::SpecialClass;
 use crate::{
-    AttributeId, AttributeType, ClassId, ClassKind, ContentRule, InvalidValue, ObjectClass, Schema,
+    AttributeId, AttributeType, ClassId, ClassKind, ContentRule, InvalidValue, ObjectClass, Result,
+    Schema,
 };
 
 /// Flags of the entry that single attributes ask for.
@@ -44,11 +45,7 @@ const SUBENTRIES: [&str; 9] = [
 impl ObjectClassSet {
     /// Checks the attributes of an entry: those present, and whether each has more than one value.
     /// An attribute with options counts as its type; RDN attributes that slapadd adds count as present.
-    pub fn check(
-        &self,
-        schema: &Schema,
-        present: &[(AttributeId, bool)],
-    ) -> Result<(), InvalidValue> {
+    pub fn check(&self, schema: &Schema, present: &[(AttributeId, bool)]) -> Result<()> {
         for (id, by) in &self.required {
             if !present.iter().any(|(present, _)| present == id) {
                 let name = &schema.get(*id).name;
@@ -132,7 +129,7 @@ impl Schema {
         own: ClassId,
         rule: Option<&ContentRule>,
         flags: u32,
-    ) -> Result<(), InvalidValue> {
+    ) -> Result<()> {
         if let Some(rule) = rule.filter(|rule| rule.obsolete) {
             return Err(refusal(format!("content rule '{}' is obsolete", rule.name)));
         }
@@ -159,12 +156,7 @@ impl Schema {
 
     /// An abstract class must be above the structural class or above an auxiliary class of the entry;
     /// alone with the structural class it cannot be.
-    fn check_abstract(
-        &self,
-        class: &ObjectClass,
-        classes: &[ClassId],
-        own: ClassId,
-    ) -> Result<(), InvalidValue> {
+    fn check_abstract(&self, class: &ObjectClass, classes: &[ClassId], own: ClassId) -> Result<()> {
         let auxiliary = |id: &ClassId| {
             let other = self.object_class(*id);
             other.kind == ClassKind::Auxiliary && other.is_a(class.id)
@@ -181,7 +173,7 @@ impl Schema {
         )))
     }
 
-    fn check_special(&self, class: &ObjectClass, flags: u32) -> Result<(), InvalidValue> {
+    fn check_special(&self, class: &ObjectClass, flags: u32) -> Result<()> {
         let why = match class.special {
             Some(SpecialClass::RootDse) => "is for the root DSE only",
             Some(SpecialClass::WithinSubentry) if flags & SUBENTRY == 0 => "is for subentries only",

@@ -1,7 +1,7 @@
 //! Attributes that name an entry.
 
 use crate::schema::refusal;
-use crate::{Ava, InvalidValue, ObjectClassSet, Rdn, RuleKind, Schema};
+use crate::{Ava, ObjectClassSet, Rdn, Result, RuleKind, Schema};
 
 impl ObjectClassSet {
     /// slapd does not check the naming attributes of glue entries, nor does it add them.
@@ -13,11 +13,11 @@ impl ObjectClassSet {
 impl Schema {
     /// Checks that the attributes of an RDN can name an entry. Whether the entry holds the values,
     /// and what is added if not, is another matter: see [`rdn_value_held`](Self::rdn_value_held).
-    pub fn check_naming(&self, rdn: &Rdn) -> Result<(), InvalidValue> {
+    pub fn check_naming(&self, rdn: &Rdn) -> Result<()> {
         rdn.avas.iter().try_for_each(|ava| self.check_naming_attribute(ava))
     }
 
-    fn check_naming_attribute(&self, ava: &Ava) -> Result<(), InvalidValue> {
+    fn check_naming_attribute(&self, ava: &Ava) -> Result<()> {
         let kind = self.get(ava.attribute);
         let why = if kind.operational() {
             "is operational"

@@ -2,7 +2,7 @@
 
 use crate::schema::refusal;
 use crate::special::SpecialClass;
-use crate::{AttributeId, ClassId, ClassKind, ContentRule, InvalidValue, Schema};
+use crate::{AttributeId, ClassId, ClassKind, ContentRule, Result, Schema};
 
 /// What the values of `objectClass` (and of `structuralObjectClass`, if given) mean for an entry.
 /// Depends on nothing else, so it can be kept and used for all entries with the same values.
@@ -39,11 +39,7 @@ const FLAGS_COMPUTED: u32 = 0x100;
 impl Schema {
     /// Works out what `classes`, the values of `objectClass` in their order, ask of an entry;
     /// `structural` is the value of `structuralObjectClass`, if there is one.
-    pub fn profile(
-        &self,
-        classes: &[&[u8]],
-        structural: Option<&[u8]>,
-    ) -> Result<ObjectClassSet, InvalidValue> {
+    pub fn profile(&self, classes: &[&[u8]], structural: Option<&[u8]>) -> Result<ObjectClassSet> {
         let known =
             classes.iter().map(|name| self.known_class(name)).collect::<Result<Vec<_>, _>>()?;
         let own = self.structural_class(&known)?;
@@ -101,13 +97,13 @@ impl Schema {
         self.object_class(id).special == Some(special)
     }
 
-    fn known_class(&self, name: &[u8]) -> Result<ClassId, InvalidValue> {
+    fn known_class(&self, name: &[u8]) -> Result<ClassId> {
         let shown = || String::from_utf8_lossy(name).into_owned();
         self.class(name).ok_or_else(|| refusal(format!("unknown object class '{}'", shown())))
     }
 
     /// A `structuralObjectClass` other than the entry's own must be that of a glue entry.
-    fn differs(&self, given: &[u8], own: ClassId) -> Result<bool, InvalidValue> {
+    fn differs(&self, given: &[u8], own: ClassId) -> Result<bool> {
         let class = self.known_class(given)?;
         let (given, name) = (self.object_class(class), &self.object_class(own).name);
         if given.kind != ClassKind::Structural {

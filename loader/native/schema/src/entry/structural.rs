@@ -1,12 +1,12 @@
 //! The structural class of an entry.
 
 use crate::schema::refusal;
-use crate::{ClassId, ClassKind, InvalidValue, Schema};
+use crate::{ClassId, ClassKind, InvalidValue, Result, Schema};
 
 impl Schema {
     /// The most specific of the structural classes, which must lie on one chain. Two classes that
     /// are not on one chain are let through when a later class of the list is below both.
-    pub(super) fn structural_class(&self, classes: &[ClassId]) -> Result<ClassId, InvalidValue> {
+    pub(super) fn structural_class(&self, classes: &[ClassId]) -> Result<ClassId> {
         let structural = |id: ClassId| self.object_class(id).kind == ClassKind::Structural;
         let below = |sub: ClassId, sup: ClassId| self.object_class(sub).is_a(sup);
         let mut found: Option<ClassId> = None;
