@@ -15,11 +15,9 @@ mod dn;
 mod entry;
 mod names;
 mod normalise;
-mod problem;
 mod read;
 mod rules;
 mod schema;
-mod special;
 mod syntax;
 mod x509;
 
@@ -28,10 +26,9 @@ pub use class::{ClassId, ClassKind, ContentRule, ObjectClass};
 pub use describe::Description;
 pub use dn::{Ava, Dn, Rdn, dn_key, split_leaf};
 pub use entry::ObjectClassSet;
-pub use problem::Problem;
 pub use read::{Definition, Kind, Settings};
 pub use rules::{Rule, RuleKind};
-pub use schema::Schema;
+pub use schema::{Problem, Schema};
 pub use values::InvalidValue;
 use values::refuse;
 

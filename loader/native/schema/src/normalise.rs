@@ -45,11 +45,11 @@ impl Schema {
         match kind.normaliser {
             Normalise::None => out.extend_from_slice(value),
             Normalise::Value(normaliser) => normaliser.apply(value, out)?,
-            Normalise::Dn => self.rewrite_dn(value, DnForm::Normal, depth, out)?,
-            Normalise::Rdn => self.rewrite_rdn(value, DnForm::Normal, depth, out)?,
+            Normalise::Dn => self.rewrite_dn(value, DnForm::Normal(depth), out)?,
+            Normalise::Rdn => self.rewrite_rdn(value, DnForm::Normal(depth), out)?,
             Normalise::NameUid => {
                 let name = values::keys::name_uid_part(value);
-                self.rewrite_dn(name, DnForm::Normal, depth, out)?;
+                self.rewrite_dn(name, DnForm::Normal(depth), out)?;
                 out.extend_from_slice(&value[name.len()..]);
             }
             Normalise::Certificate => x509::normalise(self, value, out)?,

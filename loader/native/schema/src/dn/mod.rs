@@ -1,20 +1,16 @@
 //! DNs: parsed, made pretty and normalised as slapd does (`libraries/libldap/getdn.c`,
 //! `servers/slapd/dn.c`).
 
-mod check;
+mod forms;
 mod key;
-mod leaf;
 mod parse;
-mod rewrite;
-mod value;
 mod write;
 
 use crate::{AttributeId, InvalidValue, Result, Schema};
 
+pub use forms::DnForm;
 pub use key::dn_key;
-pub use leaf::split_leaf;
-pub use rewrite::DnForm;
-use value::deeper;
+pub use parse::split_leaf;
 
 /// Longest DN or RDN that slapd takes, in bytes (`SLAP_LDAPDN_MAXLEN`).
 const MAX_LENGTH: usize = 8192;

@@ -3,7 +3,6 @@
 
 mod name;
 mod shape;
-mod tlv;
 
 use crate::{Result, Schema, refuse};
 
