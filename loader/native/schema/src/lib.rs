@@ -32,4 +32,5 @@ pub use schema::{Problem, Schema};
 pub use values::InvalidValue;
 use values::refuse;
 
-type Result<T, E = InvalidValue> = std::result::Result<T, E>;
+/// Of reading a value.
+pub type Result<T, E = InvalidValue> = std::result::Result<T, E>;
