@@ -125,7 +125,7 @@ impl From<tree::Difference> for Difference {
 }
 
 fn subtree(found: tree::Subtree) -> Subtree {
-    let side = |side: tree::subtrees::SubtreeTotals| (side.entries, side.checksum.hex());
+    let side = |side: tree::digest::SubtreeTotals| (side.entries, side.checksum.hex());
     (found.dn, side(found.left), side(found.right), found.changes)
 }
 

@@ -118,44 +118,30 @@ impl Schema {
     }
 
     pub(crate) fn check_nested(&self, id: AttributeId, value: &[u8], depth: u32) -> Result<()> {
-        let holds = match self.get(id).syntax.check {
+        let (holds, complaint) = match self.get(id).syntax.check {
             Check::Plain(syntax) => return syntax.check(value),
-            Check::Unchecked | Check::Unproven => true,
+            Check::Unchecked | Check::Unproven => return Ok(()),
             Check::Unfollowed => {
                 return refuse(format!("values of \"{}\" are not supported", self.get(id).name));
             }
             Check::Dn => return self.check_dn(value, depth),
             Check::NameUid => return self.check_dn(values::keys::name_uid_part(value), depth),
             Check::Rdn => return self.check_rdn(value, depth),
-            Check::Control => component::is_control(value),
-            Check::Oid => is_oid(value),
-            Check::OidOrName => is_oid_or_name(value),
-            Check::Certificate => x509::is_certificate(value),
-            Check::CertificateList => x509::is_certificate_list(value),
-            Check::AttributeCertificate => x509::is_attribute_certificate(value),
+            Check::Control => {
+                (component::is_control(value), "not a control such as {1.2.3 criticality TRUE}")
+            }
+            Check::Oid => (is_oid(value), "not an OID"),
+            Check::OidOrName => (is_oid_or_name(value), "neither an OID nor a name"),
+            Check::Certificate => (x509::is_certificate(value), "not an X.509 certificate in DER"),
+            Check::CertificateList => {
+                (x509::is_certificate_list(value), "not an X.509 certificate list in DER")
+            }
+            Check::AttributeCertificate => {
+                let holds = x509::is_attribute_certificate(value);
+                (holds, "not an X.509 attribute certificate in DER")
+            }
         };
-        if holds { Ok(()) } else { refuse(self.get(id).syntax.check.complaint()) }
-    }
-}
-
-impl Check {
-    /// What is wrong with a value that fails.
-    fn complaint(self) -> &'static str {
-        match self {
-            Self::Oid => "not an OID",
-            Self::OidOrName => "neither an OID nor a name",
-            Self::Certificate => "not an X.509 certificate in DER",
-            Self::CertificateList => "not an X.509 certificate list in DER",
-            Self::AttributeCertificate => "not an X.509 attribute certificate in DER",
-            Self::Control => "not a control such as {1.2.3 criticality TRUE}",
-            Self::Plain(_)
-            | Self::Unchecked
-            | Self::Unfollowed
-            | Self::Unproven
-            | Self::Dn
-            | Self::NameUid
-            | Self::Rdn => "not a value",
-        }
+        if holds { Ok(()) } else { refuse(complaint) }
     }
 }
 
