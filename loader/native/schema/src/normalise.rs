@@ -112,7 +112,7 @@ impl Schema {
         let ordered = self.get(id).ordered.is_some();
         let value = if ordered { numbered(value).map_or(value, |(_, rest)| rest) } else { value };
         match self.get(id).syntax.pretty {
-            Pretty::Same | Pretty::Uuid | Pretty::Unproven => self.check_nested(id, value, 0),
+            Pretty::Same | Pretty::Uuid => self.check_nested(id, value, 0),
             _ => self.rewrite_value(id, value, 0).map(drop),
         }
     }
@@ -132,12 +132,15 @@ impl Schema {
             }
             Check::Oid => (is_oid(value), "not an OID"),
             Check::OidOrName => (is_oid_or_name(value), "neither an OID nor a name"),
-            Check::Certificate => (x509::is_certificate(value), "not an X.509 certificate in DER"),
-            Check::CertificateList => {
-                (x509::is_certificate_list(value), "not an X.509 certificate list in DER")
+            Check::Certificate => {
+                (x509::is_certificate(value) == Some(true), "not an X.509 certificate in DER")
             }
+            Check::CertificateList => (
+                x509::is_certificate_list(value) == Some(true),
+                "not an X.509 certificate list in DER",
+            ),
             Check::AttributeCertificate => {
-                let holds = x509::is_attribute_certificate(value);
+                let holds = x509::is_attribute_certificate(value) == Some(true);
                 (holds, "not an X.509 attribute certificate in DER")
             }
         };

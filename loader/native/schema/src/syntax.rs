@@ -41,7 +41,6 @@ pub enum Pretty {
     ClassName,
     /// The canonical name of the attribute type.
     AttributeName,
-    Unproven,
 }
 
 /// A syntax as an attribute type uses it.
@@ -62,11 +61,11 @@ const OWN: [(&str, Check, Pretty); 13] = [
     ("1.3.6.1.4.1.1466.115.121.1.38", Check::Oid, Pretty::Same),
     ("1.2.36.79672281.1.5.0", Check::Rdn, Pretty::Rdn),
     ("1.3.6.1.4.1.4203.666.11.10.2.1", Check::AttributeCertificate, Pretty::Same),
-    ("1.3.6.1.4.1.4203.666.2.1", Check::Unfollowed, Pretty::Unproven),
-    ("1.3.6.1.4.1.4203.666.2.7", Check::Unfollowed, Pretty::Unproven),
-    ("1.3.6.1.1.15.1", Check::Unfollowed, Pretty::Unproven),
-    ("1.3.6.1.1.15.5", Check::Unfollowed, Pretty::Unproven),
-    ("1.3.6.1.4.1.4203.666.11.10.2.2", Check::Unfollowed, Pretty::Unproven),
+    ("1.3.6.1.4.1.4203.666.2.1", Check::Unfollowed, Pretty::Same),
+    ("1.3.6.1.4.1.4203.666.2.7", Check::Unfollowed, Pretty::Same),
+    ("1.3.6.1.1.15.1", Check::Unfollowed, Pretty::Same),
+    ("1.3.6.1.1.15.5", Check::Unfollowed, Pretty::Same),
+    ("1.3.6.1.4.1.4203.666.11.10.2.2", Check::Unfollowed, Pretty::Same),
     ("1.3.6.1.4.1.4203.666.11.5.3.1", Check::Control, Pretty::Same),
 ];
 

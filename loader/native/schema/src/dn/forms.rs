@@ -229,9 +229,6 @@ impl Schema {
                 out.extend_from_slice(self.get(named).name.as_bytes());
             }
             Pretty::Same => out.extend_from_slice(value),
-            Pretty::Unproven => {
-                return refuse(format!("values of \"{}\" inside DNs are not supported", kind.name));
-            }
         }
         Ok(out)
     }

@@ -12,26 +12,26 @@ pub use shape::{is_attribute_certificate, is_certificate, is_certificate_list};
 /// Appends the normal form of a certificate, or of what slapadd takes for one: its serial number and
 /// issuer.
 pub fn normalise(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    let Some(certificate) = certificate(value).filter(|_| !value.is_empty()) else {
+    let Some((serial, issuer)) = certificate(value).filter(|_| !value.is_empty()) else {
         return refuse("not an X.509 certificate in DER");
     };
     out.extend_from_slice(b"{ serialNumber ");
-    push_serial(certificate.serial, out)?;
+    push_serial(serial, out)?;
     out.extend_from_slice(b", issuer rdnSequence:\"");
-    schema.x509_name(certificate.issuer, out)?;
+    schema.x509_name(issuer, out)?;
     out.extend_from_slice(b"\" }");
     Ok(())
 }
 
 /// The same of a list of revoked certificates: its issuer and time.
 pub fn normalise_list(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    let Some(list) = certificate_list(value) else {
+    let Some((issuer, time)) = certificate_list(value) else {
         return refuse("not an X.509 certificate list in DER");
     };
     out.extend_from_slice(b"{ issuer rdnSequence:\"");
-    schema.x509_name(list.issuer, out)?;
+    schema.x509_name(issuer, out)?;
     out.extend_from_slice(b"\", thisUpdate \"");
-    push_time(list.this_update, out)?;
+    push_time(time, out)?;
     out.extend_from_slice(b"\" }");
     Ok(())
 }
@@ -43,15 +43,15 @@ pub fn normalise_attribute_certificate(
     value: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let Some(found) = attribute_certificate(value) else {
+    let Some([serial, issuer, issuer_serial]) = attribute_certificate(value) else {
         return refuse("not an X.509 attribute certificate whose issuer is named by a certificate");
     };
     out.extend_from_slice(b"{ serialNumber ");
-    push_serial(found.serial, out)?;
+    push_serial(serial, out)?;
     out.extend_from_slice(b", issuer { baseCertificateID { issuer { directoryName:rdnSequence:\"");
-    schema.x509_name(found.issuer, out)?;
+    schema.x509_name(issuer, out)?;
     out.extend_from_slice(b"\" }, serial ");
-    push_serial(found.issuer_serial, out)?;
+    push_serial(issuer_serial, out)?;
     out.extend_from_slice(b" } } }");
     Ok(())
 }

@@ -136,15 +136,10 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What identifies a certificate: contents of the elements.
-pub struct Certificate<'a> {
-    pub serial: &'a [u8],
-    pub issuer: &'a [u8],
-}
-
-/// Finds them as slapd does, which looks at no tags on the way and goes on where an element is
-/// longer than what there is. `None` where it would read what is not there.
-pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
+/// Finds what identifies a certificate, its serial number and its issuer, as slapd does, which looks at
+/// no tags on the way and goes on where an element is longer than what there is. `None` where it would
+/// read what is not there.
+pub fn certificate(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_, signed) = header(value)?;
     let (_, mut rest) = header(signed)?;
     if let Ok((Tlv { tag: VERSION, content }, _)) = split(rest) {
@@ -160,14 +155,11 @@ pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
         Ok((Tlv { content: [], .. }, _)) | Err(Damaged { length: 0 }) => &[],
         _ => return None,
     };
-    Some(Certificate { serial, issuer })
+    Some((serial, issuer))
 }
 
-pub fn is_certificate(value: &[u8]) -> bool {
-    whole_certificate(value).is_some_and(|walk| walk.at_end())
-}
-
-fn whole_certificate(value: &[u8]) -> Option<Walk<'_>> {
+/// `None`, if an element on the way is missing.
+pub fn is_certificate(value: &[u8]) -> Option<bool> {
     let mut walk = Walk { rest: value };
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
@@ -194,22 +186,16 @@ fn whole_certificate(value: &[u8]) -> Option<Walk<'_>> {
     }
     walk.skip(SEQUENCE)?;
     walk.skip(BIT_STRING)?;
-    Some(walk)
+    Some(walk.at_end())
 }
 
-/// What identifies a list of revoked certificates: contents of the elements.
-pub struct CertificateList<'a> {
-    pub issuer: &'a [u8],
-    pub this_update: &'a [u8],
+/// The issuer and the time of a list; `None` if the bytes do not begin as one.
+pub fn certificate_list(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    list_head(&mut Walk { rest: value }).map(|(issuer, time, _)| (issuer, time))
 }
 
-/// Reads the head of a list; `None` if the bytes do not begin as one.
-pub fn certificate_list(value: &[u8]) -> Option<CertificateList<'_>> {
-    list_head(&mut Walk { rest: value }).map(|(list, _)| list)
-}
-
-/// The list up to its time, and its version.
-fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(CertificateList<'a>, i32)> {
+/// The issuer, the time and the version.
+fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(&'a [u8], &'a [u8], i32)> {
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
     let mut version = 0;
@@ -219,20 +205,14 @@ fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(CertificateList<'a>, i32)> {
     walk.skip(SEQUENCE)?;
     let issuer = walk.skip(SEQUENCE)?.content;
     let time = walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME))?;
-    Some((CertificateList { issuer, this_update: time.content }, version))
+    Some((issuer, time.content, version))
 }
 
-pub fn is_certificate_list(value: &[u8]) -> bool {
-    let Some((walk, fills)) = whole_list(value) else { return false };
-    walk.at_end() || fills
-}
-
-/// The walk behind the list, and whether its outer element ends there too: then slapd tolerates
-/// what follows.
-fn whole_list(value: &[u8]) -> Option<(Walk<'_>, bool)> {
+/// Where its outer element ends, too, slapd tolerates what follows.
+pub fn is_certificate_list(value: &[u8]) -> Option<bool> {
     let mut walk = Walk { rest: value };
     let (_, behind) = split(value).ok()?;
-    let (_, version) = list_head(&mut walk)?;
+    let (_, _, version) = list_head(&mut walk)?;
     let _ = walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME));
     revoked(&mut walk);
     if walk.tag() == Some(CONTEXT_0) {
@@ -241,8 +221,7 @@ fn whole_list(value: &[u8]) -> Option<(Walk<'_>, bool)> {
     }
     walk.skip(SEQUENCE)?;
     walk.skip(BIT_STRING)?;
-    let fills = walk.rest.len() == behind.len();
-    Some((walk, fills))
+    Some(walk.at_end() || walk.rest.len() == behind.len())
 }
 
 /// Steps over the list of revoked certificates: a sequence of sequences, or an empty one.
@@ -254,15 +233,9 @@ fn revoked(walk: &mut Walk<'_>) {
     }
 }
 
-/// What identifies an attribute certificate: contents of the elements.
-pub struct AttributeCertificate<'a> {
-    pub serial: &'a [u8],
-    pub issuer: &'a [u8],
-    pub issuer_serial: &'a [u8],
-}
-
-/// Reads one as far as its serial number. slapd does not look at most of the tags.
-pub fn attribute_certificate(value: &[u8]) -> Option<AttributeCertificate<'_>> {
+/// Finds what identifies an attribute certificate, its serial number, its issuer and the serial number of that one's
+/// certificate. slapd does not look at most of the tags.
+pub fn attribute_certificate(value: &[u8]) -> Option<[&[u8]; 3]> {
     let mut walk = Walk { rest: value };
     walk.open()?;
     walk.open()?;
@@ -279,14 +252,10 @@ pub fn attribute_certificate(value: &[u8]) -> Option<AttributeCertificate<'_>> {
     // Signature.
     walk.skip(walk.tag()?)?;
     let serial = walk.skip(INTEGER)?.content;
-    Some(AttributeCertificate { serial, issuer, issuer_serial })
+    Some([serial, issuer, issuer_serial])
 }
 
-pub fn is_attribute_certificate(value: &[u8]) -> bool {
-    whole_attribute_certificate(value).is_some_and(|walk| walk.at_end())
-}
-
-fn whole_attribute_certificate(value: &[u8]) -> Option<Walk<'_>> {
+pub fn is_attribute_certificate(value: &[u8]) -> Option<bool> {
     let mut walk = Walk { rest: value };
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
@@ -297,5 +266,5 @@ fn whole_attribute_certificate(value: &[u8]) -> Option<Walk<'_>> {
     }
     let _ = walk.skip(BIT_STRING);
     let met = [SEQUENCE, SEQUENCE, BIT_STRING].map(|tag| walk.skip(tag).is_some());
-    (met.iter().filter(|&&met| met).count() >= 2).then_some(walk)
+    Some(met.iter().filter(|&&met| met).count() >= 2 && walk.at_end())
 }
