@@ -258,25 +258,45 @@ def test_assertions_that_are_only_defined(tmp_path: Path) -> None:
     assert compared(Case("defined", "", wanted, top), tmp_path) == []
 
 
-@pytest.mark.long("0-checked", "0-unchecked", "1-checked", "1-unchecked", "2-checked", "2-unchecked")
+ASSERTED = '{ serialNumber 5, issuer rdnSequence:"cn=x" }'
+UNFOLLOWED = {
+    **{f"gAssertion{number}": ASSERTED for number in (0, 1, 2, 9)},
+    "authzTo": "dn.children:ou=People,dc=x",
+    "OpenLDAPaci": "1#entry#grant;r;cn#access-id#cn=A,dc=X",
+}
+
+
+@pytest.mark.long(*(f"{name}-{how}" for name in list(UNFOLLOWED)[1:] for how in ("checked", "unchecked")))
 @pytest.mark.parametrize("checks", [(), ("--no-value-check",)], ids=["checked", "unchecked"])
-@pytest.mark.parametrize("number", [0, 1, 2, 9])
-def test_entries_with_assertions(number: int, checks: tuple[str, ...], tmp_path: Path) -> None:
-    name, value = f"gAssertion{number}", '{ serialNumber 5, issuer rdnSequence:"cn=x" }'
+@pytest.mark.parametrize("name", UNFOLLOWED)
+def test_entries_with_values_that_are_not_followed(name: str, checks: tuple[str, ...], tmp_path: Path) -> None:
+    """A value ends the build, which names its attribute; a DN that has one is its entry's fault."""
+    value = UNFOLLOWED[name]
     classes = [("objectClass", "device"), ("objectClass", "extensibleObject"), ("cn", "x")]
     escaped = value.replace(",", "\\2C").replace('"', "\\22").replace("=", "\\3D")
-    ldif = tmp_path / "input.ldif"
-    for text in (
-        entry(f"cn=x,{SUFFIX}", [*classes, (name, value)]),
-        entry(f"{name}={escaped},{SUFFIX}", classes),
-        entry(f"cn=x,{SUFFIX}", [*classes, ("seeAlso", f"{name}={escaped}")]),
+    ldif, rejecting = tmp_path / "input.ldif", ("--max-rejects", 9)
+    for text, more, error in (
+        (entry(f"cn=x,{SUFFIX}", [*classes, (name, value)]), rejecting, errors.NotProven),
+        (entry(f"{name}={escaped},{SUFFIX}", classes), (), errors.EntryRefused),
+        (entry(f"cn=x,{SUFFIX}", [*classes, ("seeAlso", f"{name}={escaped}")]), (), errors.EntryRefused),
     ):
         ldif.write_text(top() + text)
         with closing(server(settings(top_lines=(*DEFINED, SUBTYPE)))) as ours:
-            done = build(ours, ldif, *checks)
-            assert done.status == errors.EntryRefused.exit_status, done
+            done = build(ours, ldif, *checks, *more)
+            assert done.status == error.exit_status, done
             assert name in done.err
             assert not (ours.database_dir / "data.mdb").exists()
+
+
+@pytest.mark.parametrize("name", ["authzTo", "OpenLDAPaci"])
+def test_slapadd_stores_what_the_native_engine_does_not_follow(name: str, tmp_path: Path) -> None:
+    ldif = tmp_path / "input.ldif"
+    pairs = [("objectClass", "device"), ("objectClass", "extensibleObject"), ("cn", "x"), (name, UNFOLLOWED[name])]
+    ldif.write_text(top() + entry(f"cn=x,{SUFFIX}", pairs))
+    with closing(server(settings())) as ours:
+        assert "--engine slapadd" in build(ours, ldif).err.partition("hint:")[2]
+        build(ours, ldif, engine="slapadd").ok()
+        assert f"{name}: " in ours.slapcat()
 
 
 @pytest.mark.long

@@ -76,7 +76,7 @@ def compared(case: Case, directory: Path, count: int = 3) -> tuple[list[str], bo
 
 
 @pytest.mark.rows(3)
-@pytest.mark.long("authorization", "sorted-places")
+@pytest.mark.long("sorted-places")
 @pytest.mark.parametrize("case", [one for one in PARAMETERS if one.id not in REFUSED | ALONE | {REPEATED}])
 def test_equal_to_one_slapadd(case: Case, tmp_path: Path) -> None:
     require_fitting(case)

@@ -36,7 +36,7 @@ SUITES = ("bullseye", "trixie", "forky")
 # The others show the same code again; these stand for them where time counts.
 CHOSEN = (
     *("broad", "hash64", "multival-all", "sortvals", "supertypes", "conf-index-partial", "conf-definitions", "holes"),
-    *("scattered", "context-partly", "made", "rare-rules", "authorization", "policy", "policy-of-2.4", "log"),
+    *("scattered", "context-partly", "made", "rare-rules", "policy", "policy-of-2.4", "log"),
 )
 
 

@@ -56,10 +56,8 @@ pub enum Normalise {
     FirstInteger,
     /// Values of attributes that slapd cannot normalise, so that no entry can have them.
     Never,
-    /// An authorization rule (`authzTo`, `authzFrom`).
-    Authz,
-    /// An access control item (`OpenLDAPaci`).
-    Aci,
+    /// slapd's own rules that are not followed here: `authzMatch` and `OpenLDAPaciMatch`.
+    Unfollowed,
     /// A rule of a module that is not part of OpenLDAP.
     Unproven,
 }
@@ -102,8 +100,9 @@ impl AttributeType {
 
     /// The equality rule or the syntax by which values are stored in a way that is not known here.
     pub fn unsupported_rule(&self) -> Option<&str> {
-        let assertion = self.syntax.check == Check::Assertion;
-        self.of_other_module().or_else(|| assertion.then_some(self.syntax_oid.as_str()))
+        let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unfollowed);
+        let syntax = (self.syntax.check == Check::Unfollowed).then_some(&*self.syntax_oid);
+        self.of_other_module().or(rule.map(|rule| &*rule.name)).or(syntax)
     }
 
     /// The same, as far as it is not slapd's own: a module brings it, which may change more than values.

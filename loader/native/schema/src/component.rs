@@ -2,19 +2,20 @@
 //! controls that slapo-accesslog logs (`firstComponentNormalize` in `servers/slapd/schema_init.c`,
 //! `logSchemaControlValidate` in `overlays/accesslog.c`).
 
+use crate::Result;
 use values::{InvalidValue, Syntax};
 
 use crate::normalise::is_oid;
 
 /// The first word, which must be an OID.
-pub fn first_oid(value: &[u8]) -> Result<&[u8], InvalidValue> {
+pub fn first_oid(value: &[u8]) -> Result<&[u8]> {
     first(value)
         .filter(|word| is_oid(word))
         .ok_or(InvalidValue("does not begin with an OID".into()))
 }
 
 /// The first word, which must be an integer.
-pub fn first_integer(value: &[u8]) -> Result<&[u8], InvalidValue> {
+pub fn first_integer(value: &[u8]) -> Result<&[u8]> {
     let fits = |word: &&[u8]| Syntax::Integer.check(word).is_ok();
     first(value).filter(fits).ok_or(InvalidValue("does not begin with an integer".into()))
 }

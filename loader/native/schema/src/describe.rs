@@ -1,6 +1,6 @@
 //! Attribute descriptions: a type and its options (`servers/slapd/ad.c`).
 
-use crate::{AttributeId, InvalidValue, Schema, refuse};
+use crate::{AttributeId, Result, Schema, refuse};
 
 /// An attribute type with options, as slapd keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ const MAX_OPTIONS_LENGTH: usize = 1024;
 
 impl Schema {
     /// Reads a description such as `cn;lang-EN`, by any name of the type or its OID.
-    pub fn describe(&self, description: &[u8]) -> Result<Description, InvalidValue> {
+    pub fn describe(&self, description: &[u8]) -> Result<Description> {
         let text = self.description_text(description)?;
         let (base, options) = match text.split_once(';') {
             Some((base, options)) => (base, Some(options)),
@@ -50,7 +50,7 @@ impl Schema {
 
     /// As [`describe`](Self::describe), for a description that has values: where the syntax asks
     /// for `;binary`, slapadd wants it written.
-    pub fn describe_stored(&self, description: &[u8]) -> Result<Description, InvalidValue> {
+    pub fn describe_stored(&self, description: &[u8]) -> Result<Description> {
         let found = self.describe(description)?;
         let kind = self.get(found.attribute);
         if kind.binary() && !found.binary {
@@ -59,7 +59,7 @@ impl Schema {
         Ok(found)
     }
 
-    fn description_text<'a>(&self, description: &'a [u8]) -> Result<&'a str, InvalidValue> {
+    fn description_text<'a>(&self, description: &'a [u8]) -> Result<&'a str> {
         let lead = description.first().is_some_and(u8::is_ascii_alphanumeric);
         let fits = |byte: &u8| {
             byte.is_ascii_alphanumeric() || b"-.;".contains(byte) || *byte == b'=' && self.ranges()
@@ -70,11 +70,7 @@ impl Schema {
         }
     }
 
-    fn with_options(
-        &self,
-        attribute: AttributeId,
-        options: &str,
-    ) -> Result<Description, InvalidValue> {
+    fn with_options(&self, attribute: AttributeId, options: &str) -> Result<Description> {
         let kind = self.get(attribute);
         let (mut binary, mut tags) = (false, Vec::new());
         for option in options.split(';') {

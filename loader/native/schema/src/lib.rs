@@ -6,9 +6,7 @@
 //! classes of an entry ask of it ([`Schema::profile`]). Where slapd is odd, so is this: the measure
 //! is what slapadd stores and refuses.
 
-mod aci;
 mod attribute;
-mod authz;
 mod class;
 mod component;
 mod derive;
@@ -17,11 +15,9 @@ mod dn;
 mod entry;
 mod names;
 mod normalise;
-mod problem;
 mod read;
 mod rules;
 mod schema;
-mod special;
 mod syntax;
 mod x509;
 
@@ -30,9 +26,11 @@ pub use class::{ClassId, ClassKind, ContentRule, ObjectClass};
 pub use describe::Description;
 pub use dn::{Ava, Dn, Rdn, dn_key, split_leaf};
 pub use entry::ObjectClassSet;
-pub use problem::Problem;
 pub use read::{Definition, Kind, Settings};
 pub use rules::{Rule, RuleKind};
-pub use schema::Schema;
+pub use schema::{Problem, Schema};
 pub use values::InvalidValue;
 use values::refuse;
+
+/// Of reading a value.
+pub type Result<T, E = InvalidValue> = std::result::Result<T, E>;

@@ -4,7 +4,7 @@ use values::{Normaliser, Syntax};
 
 use crate::dn::DnForm;
 use crate::syntax::{Check, Pretty};
-use crate::{AttributeId, InvalidValue, Normalise, Schema, component, refuse, x509};
+use crate::{AttributeId, Normalise, Result, Schema, component, refuse, x509};
 
 /// Steps over the `{n}` of an ordered value: the number with its braces, and the rest.
 fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -18,12 +18,7 @@ fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
 impl Schema {
     /// Appends the normal form of a value to `out`. False, and nothing appended, if values of this
     /// type are stored without one. The `{n}` of ordered values is kept and stepped over.
-    pub fn normalise(
-        &self,
-        id: AttributeId,
-        value: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<bool, InvalidValue> {
+    pub fn normalise(&self, id: AttributeId, value: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let kind = self.get(id);
         if kind.normaliser == Normalise::None {
             return Ok(false);
@@ -45,16 +40,16 @@ impl Schema {
         value: &[u8],
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), InvalidValue> {
+    ) -> Result<()> {
         let kind = self.get(id);
         match kind.normaliser {
             Normalise::None => out.extend_from_slice(value),
             Normalise::Value(normaliser) => normaliser.apply(value, out)?,
-            Normalise::Dn => self.rewrite_dn(value, DnForm::Normal, depth, out)?,
-            Normalise::Rdn => self.rewrite_rdn(value, DnForm::Normal, depth, out)?,
+            Normalise::Dn => self.rewrite_dn(value, DnForm::Normal(depth), out)?,
+            Normalise::Rdn => self.rewrite_rdn(value, DnForm::Normal(depth), out)?,
             Normalise::NameUid => {
                 let name = values::keys::name_uid_part(value);
-                self.rewrite_dn(name, DnForm::Normal, depth, out)?;
+                self.rewrite_dn(name, DnForm::Normal(depth), out)?;
                 out.extend_from_slice(&value[name.len()..]);
             }
             Normalise::Certificate => x509::normalise(self, value, out)?,
@@ -69,9 +64,7 @@ impl Schema {
             Normalise::FirstOid => out.extend_from_slice(component::first_oid(value)?),
             Normalise::FirstInteger => out.extend_from_slice(component::first_integer(value)?),
             Normalise::Never => return refuse("slapd has no normal form of any value of it"),
-            Normalise::Authz => self.rewrite_authz(value, DnForm::Normal, depth, out)?,
-            Normalise::Aci => self.rewrite_aci(value, DnForm::Normal, depth, out)?,
-            Normalise::Unproven => {
+            Normalise::Unfollowed | Normalise::Unproven => {
                 let rule = kind.unsupported_rule().unwrap_or_default();
                 return refuse(format!("values compared by {rule} are not supported"));
             }
@@ -115,65 +108,43 @@ impl Schema {
 
     /// Checks a value as slapd does (`ldapmodify`, `slapadd -o value-check=yes`): by making it pretty
     /// where its syntax has a pretty form, else by the syntax's validator.
-    pub fn check_value(&self, id: AttributeId, value: &[u8]) -> Result<(), InvalidValue> {
+    pub fn check_value(&self, id: AttributeId, value: &[u8]) -> Result<()> {
         let ordered = self.get(id).ordered.is_some();
         let value = if ordered { numbered(value).map_or(value, |(_, rest)| rest) } else { value };
         match self.get(id).syntax.pretty {
-            Pretty::Same | Pretty::Uuid | Pretty::Unproven => self.check_nested(id, value, 0),
+            Pretty::Same | Pretty::Uuid => self.check_nested(id, value, 0),
             _ => self.rewrite_value(id, value, 0).map(drop),
         }
     }
 
-    pub(crate) fn check_nested(
-        &self,
-        id: AttributeId,
-        value: &[u8],
-        depth: u32,
-    ) -> Result<(), InvalidValue> {
-        let holds = match self.get(id).syntax.check {
+    pub(crate) fn check_nested(&self, id: AttributeId, value: &[u8], depth: u32) -> Result<()> {
+        let (holds, complaint) = match self.get(id).syntax.check {
             Check::Plain(syntax) => return syntax.check(value),
-            Check::Unchecked | Check::Unproven => true,
-            Check::Assertion => {
+            Check::Unchecked | Check::Unproven => return Ok(()),
+            Check::Unfollowed => {
                 return refuse(format!("values of \"{}\" are not supported", self.get(id).name));
             }
             Check::Dn => return self.check_dn(value, depth),
             Check::NameUid => return self.check_dn(values::keys::name_uid_part(value), depth),
             Check::Rdn => return self.check_rdn(value, depth),
-            Check::Authz => {
-                return self.rewrite_authz(value, DnForm::Pretty, depth, &mut Vec::new());
+            Check::Control => {
+                (component::is_control(value), "not a control such as {1.2.3 criticality TRUE}")
             }
-            Check::Aci => return self.rewrite_aci(value, DnForm::Pretty, depth, &mut Vec::new()),
-            Check::Control => component::is_control(value),
-            Check::Oid => is_oid(value),
-            Check::OidOrName => is_oid_or_name(value),
-            Check::Certificate => x509::is_certificate(value),
-            Check::CertificateList => x509::is_certificate_list(value),
-            Check::AttributeCertificate => x509::is_attribute_certificate(value),
+            Check::Oid => (is_oid(value), "not an OID"),
+            Check::OidOrName => (is_oid_or_name(value), "neither an OID nor a name"),
+            Check::Certificate => {
+                (x509::is_certificate(value) == Some(true), "not an X.509 certificate in DER")
+            }
+            Check::CertificateList => (
+                x509::is_certificate_list(value) == Some(true),
+                "not an X.509 certificate list in DER",
+            ),
+            Check::AttributeCertificate => {
+                let holds = x509::is_attribute_certificate(value) == Some(true);
+                (holds, "not an X.509 attribute certificate in DER")
+            }
         };
-        if holds { Ok(()) } else { refuse(self.get(id).syntax.check.complaint()) }
-    }
-}
-
-impl Check {
-    /// What is wrong with a value that fails.
-    fn complaint(self) -> &'static str {
-        match self {
-            Self::Oid => "not an OID",
-            Self::OidOrName => "neither an OID nor a name",
-            Self::Certificate => "not an X.509 certificate in DER",
-            Self::CertificateList => "not an X.509 certificate list in DER",
-            Self::AttributeCertificate => "not an X.509 attribute certificate in DER",
-            Self::Control => "not a control such as {1.2.3 criticality TRUE}",
-            Self::Plain(_)
-            | Self::Unchecked
-            | Self::Assertion
-            | Self::Unproven
-            | Self::Dn
-            | Self::NameUid
-            | Self::Rdn
-            | Self::Authz
-            | Self::Aci => "not a value",
-        }
+        if holds { Ok(()) } else { refuse(complaint) }
     }
 }
 

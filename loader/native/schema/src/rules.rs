@@ -38,102 +38,78 @@ pub enum RuleKind {
 }
 
 use Normalise::{Dn, FirstInteger, FirstOid, NameUid, None as Plain, Rdn, Unproven, Value};
+use Normaliser::{
+    CaseExact, CaseExactIa5, CaseIgnore, CaseIgnoreIa5, CaseIgnoreList, Csn, CsnSid,
+    GeneralizedTime, NumericString, Telephone, Uuid,
+};
 use RuleKind::{Hashed, Integer, Substrings, Time, Unindexed};
 
-type Row = (&'static str, &'static str, RuleKind, Normalise, bool);
+type Row = (&'static str, &'static str, RuleKind, Normalise);
 
-/// OID, name, index method, normaliser, whether there is a comparison.
+/// Rules by which slapd cannot compare values.
+const UNCOMPARED: [&str; 5] = [
+    "presentationAddressMatch",
+    "protocolInformationMatch",
+    "certificateMatch",
+    "certificateListMatch",
+    "attributeCertificateMatch",
+];
+
+/// OID, name, index method, normaliser.
 const RULES: [Row; 48] = [
-    ("2.5.13.0", "objectIdentifierMatch", Hashed, Plain, true),
-    ("2.5.13.1", "distinguishedNameMatch", Hashed, Dn, true),
-    ("1.2.36.79672281.1.13.3", "rdnMatch", Hashed, Rdn, true),
-    ("2.5.13.2", "caseIgnoreMatch", Hashed, Value(Normaliser::CaseIgnore), true),
-    ("2.5.13.3", "caseIgnoreOrderingMatch", Unindexed, Value(Normaliser::CaseIgnore), true),
-    ("2.5.13.4", "caseIgnoreSubstringsMatch", Substrings, Value(Normaliser::CaseIgnore), true),
-    ("2.5.13.5", "caseExactMatch", Hashed, Value(Normaliser::CaseExact), true),
-    ("2.5.13.6", "caseExactOrderingMatch", Unindexed, Value(Normaliser::CaseExact), true),
-    ("2.5.13.7", "caseExactSubstringsMatch", Substrings, Value(Normaliser::CaseExact), true),
-    ("2.5.13.8", "numericStringMatch", Hashed, Value(Normaliser::NumericString), true),
-    ("2.5.13.9", "numericStringOrderingMatch", Unindexed, Value(Normaliser::NumericString), true),
-    (
-        "2.5.13.10",
-        "numericStringSubstringsMatch",
-        Substrings,
-        Value(Normaliser::NumericString),
-        true,
-    ),
-    ("2.5.13.11", "caseIgnoreListMatch", Hashed, Value(Normaliser::CaseIgnoreList), true),
-    (
-        "2.5.13.12",
-        "caseIgnoreListSubstringsMatch",
-        Substrings,
-        Value(Normaliser::CaseIgnoreList),
-        true,
-    ),
-    ("2.5.13.13", "booleanMatch", Hashed, Plain, true),
-    ("2.5.13.14", "integerMatch", Integer, Plain, true),
-    ("2.5.13.15", "integerOrderingMatch", Unindexed, Plain, true),
-    ("2.5.13.16", "bitStringMatch", Hashed, Plain, true),
-    ("2.5.13.17", "octetStringMatch", Hashed, Plain, true),
-    ("2.5.13.18", "octetStringOrderingMatch", Unindexed, Plain, true),
-    ("2.5.13.19", "octetStringSubstringsMatch", Substrings, Plain, true),
-    ("2.5.13.20", "telephoneNumberMatch", Hashed, Value(Normaliser::Telephone), true),
-    ("2.5.13.21", "telephoneNumberSubstringsMatch", Substrings, Value(Normaliser::Telephone), true),
-    ("2.5.13.22", "presentationAddressMatch", Unindexed, Plain, false),
-    ("2.5.13.23", "uniqueMemberMatch", RuleKind::NameUid, NameUid, true),
-    ("2.5.13.24", "protocolInformationMatch", Unindexed, Plain, false),
-    ("2.5.13.27", "generalizedTimeMatch", Time, Value(Normaliser::GeneralizedTime), true),
-    (
-        "2.5.13.28",
-        "generalizedTimeOrderingMatch",
-        Unindexed,
-        Value(Normaliser::GeneralizedTime),
-        true,
-    ),
-    ("2.5.13.29", "integerFirstComponentMatch", Hashed, FirstInteger, true),
-    ("2.5.13.30", "objectIdentifierFirstComponentMatch", Hashed, FirstOid, true),
-    ("2.5.13.34", "certificateExactMatch", Hashed, Normalise::Certificate, true),
-    ("2.5.13.35", "certificateMatch", Unindexed, Plain, false),
-    ("2.5.13.38", "certificateListExactMatch", Hashed, Normalise::CertificateList, true),
-    ("2.5.13.39", "certificateListMatch", Unindexed, Plain, false),
-    ("2.5.13.45", "attributeCertificateExactMatch", Hashed, Normalise::AttributeCertificate, true),
-    ("2.5.13.46", "attributeCertificateMatch", Unindexed, Plain, false),
-    (
-        "1.3.6.1.4.1.1466.109.114.1",
-        "caseExactIA5Match",
-        Hashed,
-        Value(Normaliser::CaseExactIa5),
-        true,
-    ),
-    (
-        "1.3.6.1.4.1.1466.109.114.2",
-        "caseIgnoreIA5Match",
-        Hashed,
-        Value(Normaliser::CaseIgnoreIa5),
-        true,
-    ),
+    ("2.5.13.0", "objectIdentifierMatch", Hashed, Plain),
+    ("2.5.13.1", "distinguishedNameMatch", Hashed, Dn),
+    ("1.2.36.79672281.1.13.3", "rdnMatch", Hashed, Rdn),
+    ("2.5.13.2", "caseIgnoreMatch", Hashed, Value(CaseIgnore)),
+    ("2.5.13.3", "caseIgnoreOrderingMatch", Unindexed, Value(CaseIgnore)),
+    ("2.5.13.4", "caseIgnoreSubstringsMatch", Substrings, Value(CaseIgnore)),
+    ("2.5.13.5", "caseExactMatch", Hashed, Value(CaseExact)),
+    ("2.5.13.6", "caseExactOrderingMatch", Unindexed, Value(CaseExact)),
+    ("2.5.13.7", "caseExactSubstringsMatch", Substrings, Value(CaseExact)),
+    ("2.5.13.8", "numericStringMatch", Hashed, Value(NumericString)),
+    ("2.5.13.9", "numericStringOrderingMatch", Unindexed, Value(NumericString)),
+    ("2.5.13.10", "numericStringSubstringsMatch", Substrings, Value(NumericString)),
+    ("2.5.13.11", "caseIgnoreListMatch", Hashed, Value(CaseIgnoreList)),
+    ("2.5.13.12", "caseIgnoreListSubstringsMatch", Substrings, Value(CaseIgnoreList)),
+    ("2.5.13.13", "booleanMatch", Hashed, Plain),
+    ("2.5.13.14", "integerMatch", Integer, Plain),
+    ("2.5.13.15", "integerOrderingMatch", Unindexed, Plain),
+    ("2.5.13.16", "bitStringMatch", Hashed, Plain),
+    ("2.5.13.17", "octetStringMatch", Hashed, Plain),
+    ("2.5.13.18", "octetStringOrderingMatch", Unindexed, Plain),
+    ("2.5.13.19", "octetStringSubstringsMatch", Substrings, Plain),
+    ("2.5.13.20", "telephoneNumberMatch", Hashed, Value(Telephone)),
+    ("2.5.13.21", "telephoneNumberSubstringsMatch", Substrings, Value(Telephone)),
+    ("2.5.13.22", "presentationAddressMatch", Unindexed, Plain),
+    ("2.5.13.23", "uniqueMemberMatch", RuleKind::NameUid, NameUid),
+    ("2.5.13.24", "protocolInformationMatch", Unindexed, Plain),
+    ("2.5.13.27", "generalizedTimeMatch", Time, Value(GeneralizedTime)),
+    ("2.5.13.28", "generalizedTimeOrderingMatch", Unindexed, Value(GeneralizedTime)),
+    ("2.5.13.29", "integerFirstComponentMatch", Hashed, FirstInteger),
+    ("2.5.13.30", "objectIdentifierFirstComponentMatch", Hashed, FirstOid),
+    ("2.5.13.34", "certificateExactMatch", Hashed, Normalise::Certificate),
+    ("2.5.13.35", "certificateMatch", Unindexed, Plain),
+    ("2.5.13.38", "certificateListExactMatch", Hashed, Normalise::CertificateList),
+    ("2.5.13.39", "certificateListMatch", Unindexed, Plain),
+    ("2.5.13.45", "attributeCertificateExactMatch", Hashed, Normalise::AttributeCertificate),
+    ("2.5.13.46", "attributeCertificateMatch", Unindexed, Plain),
+    ("1.3.6.1.4.1.1466.109.114.1", "caseExactIA5Match", Hashed, Value(CaseExactIa5)),
+    ("1.3.6.1.4.1.1466.109.114.2", "caseIgnoreIA5Match", Hashed, Value(CaseIgnoreIa5)),
     (
         "1.3.6.1.4.1.1466.109.114.3",
         "caseIgnoreIA5SubstringsMatch",
         Substrings,
-        Value(Normaliser::CaseIgnoreIa5),
-        true,
+        Value(CaseIgnoreIa5),
     ),
-    (
-        "1.3.6.1.4.1.4203.1.2.1",
-        "caseExactIA5SubstringsMatch",
-        Substrings,
-        Value(Normaliser::CaseExactIa5),
-        true,
-    ),
-    ("1.3.6.1.1.16.2", "UUIDMatch", Hashed, Value(Normaliser::Uuid), true),
-    ("1.3.6.1.1.16.3", "UUIDOrderingMatch", Unindexed, Value(Normaliser::Uuid), true),
-    ("1.3.6.1.4.1.4203.666.11.2.2", "CSNMatch", Time, Value(Normaliser::Csn), true),
-    ("1.3.6.1.4.1.4203.666.11.2.3", "CSNOrderingMatch", Unindexed, Value(Normaliser::Csn), true),
-    ("1.3.6.1.4.1.4203.666.11.2.5", "CSNSIDMatch", Hashed, Value(Normaliser::CsnSid), true),
-    ("1.3.6.1.4.1.4203.666.4.2", "OpenLDAPaciMatch", Unindexed, Normalise::Aci, true),
-    ("1.3.6.1.4.1.4203.666.4.12", "authzMatch", Unindexed, Normalise::Authz, true),
-    ("1.3.6.1.4.1.4203.666.4.13", "privateKeyMatch", Unindexed, Plain, true),
+    ("1.3.6.1.4.1.4203.1.2.1", "caseExactIA5SubstringsMatch", Substrings, Value(CaseExactIa5)),
+    ("1.3.6.1.1.16.2", "UUIDMatch", Hashed, Value(Uuid)),
+    ("1.3.6.1.1.16.3", "UUIDOrderingMatch", Unindexed, Value(Uuid)),
+    ("1.3.6.1.4.1.4203.666.11.2.2", "CSNMatch", Time, Value(Csn)),
+    ("1.3.6.1.4.1.4203.666.11.2.3", "CSNOrderingMatch", Unindexed, Value(Csn)),
+    ("1.3.6.1.4.1.4203.666.11.2.5", "CSNSIDMatch", Hashed, Value(CsnSid)),
+    ("1.3.6.1.4.1.4203.666.4.2", "OpenLDAPaciMatch", Unindexed, Normalise::Unfollowed),
+    ("1.3.6.1.4.1.4203.666.4.12", "authzMatch", Unindexed, Normalise::Unfollowed),
+    ("1.3.6.1.4.1.4203.666.4.13", "privateKeyMatch", Unindexed, Plain),
 ];
 
 impl Rule {
@@ -147,7 +123,7 @@ impl Rule {
                 name: row.1.into(),
                 kind: row.2,
                 normalise: row.3,
-                matches: row.4,
+                matches: !UNCOMPARED.contains(&row.1),
             },
             None => Self {
                 oid: name.to_owned().into(),
@@ -161,8 +137,6 @@ impl Rule {
 
     /// Values may be indexed `approx`: the rule has an approximate one beside it.
     pub fn approximate(&self) -> bool {
-        matches!(self.normalise, Value(normaliser) if matches!(normaliser,
-            Normaliser::CaseIgnore | Normaliser::CaseExact
-            | Normaliser::CaseIgnoreIa5 | Normaliser::CaseExactIa5))
+        matches!(self.normalise, Value(CaseIgnore | CaseExact | CaseIgnoreIa5 | CaseExactIa5))
     }
 }

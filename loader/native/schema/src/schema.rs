@@ -1,10 +1,12 @@
 //! The schema: everything looked up and tied together.
 
+use std::fmt;
+
 use crate::attribute::{AttributeId, AttributeType};
 use crate::class::{ClassId, ContentRule, ObjectClass, Sources};
 use crate::names::Names;
 use crate::read::{Definition, Kind, Macros, RawAttribute, RawClass, RawRule, RawSyntax, Settings};
-use crate::{InvalidValue, Problem, Rule, derive};
+use crate::{Rule, derive};
 
 /// Attribute types, object classes and content rules of one slapd.
 #[derive(Debug, Clone)]
@@ -136,7 +138,6 @@ impl Schema {
         &self.classes[id.index()]
     }
 
-    /// The content rule for entries of this structural class.
     pub fn object_classes(&self) -> std::slice::Iter<'_, ObjectClass> {
         self.classes.iter()
     }
@@ -160,6 +161,7 @@ impl Schema {
         (String::new(), format!("SUP {}", above.join(" ")))
     }
 
+    /// The content rule for entries of this structural class.
     pub fn content_rule(&self, class: ClassId) -> Option<&ContentRule> {
         self.rules.iter().find(|rule| rule.0 == class).map(|rule| &rule.1)
     }
@@ -179,7 +181,23 @@ fn tidy(mut settings: Settings) -> Settings {
     settings
 }
 
-/// A refusal with a message made for the occasion.
-pub fn refusal(message: String) -> InvalidValue {
-    InvalidValue(message.into())
+/// A definition that cannot be read, or that names something which is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem(String);
+
+impl Problem {
+    /// What is wrong with the definition that reads `text`.
+    pub(crate) fn of(text: &str, what: &str) -> Self {
+        let shown: String = text.chars().take(120).collect();
+        let more = if shown.len() < text.len() { "..." } else { "" };
+        Self(format!("schema definition \"{shown}{more}\": {what}"))
+    }
 }
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Problem {}

@@ -15,15 +15,14 @@ pub enum Check {
     Certificate,
     CertificateList,
     AttributeCertificate,
-    Authz,
-    Aci,
     /// Of an LDAP control, as slapo-accesslog(5) writes it.
     Control,
     /// Configured without `X-SUBST`: slapadd stores what it is given.
     Unchecked,
-    /// An assertion of a certificate's exact match: slapd's own, but how it stores one is not known
-    /// here. An attribute of it may be defined; an entry that has one is refused.
-    Assertion,
+    /// slapd's own, but how it stores a value is not followed here: assertions of certificates,
+    /// authorization rules (`authzTo`) and access control items (`OpenLDAPaci`). An attribute of it may
+    /// be defined; an entry that has one is refused.
+    Unfollowed,
     /// Of a module that is not part of OpenLDAP.
     Unproven,
 }
@@ -42,9 +41,6 @@ pub enum Pretty {
     ClassName,
     /// The canonical name of the attribute type.
     AttributeName,
-    Authz,
-    Aci,
-    Unproven,
 }
 
 /// A syntax as an attribute type uses it.
@@ -65,11 +61,11 @@ const OWN: [(&str, Check, Pretty); 13] = [
     ("1.3.6.1.4.1.1466.115.121.1.38", Check::Oid, Pretty::Same),
     ("1.2.36.79672281.1.5.0", Check::Rdn, Pretty::Rdn),
     ("1.3.6.1.4.1.4203.666.11.10.2.1", Check::AttributeCertificate, Pretty::Same),
-    ("1.3.6.1.4.1.4203.666.2.1", Check::Aci, Pretty::Aci),
-    ("1.3.6.1.4.1.4203.666.2.7", Check::Authz, Pretty::Authz),
-    ("1.3.6.1.1.15.1", Check::Assertion, Pretty::Unproven),
-    ("1.3.6.1.1.15.5", Check::Assertion, Pretty::Unproven),
-    ("1.3.6.1.4.1.4203.666.11.10.2.2", Check::Assertion, Pretty::Unproven),
+    ("1.3.6.1.4.1.4203.666.2.1", Check::Unfollowed, Pretty::Same),
+    ("1.3.6.1.4.1.4203.666.2.7", Check::Unfollowed, Pretty::Same),
+    ("1.3.6.1.1.15.1", Check::Unfollowed, Pretty::Same),
+    ("1.3.6.1.1.15.5", Check::Unfollowed, Pretty::Same),
+    ("1.3.6.1.4.1.4203.666.11.10.2.2", Check::Unfollowed, Pretty::Same),
     ("1.3.6.1.4.1.4203.666.11.5.3.1", Check::Control, Pretty::Same),
 ];
 

@@ -37,8 +37,8 @@ fn compiled_in_rules_are_special() {
     assert_eq!(rule(b"objectClass").kind, RuleKind::ObjectClass);
     assert_eq!(rule(b"uidNumber").kind, RuleKind::Integer);
     let authz = schema.get(schema.attribute(b"authzTo").unwrap());
-    assert_eq!(authz.normaliser, Normalise::Authz);
-    assert_eq!(authz.unsupported_rule(), None);
+    assert_eq!(authz.normaliser, Normalise::Unfollowed);
+    assert_eq!((authz.of_other_module(), authz.unsupported_rule()), (None, Some("authzMatch")));
 }
 
 #[test]
@@ -152,16 +152,22 @@ proptest! {
 }
 
 #[test]
-fn assertions_are_slapds_own_but_not_stored() {
-    for oid in ["1.3.6.1.1.15.1", "1.3.6.1.1.15.5", "1.3.6.1.4.1.4203.666.11.10.2.2"] {
-        let text = format!("( 1.2.3.5 NAME 'asserted' SYNTAX {oid} )");
-        let syntax = format!("( {oid} DESC 'an assertion' )");
+fn syntaxes_of_slapds_own_that_are_not_followed() {
+    for oid in [
+        "1.3.6.1.1.15.1",
+        "1.3.6.1.1.15.5",
+        "1.3.6.1.4.1.4203.666.11.10.2.2",
+        "1.3.6.1.4.1.4203.666.2.1",
+        "1.3.6.1.4.1.4203.666.2.7",
+    ] {
+        let text = format!("( 1.2.3.5 NAME 'unfollowed' SYNTAX {oid} )");
+        let syntax = format!("( {oid} DESC 'of slapd' )");
         let definitions = [
             Definition { kind: Kind::Syntax, text: syntax, builtin: true },
             Definition { kind: Kind::AttributeType, text, builtin: false },
         ];
         let schema = Schema::read(&definitions, Settings::default()).unwrap();
-        let kind = schema.get(schema.attribute(b"asserted").unwrap());
+        let kind = schema.get(schema.attribute(b"unfollowed").unwrap());
         assert_eq!((kind.of_other_module(), kind.unsupported_rule()), (None, Some(oid)));
     }
 }

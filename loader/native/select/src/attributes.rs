@@ -1,8 +1,8 @@
 //! Which attributes a consumer stores: `attrs` and `exattrs` of its syncrepl (`init_syncrepl`,
 //! `syncrepl_message_to_entry` in `servers/slapd/syncrepl.c`).
 
-use schema::{AttributeId, AttributeType, Description, Schema};
-use values::{InvalidValue, refuse};
+use schema::{AttributeId, AttributeType, Description, Result, Schema};
+use values::refuse;
 
 /// What syncrepl asks for besides any list.
 const ALWAYS: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
@@ -35,7 +35,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    pub fn read(listed: &AttributeLists, schema: &Schema) -> Result<Self, InvalidValue> {
+    pub fn read(listed: &AttributeLists, schema: &Schema) -> Result<Self> {
         let star = listed.attrs.iter().any(|name| name == "*");
         let plus = listed.attrs.iter().any(|name| name == "+");
         let names = || listed.attrs.iter().filter(|name| *name != "*" && *name != "+");
@@ -109,7 +109,7 @@ pub fn is_of(description: &Description, kind: &AttributeType, listed: &Descripti
 }
 
 /// The attributes that a name of a list stands for: of a class (`@name`) all it requires and allows (RFC 4529).
-fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>, InvalidValue> {
+fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>> {
     if let Some(class) = name.strip_prefix('@') {
         let Some(class) = schema.class(class.as_bytes()) else {
             return refuse(format!("{list}: object class {class} is not in the schema"));
@@ -131,7 +131,7 @@ fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>
 }
 
 /// slapd compares what is listed with the first name of a type, without regard to case: `surname` excludes nothing.
-fn excluded(names: &[String], schema: &Schema) -> Result<Vec<AttributeId>, InvalidValue> {
+fn excluded(names: &[String], schema: &Schema) -> Result<Vec<AttributeId>> {
     let mut excluded = Vec::new();
     for name in names {
         if ALWAYS.iter().any(|one| one.eq_ignore_ascii_case(name) && one != name) {

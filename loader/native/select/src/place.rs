@@ -1,7 +1,7 @@
 //! Where entries stand: in the scope of the search or not, and under which name the consumer has them.
 
 use rustc_hash::FxHashMap;
-use schema::Schema;
+use schema::{Result, Schema};
 use values::InvalidValue;
 
 /// As slapd.conf(5) has them; `Subordinate` is without the base.
@@ -47,12 +47,7 @@ const PARENTS: usize = 4096;
 const SPECIAL: &[u8] = b"*+?()[]{}|^$\\%";
 
 impl Suffixes {
-    pub fn read(
-        base: &str,
-        scope: Scope,
-        massage: Option<&str>,
-        schema: &Schema,
-    ) -> Result<Self, InvalidValue> {
+    pub fn read(base: &str, scope: Scope, massage: Option<&str>, schema: &Schema) -> Result<Self> {
         let normal = |text: &str| schema.dn(text.as_bytes()).map(|dn| dn.normal());
         let (base, massaged) = (normal(base)?, massage.map(normal).transpose()?);
         let special =
@@ -117,7 +112,7 @@ impl<'a> DnNormaliser<'a> {
         Self { schema, known: FxHashMap::default() }
     }
 
-    pub fn normal(&mut self, text: &[u8]) -> Result<Vec<u8>, InvalidValue> {
+    pub fn normal(&mut self, text: &[u8]) -> Result<Vec<u8>> {
         let (leaf, above) = schema::split_leaf(text).unwrap_or((text, b""));
         if above.is_empty() {
             return self.schema.dn(text).map(|dn| dn.normal());
@@ -138,11 +133,7 @@ impl<'a> DnNormaliser<'a> {
     }
 
     /// None of what is out of scope.
-    pub fn place(
-        &mut self,
-        suffixes: &Suffixes,
-        text: &[u8],
-    ) -> Result<Option<ConsumerDn>, InvalidValue> {
+    pub fn place(&mut self, suffixes: &Suffixes, text: &[u8]) -> Result<Option<ConsumerDn>> {
         let normal = self.normal(text)?;
         if !suffixes.covers(&normal) {
             return Ok(None);

@@ -1,8 +1,7 @@
 //! The configuration of a consumer, understood by its schema.
 
 use ldif::write;
-use schema::Schema;
-use values::InvalidValue;
+use schema::{Result, Schema};
 
 use crate::attributes::{AttributeLists, Attributes};
 use crate::filter::Filter;
@@ -41,7 +40,7 @@ pub struct Selection {
 
 impl Selection {
     /// Refuses what is not known to come out as slapd's consumer would have it.
-    pub fn read(settings: &Settings, schema: &Schema) -> std::result::Result<Self, InvalidValue> {
+    pub fn read(settings: &Settings, schema: &Schema) -> Result<Self> {
         let filter = settings.filter.as_deref();
         let root_dn = settings.root_dn.as_deref().filter(|_| settings.last_mod);
         Ok(Self {

@@ -37,14 +37,10 @@ impl Claim {
         for field in record.entry()?.fields {
             let field = field?;
             if field.is("entryCSN") {
-                return Ok(self.older_line(&field.value()?));
+                return Ok(self.older(&field.value()?).map(|(_, line)| line));
             }
         }
         Ok(None)
-    }
-
-    fn older_line(&self, entry_csn: &[u8]) -> Option<&[u8]> {
-        self.older(entry_csn).map(|(_, line)| line)
     }
 
     /// The CSN that an entry must have instead of `entry_csn`, when that is newer.
@@ -74,7 +70,7 @@ mod tests {
     #[test]
     fn only_newer_ones_of_a_claimed_server_are_held_back() {
         let claim = Claim::new(&[CLAIMED]);
-        let line = |text: &str| claim.older_line(text.as_bytes());
+        let line = |text: &str| claim.older(text.as_bytes()).map(|(_, line)| line);
         assert_eq!(line(CLAIMED), None);
         assert_eq!(line("20260101000000.000004Z#000000#001#000000"), None);
         assert_eq!(line("20260101000000.000006Z#000000#002#000000"), None);

@@ -1,20 +1,25 @@
-//! A whole tree as a table of fingerprints, to be compared with another.
+//! A whole tree as a table of fingerprints, and where two of them differ.
 
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 use std::env::temp_dir;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 
 use common::{Counters, InFile, Result};
-use extsort::Buckets;
+use extsort::{Buckets, bucket_records};
 use ldif::tail::TruncationDetector;
 use ldif::walk::each_record;
 use ldif::{Input, Record};
+use rustc_hash::FxHashMap;
 
 use crate::fingerprint::{Checksum, Fingerprint, Fingerprinter};
-use crate::name::rdns;
+use crate::name::{ParsedDn, parent_text, rdns};
 use crate::names::Names;
 
 /// Rows by the top bits of the hash of their DN. Of 10^9 entries, a bucket has 170 MB.
-pub(crate) const BUCKETS: usize = 1 << BUCKET_BITS;
+const BUCKETS: usize = 1 << BUCKET_BITS;
 const BUCKET_BITS: u32 = 9;
 const HASHES: usize = 32;
 
@@ -31,10 +36,10 @@ pub struct Digest {
 
 /// What is known of an entry: hashes of its DN and of its values, and the text of its DN.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct EntryDigest<'a> {
-    pub(crate) dn: u128,
-    pub(crate) body: u128,
-    pub(crate) text: &'a [u8],
+struct EntryDigest<'a> {
+    dn: u128,
+    body: u128,
+    text: &'a [u8],
 }
 
 impl Digest {
@@ -56,14 +61,6 @@ impl Digest {
 
     pub fn entries(&self) -> u64 {
         self.entries
-    }
-
-    pub(crate) fn base(&self) -> usize {
-        self.base
-    }
-
-    pub(crate) fn bucket(&self, number: usize) -> Result<Vec<u8>> {
-        self.rows.read(number)
     }
 
     pub fn checksum(&self) -> String {
@@ -114,14 +111,234 @@ impl Digest {
 
 impl<'a> EntryDigest<'a> {
     /// A row, as it was appended.
-    pub(crate) fn from_bytes(row: &'a [u8]) -> Self {
+    fn from_bytes(row: &'a [u8]) -> Self {
         let (hashes, text) = row.split_at(HASHES);
         let (dn, body) = hashes.split_at(HASHES / 2);
         let hash = |bytes: &[u8]| u128::from_le_bytes(bytes.try_into().unwrap_or_default());
         Self { dn: hash(dn), body: hash(body), text }
     }
 
-    pub(crate) fn print(&self) -> Fingerprint {
+    fn print(&self) -> Fingerprint {
         Fingerprint { dn: self.dn, body: self.body }
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    OnlyLeft,
+    OnlyRight,
+    Changed,
+}
+
+impl Change {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OnlyLeft => "only-left",
+            Self::OnlyRight => "only-right",
+            Self::Changed => "changed",
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    pub only_left: u64,
+    pub only_right: u64,
+    pub changed: u64,
+    /// The first differing DNs in the order of their text.
+    pub samples: Vec<(Change, String)>,
+    /// Where they are: the most different ones.
+    pub subtrees: Vec<Subtree>,
+}
+
+impl Difference {
+    /// Reads both bucket by bucket, each sorted. Trees with equal checksums are equal.
+    pub fn between(left: &Digest, right: &Digest, limit: usize) -> Result<Self> {
+        let mut collector = Collector::new(limit, left.base.min(right.base));
+        if (left.entries, left.checksum) == (right.entries, right.checksum) {
+            return Ok(collector.finish());
+        }
+        for bucket in 0..BUCKETS {
+            let (lefts, rights) = thread::scope(|scope| {
+                let left = scope.spawn(|| left.rows.read(bucket));
+                (left.join().unwrap_or_else(|panic| resume_unwind(panic)), right.rows.read(bucket))
+            });
+            let (lefts, rights) = (lefts?, rights?);
+            merge(&rows(&lefts), &rows(&rights), &mut collector);
+        }
+        Ok(collector.finish())
+    }
+}
+
+/// The rows of a bucket, sorted.
+fn rows(bytes: &[u8]) -> Vec<EntryDigest<'_>> {
+    let mut rows: Vec<_> = bucket_records(bytes).map(EntryDigest::from_bytes).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// Shows each row and each difference, with the left row of changed entries.
+fn merge(left: &[EntryDigest<'_>], right: &[EntryDigest<'_>], collector: &mut Collector) {
+    let (mut lefts, mut rights) = (left.iter().peekable(), right.iter().peekable());
+    loop {
+        let order = match (lefts.peek(), rights.peek()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(left), Some(right)) => left.dn.cmp(&right.dn),
+        };
+        let left = if order.is_le() { lefts.next() } else { None };
+        let right = if order.is_ge() { rights.next() } else { None };
+        collector.count(left, right);
+        match (left, right) {
+            (Some(left), Some(right)) if left.body != right.body => {
+                collector.add(Change::Changed, left);
+            }
+            (Some(left), None) => collector.add(Change::OnlyLeft, left),
+            (None, Some(right)) => collector.add(Change::OnlyRight, right),
+            _ => {}
+        }
+    }
+}
+
+/// Counts all, keeps the `limit` least.
+struct Collector {
+    limit: usize,
+    found: Difference,
+    least: BinaryHeap<(Vec<u8>, Change)>,
+    subtrees: Subtrees,
+}
+
+impl Collector {
+    /// `base`: RDNs of the base.
+    fn new(limit: usize, base: usize) -> Self {
+        let (found, least) = (Difference::default(), BinaryHeap::new());
+        Self { limit, found, least, subtrees: Subtrees::new(base) }
+    }
+
+    fn count(&mut self, left: Option<&EntryDigest<'_>>, right: Option<&EntryDigest<'_>>) {
+        if let Some(left) = left {
+            self.subtrees.at(left.text).left.add(left);
+        }
+        if let Some(right) = right {
+            self.subtrees.at(right.text).right.add(right);
+        }
+    }
+
+    fn add(&mut self, change: Change, row: &EntryDigest<'_>) {
+        match change {
+            Change::OnlyLeft => self.found.only_left += 1,
+            Change::OnlyRight => self.found.only_right += 1,
+            Change::Changed => self.found.changed += 1,
+        }
+        self.subtrees.at(row.text).changes += 1;
+        let is_less = |(greatest, _): &(Vec<u8>, Change)| row.text < greatest.as_slice();
+        if self.least.len() < self.limit || self.least.peek().is_some_and(is_less) {
+            self.least.push((row.text.to_vec(), change));
+            if self.least.len() > self.limit {
+                self.least.pop();
+            }
+        }
+    }
+
+    fn finish(self) -> Difference {
+        let text =
+            |(dn, change): (Vec<u8>, Change)| (change, String::from_utf8_lossy(&dn).into_owned());
+        let samples = self.least.into_sorted_vec().into_iter().map(text).collect();
+        Difference { samples, subtrees: self.subtrees.finish(self.limit), ..self.found }
+    }
+}
+
+/// Entries below one that is directly below the base; or, without a name, the base and those that are directly
+/// below it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subtree {
+    pub dn: Option<String>,
+    pub left: SubtreeTotals,
+    pub right: SubtreeTotals,
+    /// Entries that differ.
+    pub changes: u64,
+}
+
+/// What one tree has of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SubtreeTotals {
+    pub entries: u64,
+    pub checksum: Checksum,
+}
+
+/// Beyond so many subtrees, entries of further ones are counted in none.
+const MOST: usize = 1 << 17;
+/// Parents that are cached at most.
+const PARENTS: usize = 1 << 17;
+
+/// Sorts entries by subtree.
+#[derive(Debug)]
+struct Subtrees {
+    /// RDNs of the base.
+    base: usize,
+    /// Subtrees by the text of parents, and by their own keys.
+    parents: FxHashMap<Vec<u8>, usize>,
+    keys: FxHashMap<Vec<u8>, usize>,
+    /// The first one has the entries that are counted in none.
+    found: Vec<Subtree>,
+}
+
+impl Subtrees {
+    fn new(base: usize) -> Self {
+        let (parents, keys) = (FxHashMap::default(), FxHashMap::default());
+        Self { base, parents, keys, found: vec![Subtree::default()] }
+    }
+
+    /// Those that differ, the most different first.
+    fn finish(self, limit: usize) -> Vec<Subtree> {
+        let differing = self.found.into_iter().skip(1).filter(|one| one.changes > 0);
+        let mut found: Vec<_> = differing.collect();
+        found.sort_by(|a, b| b.changes.cmp(&a.changes).then_with(|| a.dn.cmp(&b.dn)));
+        found.truncate(limit);
+        found
+    }
+
+    /// That of an entry.
+    fn at(&mut self, dn: &[u8]) -> &mut Subtree {
+        let parent = parent_text(dn);
+        let at = match self.parents.get(parent) {
+            Some(&at) => at,
+            None => self.learn(parent),
+        };
+        &mut self.found[at]
+    }
+
+    fn learn(&mut self, parent: &[u8]) -> usize {
+        let depth = rdns(parent).count();
+        let top = depth.checked_sub(self.base + 1).map(|above| skip(parent, above));
+        let key = top.map_or(Vec::new(), |top| ParsedDn::new(top).key().to_vec());
+        let at = match self.keys.get(&key) {
+            Some(&at) => at,
+            None if self.keys.len() == MOST => 0,
+            None => {
+                let dn = top.map(|top| String::from_utf8_lossy(top).into_owned());
+                self.found.push(Subtree { dn, ..Subtree::default() });
+                self.keys.insert(key, self.found.len() - 1);
+                self.found.len() - 1
+            }
+        };
+        if self.parents.len() == PARENTS {
+            self.parents.clear();
+        }
+        self.parents.insert(parent.to_vec(), at);
+        at
+    }
+}
+
+impl SubtreeTotals {
+    fn add(&mut self, row: &EntryDigest<'_>) {
+        self.entries += 1;
+        self.checksum.add(row.print().combined());
+    }
+}
+
+/// A DN without its first RDNs.
+fn skip(dn: &[u8], count: usize) -> &[u8] {
+    (0..count).fold(dn, |dn, _| parent_text(dn))
 }

@@ -1,15 +1,17 @@
-//! Many files as one stream, for one slapadd.
+//! Streams of records from LDIF to LDIF: many files as one, one partition of an export, and records sorted by depth.
 
 use std::io::Write;
 use std::path::Path;
 
 use common::{Code, Counters, Error, Result};
+use extsort::RecordSorter;
 use ldif::walk::each_record;
-use ldif::{Input, Record, write};
+use ldif::{Input, Output, Record, write};
 
 use crate::claim::Claim;
 use crate::editor::Editor;
-use crate::name::ParsedDn;
+use crate::fingerprint::{Checksum, Fingerprinter};
+use crate::name::{ParsedDn, rdns};
 use crate::names::{Aliases, Names};
 
 /// Written at once; slapadd's pipe takes it in pieces.
@@ -151,4 +153,62 @@ fn send(text: &mut Vec<u8>, sink: &mut impl Write) -> Result<()> {
     let sent = sink.write_all(text);
     text.clear();
     Ok(sent?)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Shard {
+    pub entries: u64,
+    /// Uncompressed bytes written.
+    pub bytes: u64,
+    /// That of a tree digest of the written file with nothing ignored.
+    pub checksum: String,
+}
+
+/// Copies `input` to `path`, without the attributes in `drop`; on the disk when it returns.
+pub fn shard(input: Input<'_>, path: &Path, drop: &Names, counters: &Counters) -> Result<Shard> {
+    let mut output = Output::create(path, 0)?;
+    let mut editor = Editor::new(drop.clone());
+    let mut printer = Fingerprinter::new(drop.clone());
+    let mut checksum = Checksum::default();
+    let (mut entries, mut bytes) = (0, 0);
+    let mut text = Vec::new();
+    each_record(input, counters, |record| {
+        editor.begin();
+        checksum.add(printer.print_with(record, |field, name| editor.see(field, name))?.combined());
+        text.clear();
+        editor.end(record, b"", &mut text)?;
+        entries += 1;
+        bytes += text.len() as u64;
+        output.write(&text)
+    })?;
+    output.finish()?;
+    Ok(Shard { entries, bytes, checksum: checksum.hex() })
+}
+
+/// The memory limit in bytes; what exceeds it goes to an unlinked temporary file.
+const MEMORY: usize = 32 << 20;
+
+/// Copies `input` to `path`; records of the same depth stay in their order. `scratch` is the directory of the temporary
+/// file.
+pub fn parents_first(
+    input: Input<'_>,
+    path: &Path,
+    scratch: &Path,
+    counters: &Counters,
+) -> Result<()> {
+    let mut sorter = RecordSorter::new(MEMORY, 1, scratch, counters.flag());
+    let mut number = 0;
+    each_record(input, counters, |record| {
+        let depth = rdns(&record.entry()?.dn).count() as u128;
+        number += 1;
+        sorter.push(depth << 64 | number, record.bytes)
+    })?;
+    let mut records = sorter.finish()?;
+    let mut output = Output::create(path, 0)?;
+    while let Some((_, record)) = records.next()? {
+        output.write(record)?;
+        output.write(b"\n")?;
+    }
+    output.finish()?;
+    Ok(())
 }

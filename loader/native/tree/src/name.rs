@@ -122,12 +122,16 @@ fn unescaped(text: &[u8], separator: u8) -> Option<usize> {
     })
 }
 
-/// Never empty: text without a separator is one piece.
 fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    pieces(text, move |text| unescaped(text, separator))
+}
+
+/// The text cut where `end` finds a separator. Never empty: text without one is one piece.
+pub fn pieces(text: &[u8], end: impl Fn(&[u8]) -> Option<usize>) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let text = rest?;
-        let end = unescaped(text, separator);
+        let end = end(text);
         rest = end.map(|end| &text[end + 1..]);
         Some(&text[..end.unwrap_or(text.len())])
     })

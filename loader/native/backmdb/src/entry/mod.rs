@@ -240,8 +240,11 @@ impl<'a> Encoder<'a> {
         let column = self.lookup.next(spelling);
         let column = column.map_err(|refusal| LineRefusal::Value(refusal).named(spelling))?;
         if let Some(rule) = &self.lookup.get(column).unproven {
-            let message = format!("values of {rule} are not supported by the native engine");
-            return Err(LineRefusal::Value(InvalidValue(message.into())).named(spelling));
+            let message = format!(
+                "{}: values of {rule} are not supported by the native engine",
+                lossy(spelling)
+            );
+            return Err(RejectReason::Broken(Error::new(Code::Unproven, message)));
         }
         if self.is_left_out(column) {
             return Ok(());

@@ -57,13 +57,13 @@ impl Keys {
         if name::trim_spaces(dn).is_empty() {
             return ROOT;
         }
-        let rdns: Vec<&[u8]> = split(dn, b",;").collect();
+        let rdns: Vec<&[u8]> = name::pieces(dn, |text| end(text, b",;")).collect();
         rdns.iter().rev().fold(ROOT, |above, rdn| self.below(above, rdn))
     }
 
     /// The parts of an RDN have no order, so their hashes are added up.
     fn below(&mut self, above: u64, rdn: &[u8]) -> u64 {
-        let parts = split(rdn, b"+");
+        let parts = name::pieces(rdn, |text| end(text, b"+"));
         let sum = parts.fold(0, |sum: u64, part| sum.wrapping_add(self.assertion(part)));
         xxh3_64_with_seed(&sum.to_le_bytes(), above)
     }
@@ -101,17 +101,6 @@ fn end(text: &[u8], separators: &[u8]) -> Option<usize> {
         quoted ^= byte == b'"' && (quoted || begins);
         begins = byte == b'=' || begins && byte == b' ';
         !quoted && separators.contains(&byte)
-    })
-}
-
-/// Never empty: text without a separator is one piece.
-fn split<'a>(text: &'a [u8], separators: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-    let mut rest = Some(text);
-    std::iter::from_fn(move || {
-        let text = rest?;
-        let end = end(text, separators);
-        rest = end.map(|end| &text[end + 1..]);
-        Some(&text[..end.unwrap_or(text.len())])
     })
 }
 

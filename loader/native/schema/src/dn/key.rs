@@ -4,7 +4,7 @@ use values::Normaliser;
 
 use super::parse::{self, RawAva};
 use super::write;
-use crate::InvalidValue;
+use crate::Result;
 
 /// The attribute types that name entries under more than one name (RFC 4519, RFC 4524, RFC 2985, and
 /// the schema files of OpenLDAP): the first name is slapd's own, the last is the OID.
@@ -39,7 +39,7 @@ const NAMES: [&[&[u8]]; 25] = [
 /// A text that is equal for DNs that slapd takes for equal, as far as can be told without a schema:
 /// every value is compared as `caseIgnoreMatch` does, and only the usual attribute types are known
 /// under other names and OIDs. Separators inside values are escaped, so a comma begins a parent.
-pub fn dn_key(text: &[u8]) -> Result<Vec<u8>, InvalidValue> {
+pub fn dn_key(text: &[u8]) -> Result<Vec<u8>> {
     let mut key = Vec::with_capacity(text.len());
     let text = if text.trim_ascii().is_empty() { b"" } else { text };
     for rdn in parse::dn(text)? {
@@ -53,7 +53,7 @@ pub fn dn_key(text: &[u8]) -> Result<Vec<u8>, InvalidValue> {
     Ok(key)
 }
 
-fn assertion(ava: &RawAva<'_>) -> Result<Vec<u8>, InvalidValue> {
+fn assertion(ava: &RawAva<'_>) -> Result<Vec<u8>> {
     let written = ava.name.to_ascii_lowercase();
     let known = NAMES.iter().find(|names| names.contains(&written.as_slice()));
     let mut part = known.map_or(written.clone(), |names| names[0].to_vec());

@@ -1,20 +1,16 @@
 //! DNs: parsed, made pretty and normalised as slapd does (`libraries/libldap/getdn.c`,
 //! `servers/slapd/dn.c`).
 
-mod check;
+mod forms;
 mod key;
-mod leaf;
 mod parse;
-mod rewrite;
-mod value;
 mod write;
 
-use crate::{AttributeId, InvalidValue, Schema};
+use crate::{AttributeId, InvalidValue, Result, Schema};
 
+pub use forms::DnForm;
 pub use key::dn_key;
-pub use leaf::split_leaf;
-pub use rewrite::DnForm;
-pub use value::deeper;
+pub use parse::split_leaf;
 
 /// Longest DN or RDN that slapd takes, in bytes (`SLAP_LDAPDN_MAXLEN`).
 const MAX_LENGTH: usize = 8192;
@@ -58,14 +54,14 @@ impl Dn {
 
 impl Schema {
     /// Reads the DN of an entry; the empty DN is one.
-    pub fn dn(&self, text: &[u8]) -> Result<Dn, InvalidValue> {
+    pub fn dn(&self, text: &[u8]) -> Result<Dn> {
         within_limit(text)?;
         let rdns = parse::dn(text)?.into_iter().map(|rdn| self.both_forms(rdn));
         Ok(Dn { rdns: rdns.collect::<Result<_, _>>()? })
     }
 
     /// Reads one RDN, for instance the first half of [`split_leaf`].
-    pub fn rdn(&self, text: &[u8]) -> Result<Rdn, InvalidValue> {
+    pub fn rdn(&self, text: &[u8]) -> Result<Rdn> {
         within_limit(text)?;
         match self.plain_rdn(text) {
             Some(rdn) => Ok(rdn),
@@ -74,7 +70,7 @@ impl Schema {
     }
 }
 
-fn within_limit(text: &[u8]) -> Result<(), InvalidValue> {
+fn within_limit(text: &[u8]) -> Result<()> {
     if text.len() > MAX_LENGTH {
         Err(InvalidValue("longer than 8192 bytes".into()))
     } else {

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::{InvalidValue, refuse};
+use super::MAX_LENGTH;
+use crate::{Result, refuse};
 
 /// `type=value` as written: the name, and the value without escapes.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub fn is_space(byte: u8) -> bool {
 }
 
 /// All RDNs of a DN, leaf first.
-pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>, InvalidValue> {
+pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>> {
     let mut rdns = Vec::new();
     let mut parser = Parser::new(text)?;
     while !text.is_empty() {
@@ -35,12 +36,12 @@ pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>, InvalidValue> {
 }
 
 /// The first RDN; what follows it is not looked at.
-pub fn leading_rdn(text: &[u8]) -> Result<RawRdn<'_>, InvalidValue> {
+pub fn leading_rdn(text: &[u8]) -> Result<RawRdn<'_>> {
     Parser::new(text)?.rdn()
 }
 
 /// The text of one RDN and no more.
-pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>, InvalidValue> {
+pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>> {
     let mut parser = Parser::new(text)?;
     let rdn = parser.rdn()?;
     match parser.peek() {
@@ -49,13 +50,67 @@ pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>, InvalidValue> {
     }
 }
 
+/// Cuts a DN behind its first RDN: the text of the RDN and that of its parent, both still to be
+/// read. `None` for the empty DN. What is no DN as a whole comes back whole in the first half, so
+/// that reading the halves refuses the same DNs as [`Schema::dn`](crate::Schema::dn).
+pub fn split_leaf(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    if text.is_empty() {
+        return None;
+    }
+    let whole = Some((text, &b""[..]));
+    match leaf_end(text) {
+        Some(end) if end + 1 < text.len() && text.len() <= MAX_LENGTH => {
+            Some((&text[..end], &text[end + 1..]))
+        }
+        _ => whole,
+    }
+}
+
+/// Where in an AVA a byte stands. A quote opens a value only directly behind `=` and spaces.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AvaPosition {
+    Name,
+    Equals,
+    Value,
+    Quoted,
+}
+
+/// Position of the separator behind the first RDN. In a name `;` begins options.
+fn leaf_end(text: &[u8]) -> Option<usize> {
+    let special = |byte: &u8| matches!(byte, b',' | b';' | b'+' | b'\\' | b'"');
+    let first = text.iter().position(special)?;
+    if text[first] == b',' {
+        return Some(first);
+    }
+    let mut place = AvaPosition::Name;
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        place = match (place, byte) {
+            (_, b'\\') => {
+                at += 1;
+                if place == AvaPosition::Equals { AvaPosition::Value } else { place }
+            }
+            (AvaPosition::Quoted, b'"') => AvaPosition::Value,
+            (AvaPosition::Quoted, _) | (AvaPosition::Equals, b'"') => AvaPosition::Quoted,
+            (AvaPosition::Equals | AvaPosition::Value, b';') | (_, b',') => return Some(at),
+            (_, b'+') => AvaPosition::Name,
+            (AvaPosition::Name, b'=') => AvaPosition::Equals,
+            (AvaPosition::Equals, byte) if is_space(byte) => AvaPosition::Equals,
+            (AvaPosition::Name, _) => AvaPosition::Name,
+            _ => AvaPosition::Value,
+        };
+        at += 1;
+    }
+    None
+}
+
 struct Parser<'a> {
     text: &'a [u8],
     at: usize,
 }
 
 impl<'a> Parser<'a> {
-    fn new(text: &'a [u8]) -> Result<Self, InvalidValue> {
+    fn new(text: &'a [u8]) -> Result<Self> {
         if memchr::memchr(0, text).is_some() {
             return refuse("a DN holds a NUL byte");
         }
@@ -74,7 +129,7 @@ impl<'a> Parser<'a> {
     }
 
     /// AVAs up to a separator or the end.
-    fn rdn(&mut self) -> Result<RawRdn<'a>, InvalidValue> {
+    fn rdn(&mut self) -> Result<RawRdn<'a>> {
         let mut avas = Vec::with_capacity(1);
         loop {
             let name = self.name()?;
@@ -88,7 +143,7 @@ impl<'a> Parser<'a> {
     }
 
     /// An attribute name or OID, and the `=` behind it.
-    fn name(&mut self) -> Result<&'a [u8], InvalidValue> {
+    fn name(&mut self) -> Result<&'a [u8]> {
         self.skip_spaces();
         let start = self.at;
         match self.peek() {
@@ -118,7 +173,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn value(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
+    fn value(&mut self) -> Result<Cow<'a, [u8]>> {
         match self.peek() {
             Some(b'#') => self.hexadecimal(),
             Some(b'"') => self.quoted(),
@@ -127,7 +182,7 @@ impl<'a> Parser<'a> {
     }
 
     /// As in `LDAPv2`: a backslash makes the next character literal, hexadecimal pairs are unknown.
-    fn quoted(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
+    fn quoted(&mut self) -> Result<Cow<'a, [u8]>> {
         self.at += 1;
         let mut value = Vec::new();
         loop {
@@ -151,7 +206,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Pairs of digits; from a space on, all is ignored up to the separator.
-    fn hexadecimal(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
+    fn hexadecimal(&mut self) -> Result<Cow<'a, [u8]>> {
         let start = self.at + 1;
         self.skip(|byte| !is_value_end(byte));
         let raw = &self.text[start..self.at];
@@ -162,7 +217,7 @@ impl<'a> Parser<'a> {
         Ok(Cow::Owned(digits.chunks_exact(2).map(|pair| hex_pair(pair[0], pair[1])).collect()))
     }
 
-    fn string(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
+    fn string(&mut self) -> Result<Cow<'a, [u8]>> {
         let start = self.at;
         let mut escaped = false;
         while let Some(byte) = self.peek() {
@@ -209,7 +264,7 @@ fn may_escape(byte: u8) -> bool {
     matches!(byte, b'\\' | b',' | b';' | b'+' | b'"' | b'<' | b'>' | b'=' | b'#') || is_space(byte)
 }
 
-fn escape_length(after: &[u8]) -> Result<usize, InvalidValue> {
+fn escape_length(after: &[u8]) -> Result<usize> {
     match after {
         [byte, ..] if may_escape(*byte) => Ok(1),
         [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => Ok(2),

@@ -1,7 +1,7 @@
 //! Values into DN strings. Escapes are always a backslash and two upper-case hexadecimal digits.
 
 use super::parse::is_space;
-use crate::InvalidValue;
+use crate::{InvalidValue, Result};
 use values::utf8::char_len;
 
 const fn always(byte: u8) -> bool {
@@ -25,7 +25,7 @@ pub fn is_plain(value: &[u8]) -> bool {
 }
 
 /// Appends the value with UTF-8 left as it is.
-pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     if is_plain(value) {
         out.extend_from_slice(value);
         return Ok(());
@@ -34,7 +34,7 @@ pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
 }
 
 /// Escapes what stands in `out` from `start` on.
-pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<()> {
     if is_plain(&out[start..]) {
         return Ok(());
     }
@@ -43,7 +43,7 @@ pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<(), InvalidValue> 
 }
 
 /// Appends the value with every byte of UTF-8 beyond ASCII escaped.
-pub fn escape_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+pub fn escape_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     each_char(value, out, |char, out| char.iter().for_each(|&byte| hex(byte, out)))
 }
 
@@ -51,7 +51,7 @@ fn each_char(
     value: &[u8],
     out: &mut Vec<u8>,
     beyond_ascii: impl Fn(&[u8], &mut Vec<u8>),
-) -> Result<(), InvalidValue> {
+) -> Result<()> {
     let mut at = 0;
     while at < value.len() {
         let len = char_len(&value[at..]);

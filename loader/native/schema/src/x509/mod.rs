@@ -3,40 +3,35 @@
 
 mod name;
 mod shape;
-mod tlv;
 
-use crate::{InvalidValue, Schema, refuse};
+use crate::{Result, Schema, refuse};
 
 use shape::{attribute_certificate, certificate, certificate_list};
 pub use shape::{is_attribute_certificate, is_certificate, is_certificate_list};
 
 /// Appends the normal form of a certificate, or of what slapadd takes for one: its serial number and
 /// issuer.
-pub fn normalise(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
-    let Some(certificate) = certificate(value).filter(|_| !value.is_empty()) else {
+pub fn normalise(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let Some((serial, issuer)) = certificate(value).filter(|_| !value.is_empty()) else {
         return refuse("not an X.509 certificate in DER");
     };
     out.extend_from_slice(b"{ serialNumber ");
-    push_serial(certificate.serial, out)?;
+    push_serial(serial, out)?;
     out.extend_from_slice(b", issuer rdnSequence:\"");
-    schema.x509_name(certificate.issuer, out)?;
+    schema.x509_name(issuer, out)?;
     out.extend_from_slice(b"\" }");
     Ok(())
 }
 
 /// The same of a list of revoked certificates: its issuer and time.
-pub fn normalise_list(
-    schema: &Schema,
-    value: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), InvalidValue> {
-    let Some(list) = certificate_list(value) else {
+pub fn normalise_list(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let Some((issuer, time)) = certificate_list(value) else {
         return refuse("not an X.509 certificate list in DER");
     };
     out.extend_from_slice(b"{ issuer rdnSequence:\"");
-    schema.x509_name(list.issuer, out)?;
+    schema.x509_name(issuer, out)?;
     out.extend_from_slice(b"\", thisUpdate \"");
-    push_time(list.this_update, out)?;
+    push_time(time, out)?;
     out.extend_from_slice(b"\" }");
     Ok(())
 }
@@ -47,22 +42,22 @@ pub fn normalise_attribute_certificate(
     schema: &Schema,
     value: &[u8],
     out: &mut Vec<u8>,
-) -> Result<(), InvalidValue> {
-    let Some(found) = attribute_certificate(value) else {
+) -> Result<()> {
+    let Some([serial, issuer, issuer_serial]) = attribute_certificate(value) else {
         return refuse("not an X.509 attribute certificate whose issuer is named by a certificate");
     };
     out.extend_from_slice(b"{ serialNumber ");
-    push_serial(found.serial, out)?;
+    push_serial(serial, out)?;
     out.extend_from_slice(b", issuer { baseCertificateID { issuer { directoryName:rdnSequence:\"");
-    schema.x509_name(found.issuer, out)?;
+    schema.x509_name(issuer, out)?;
     out.extend_from_slice(b"\" }, serial ");
-    push_serial(found.issuer_serial, out)?;
+    push_serial(issuer_serial, out)?;
     out.extend_from_slice(b" } } }");
     Ok(())
 }
 
 /// `YYYYmmddHHMMSSZ` of that or of a time with two digits for its year, which is after 1969.
-fn push_time(time: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+fn push_time(time: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let digits = time.strip_suffix(b"Z").filter(|text| text.iter().all(u8::is_ascii_digit));
     let Some(digits) = digits.filter(|digits| matches!(digits.len(), 12 | 14)) else {
         return refuse("the time of the list is not in UTC and to the second");
@@ -78,7 +73,7 @@ fn push_time(time: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
 /// `'HEX'H` without leading zeros; an encoding longer than needed is refused.
-fn push_serial(mut serial: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+fn push_serial(mut serial: &[u8], out: &mut Vec<u8>) -> Result<()> {
     match serial {
         [0xff, 0x80..=0xff, ..] | [0, 0..=0x7f, ..] => {
             return refuse("the serial number has a needless first byte");

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::refuse;
-use super::tlv::{BIT_STRING, BMP, OID, SEQUENCE, SET, TELETEX, Tlv, UNIVERSAL, elements};
-use crate::{InvalidValue, Schema};
+use super::shape::{BIT_STRING, BMP, OID, SEQUENCE, SET, TELETEX, Tlv, UNIVERSAL, elements};
+use crate::{Result, Schema};
 
 /// Type and value of one AVA.
 type TypeAndValue<'a> = (String, Cow<'a, [u8]>);
 
 impl Schema {
     /// Appends the DN that a sequence of RDN sets stands for, the last of them first.
-    pub(super) fn x509_name(&self, sequence: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+    pub(super) fn x509_name(&self, sequence: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let sets = inner(sequence, SET)?;
         for (number, set) in sets.iter().rev().enumerate() {
             if number > 0 {
@@ -26,7 +26,7 @@ impl Schema {
 }
 
 /// Contents of the elements, which must all have this tag.
-fn inner(bytes: &[u8], tag: u8) -> Result<Vec<&[u8]>, InvalidValue> {
+fn inner(bytes: &[u8], tag: u8) -> Result<Vec<&[u8]>> {
     let fits = |element| match element {
         Ok(Tlv { tag: found, content }) if found == tag => Ok(content),
         _ => refuse("a name in the certificate is damaged"),
@@ -34,7 +34,7 @@ fn inner(bytes: &[u8], tag: u8) -> Result<Vec<&[u8]>, InvalidValue> {
     elements(bytes).map(fits).collect()
 }
 
-fn type_and_value(sequence: &[u8]) -> Result<TypeAndValue<'_>, InvalidValue> {
+fn type_and_value(sequence: &[u8]) -> Result<TypeAndValue<'_>> {
     let mut fields = elements(sequence);
     match (fields.next(), fields.next(), fields.next()) {
         (Some(Ok(Tlv { tag: OID, content: oid })), Some(Ok(value)), None) => {
@@ -74,7 +74,7 @@ fn first_two(number: u64) -> String {
 }
 
 /// The value in UTF-8. All other types are taken byte by byte, strings or not, as libldap does.
-fn text(value: Tlv<'_>) -> Result<Cow<'_, [u8]>, InvalidValue> {
+fn text(value: Tlv<'_>) -> Result<Cow<'_, [u8]>> {
     match value.tag {
         UNIVERSAL => wide(value.content, 4),
         BMP => wide(value.content, 2),
@@ -85,7 +85,7 @@ fn text(value: Tlv<'_>) -> Result<Cow<'_, [u8]>, InvalidValue> {
 }
 
 /// Characters of a fixed width to UTF-8, without a look at surrogates.
-fn wide(content: &[u8], width: usize) -> Result<Cow<'_, [u8]>, InvalidValue> {
+fn wide(content: &[u8], width: usize) -> Result<Cow<'_, [u8]>> {
     let mut out = Vec::with_capacity(content.len());
     for unit in content.chunks_exact(width) {
         let code = unit.iter().fold(0_u32, |code, byte| code << 8 | u32::from(*byte));

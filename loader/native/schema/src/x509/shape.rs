@@ -1,9 +1,89 @@
-//! Whether bytes have the shape of a certificate or a list. slapd looks at the tags one after
-//! another and does not care whether inner elements fill the outer ones.
+//! Whether bytes have the shape of a certificate or a list: tags and lengths (`libraries/liblber/decode.c`), definite
+//! lengths, one-byte tags.
+//!
+//! slapd looks at the tags one after another and does not care whether inner elements fill the outer ones. It looks at
+//! the length of what it could not read, so [`Damaged`] tells it; the messages of a server are read by `wire::ber`,
+//! which waits for what is not there yet.
 
-use super::tlv::{
-    BIT_STRING, Damaged, GENERALIZED_TIME, INTEGER, SEQUENCE, Tlv, UTC_TIME, VERSION, header, split,
-};
+pub const INTEGER: u8 = 0x02;
+pub const BIT_STRING: u8 = 0x03;
+pub const OID: u8 = 0x06;
+pub const TELETEX: u8 = 0x14;
+pub const UTC_TIME: u8 = 0x17;
+pub const GENERALIZED_TIME: u8 = 0x18;
+pub const UNIVERSAL: u8 = 0x1c;
+pub const BMP: u8 = 0x1e;
+pub const SEQUENCE: u8 = 0x30;
+pub const SET: u8 = 0x31;
+/// `[0]`, explicit: the version of a certificate.
+pub const VERSION: u8 = 0xa0;
+
+/// The bytes end before an element does, or it has a form that is not supported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged {
+    /// Length read before things went wrong: slapd looks at it.
+    pub length: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tlv<'a> {
+    pub tag: u8,
+    pub content: &'a [u8],
+}
+
+/// The first element of `bytes`, and the bytes behind it.
+pub fn split(bytes: &[u8]) -> Result<(Tlv<'_>, &[u8]), Damaged> {
+    let damaged = |length| Err(Damaged { length });
+    let [tag, first, rest @ ..] = bytes else { return damaged(0) };
+    if tag & 0x1f == 0x1f {
+        return damaged(usize::MAX);
+    }
+    let (length, rest) = match usize::from(*first) {
+        short @ 0..0x80 => (short, rest),
+        long => {
+            let count = long & 0x7f;
+            if count == 0 || count > 8 || rest.len() < count {
+                return damaged(count);
+            }
+            let (digits, rest) = rest.split_at(count);
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+        }
+    };
+    match rest.split_at_checked(length) {
+        Some((content, behind)) => Ok((Tlv { tag: *tag, content }, behind)),
+        None => damaged(length),
+    }
+}
+
+/// Length of the first element's contents, whether they are all there or not, and what follows the
+/// length (`ber_skip_tag` in `libraries/liblber/decode.c`). `None` for tags of several bytes.
+pub fn header(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (tag, first, rest) = match bytes {
+        [] | [_] => return Some((0, &[])),
+        [tag, first, rest @ ..] => (tag, usize::from(*first), rest),
+    };
+    if tag & 0x1f == 0x1f {
+        return None;
+    }
+    let count = first & 0x7f;
+    if first < 0x80 || count == 0 || count > 8 || rest.len() < count {
+        return Some((count, rest));
+    }
+    let (digits, rest) = rest.split_at(count);
+    Some((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
+}
+
+/// All elements; stops after one that is damaged.
+pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Result<Tlv<'_>, Damaged>> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        let next = split(bytes);
+        bytes = next.map_or(&[], |(_, behind)| behind);
+        Some(next.map(|(element, _)| element))
+    })
+}
 
 const ISSUER_UNIQUE_ID: u8 = 0x81;
 const SUBJECT_UNIQUE_ID: u8 = 0x82;
@@ -56,15 +136,10 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What identifies a certificate: contents of the elements.
-pub struct Certificate<'a> {
-    pub serial: &'a [u8],
-    pub issuer: &'a [u8],
-}
-
-/// Finds them as slapd does, which looks at no tags on the way and goes on where an element is
-/// longer than what there is. `None` where it would read what is not there.
-pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
+/// Finds what identifies a certificate, its serial number and its issuer, as slapd does, which looks at
+/// no tags on the way and goes on where an element is longer than what there is. `None` where it would
+/// read what is not there.
+pub fn certificate(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_, signed) = header(value)?;
     let (_, mut rest) = header(signed)?;
     if let Ok((Tlv { tag: VERSION, content }, _)) = split(rest) {
@@ -80,14 +155,11 @@ pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
         Ok((Tlv { content: [], .. }, _)) | Err(Damaged { length: 0 }) => &[],
         _ => return None,
     };
-    Some(Certificate { serial, issuer })
+    Some((serial, issuer))
 }
 
-pub fn is_certificate(value: &[u8]) -> bool {
-    whole_certificate(value).is_some_and(|walk| walk.at_end())
-}
-
-fn whole_certificate(value: &[u8]) -> Option<Walk<'_>> {
+/// `None`, if an element on the way is missing.
+pub fn is_certificate(value: &[u8]) -> Option<bool> {
     let mut walk = Walk { rest: value };
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
@@ -114,22 +186,16 @@ fn whole_certificate(value: &[u8]) -> Option<Walk<'_>> {
     }
     walk.skip(SEQUENCE)?;
     walk.skip(BIT_STRING)?;
-    Some(walk)
+    Some(walk.at_end())
 }
 
-/// What identifies a list of revoked certificates: contents of the elements.
-pub struct CertificateList<'a> {
-    pub issuer: &'a [u8],
-    pub this_update: &'a [u8],
+/// The issuer and the time of a list; `None` if the bytes do not begin as one.
+pub fn certificate_list(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    list_head(&mut Walk { rest: value }).map(|(issuer, time, _)| (issuer, time))
 }
 
-/// Reads the head of a list; `None` if the bytes do not begin as one.
-pub fn certificate_list(value: &[u8]) -> Option<CertificateList<'_>> {
-    list_head(&mut Walk { rest: value }).map(|(list, _)| list)
-}
-
-/// The list up to its time, and its version.
-fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(CertificateList<'a>, i32)> {
+/// The issuer, the time and the version.
+fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(&'a [u8], &'a [u8], i32)> {
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
     let mut version = 0;
@@ -139,20 +205,14 @@ fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(CertificateList<'a>, i32)> {
     walk.skip(SEQUENCE)?;
     let issuer = walk.skip(SEQUENCE)?.content;
     let time = walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME))?;
-    Some((CertificateList { issuer, this_update: time.content }, version))
+    Some((issuer, time.content, version))
 }
 
-pub fn is_certificate_list(value: &[u8]) -> bool {
-    let Some((walk, fills)) = whole_list(value) else { return false };
-    walk.at_end() || fills
-}
-
-/// The walk behind the list, and whether its outer element ends there too: then slapd tolerates
-/// what follows.
-fn whole_list(value: &[u8]) -> Option<(Walk<'_>, bool)> {
+/// Where its outer element ends, too, slapd tolerates what follows.
+pub fn is_certificate_list(value: &[u8]) -> Option<bool> {
     let mut walk = Walk { rest: value };
     let (_, behind) = split(value).ok()?;
-    let (_, version) = list_head(&mut walk)?;
+    let (_, _, version) = list_head(&mut walk)?;
     let _ = walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME));
     revoked(&mut walk);
     if walk.tag() == Some(CONTEXT_0) {
@@ -161,8 +221,7 @@ fn whole_list(value: &[u8]) -> Option<(Walk<'_>, bool)> {
     }
     walk.skip(SEQUENCE)?;
     walk.skip(BIT_STRING)?;
-    let fills = walk.rest.len() == behind.len();
-    Some((walk, fills))
+    Some(walk.at_end() || walk.rest.len() == behind.len())
 }
 
 /// Steps over the list of revoked certificates: a sequence of sequences, or an empty one.
@@ -174,15 +233,9 @@ fn revoked(walk: &mut Walk<'_>) {
     }
 }
 
-/// What identifies an attribute certificate: contents of the elements.
-pub struct AttributeCertificate<'a> {
-    pub serial: &'a [u8],
-    pub issuer: &'a [u8],
-    pub issuer_serial: &'a [u8],
-}
-
-/// Reads one as far as its serial number. slapd does not look at most of the tags.
-pub fn attribute_certificate(value: &[u8]) -> Option<AttributeCertificate<'_>> {
+/// Finds what identifies an attribute certificate, its serial number, its issuer and the serial number of that one's
+/// certificate. slapd does not look at most of the tags.
+pub fn attribute_certificate(value: &[u8]) -> Option<[&[u8]; 3]> {
     let mut walk = Walk { rest: value };
     walk.open()?;
     walk.open()?;
@@ -199,14 +252,10 @@ pub fn attribute_certificate(value: &[u8]) -> Option<AttributeCertificate<'_>> {
     // Signature.
     walk.skip(walk.tag()?)?;
     let serial = walk.skip(INTEGER)?.content;
-    Some(AttributeCertificate { serial, issuer, issuer_serial })
+    Some([serial, issuer, issuer_serial])
 }
 
-pub fn is_attribute_certificate(value: &[u8]) -> bool {
-    whole_attribute_certificate(value).is_some_and(|walk| walk.at_end())
-}
-
-fn whole_attribute_certificate(value: &[u8]) -> Option<Walk<'_>> {
+pub fn is_attribute_certificate(value: &[u8]) -> Option<bool> {
     let mut walk = Walk { rest: value };
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
@@ -217,5 +266,5 @@ fn whole_attribute_certificate(value: &[u8]) -> Option<Walk<'_>> {
     }
     let _ = walk.skip(BIT_STRING);
     let met = [SEQUENCE, SEQUENCE, BIT_STRING].map(|tag| walk.skip(tag).is_some());
-    (met.iter().filter(|&&met| met).count() >= 2).then_some(walk)
+    Some(met.iter().filter(|&&met| met).count() >= 2 && walk.at_end())
 }

@@ -1,8 +1,8 @@
 //! A parsed filter made ready by a schema: names looked up, values checked and normalised once (`ava.c`, `filter.c`,
 //! `mra.c`). What slapd cannot assert is Undefined; what cannot be answered here as slapd would is refused.
 
-use schema::{AttributeType, Description, Normalise, RuleKind, Schema};
-use values::{InvalidValue, Normaliser, refuse};
+use schema::{AttributeType, Description, Normalise, Result, RuleKind, Schema};
+use values::{Normaliser, refuse};
 
 use super::assertion::{Comparison, SubstringAssertion, Test, compared, in_ordering_form};
 use super::parse::{Item, ItemKind, Node};
@@ -26,7 +26,7 @@ impl<'a> Compiler<'a> {
         Self { schema, asked: Vec::new() }
     }
 
-    pub fn node(&mut self, node: Node) -> Result<Compiled, InvalidValue> {
+    pub fn node(&mut self, node: Node) -> Result<Compiled> {
         Ok(match node {
             Node::And(parts) => Compiled::And(self.nodes(parts)?),
             Node::Or(parts) => Compiled::Or(self.nodes(parts)?),
@@ -35,11 +35,11 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    fn nodes(&mut self, parts: Vec<Node>) -> Result<Vec<Compiled>, InvalidValue> {
+    fn nodes(&mut self, parts: Vec<Node>) -> Result<Vec<Compiled>> {
         parts.into_iter().map(|part| self.node(part)).collect()
     }
 
-    fn item(&mut self, item: &Item) -> Result<Compiled, InvalidValue> {
+    fn item(&mut self, item: &Item) -> Result<Compiled> {
         if item.attribute.is_empty() {
             return refuse("an extensible match without an attribute cannot be evaluated");
         }
@@ -78,7 +78,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// None: Undefined, whatever the entry.
-    fn test(&self, kind: &AttributeType, asks: &ItemKind) -> Result<Option<Test>, InvalidValue> {
+    fn test(&self, kind: &AttributeType, asks: &ItemKind) -> Result<Option<Test>> {
         self.require_known(kind)?;
         match asks {
             ItemKind::Present => Ok(Some(Test::Present)),
@@ -94,7 +94,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Values of the type, and of its subtypes, must be compared by rules that are known here.
-    fn require_known(&self, kind: &AttributeType) -> Result<(), InvalidValue> {
+    fn require_known(&self, kind: &AttributeType) -> Result<()> {
         for one in self.schema.attributes().filter(|one| one.chain.contains(&kind.id)) {
             let name = &one.name;
             if one.ordered.is_some() {
@@ -126,7 +126,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Strings have an approximate rule (metaphone); all others are compared for equality.
-    fn approx(&self, kind: &AttributeType, value: &[u8]) -> Result<Option<Test>, InvalidValue> {
+    fn approx(&self, kind: &AttributeType, value: &[u8]) -> Result<Option<Test>> {
         if kind.equality.as_ref().is_some_and(schema::Rule::approximate) {
             return refuse(format!("{}~=: approximate matching cannot be evaluated", kind.name));
         }
@@ -186,7 +186,7 @@ impl<'a> Compiler<'a> {
         rule: Option<&str>,
         dn: bool,
         value: &[u8],
-    ) -> Result<Option<Test>, InvalidValue> {
+    ) -> Result<Option<Test>> {
         let own = |name: &str| {
             kind.equality
                 .as_ref()

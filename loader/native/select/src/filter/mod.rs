@@ -4,8 +4,7 @@ mod assertion;
 mod compile;
 mod parse;
 
-use schema::{Description, Schema};
-use values::InvalidValue;
+use schema::{Description, Result, Schema};
 
 use assertion::Test;
 pub use assertion::Values;
@@ -52,7 +51,7 @@ enum Compiled {
 
 impl Filter {
     /// Refuses what is no filter, and what cannot be answered from an entry alone as slapd would.
-    pub fn read(text: &str, schema: &Schema) -> Result<Self, InvalidValue> {
+    pub fn read(text: &str, schema: &Schema) -> Result<Self> {
         let mut compiler = compile::Compiler::new(schema);
         let root = compiler.node(parse::filter(text)?)?;
         Ok(Self { root, asked: compiler.asked })

@@ -1,11 +1,12 @@
 //! The text of a filter taken apart, as libldap does it (`libraries/libldap/filter.c`).
 
-use values::{InvalidValue, refuse};
+use schema::Result;
+use values::refuse;
 
 /// slapd's `slap_max_filter_depth`.
 const DEEPEST: usize = 1000;
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub enum Node {
     And(Vec<Node>),
     Or(Vec<Node>),
@@ -13,14 +14,14 @@ pub enum Node {
     Item(Item),
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Item {
     pub attribute: String,
     pub asks: ItemKind,
 }
 
 /// What an item asks of its attribute; values without escapes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub enum ItemKind {
     Present,
     Equal(Vec<u8>),
@@ -38,7 +39,7 @@ pub enum ItemKind {
 }
 
 /// slapd also takes a single item without parentheses.
-pub fn filter(text: &str) -> Result<Node, InvalidValue> {
+pub fn filter(text: &str) -> Result<Node> {
     let text = text.trim_matches(' ');
     if !text.starts_with('(') {
         return item(text).map(Node::Item);
@@ -67,12 +68,12 @@ impl Parser<'_> {
         rest.is_some()
     }
 
-    fn closes(&mut self) -> Result<(), InvalidValue> {
+    fn closes(&mut self) -> Result<()> {
         self.skip_spaces();
         if self.takes(')') { Ok(()) } else { refuse("a parenthesis is not closed") }
     }
 
-    fn node(&mut self, depth: usize) -> Result<Node, InvalidValue> {
+    fn node(&mut self, depth: usize) -> Result<Node> {
         if depth > DEEPEST {
             return refuse("nested too deeply");
         }
@@ -94,7 +95,7 @@ impl Parser<'_> {
         Ok(node)
     }
 
-    fn nodes(&mut self, depth: usize) -> Result<Vec<Node>, InvalidValue> {
+    fn nodes(&mut self, depth: usize) -> Result<Vec<Node>> {
         let mut nodes = Vec::new();
         self.skip_spaces();
         while self.rest.starts_with('(') {
@@ -104,7 +105,7 @@ impl Parser<'_> {
         Ok(nodes)
     }
 
-    fn item(&mut self) -> Result<Node, InvalidValue> {
+    fn item(&mut self) -> Result<Node> {
         let mut escaped = false;
         let end = self.rest.find(|sign| {
             let found = sign == ')' && !escaped;
@@ -118,7 +119,7 @@ impl Parser<'_> {
     }
 }
 
-fn item(text: &str) -> Result<Item, InvalidValue> {
+fn item(text: &str) -> Result<Item> {
     let Some((left, value)) = text.split_once('=') else {
         return refuse(format!("\"{text}\" has no \"=\""));
     };
@@ -132,7 +133,7 @@ fn item(text: &str) -> Result<Item, InvalidValue> {
     Ok(Item { attribute: described(name)?, asks })
 }
 
-fn asks(value: &str) -> Result<ItemKind, InvalidValue> {
+fn asks(value: &str) -> Result<ItemKind> {
     if value == "*" {
         return Ok(ItemKind::Present);
     }
@@ -153,7 +154,7 @@ fn asks(value: &str) -> Result<ItemKind, InvalidValue> {
 }
 
 /// `type[:dn][:rule]` before `:=`.
-fn extended(left: &str, value: &str) -> Result<Item, InvalidValue> {
+fn extended(left: &str, value: &str) -> Result<Item> {
     let mut parts = left.split(':');
     let attribute = parts.next().unwrap_or_default().to_owned();
     let mut parts: Vec<&str> = parts.collect();
@@ -172,7 +173,7 @@ fn extended(left: &str, value: &str) -> Result<Item, InvalidValue> {
 }
 
 /// Letters of attribute descriptions (`ldap_is_desc`).
-fn described(name: &str) -> Result<String, InvalidValue> {
+fn described(name: &str) -> Result<String> {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.;".contains(&byte);
     if name.starts_with(|sign: char| sign.is_ascii_alphanumeric()) && name.bytes().all(letter) {
         Ok(name.to_owned())
@@ -182,7 +183,7 @@ fn described(name: &str) -> Result<String, InvalidValue> {
 }
 
 /// Undoes `\xx`, and the older `\*`, `\(`, `\)` and `\\`.
-fn unescape(text: &str) -> Result<Vec<u8>, InvalidValue> {
+fn unescape(text: &str) -> Result<Vec<u8>> {
     let mut value = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

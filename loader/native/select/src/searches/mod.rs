@@ -14,11 +14,10 @@ use rustc_hash::FxHashMap;
 use schema::Schema;
 use values::keys::Substrings;
 
-use crate::filter;
+use crate::filter::{self, Node};
 use crate::place::is_below;
 use log::{Line, Operation};
 use served::{IndexKind, Indexes, Needs};
-use shape::Shape;
 
 /// Kinds of searches that are told apart; more of them are only counted.
 const KINDS: usize = 50_000;
@@ -98,7 +97,7 @@ struct Reader<'a> {
     schema: &'a Schema,
     indexes: Indexes<'a>,
     lengths: Substrings,
-    known: FxHashMap<Shape, usize>,
+    known: FxHashMap<Node, usize>,
     bases: FxHashMap<String, bool>,
     waiting: FxHashMap<Operation, usize>,
     found: Found,
@@ -194,7 +193,7 @@ impl<'a> Reader<'a> {
             self.found.unreadable += 1;
             return None;
         };
-        let shape = Shape::of(&node, &self.lengths);
+        let shape = node.into_shape(&self.lengths);
         let number = match self.known.get(&shape) {
             Some(number) => *number,
             None if self.known.len() >= KINDS => {
@@ -207,7 +206,7 @@ impl<'a> Reader<'a> {
         Some(number)
     }
 
-    fn group(&mut self, shape: Shape) -> usize {
+    fn group(&mut self, shape: Node) -> usize {
         let mut needs = Needs::default();
         let indexed = self.indexes.serve(&shape, &mut needs);
         for list in [&mut needs.used, &mut needs.lacking] {

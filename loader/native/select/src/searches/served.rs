@@ -4,7 +4,8 @@ use rustc_hash::FxHashMap;
 use schema::{AttributeType, Description, Schema};
 use values::keys::Substrings;
 
-use super::shape::{Asks, Pieces, Shape};
+use super::shape::piece_lengths;
+use crate::filter::{Item, ItemKind, Node};
 
 /// Ordering rules whose order is that of the equality index (`SLAP_MR_ORDERED_INDEX`).
 const ORDERED: [&str; 3] =
@@ -73,9 +74,9 @@ impl<'a> Indexes<'a> {
     }
 
     /// Whether slapd finds the candidates by indexes alone; `needs` gets what it uses, and what it lacks.
-    pub fn serve(&self, shape: &Shape, needs: &mut Needs) -> bool {
+    pub fn serve(&self, shape: &Node, needs: &mut Needs) -> bool {
         match shape {
-            Shape::And(parts) => {
+            Node::And(parts) => {
                 let mut own = Needs::default();
                 let served = parts.iter().filter(|part| self.serve(part, &mut own)).count() > 0;
                 needs.used.append(&mut own.used);
@@ -84,9 +85,9 @@ impl<'a> Indexes<'a> {
                 }
                 served
             }
-            Shape::Or(parts) => parts.iter().filter(|part| !self.serve(part, needs)).count() == 0,
-            Shape::Not(_) => false,
-            Shape::Item(attribute, asks) => match self.item(attribute, *asks) {
+            Node::Or(parts) => parts.iter().filter(|part| !self.serve(part, needs)).count() == 0,
+            Node::Not(_) => false,
+            Node::Item(Item { attribute, asks }) => match self.item(attribute, asks) {
                 Service::Index(index) => {
                     needs.used.push(index);
                     true
@@ -100,21 +101,21 @@ impl<'a> Indexes<'a> {
         }
     }
 
-    fn item(&self, attribute: &str, asks: Asks) -> Service {
+    fn item(&self, attribute: &str, asks: &ItemKind) -> Service {
         let Ok(description) = self.schema.describe(attribute.as_bytes()) else {
             return Service::Nothing;
         };
         let kind = self.schema.get(description.attribute);
-        if kind.name == "entryDN" && asks == Asks::Equal {
+        if kind.name == "entryDN" && matches!(asks, ItemKind::Equal(_)) {
             return Service::Nothing;
         }
-        if kind.name == "objectClass" && asks == Asks::Present {
+        if kind.name == "objectClass" && *asks == ItemKind::Present {
             return Service::Lacking(None);
         }
-        if let Asks::Pieces(pieces) = asks {
+        if let ItemKind::Pieces(pieces) = asks {
             return self.pieces(&description, kind, pieces);
         }
-        if asks == Asks::Extended {
+        if matches!(asks, ItemKind::Extended { .. }) {
             return Service::Lacking(None);
         }
         let Some(wanted) = needed(kind, asks) else { return Service::Nothing };
@@ -125,13 +126,16 @@ impl<'a> Indexes<'a> {
     }
 
     /// Pieces that are too short make no key.
-    fn pieces(&self, description: &Description, kind: &AttributeType, pieces: Pieces) -> Service {
+    fn pieces(
+        &self,
+        description: &Description,
+        kind: &AttributeType,
+        pieces: &[Vec<u8>],
+    ) -> Service {
+        let [first, middle, last] = piece_lengths(pieces);
         let (end, any) = (self.lengths.min.max(1), self.lengths.any.max(1));
-        let long = [
-            ("subinitial", pieces.first >= end),
-            ("subany", pieces.middle >= any),
-            ("subfinal", pieces.last >= end),
-        ];
+        let long =
+            [("subinitial", first >= end), ("subany", middle >= any), ("subfinal", last >= end)];
         if kind.substrings.is_none() {
             return Service::Nothing;
         }
@@ -167,17 +171,17 @@ impl<'a> Indexes<'a> {
 }
 
 /// The kind of index that can serve it; None if the attribute has no rule by which it could be asked.
-fn needed(kind: &AttributeType, asks: Asks) -> Option<&'static str> {
+fn needed(kind: &AttributeType, asks: &ItemKind) -> Option<&'static str> {
     match asks {
-        Asks::Present => Some("pres"),
-        Asks::Approx if kind.equality.as_ref().is_some_and(schema::Rule::approximate) => {
+        ItemKind::Present => Some("pres"),
+        ItemKind::Approx(_) if kind.equality.as_ref().is_some_and(schema::Rule::approximate) => {
             Some("approx")
         }
-        Asks::Equal | Asks::Approx => kind.equality.is_some().then_some("eq"),
-        Asks::AtLeast | Asks::AtMost => {
+        ItemKind::Equal(_) | ItemKind::Approx(_) => kind.equality.is_some().then_some("eq"),
+        ItemKind::AtLeast(_) | ItemKind::AtMost(_) => {
             let rule = kind.ordering.as_ref()?;
             Some(if ORDERED.contains(&&*rule.name) { "eq" } else { "pres" })
         }
-        Asks::Pieces(_) | Asks::Extended => None,
+        ItemKind::Pieces(_) | ItemKind::Extended { .. } => None,
     }
 }

@@ -9,110 +9,81 @@ use crate::filter::{Item, ItemKind, Node};
 /// More characters of a piece than this decide nothing.
 const LONGEST: usize = 8;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Shape {
-    And(Vec<Shape>),
-    Or(Vec<Shape>),
-    Not(Box<Shape>),
-    /// The attribute description as it was asked for.
-    Item(String, Asks),
+impl Node {
+    /// The filter with `x` for each value, and one for each byte of a piece, up to what makes a key.
+    /// Of the pieces in the middle the longest stands for all.
+    #[must_use]
+    pub fn into_shape(self, lengths: &Substrings) -> Self {
+        let all = |parts: Vec<Self>| parts.into_iter().map(|part| part.into_shape(lengths));
+        match self {
+            Self::And(parts) => Self::And(all(parts).collect()),
+            Self::Or(parts) => Self::Or(all(parts).collect()),
+            Self::Not(part) => Self::Not(Box::new(part.into_shape(lengths))),
+            Self::Item(Item { attribute, asks }) => Self::Item(Item {
+                attribute: attribute.to_ascii_lowercase(),
+                asks: asks.into_shape(lengths),
+            }),
+        }
+    }
 }
 
-/// What is asked of an attribute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Asks {
-    Present,
-    Equal,
-    Approx,
-    AtLeast,
-    AtMost,
-    Pieces(Pieces),
-    Extended,
-}
-
-/// Lengths in bytes, up to what makes a key, of the first piece, of the longest in the middle, and of the last; 0 is
-/// none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Pieces {
-    pub first: usize,
-    pub middle: usize,
-    pub last: usize,
-}
-
-impl Shape {
-    pub fn of(node: &Node, lengths: &Substrings) -> Self {
-        let all = |parts: &[Node]| parts.iter().map(|part| Self::of(part, lengths)).collect();
-        match node {
-            Node::And(parts) => Self::And(all(parts)),
-            Node::Or(parts) => Self::Or(all(parts)),
-            Node::Not(part) => Self::Not(Box::new(Self::of(part, lengths))),
-            Node::Item(Item { attribute, asks }) => {
-                Self::Item(attribute.to_ascii_lowercase(), Asks::of(asks, lengths))
+impl ItemKind {
+    fn into_shape(self, lengths: &Substrings) -> Self {
+        let value = || b"x".to_vec();
+        match self {
+            Self::Present => self,
+            Self::Equal(_) => Self::Equal(value()),
+            Self::Approx(_) => Self::Approx(value()),
+            Self::AtLeast(_) => Self::AtLeast(value()),
+            Self::AtMost(_) => Self::AtMost(value()),
+            Self::Pieces(pieces) => {
+                let [first, middle, last] = piece_lengths(&pieces);
+                let (end, any) = (lengths.min.min(LONGEST), lengths.any.min(LONGEST));
+                let piece = |length: usize, most: usize| vec![b'x'; length.min(most)];
+                let mut kept = vec![piece(first, end), piece(middle, any), piece(last, end)];
+                if kept[1].is_empty() {
+                    kept.remove(1);
+                }
+                Self::Pieces(kept)
             }
+            Self::Extended { .. } => Self::Extended { rule: None, dn: false, value: value() },
         }
     }
 }
 
-impl Asks {
-    fn of(asks: &ItemKind, lengths: &Substrings) -> Self {
-        match asks {
-            ItemKind::Present => Self::Present,
-            ItemKind::Equal(_) => Self::Equal,
-            ItemKind::Approx(_) => Self::Approx,
-            ItemKind::AtLeast(_) => Self::AtLeast,
-            ItemKind::AtMost(_) => Self::AtMost,
-            ItemKind::Pieces(pieces) => Self::Pieces(Pieces::of(pieces, lengths)),
-            ItemKind::Extended { .. } => Self::Extended,
-        }
-    }
+/// Bytes of the first piece, of the longest in the middle, and of the last; 0 is none.
+pub fn piece_lengths(pieces: &[Vec<u8>]) -> [usize; 3] {
+    let middle = pieces.get(1..pieces.len().saturating_sub(1)).unwrap_or_default();
+    [
+        pieces.first().map_or(0, Vec::len),
+        middle.iter().map(Vec::len).max().unwrap_or(0),
+        pieces.last().map_or(0, Vec::len),
+    ]
 }
 
-impl Pieces {
-    fn of(pieces: &[Vec<u8>], lengths: &Substrings) -> Self {
-        let (end, any) = (lengths.min.min(LONGEST), lengths.any.min(LONGEST));
-        let middle = pieces.get(1..pieces.len().saturating_sub(1)).unwrap_or_default();
-        Self {
-            first: pieces.first().map_or(0, Vec::len).min(end),
-            middle: middle.iter().map(Vec::len).max().unwrap_or(0).min(any),
-            last: pieces.last().map_or(0, Vec::len).min(end),
-        }
-    }
-}
-
-/// As a filter, with `x` where a value stood.
-impl fmt::Display for Shape {
+/// Of a shape, whose values need no escapes.
+impl fmt::Display for Node {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut all = |sign: char, parts: &[Self]| {
             write!(out, "({sign}")?;
             parts.iter().try_for_each(|part| write!(out, "{part}"))?;
             out.write_str(")")
         };
-        match self {
-            Self::And(parts) => all('&', parts),
-            Self::Or(parts) => all('|', parts),
-            Self::Not(part) => write!(out, "(!{part})"),
-            Self::Item(attribute, asks) => write!(out, "({attribute}{asks})"),
-        }
-    }
-}
-
-impl fmt::Display for Asks {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Pieces(pieces) = self else {
-            return out.write_str(match self {
-                Self::Present => "=*",
-                Self::Approx => "~=x",
-                Self::AtLeast => ">=x",
-                Self::AtMost => "<=x",
-                Self::Extended => ":=x",
-                Self::Equal | Self::Pieces(_) => "=x",
-            });
+        let Item { attribute, asks } = match self {
+            Self::And(parts) => return all('&', parts),
+            Self::Or(parts) => return all('|', parts),
+            Self::Not(part) => return write!(out, "(!{part})"),
+            Self::Item(item) => item,
         };
-        let piece = |length: usize| "x".repeat(length);
-        write!(out, "={}*", piece(pieces.first))?;
-        if pieces.middle > 0 {
-            write!(out, "{}*", piece(pieces.middle))?;
-        }
-        out.write_str(&piece(pieces.last))
+        let (sign, value) = match asks {
+            ItemKind::Present => ("", b"*".to_vec()),
+            ItemKind::Equal(value) => ("", value.clone()),
+            ItemKind::Approx(value) => ("~", value.clone()),
+            ItemKind::AtLeast(value) => (">", value.clone()),
+            ItemKind::AtMost(value) => ("<", value.clone()),
+            ItemKind::Pieces(pieces) => ("", pieces.join(&b'*')),
+            ItemKind::Extended { value, .. } => (":", value.clone()),
+        };
+        write!(out, "({attribute}{sign}={})", String::from_utf8_lossy(&value))
     }
 }

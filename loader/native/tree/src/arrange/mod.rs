@@ -4,8 +4,6 @@
 //! first, sorted by depth, in `0000-interior.ldif`; the rest of shard n goes to `000n.ldif`. Most files of
 //! a large export hold nothing but leaves that stay, and are not even read.
 
-mod duplicates;
-mod list;
 mod pieces;
 mod plan;
 mod rows;

@@ -1,15 +1,16 @@
 //! The rows of all files (`row.rs`), streamed as often as one likes: they are never all in memory.
 
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use common::{Counters, Result};
+use common::{Code, Counters, Error, InFile, Result};
 use ldif::Input;
 use ldif::walk::each_record;
 
-use super::list::List;
 use crate::fingerprint::Fingerprinter;
 use crate::join::context_csn;
-use crate::row::EntryRecord;
+use crate::row::{self, EntryRecord};
 
 pub(super) struct EntryRecords {
     sources: Vec<Source>,
@@ -72,5 +73,60 @@ impl Source {
             Ok(())
         })?;
         Ok(Self::Made(rows))
+    }
+}
+
+/// Rows looked at between two looks at the counters.
+const LOT: usize = 4096;
+
+const CUT: &str = "the list of rows is cut";
+
+struct List {
+    path: PathBuf,
+    /// In it.
+    rows: usize,
+}
+
+impl List {
+    /// `None` for a file that came without.
+    fn beside(path: &Path) -> Result<Option<Self>> {
+        let path = row::row_file_of(path);
+        match fs::metadata(&path) {
+            Ok(found) if found.len() % row::SIZE as u64 == 0 => {
+                let rows = usize::try_from(found.len()).unwrap_or(usize::MAX) / row::SIZE;
+                Ok(Some(Self { path, rows }))
+            }
+            Ok(_) => Err(Error::new(Code::Truncated, CUT).in_file(Some(&path))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::from(error).in_file(Some(&path))),
+        }
+    }
+
+    /// Every row in its order. `counted`: as entry and bytes too.
+    fn each(
+        &self,
+        counters: &Counters,
+        counted: bool,
+        mut see: impl FnMut(&EntryRecord),
+    ) -> Result<()> {
+        let mut file = File::open(&self.path).in_file(Some(&self.path))?;
+        let mut lot = vec![0; LOT.min(self.rows) * row::SIZE];
+        let mut left = self.rows;
+        while left > 0 {
+            counters.check()?;
+            let count = LOT.min(left);
+            let lot = &mut lot[..count * row::SIZE];
+            file.read_exact(lot).in_file(Some(&self.path))?;
+            let mut bytes = 0;
+            for row in lot.chunks_exact(row::SIZE).map(EntryRecord::from_bytes) {
+                bytes += u64::from(row.length);
+                see(&row);
+            }
+            if counted {
+                counters.add(count as u64, bytes);
+            }
+            left -= count;
+        }
+        Ok(())
     }
 }

@@ -1,8 +1,107 @@
-//! Attribute types, object classes, content rules and syntaxes as written: names not looked up yet.
+//! Definitions as they stand in cn=config (RFC 4512 section 4.1, with the leniency of libldap's
+//! `schema.c`), still without regard to one another.
 
-use super::Macros;
-use super::tokens::{Token, Tokens};
+use crate::names::Names;
 use crate::{ClassKind, Problem, Usage, XOrdered};
+
+/// One value of cn=config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Definition {
+    pub kind: Kind,
+    /// The value; a leading `{n}` is skipped.
+    pub text: String,
+    /// It stands in the entry `cn=schema,cn=config` itself, so it is compiled into slapd or a module.
+    pub builtin: bool,
+}
+
+/// What a definition defines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `olcObjectIdentifier`
+    Macro,
+    /// `olcLdapSyntaxes`
+    Syntax,
+    /// `olcAttributeTypes`
+    AttributeType,
+    /// `olcObjectClasses`
+    ObjectClass,
+    /// `olcDitContentRules`
+    ContentRule,
+}
+
+/// What else in cn=config decides what an entry may hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Values of `olcAttributeOptions`; an option that ends in `-` (or `=`) stands for all that begin so.
+    pub attribute_options: Vec<String>,
+    /// The database has the overlay `dds`, without which slapd refuses dynamic objects.
+    pub dynamic_objects: bool,
+    /// Some database has the overlay `ppolicy`. Until 2.4 that, not the module, makes slapd treat
+    /// `pwdAttribute` in a way of its own.
+    pub password_policy: bool,
+}
+
+impl Default for Settings {
+    /// As slapd without configuration: the option `lang-`, no dynamic objects.
+    fn default() -> Self {
+        Self {
+            attribute_options: vec!["lang-".into()],
+            dynamic_objects: false,
+            password_policy: false,
+        }
+    }
+}
+
+impl Definition {
+    /// The definition without the `{n}` that orders it among its siblings, and whether it is
+    /// compiled in: what is compiled in has no number.
+    pub(crate) fn unnumbered(&self) -> (&str, bool) {
+        let text = self.text.trim();
+        let numbered = text.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        match numbered {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (rest.trim_start(), false)
+            }
+            _ => (text, self.builtin),
+        }
+    }
+}
+
+/// The macros in force, expanded.
+#[derive(Debug, Default)]
+pub struct Macros {
+    names: Names,
+    oids: Vec<String>,
+}
+
+impl Macros {
+    pub fn define(&mut self, text: &str) -> Result<(), Problem> {
+        let mut words = text.split_ascii_whitespace();
+        let (Some(name), Some(oid), None) = (words.next(), words.next(), words.next()) else {
+            return Err(Problem::of(text, "an OID macro is a name and an OID"));
+        };
+        let oid = self.expand(oid).ok_or_else(|| Problem::of(text, "unknown OID macro"))?;
+        let id =
+            u32::try_from(self.oids.len()).map_err(|_| Problem::of(text, "too many macros"))?;
+        match self.names.find(name.as_bytes()) {
+            Some(known) if self.oids[known as usize] == oid => return Ok(()),
+            Some(_) => return Err(Problem::of(text, "the OID macro has another meaning already")),
+            None => self.names.insert(name, id),
+        };
+        self.oids.push(oid);
+        Ok(())
+    }
+
+    /// The dotted form of `oid`, which begins with a digit or with a macro (`name` or `name:suffix`).
+    pub fn expand(&self, oid: &str) -> Option<String> {
+        if oid.starts_with(|first: char| first.is_ascii_digit()) {
+            return Some(oid.to_owned());
+        }
+        let (name, suffix) = oid.split_once(':').unwrap_or((oid, ""));
+        let base = &self.oids[self.names.find(name.as_bytes())? as usize];
+        Some(if suffix.is_empty() { base.clone() } else { format!("{base}.{suffix}") })
+    }
+}
 
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools)] // as in RFC 4512 section 4.1.2
@@ -212,5 +311,91 @@ impl<'a> RawSyntax<'a> {
             _ => common(word, tokens)?,
         }
         Ok(())
+    }
+}
+
+/// A word, or a sign of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Token<'a> {
+    Open,
+    Close,
+    Dollar,
+    Quoted(&'a str),
+    Bare(&'a str),
+    End,
+}
+
+/// Cuts a definition into words.
+#[derive(Debug, Clone)]
+pub struct Tokens<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Tokens<'a> {
+    pub fn new(text: &'a str) -> Self {
+        Self { rest: text }
+    }
+
+    /// The next word; an error tells what is wrong with it.
+    pub fn next(&mut self) -> Result<Token<'a>, String> {
+        self.rest = self.rest.trim_start();
+        let Some(first) = self.rest.bytes().next() else { return Ok(Token::End) };
+        match first {
+            b'(' => Ok(self.sign(Token::Open)),
+            b')' => Ok(self.sign(Token::Close)),
+            b'$' => Ok(self.sign(Token::Dollar)),
+            b'\'' => self.quoted(),
+            _ => Ok(self.bare()),
+        }
+    }
+
+    /// The next word, which must be a name or an OID.
+    pub fn word(&mut self, what: &str) -> Result<&'a str, String> {
+        match self.next()? {
+            Token::Bare(word) | Token::Quoted(word) => Ok(word),
+            _ => Err(format!("{what} must be followed by a name or an OID")),
+        }
+    }
+
+    /// One word, or several in parentheses, with `$` between them or not.
+    pub fn words(&mut self, what: &str) -> Result<Vec<&'a str>, String> {
+        match self.next()? {
+            Token::Bare(word) | Token::Quoted(word) => Ok(vec![word]),
+            Token::Open => self.list(what),
+            _ => Err(format!("{what} must be followed by a name or a list of names")),
+        }
+    }
+
+    fn list(&mut self, what: &str) -> Result<Vec<&'a str>, String> {
+        let mut words = Vec::new();
+        loop {
+            match self.next()? {
+                Token::Bare(word) | Token::Quoted(word) => words.push(word),
+                Token::Dollar => {}
+                Token::Close => return Ok(words),
+                Token::Open | Token::End => {
+                    return Err(format!("the list after {what} does not end"));
+                }
+            }
+        }
+    }
+
+    fn sign(&mut self, token: Token<'a>) -> Token<'a> {
+        self.rest = &self.rest[1..];
+        token
+    }
+
+    fn quoted(&mut self) -> Result<Token<'a>, String> {
+        let (word, rest) =
+            self.rest[1..].split_once('\'').ok_or_else(|| "a quote does not end".to_owned())?;
+        self.rest = rest;
+        Ok(Token::Quoted(word))
+    }
+
+    fn bare(&mut self) -> Token<'a> {
+        let ends = |sign: char| sign.is_ascii_whitespace() || "()$'".contains(sign);
+        let (word, rest) = self.rest.split_at(self.rest.find(ends).unwrap_or(self.rest.len()));
+        self.rest = rest;
+        Token::Bare(word)
     }
 }

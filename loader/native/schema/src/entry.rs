@@ -1,0 +1,392 @@
+//! What an entry must, may and must not hold (`servers/slapd/schema_check.c`).
+
+use crate::class::SpecialClass;
+use crate::{
+    AttributeId, AttributeType, Ava, ClassId, ClassKind, ContentRule, InvalidValue, ObjectClass,
+    Rdn, Result, RuleKind, Schema, refuse,
+};
+
+/// Flags of the entry that single attributes ask for.
+const ALIAS: u32 = 0x1;
+const REFERRAL: u32 = 0x2;
+const SUBENTRY: u32 = 0x4;
+const DYNAMIC_OBJECT: u32 = 0x8;
+const COLLECTIVE: u32 = 0x10;
+const GLUE: u32 = 0x20;
+
+/// Attributes compiled into slapd that only certain entries may have (`schema_prep.c`).
+const ROOT_DSE: [&str; 12] = [
+    "altServer",
+    "namingContexts",
+    "supportedControl",
+    "supportedExtension",
+    "supportedLDAPVersion",
+    "supportedSASLMechanisms",
+    "supportedFeatures",
+    "monitorContext",
+    "configContext",
+    "vendorName",
+    "vendorVersion",
+    "dynamicSubtrees",
+];
+const SUBENTRIES: [&str; 9] = [
+    "subtreeSpecification",
+    "dITStructureRules",
+    "dITContentRules",
+    "matchingRules",
+    "attributeTypes",
+    "objectClasses",
+    "nameForms",
+    "matchingRuleUse",
+    "ldapSyntaxes",
+];
+
+/// What the values of `objectClass` (and of `structuralObjectClass`, if given) mean for an entry.
+/// Depends on nothing else, so it can be kept and used for all entries with the same values.
+#[derive(Debug, Clone)]
+pub struct ObjectClassSet {
+    /// The structural class, the value of `structuralObjectClass` for an entry that has none.
+    pub structural: ClassId,
+    /// The entry has a `structuralObjectClass` that slapadd replaces by [`structural`](Self::structural):
+    /// that of a glue entry which has become a real one.
+    pub replaces_structural: bool,
+    /// `ocflags` of the stored entry.
+    pub flags: u32,
+    /// Values for the index of `objectClass`: canonical names of the classes and all their superiors.
+    pub index_values: Vec<Vec<u8>>,
+    /// Required attributes, each with the class or content rule that asks for it.
+    required: Vec<(AttributeId, String)>,
+    verdicts: Vec<AttributeVerdict>,
+    precluded: Vec<AttributeId>,
+}
+
+/// What a profile says to an attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AttributeVerdict {
+    Allowed,
+    /// With one value.
+    Single,
+    Refused,
+}
+
+/// The entry's flags have been computed (`SLAP_OC__END`).
+const FLAGS_COMPUTED: u32 = 0x100;
+
+impl ObjectClassSet {
+    /// Checks the attributes of an entry: those present, and whether each has more than one value.
+    /// An attribute with options counts as its type; RDN attributes that slapadd adds count as present.
+    pub fn check(&self, schema: &Schema, present: &[(AttributeId, bool)]) -> Result<()> {
+        for (id, by) in &self.required {
+            if !present.iter().any(|(present, _)| present == id) {
+                return refuse(format!("{by} requires attribute '{}'", schema.get(*id).name));
+            }
+        }
+        for &(id, several) in present {
+            let why = match self.verdicts[id.index()] {
+                AttributeVerdict::Single if several => "is single-valued and has several values",
+                AttributeVerdict::Allowed | AttributeVerdict::Single => continue,
+                AttributeVerdict::Refused => match schema.restriction(schema.get(id), self.flags) {
+                    Some(why) => why,
+                    None if self.precluded.contains(&id) => "is precluded by a content rule",
+                    None => "is not allowed by any object class",
+                },
+            };
+            return refuse(format!("attribute '{}' {why}", schema.get(id).name));
+        }
+        Ok(())
+    }
+
+    /// slapd does not check the naming attributes of glue entries, nor does it add them.
+    pub fn is_glue(&self) -> bool {
+        self.flags & GLUE != 0
+    }
+}
+
+impl Schema {
+    /// Works out what `classes`, the values of `objectClass` in their order, ask of an entry;
+    /// `structural` is the value of `structuralObjectClass`, if there is one.
+    pub fn profile(&self, classes: &[&[u8]], structural: Option<&[u8]>) -> Result<ObjectClassSet> {
+        let known =
+            classes.iter().map(|name| self.known_class(name)).collect::<Result<Vec<_>, _>>()?;
+        let own = self.structural_class(&known)?;
+        let replaces_structural = match structural {
+            Some(given) => self.differs(given, own)?,
+            None => false,
+        };
+        let rule = self.content_rule(own);
+        let flags = self.flags(classes);
+        self.check_classes(&known, own, rule, flags)?;
+        let mut profile = ObjectClassSet {
+            structural: own,
+            replaces_structural,
+            flags,
+            index_values: self.class_index_values(classes),
+            required: self.required(&known, own, rule),
+            verdicts: Vec::new(),
+            precluded: rule.map_or_else(Vec::new, |rule| rule.not.clone()),
+        };
+        let extensible =
+            known.iter().any(|&id| self.is_special(id, SpecialClass::ExtensibleObject));
+        let allowed = self.allowed(&known, own, rule);
+        profile.verdicts = self
+            .attributes()
+            .map(|kind| {
+                let listed = extensible || allowed[kind.id.index()];
+                self.verdict(kind.id, listed, &profile)
+            })
+            .collect();
+        Ok(profile)
+    }
+
+    /// `ocflags` as stored in the entry, for object classes known or not.
+    pub fn flags(&self, classes: &[&[u8]]) -> u32 {
+        let known = classes.iter().filter_map(|name| self.class(name));
+        known.fold(FLAGS_COMPUTED, |flags, id| flags | self.object_class(id).flags)
+    }
+
+    /// Values for the index of `objectClass` or `structuralObjectClass`: the canonical names of the
+    /// classes and all their superiors, each class added once; unknown values as they are.
+    pub fn class_index_values(&self, classes: &[&[u8]]) -> Vec<Vec<u8>> {
+        let mut met: Vec<Option<ClassId>> = classes.iter().map(|name| self.class(name)).collect();
+        for at in 0..classes.len() {
+            for &id in met[at].map_or(&[][..], |id| &self.object_class(id).lineage) {
+                if !met.contains(&Some(id)) {
+                    met.push(Some(id));
+                }
+            }
+        }
+        let unknown = |at: usize| classes.get(at).map_or_else(Vec::new, |value| value.to_vec());
+        let name = |id: ClassId| self.object_class(id).name.clone().into_bytes();
+        met.into_iter().enumerate().map(|(at, id)| id.map_or_else(|| unknown(at), name)).collect()
+    }
+
+    fn is_special(&self, id: ClassId, special: SpecialClass) -> bool {
+        self.object_class(id).special == Some(special)
+    }
+
+    fn known_class(&self, name: &[u8]) -> Result<ClassId> {
+        let shown = || String::from_utf8_lossy(name).into_owned();
+        self.class(name).map_or_else(|| refuse(format!("unknown object class '{}'", shown())), Ok)
+    }
+
+    /// A `structuralObjectClass` other than the entry's own must be that of a glue entry.
+    fn differs(&self, given: &[u8], own: ClassId) -> Result<bool> {
+        let class = self.known_class(given)?;
+        let (given, name) = (self.object_class(class), &self.object_class(own).name);
+        if given.kind != ClassKind::Structural {
+            return refuse(format!("structuralObjectClass '{}' is not structural", given.name));
+        }
+        if class != own && !self.is_special(class, SpecialClass::Glue) {
+            let given = &given.name;
+            return refuse(format!(
+                "structuralObjectClass is '{given}', but the entry is of '{name}'"
+            ));
+        }
+        Ok(class != own)
+    }
+
+    /// Attributes that must be present: abstract classes and the superiors of the structural class
+    /// ask for theirs through their subclasses.
+    fn required(
+        &self,
+        classes: &[ClassId],
+        own: ClassId,
+        rule: Option<&ContentRule>,
+    ) -> Vec<(AttributeId, String)> {
+        let mut required: Vec<(AttributeId, String)> = Vec::new();
+        let mut add = |id: AttributeId, by: String| {
+            if !required.iter().any(|known| known.0 == id) {
+                required.push((id, by));
+            }
+        };
+        for &id in rule.map_or(&[][..], |rule| &rule.must) {
+            add(id, format!("content rule '{}'", rule.map_or("", |rule| &rule.name)));
+        }
+        for class in classes.iter().map(|&id| self.object_class(id)) {
+            if class.id == own || class.kind == ClassKind::Auxiliary {
+                class.must.iter().for_each(|&id| add(id, format!("object class '{}'", class.name)));
+            }
+        }
+        required
+    }
+
+    /// For each attribute type: the structural class, an auxiliary class or the content rule lists it.
+    fn allowed(&self, classes: &[ClassId], own: ClassId, rule: Option<&ContentRule>) -> Vec<bool> {
+        let mut allowed = vec![false; self.attributes().len()];
+        let mut allow = |ids: &[AttributeId]| ids.iter().for_each(|id| allowed[id.index()] = true);
+        for class in classes.iter().map(|&id| self.object_class(id)) {
+            if class.id == own || class.kind == ClassKind::Auxiliary {
+                allow(&class.must);
+                allow(&class.may);
+            }
+        }
+        if let Some(rule) = rule {
+            allow(&rule.must);
+            allow(&rule.may);
+        }
+        allowed
+    }
+
+    /// The most specific of the structural classes, which must lie on one chain. Two classes that
+    /// are not on one chain are let through when a later class of the list is below both.
+    fn structural_class(&self, classes: &[ClassId]) -> Result<ClassId> {
+        let structural = |id: ClassId| self.object_class(id).kind == ClassKind::Structural;
+        let below = |sub: ClassId, sup: ClassId| self.object_class(sub).is_a(sup);
+        let mut found: Option<ClassId> = None;
+        for (at, &class) in classes.iter().enumerate().filter(|(_, class)| structural(**class)) {
+            let Some(best) = found.filter(|&best| !below(class, best)) else {
+                found = Some(class);
+                continue;
+            };
+            let joins =
+                |&&later: &&ClassId| structural(later) && below(later, best) && below(later, class);
+            if !below(best, class) && !classes[at + 1..].iter().any(|later| joins(&later)) {
+                let (one, other) = (&self.object_class(best).name, &self.object_class(class).name);
+                return refuse(format!(
+                    "structural object classes '{one}' and '{other}' are not on one chain"
+                ));
+            }
+        }
+        found.ok_or_else(|| InvalidValue("no structural object class".into()))
+    }
+
+    /// What `profile` says to an attribute; `listed` if classes or the content rule name it.
+    fn verdict(&self, id: AttributeId, listed: bool, profile: &ObjectClassSet) -> AttributeVerdict {
+        let kind = self.get(id);
+        let object_class = kind.name.eq_ignore_ascii_case("objectClass");
+        let allowed = listed || kind.operational() || object_class;
+        let barred =
+            self.restriction(kind, profile.flags).is_some() || profile.precluded.contains(&id);
+        match (allowed && !barred, kind.single_value) {
+            (false, _) => AttributeVerdict::Refused,
+            (true, true) => AttributeVerdict::Single,
+            (true, false) => AttributeVerdict::Allowed,
+        }
+    }
+
+    /// Why an attribute cannot stand in an entry with these flags, whatever its classes list.
+    fn restriction(&self, kind: &AttributeType, flags: u32) -> Option<&'static str> {
+        let collective = SUBENTRY | COLLECTIVE;
+        if kind.collective && flags & collective != collective {
+            return Some("is collective and belongs in a collective attribute subentry");
+        }
+        let lacks = |flag: u32| flags & flag == 0;
+        match kind.name.as_str() {
+            _ if !kind.builtin => None,
+            name if ROOT_DSE.contains(&name) => Some("belongs in the root DSE"),
+            name if SUBENTRIES.contains(&name) && lacks(SUBENTRY) => Some("belongs in a subentry"),
+            "administrativeRole" => Some("is not supported by slapd"),
+            "aliasedObjectName" if lacks(ALIAS) => Some("belongs in an alias"),
+            "ref" if lacks(REFERRAL) => Some("belongs in a referral"),
+            "entryTtl" if !self.dynamic_objects() => Some("needs the overlay dds on the database"),
+            "entryTtl" if lacks(DYNAMIC_OBJECT) => Some("belongs in a dynamic object"),
+            _ => None,
+        }
+    }
+
+    /// Checks the classes of an entry against each other and against the content rule.
+    fn check_classes(
+        &self,
+        classes: &[ClassId],
+        own: ClassId,
+        rule: Option<&ContentRule>,
+        flags: u32,
+    ) -> Result<()> {
+        if let Some(rule) = rule.filter(|rule| rule.obsolete) {
+            return refuse(format!("content rule '{}' is obsolete", rule.name));
+        }
+        for class in classes.iter().map(|&id| self.object_class(id)) {
+            if class.obsolete {
+                return refuse(format!("object class '{}' is obsolete", class.name));
+            }
+            self.check_special(class, flags)?;
+            let by_rule = |rule: &ContentRule| rule.auxiliary.contains(&class.id);
+            match class.kind {
+                ClassKind::Abstract => self.check_abstract(class, classes, own)?,
+                ClassKind::Auxiliary if !rule.is_none_or(by_rule) => {
+                    let rule = rule.map_or("", |rule| &rule.name);
+                    return refuse(format!(
+                        "object class '{}' is not allowed by content rule '{rule}'",
+                        class.name
+                    ));
+                }
+                ClassKind::Auxiliary | ClassKind::Structural => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// An abstract class must be above the structural class or above an auxiliary class of the entry;
+    /// alone with the structural class it cannot be.
+    fn check_abstract(&self, class: &ObjectClass, classes: &[ClassId], own: ClassId) -> Result<()> {
+        let auxiliary = |id: &ClassId| {
+            let other = self.object_class(*id);
+            other.kind == ClassKind::Auxiliary && other.is_a(class.id)
+        };
+        let fits = class.special == Some(SpecialClass::Top)
+            || self.object_class(own).is_a(class.id)
+            || classes.iter().any(auxiliary);
+        if fits {
+            return Ok(());
+        }
+        refuse(format!("object class '{}' is abstract and no other class is below it", class.name))
+    }
+
+    fn check_special(&self, class: &ObjectClass, flags: u32) -> Result<()> {
+        let why = match class.special {
+            Some(SpecialClass::RootDse) => "is for the root DSE only",
+            Some(SpecialClass::WithinSubentry) if flags & SUBENTRY == 0 => "is for subentries only",
+            Some(SpecialClass::DynamicObject) if !self.dynamic_objects() => {
+                "needs the overlay dds on the database"
+            }
+            _ => return Ok(()),
+        };
+        refuse(format!("object class '{}' {why}", class.name))
+    }
+
+    /// Checks that the attributes of an RDN can name an entry. Whether the entry holds the values,
+    /// and what is added if not, is another matter: see [`rdn_value_held`](Self::rdn_value_held).
+    pub fn check_naming(&self, rdn: &Rdn) -> Result<()> {
+        rdn.avas.iter().try_for_each(|ava| self.check_naming_attribute(ava))
+    }
+
+    fn check_naming_attribute(&self, ava: &Ava) -> Result<()> {
+        let kind = self.get(ava.attribute);
+        let why = if kind.operational() {
+            "is operational"
+        } else if kind.collective {
+            "is collective"
+        } else if kind.obsolete {
+            "is obsolete"
+        } else if kind.equality.is_none() {
+            "has no equality matching rule"
+        } else if kind.equality.as_ref().is_some_and(|rule| !rule.matches) {
+            "has an equality matching rule that slapd does not support"
+        } else {
+            return Ok(());
+        };
+        refuse(format!("naming attribute '{}' {why}", kind.name))
+    }
+
+    /// Whether a value of an RDN is among the values of its attribute in the entry, given as they
+    /// are stored for comparing: in normal form where there is one. `asserted` is the RDN's value in
+    /// the same form.
+    pub fn rdn_value_held<'a>(
+        &self,
+        ava: &Ava,
+        asserted: &[u8],
+        stored: impl IntoIterator<Item = &'a [u8]>,
+    ) -> bool {
+        let kind = self.get(ava.attribute);
+        let rule = kind.equality.as_ref().map(|rule| rule.kind);
+        stored.into_iter().any(|value| match rule {
+            Some(RuleKind::ObjectClass) => self.class_is_a(value, asserted),
+            _ => kind.order.compare(value, asserted).is_eq(),
+        })
+    }
+
+    fn class_is_a(&self, value: &[u8], asserted: &[u8]) -> bool {
+        let classes = self.class(value).zip(self.class(asserted));
+        classes.is_some_and(|(value, asserted)| self.object_class(value).is_a(asserted))
+    }
+}
