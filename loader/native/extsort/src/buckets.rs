@@ -5,13 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::memory::Resources;
-use crate::{Result, too_large};
+use crate::scratch::Resources;
+use crate::{Result, push_record, split_record};
 
 /// Bytes of a bucket that are written at once.
 const BLOCK: usize = 64 << 10;
-/// Bytes before a record: its length.
-const HEADER: usize = 4;
 
 /// Keeps byte records in buckets, in memory up to a limit and then in a temporary file. Beyond the limit it uses up to
 /// 64 KiB for each bucket.
@@ -57,12 +55,8 @@ impl Buckets {
 
     /// Appends a record of less than 4 GiB that is made of several parts.
     pub fn append(&mut self, bucket: usize, parts: &[&[u8]]) -> Result<()> {
-        let length = u32::try_from(parts.iter().map(|part| part.len()).sum::<usize>());
         let last = &mut self.all[bucket].last;
-        last.extend_from_slice(&length.map_err(|_| too_large())?.to_le_bytes());
-        for part in parts {
-            last.extend_from_slice(part);
-        }
+        push_record(last, parts)?;
         if last.len() < BLOCK { Ok(()) } else { self.end_block(bucket) }
     }
 
@@ -111,13 +105,7 @@ impl Buckets {
 
 /// The records of a bucket that was read.
 pub fn bucket_records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let header = bytes.first_chunk()?;
-        let end = HEADER + u32::from_le_bytes(*header) as usize;
-        let (record, rest) = bytes.split_at_checked(end)?;
-        bytes = rest;
-        Some(&record[HEADER..])
-    })
+    std::iter::from_fn(move || split_record(&mut bytes))
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@
 //! depends neither on the limit nor on the number of threads.
 
 mod buckets;
-mod memory;
 mod merge;
 mod postings;
 mod records;
 mod scratch;
+mod sorter;
 mod spool;
 mod tuples;
 
@@ -24,4 +24,25 @@ pub use tuples::{TupleSorter, Tuples};
 
 fn too_large() -> Error {
     Error::new(Code::TooLarge, "a record of 4 GiB or more")
+}
+
+/// Bytes before a record: its length.
+const HEADER: usize = 4;
+
+/// Appends a record of several parts to others.
+fn push_record(bytes: &mut Vec<u8>, parts: &[&[u8]]) -> Result<()> {
+    let length = u32::try_from(parts.iter().map(|part| part.len()).sum::<usize>());
+    bytes.extend_from_slice(&length.map_err(|_| too_large())?.to_le_bytes());
+    for part in parts {
+        bytes.extend_from_slice(part);
+    }
+    Ok(())
+}
+
+/// Takes the first record off.
+fn split_record<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (header, rest) = bytes.split_first_chunk()?;
+    let (record, rest) = rest.split_at_checked(u32::from_le_bytes(*header) as usize)?;
+    *bytes = rest;
+    Some(record)
 }

@@ -1,123 +1,158 @@
 //! Merging sorted sources.
 
+use std::borrow::Cow;
+use std::fmt::Debug;
+use std::mem;
+
 use crate::Result;
 
-/// A heap of sources, the one with the least head first. With few sources it is a few comparisons.
+/// Sorted items that come piece by piece.
+pub trait Source: Sized {
+    /// By which items are compared first: the heap has a copy of it.
+    type Key: Copy + Ord + Debug;
+
+    /// That of the item at hand; none only at the end.
+    fn key(&self) -> Option<Self::Key>;
+    /// Whether the item at hand of source `one` comes before that of `other`, which has the same key.
+    fn is_before(_sources: &[Self], _one: usize, _other: usize) -> bool {
+        false
+    }
+    /// Leaves the next `count` items behind, all of them at hand.
+    fn advance(&mut self, count: usize) -> Result<()>;
+}
+
 #[derive(Debug)]
-pub(crate) struct Heads<K>(Vec<(K, usize)>);
+pub struct Merge<S: Source> {
+    sources: Vec<S>,
+    /// A heap, the source with the least item first. With few sources it is a few comparisons.
+    heads: Vec<(S::Key, usize)>,
+    /// How many items were returned last; they are still at hand.
+    taken: usize,
+}
 
-impl<K: Copy> Heads<K> {
-    /// `heads` are pairs of a head and the number of its source.
-    pub fn new(
-        heads: impl IntoIterator<Item = (K, usize)>,
-        less: impl Fn(&(K, usize), &(K, usize)) -> bool,
-    ) -> Self {
-        let mut heads = Self(heads.into_iter().collect());
-        for at in (0..heads.0.len() / 2).rev() {
-            heads.sink(at, &less);
+impl<S: Source> Merge<S> {
+    pub fn new(sources: Vec<S>) -> Self {
+        let heads = sources.iter().enumerate();
+        let heads = heads.filter_map(|(at, source)| Some((source.key()?, at))).collect();
+        let mut merge = Self { sources, heads, taken: 0 };
+        for at in (0..merge.heads.len() / 2).rev() {
+            merge.sink(at);
         }
-        heads
+        merge
     }
 
-    /// The least head.
-    #[inline]
-    pub fn least(&self) -> Option<&(K, usize)> {
-        self.0.first()
-    }
-
-    /// The least head of all others.
-    #[inline]
-    pub fn bound(&self, less: impl Fn(&(K, usize), &(K, usize)) -> bool) -> Option<&(K, usize)> {
-        match (self.0.get(1), self.0.get(2)) {
-            (Some(left), Some(right)) if less(right, left) => Some(right),
-            (left, _) => left,
+    /// The source with the least item, which counts as returned. None at the end.
+    pub fn next_source(&mut self) -> Result<Option<&S>> {
+        let taken = mem::replace(&mut self.taken, 1);
+        if taken > 0 {
+            self.advance(taken)?;
         }
+        Ok(self.heads.first().map(|&(_, least)| &self.sources[least]))
     }
 
-    /// The source with the least head has another one now, or none.
     #[inline]
-    pub fn replace(&mut self, head: Option<K>, less: impl Fn(&(K, usize), &(K, usize)) -> bool) {
-        match (head, self.0.first_mut()) {
-            (Some(head), Some(first)) => first.0 = head,
-            (None, Some(_)) => drop(self.0.swap_remove(0)),
-            (_, None) => return,
+    fn advance(&mut self, count: usize) -> Result<()> {
+        let Some(head) = self.heads.first_mut() else { return Ok(()) };
+        let source = &mut self.sources[head.1];
+        source.advance(count)?;
+        match source.key() {
+            Some(key) => head.0 = key,
+            None => drop(self.heads.swap_remove(0)),
         }
-        self.sink(0, &less);
+        self.sink(0);
+        Ok(())
     }
 
-    fn sink(&mut self, mut at: usize, less: &impl Fn(&(K, usize), &(K, usize)) -> bool) {
-        let heap = &mut self.0;
+    #[inline]
+    fn less(&self, one: usize, other: usize) -> bool {
+        let (one, other) = (self.heads[one], self.heads[other]);
+        one.0 < other.0 || one.0 == other.0 && S::is_before(&self.sources, one.1, other.1)
+    }
+
+    #[inline]
+    fn sink(&mut self, mut at: usize) {
         loop {
             let mut child = 2 * at + 1;
-            if child + 1 < heap.len() && less(&heap[child + 1], &heap[child]) {
+            if child + 1 < self.heads.len() && self.less(child + 1, child) {
                 child += 1;
             }
-            if child >= heap.len() || !less(&heap[child], &heap[at]) {
+            if child >= self.heads.len() || !self.less(child, at) {
                 return;
             }
-            heap.swap(at, child);
+            self.heads.swap(at, child);
             at = child;
         }
     }
 }
 
-/// Sorted items that come piece by piece.
-pub(crate) trait Source<T> {
-    /// The items at hand; none only at the end.
-    fn items(&self) -> &[T];
-    /// Leaves the first `count` of the items at hand behind.
-    fn advance(&mut self, count: usize) -> Result<()>;
-}
-
-/// Merges items that are equal only if they are the same.
+/// Sorted items that are equal only if they are the same: all in memory, or those of a run that were read last.
 #[derive(Debug)]
-pub(crate) struct Merge<T, S> {
-    sources: Vec<S>,
-    heads: Heads<T>,
-    /// How many items were returned last.
-    taken: usize,
+pub struct Part<'a, T: Clone> {
+    items: Cow<'a, [T]>,
+    /// How many of `items` are left behind.
+    passed: usize,
+    run: Option<Box<dyn Run<T> + Send + 'a>>,
 }
 
-impl<T: Copy + Ord, S: Source<T>> Merge<T, S> {
-    pub fn new(sources: Vec<S>) -> Self {
-        let heads = sources.iter().enumerate();
-        let heads = heads.filter_map(|(at, source)| Some((*source.items().first()?, at)));
-        let heads = Heads::new(heads, Self::less);
-        Self { sources, heads, taken: 0 }
+/// A run in the temporary file.
+pub trait Run<T>: Debug {
+    /// Appends the next items; none only at the end.
+    fn read(&mut self, items: &mut Vec<T>) -> Result<()>;
+}
+
+impl<'a, T: Copy> Part<'a, T> {
+    pub fn held(items: Cow<'a, [T]>) -> Self {
+        Self { items, passed: 0, run: None }
     }
 
-    fn less(one: &(T, usize), other: &(T, usize)) -> bool {
-        one.0 < other.0
+    pub fn spilled(run: impl Run<T> + Send + 'a) -> Result<Self> {
+        let mut part = Self { items: Cow::Owned(Vec::new()), passed: 0, run: Some(Box::new(run)) };
+        part.refill()?;
+        Ok(part)
     }
 
+    fn refill(&mut self) -> Result<()> {
+        let Some(run) = &mut self.run else { return Ok(()) };
+        let items = self.items.to_mut();
+        items.clear();
+        self.passed = 0;
+        run.read(items)
+    }
+}
+
+impl<T: Copy + Ord + Debug> Source for Part<'_, T> {
+    type Key = T;
+
+    #[inline]
+    fn key(&self) -> Option<T> {
+        self.items.get(self.passed).copied()
+    }
+
+    #[inline]
+    fn advance(&mut self, count: usize) -> Result<()> {
+        self.passed += count;
+        if self.passed == self.items.len() { self.refill() } else { Ok(()) }
+    }
+}
+
+impl<T: Copy + Ord + Debug> Merge<Part<'_, T>> {
     /// The next items in order: as many as one source has in a row. None at the end.
     pub fn next(&mut self) -> Result<Option<&[T]>> {
-        if self.taken > 0 {
-            self.leave_taken()?;
-        }
-        let Some(&(_, source)) = self.heads.least() else { return Ok(None) };
-        let items = self.sources[source].items();
-        self.taken = match self.heads.bound(Self::less) {
-            Some((bound, _)) => in_a_row(items, bound),
-            None => items.len(),
-        };
+        self.next_source()?;
+        let Some(&(_, least)) = self.heads.first() else { return Ok(None) };
+        let bound = (1..self.heads.len().min(3)).map(|at| self.heads[at].0).min();
+        let part = &self.sources[least];
+        let items = &part.items[part.passed..];
+        self.taken = bound.map_or(items.len(), |bound| in_a_row(items, &bound));
         Ok(Some(&items[..self.taken]))
     }
 
-    /// The next item in order. None at the end.
+    /// The next item in order, where all are taken so. None at the end.
     #[inline]
     pub fn pop(&mut self) -> Result<Option<T>> {
-        let Some(&(item, source)) = self.heads.least() else { return Ok(None) };
-        self.sources[source].advance(1)?;
-        self.heads.replace(self.sources[source].items().first().copied(), Self::less);
+        let Some(&(item, _)) = self.heads.first() else { return Ok(None) };
+        self.advance(1)?;
         Ok(Some(item))
-    }
-
-    fn leave_taken(&mut self) -> Result<()> {
-        let Some(&(_, source)) = self.heads.least() else { return Ok(()) };
-        self.sources[source].advance(std::mem::take(&mut self.taken))?;
-        self.heads.replace(self.sources[source].items().first().copied(), Self::less);
-        Ok(())
     }
 }
 

@@ -4,12 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::memory::Resources;
-use crate::scratch::Window;
-use crate::{Result, too_large};
+use crate::scratch::{Resources, Window};
+use crate::{HEADER, Result, push_record, split_record};
 
-/// Bytes before a record: its length.
-const HEADER: usize = 4;
 /// Records read between two looks at the stop flag.
 const PATIENCE: u64 = 1 << 16;
 
@@ -55,16 +52,12 @@ impl Spool {
     /// Appends one record that is made of several parts.
     pub fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        let header = u32::try_from(len).map_err(|_| too_large())?;
         let in_memory = self.means.memory - self.means.memory / 8;
         let is_first = self.spilled == 0
             && self.last.is_empty()
             && self.first.len() + HEADER + len <= in_memory;
         let bytes = if is_first { &mut self.first } else { &mut self.last };
-        bytes.extend_from_slice(&header.to_le_bytes());
-        for part in parts {
-            bytes.extend_from_slice(part);
-        }
+        push_record(bytes, parts)?;
         self.records += 1;
         if self.last.len() < self.means.write_size() { Ok(()) } else { self.write() }
     }
@@ -89,14 +82,8 @@ impl Spool {
     /// Reads all from the start. There may be several readers.
     pub fn reader(&self) -> SpoolReader<'_> {
         let window = Window::new(0..self.spilled, self.means.write_size());
-        SpoolReader {
-            spool: self,
-            first: &self.first,
-            window,
-            last: &self.last,
-            given: 0,
-            passed: 0,
-        }
+        let (first, last) = (&self.first, &self.last);
+        SpoolReader { spool: self, first, window, last, given: 0, passed: 0 }
     }
 }
 
@@ -120,24 +107,16 @@ impl SpoolReader<'_> {
         if self.given % PATIENCE == 0 {
             self.spool.means.check_cancelled()?;
         }
-        if let Some(record) = split(&mut self.first) {
+        if let Some(record) = split_record(&mut self.first) {
             return Ok(Some(record));
         }
         self.window.pass(std::mem::take(&mut self.passed));
         let scratch = &self.spool.means.scratch;
         let Some(&header) = self.window.peek(HEADER, scratch)?.first_chunk() else {
-            return Ok(split(&mut self.last));
+            return Ok(split_record(&mut self.last));
         };
         self.passed = HEADER + u32::from_le_bytes(header) as usize;
         let record = self.window.peek(self.passed, scratch)?.get(HEADER..self.passed);
         record.map(Some).ok_or_else(|| scratch.damaged())
     }
-}
-
-/// Takes the first record off.
-fn split<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (header, rest) = bytes.split_first_chunk()?;
-    let (record, rest) = rest.split_at_checked(u32::from_le_bytes(*header) as usize)?;
-    *bytes = rest;
-    Some(record)
 }

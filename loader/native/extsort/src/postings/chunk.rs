@@ -28,8 +28,8 @@ impl<I: Item> BucketBounds<I> {
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // less than BUCKETS
     fn bucket(self, item: I) -> usize {
-        let bucket = item.minus(self.base).shift_right(self.shift);
-        bucket.min(I::from_low(BUCKETS as u64 - 1)).low() as usize
+        let bucket = item.minus(self.base) >> self.shift;
+        bucket.min(I::from(BUCKETS as u64 - 1)).low() as usize
     }
 }
 

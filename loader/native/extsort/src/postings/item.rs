@@ -1,6 +1,7 @@
 //! A posting as one number, so that the order of postings is the order of numbers.
 
 use std::fmt::Debug;
+use std::ops::{BitOr, BitXor, Shl, Shr, Sub};
 
 use bytemuck::Pod;
 
@@ -14,24 +15,43 @@ pub(crate) struct Key {
 }
 
 /// `u64`: key of four bytes, position. `u128`: key of up to eight bytes, its length, position.
-pub(crate) trait Item: Copy + Ord + Send + Sync + Debug + Pod {
+pub(crate) trait Item:
+    Default
+    + Ord
+    + Send
+    + Sync
+    + Debug
+    + Pod
+    + From<u64>
+    + Sub<Output = Self>
+    + BitOr<Output = Self>
+    + BitXor<Output = Self>
+    + Shl<u32, Output = Self>
+    + Shr<u32, Output = Self>
+{
     const BITS: u32;
 
     fn key(self) -> Key;
-    fn position(self) -> u32;
-    fn same_key(self, other: Self) -> bool;
-
-    fn minus(self, other: Self) -> Self;
     /// None on overflow.
     fn plus(self, other: Self) -> Option<Self>;
-    fn xor(self, other: Self) -> Self;
-    fn or(self, other: Self) -> Self;
-    fn shift_right(self, bits: u32) -> Self;
-    fn shift_left(self, bits: u32) -> Self;
     /// The lowest 64 bits.
     fn low(self) -> u64;
     fn leading_zeros(self) -> u32;
-    fn from_low(low: u64) -> Self;
+
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // the position is the low half
+    fn position(self) -> u32 {
+        self.low() as u32
+    }
+    #[inline]
+    fn same_key(self, other: Self) -> bool {
+        (self ^ other) >> POSITION == Self::zeroed()
+    }
+    /// 0 where `other` is more.
+    #[inline]
+    fn minus(self, other: Self) -> Self {
+        self.max(other) - other
+    }
 }
 
 /// The width of a position.
@@ -51,74 +71,45 @@ pub(crate) fn widen(item: u64) -> u128 {
     pack_long(bits, len, item.position())
 }
 
-macro_rules! numeric {
-    ($number:ty) => {
-        const BITS: u32 = <$number>::BITS;
-
-        #[inline]
-        fn same_key(self, other: Self) -> bool {
-            (self ^ other) >> POSITION == 0
-        }
-        #[inline]
-        #[allow(clippy::cast_possible_truncation)] // the position is the low half
-        fn position(self) -> u32 {
-            self as u32
-        }
-        #[inline]
-        fn minus(self, other: Self) -> Self {
-            self.saturating_sub(other)
-        }
-        #[inline]
-        fn plus(self, other: Self) -> Option<Self> {
-            self.checked_add(other)
-        }
-        #[inline]
-        fn xor(self, other: Self) -> Self {
-            self ^ other
-        }
-        #[inline]
-        fn or(self, other: Self) -> Self {
-            self | other
-        }
-        #[inline]
-        fn shift_right(self, bits: u32) -> Self {
-            self >> bits
-        }
-        #[inline]
-        fn shift_left(self, bits: u32) -> Self {
-            self << bits
-        }
-        #[inline]
-        #[allow(clippy::cast_possible_truncation, clippy::unnecessary_cast)] // as it says
-        fn low(self) -> u64 {
-            self as u64
-        }
-        #[inline]
-        fn leading_zeros(self) -> u32 {
-            <$number>::leading_zeros(self)
-        }
-        #[inline]
-        fn from_low(low: u64) -> Self {
-            Self::from(low)
-        }
-    };
-}
-
 impl Item for u64 {
-    numeric!(u64);
+    const BITS: u32 = Self::BITS;
 
     #[inline]
     fn key(self) -> Key {
         Key { bits: self >> POSITION << POSITION, len: 4 }
     }
+    #[inline]
+    fn plus(self, other: Self) -> Option<Self> {
+        self.checked_add(other)
+    }
+    #[inline]
+    fn low(self) -> u64 {
+        self
+    }
+    #[inline]
+    fn leading_zeros(self) -> u32 {
+        self.leading_zeros()
+    }
 }
 
+#[allow(clippy::cast_possible_truncation)] // takes the fields apart
 impl Item for u128 {
-    numeric!(u128);
+    const BITS: u32 = Self::BITS;
 
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // takes the fields apart
     fn key(self) -> Key {
         Key { bits: (self >> 64) as u64, len: (self >> POSITION) as u8 }
+    }
+    #[inline]
+    fn plus(self, other: Self) -> Option<Self> {
+        self.checked_add(other)
+    }
+    #[inline]
+    fn low(self) -> u64 {
+        self as u64
+    }
+    #[inline]
+    fn leading_zeros(self) -> u32 {
+        self.leading_zeros()
     }
 }

@@ -45,14 +45,14 @@ fn sort_to<I: Item>(items: &mut [I], sorted: &mut [I]) {
 #[allow(clippy::cast_possible_truncation)] // digits are small
 fn by_digit<I: Item>(items: &[I], sorted: &mut [I]) -> Vec<usize> {
     let first = items[0];
-    let differing = items.iter().fold(I::zeroed(), |bits, item| bits.or(item.xor(first)));
+    let differing = items.iter().fold(I::zeroed(), |bits, item| bits | (*item ^ first));
     let top = I::BITS - differing.leading_zeros();
     let digits = items.len().ilog2().min(WIDEST);
     // Positions of different keys are never compared.
     let least = if top > POSITION { POSITION } else { 0 };
     let bit = top.saturating_sub(digits).max(least);
     let mask = (1_usize << digits) - 1;
-    let digit = |item: I| item.shift_right(bit).low() as usize & mask;
+    let digit = |item: I| (item >> bit).low() as usize & mask;
 
     let mut next = vec![0_usize; mask + 1];
     for &item in items {

@@ -5,9 +5,8 @@ use super::chunk::{BUCKETS, Chunk, gather};
 use super::item::Item;
 use super::radix;
 use crate::Result;
-use crate::memory::Resources;
-use crate::merge::Source;
-use crate::scratch::Window;
+use crate::merge::{Part, Run};
+use crate::scratch::{Resources, Window};
 
 /// Where a bucket of a run is.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,17 +52,12 @@ fn encode<I: Item>(items: &[I], bytes: &mut Vec<u8>) {
     for &item in items {
         let mut rest = item.minus(last);
         last = item;
-        while rest.shift_right(7) != I::zeroed() {
-            bytes.push(low_byte(rest) | 0x80);
-            rest = rest.shift_right(7);
+        while rest >> 7 != I::zeroed() {
+            bytes.push(rest.low().to_le_bytes()[0] | 0x80);
+            rest = rest >> 7;
         }
-        bytes.push(low_byte(rest));
+        bytes.push(rest.low().to_le_bytes()[0]);
     }
-}
-
-#[allow(clippy::cast_possible_truncation)] // as it says
-fn low_byte<I: Item>(item: I) -> u8 {
-    item.low() as u8
 }
 
 /// The item after `last`, and the bytes after it. None if there is no whole one.
@@ -74,7 +68,7 @@ fn decode_one<I: Item>(bytes: &[u8], last: I) -> Option<(I, &[u8])> {
         if shift >= I::BITS {
             return None;
         }
-        difference = difference.or(I::from_low(u64::from(byte & 0x7f)).shift_left(shift));
+        difference = difference | I::from(u64::from(byte & 0x7f)) << shift;
         if byte < 0x80 {
             return Some((last.plus(difference)?, &bytes[at + 1..]));
         }
@@ -100,31 +94,27 @@ pub(crate) fn read<I: Item>(
     if rest.is_empty() { Ok(()) } else { Err(means.scratch.damaged()) }
 }
 
-/// Reads an extent little by little.
+/// An extent that is read little by little.
+pub(crate) fn part<I: Item>(
+    extent: Extent,
+    read_size: usize,
+    means: &Resources,
+) -> Result<Part<'_, I>> {
+    let window = Window::new(extent.offset..extent.offset + extent.len as u64, read_size);
+    Part::spilled(Reader { means, window, left: extent.items, last: I::zeroed() })
+}
+
 #[derive(Debug)]
-pub(crate) struct Reader<'a, I> {
+struct Reader<'a, I> {
     means: &'a Resources,
     window: Window,
     /// How many are not decoded yet.
     left: usize,
-    items: Vec<I>,
-    /// How many of `items` are left behind.
-    passed: usize,
     last: I,
 }
 
-impl<'a, I: Item> Reader<'a, I> {
-    pub fn new(extent: Extent, read_size: usize, means: &'a Resources) -> Result<Self> {
-        let window = Window::new(extent.offset..extent.offset + extent.len as u64, read_size);
-        let (left, items) = (extent.items, Vec::with_capacity(DECODED));
-        let mut reader = Self { means, window, left, items, passed: 0, last: I::zeroed() };
-        reader.decode()?;
-        Ok(reader)
-    }
-
-    fn decode(&mut self) -> Result<()> {
-        self.items.clear();
-        self.passed = 0;
+impl<I: Item> Run<I> for Reader<'_, I> {
+    fn read(&mut self, items: &mut Vec<I>) -> Result<()> {
         for _ in 0..self.left.min(DECODED) {
             let bytes = self.window.peek(LONGEST, &self.means.scratch)?;
             let decoded = decode_one(bytes, self.last);
@@ -132,21 +122,10 @@ impl<'a, I: Item> Reader<'a, I> {
             let len = bytes.len() - rest.len();
             self.window.pass(len);
             self.last = item;
-            self.items.push(item);
+            items.push(item);
         }
-        self.left -= self.items.len();
+        self.left -= items.len();
         Ok(())
-    }
-}
-
-impl<I: Item> Source<I> for Reader<'_, I> {
-    fn items(&self) -> &[I] {
-        &self.items[self.passed..]
-    }
-
-    fn advance(&mut self, count: usize) -> Result<()> {
-        self.passed += count;
-        if self.passed == self.items.len() { self.decode() } else { Ok(()) }
     }
 }
 
@@ -187,6 +166,6 @@ mod tests {
             let error = read::<u64>(extent, &means, &mut Vec::new(), &mut Vec::new()).unwrap_err();
             assert!(error.to_string().ends_with("its contents have changed"));
         }
-        assert!(Reader::<u64>::new(Extent { offset, len: 3, items: 3 }, 4096, &means).is_err());
+        assert!(part::<u64>(Extent { offset, len: 3, items: 3 }, 4096, &means).is_err());
     }
 }
