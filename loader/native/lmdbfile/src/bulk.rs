@@ -1,8 +1,8 @@
 //! A B+ tree built from its leaves up; a page is written as soon as it is full.
 
 use crate::layout::page;
+use crate::meta::NO_PAGE;
 use crate::page::Page;
-use crate::table::NO_PAGE;
 use crate::{FileWriter, Flags, Layout, Result, Table};
 
 /// The page in the making on each level, and the counts of what is written.

@@ -20,7 +20,6 @@
 //! ```
 
 mod bulk;
-mod checks;
 mod compact;
 pub mod copy;
 mod error;
@@ -33,7 +32,6 @@ mod output;
 mod page;
 mod reader;
 mod source;
-mod table;
 mod values;
 mod writer;
 
@@ -42,10 +40,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{FileWriter, Options, Summary};
 pub use flags::{Flags, Order};
 pub use layout::{Format, Layout};
-pub use meta::{Head, Meta};
+pub use meta::{Head, Meta, Table};
 pub use next::NextSnapshot;
 pub use reader::{
     Cursor, KeyValues, Keys, PageKind, PageUsage, PageUse, Reader, Seen, TableReader,
 };
-pub use table::Table;
 pub use writer::{PendingValue, TreeWriter};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use common::killpoint;
 use disk::{Buffer, DirectFile, DirectWriter, Fill, PieceWriter};
 
-use crate::checks::programming_error;
+use crate::error::programming_error;
 use crate::{Error, Result};
 
 /// As the user's own mask has it.

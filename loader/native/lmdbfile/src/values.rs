@@ -1,9 +1,9 @@
 //! The values of one key: on the leaf, on a sub-page of it, or in a tree of their own.
 
 use crate::bulk::Bulk;
-use crate::checks::{check_order, check_size, programming_error};
+use crate::error::{check_order, check_size, programming_error};
 use crate::layout::node;
-use crate::table::Table;
+use crate::meta::Table;
 use crate::{FileWriter, Flags, Layout, Order, Result};
 
 /// Collects values on the first leaf of the tree that they would have, which most never need.

@@ -1,7 +1,7 @@
 //! A table from its keys and values in order.
 
 use crate::bulk::Bulk;
-use crate::checks::{check_order, check_size, programming_error};
+use crate::error::{check_order, check_size, programming_error};
 use crate::layout::{MAX_VALUE, NODE_HEADER, node};
 use crate::values::Values;
 use crate::{Error, ErrorKind, FileWriter, Flags, Layout, Order, Result, Table};

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use super::ahead::ReadaheadPool;
-use super::branches::{Branches, mark, mark_run};
-use super::leaf::{Leaf, leaves, only_branch};
+use super::branches::{Branches, Leaf, leaves, mark, mark_run, only_branch};
 use super::sub_trees::{ReferencedData, ReferencedDataOfLeaves};
 use super::{ProgressCallback, cancelled};
 use crate::bulk::Bulk;

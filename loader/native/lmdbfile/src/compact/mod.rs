@@ -6,8 +6,6 @@
 mod ahead;
 mod branches;
 mod copier;
-mod leaf;
-mod pages;
 mod sub_trees;
 
 use std::path::Path;

@@ -8,9 +8,8 @@ use std::vec::IntoIter;
 use disk::Buffer;
 
 use super::ahead::{Pending, ReadaheadPool};
-use super::branches::Siblings;
-use super::leaf::{Leaf, only_branch};
-use crate::checks::programming_error;
+use super::branches::{Leaf, Siblings, only_branch};
+use crate::error::programming_error;
 use crate::reader::{Pointer, TreeRules, View, Within, other_counts};
 use crate::source::{Large, PageSource};
 use crate::{Result, Table};
