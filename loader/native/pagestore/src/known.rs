@@ -8,10 +8,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::assembly::Assembly;
 use crate::cache::Cache;
 use crate::frame::Head;
+use crate::page;
 use crate::page::{PageId, Place};
+use crate::retired::Uses;
 use crate::retired::{FrameKey, retired};
-use crate::runs;
-use crate::uses::Uses;
 
 /// Consecutive pages of a backup. first: of the pages of the backup's own pack, how many came before.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ impl Known {
         let read = Cache::default();
         let (mut heads, mut bases) = (Heads::of(&packs, &read), Heads::of(&packs, &read));
         for one in segments {
-            for run in runs::read(&one.runs, own, one.first, one.pages)? {
+            for run in page::read_runs(&one.runs, own, one.first, one.pages)? {
                 for place in run.places() {
                     let (head, within) = heads.at(place)?;
                     let base = head.base(within);

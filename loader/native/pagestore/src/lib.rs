@@ -7,27 +7,19 @@
 
 mod assembly;
 mod cache;
-mod contexts;
 mod difference;
-mod entry;
 mod frame;
 mod known;
-mod making;
-mod nearest;
 mod pack;
 mod page;
-mod restore;
 mod retired;
-mod runs;
 mod sift;
 #[cfg(test)]
 mod tests;
-mod uses;
 
-pub use assembly::Assembly;
-pub use contexts::compressed_piece;
+pub use assembly::{Assembly, Backup, Piece};
+pub use difference::compressed_piece;
 pub use known::{Known, Segment};
 pub use pack::Pack;
 pub use page::Shape;
-pub use restore::{Backup, Piece};
 pub use sift::{Sifted, sift};

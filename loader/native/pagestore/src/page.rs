@@ -1,12 +1,12 @@
-//! Runs of pages of packs, as bytes: the number of the pack, how many pages, and where they begin in it.
+//! What makes two pages the same: all but the number that a page bears, and in format 3 the transaction. A compacted copy
+//! numbers its pages anew, so one page more at the beginning changes the numbers of all others.
 //!
-//! All are LEB128; a beginning is the difference to the end of the last run of the same pack, zigzag. A segment begins with
-//! none known, except the pack of its own backup, whose pages follow one another.
+//! Runs of pages of packs, as bytes: the number of the pack, how many pages, and where they begin in it. All are LEB128; a
+//! beginning is the difference to the end of the last run of the same pack, zigzag. A segment begins with none known, except
+//! the pack of its own backup, whose pages follow one another.
 
 use common::{Error, Result};
 use rustc_hash::FxHashMap;
-
-use crate::page::Place;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
@@ -21,32 +21,21 @@ impl Run {
     }
 }
 
-/// Where the last run of each pack ended.
-#[derive(Debug, Default)]
-struct Ends(FxHashMap<u32, u32>);
-
-impl Ends {
-    fn of(own: u32, first: u32) -> Self {
-        Self([(own, first)].into_iter().collect())
-    }
-
-    fn get(&self, pack: u32) -> u32 {
-        self.0.get(&pack).copied().unwrap_or_default()
-    }
-}
+/// Where the last run of each pack ended, 0 where there was none.
+type Ends = FxHashMap<u32, u32>;
 
 /// Makes runs of the pages that are added.
 #[derive(Debug)]
-pub struct Writer {
+pub struct RunWriter {
     bytes: Vec<u8>,
     ends: Ends,
     open: Option<Run>,
 }
 
-impl Writer {
+impl RunWriter {
     /// The pages of pack `own` begin with 0 here: how many there are before is not known yet.
     pub fn new(own: u32) -> Self {
-        Self { bytes: Vec::new(), ends: Ends::of(own, 0), open: None }
+        Self { bytes: Vec::new(), ends: Ends::from_iter([(own, 0)]), open: None }
     }
 
     pub fn add(&mut self, pack: u32, index: u32) {
@@ -61,11 +50,12 @@ impl Writer {
 
     fn close(&mut self) {
         let Some(run) = self.open.take() else { return };
-        let jump = i64::from(run.start) - i64::from(self.ends.get(run.pack));
+        let jump =
+            i64::from(run.start) - i64::from(self.ends.get(&run.pack).copied().unwrap_or_default());
         put(&mut self.bytes, run.pack.into());
         put(&mut self.bytes, run.count.into());
         put(&mut self.bytes, zigzag(jump));
-        self.ends.0.insert(run.pack, run.start + run.count);
+        self.ends.insert(run.pack, run.start + run.count);
     }
 
     pub fn finish(mut self) -> Vec<u8> {
@@ -75,26 +65,28 @@ impl Writer {
 }
 
 /// The runs of a segment whose pages of pack `own` begin with `first`, `pages` in all.
-pub fn read(mut bytes: &[u8], own: u32, first: u32, pages: u64) -> Result<Vec<Run>> {
-    let (mut runs, mut ends, mut left) = (Vec::new(), Ends::of(own, first), pages);
+pub fn read_runs(mut bytes: &[u8], own: u32, first: u32, pages: u64) -> Result<Vec<Run>> {
+    let (mut runs, mut ends, mut left) = (Vec::new(), Ends::from_iter([(own, first)]), pages);
     while !bytes.is_empty() {
         let pack = u32::try_from(take(&mut bytes)?).map_err(|_| wrong())?;
         let count = u32::try_from(take(&mut bytes)?).map_err(|_| wrong())?;
         let jump = unzigzag(take(&mut bytes)?);
-        let start = i64::from(ends.get(pack)).checked_add(jump).ok_or_else(wrong)?;
+        let start = i64::from(ends.get(&pack).copied().unwrap_or_default())
+            .checked_add(jump)
+            .ok_or_else(wrong)?;
         let start = u32::try_from(start).map_err(|_| wrong())?;
         let end = start.checked_add(count).ok_or_else(wrong)?;
         left = left.checked_sub(count.into()).ok_or_else(wrong)?;
         if count == 0 {
             return Err(wrong());
         }
-        ends.0.insert(pack, end);
+        ends.insert(pack, end);
         runs.push(Run { pack, start, count });
     }
     if left == 0 { Ok(runs) } else { Err(wrong()) }
 }
 
-fn wrong() -> Error {
+pub(crate) fn wrong() -> Error {
     Error::damaged("the list of its pages makes no sense")
 }
 
@@ -126,4 +118,69 @@ fn zigzag(number: i64) -> u64 {
 fn unzigzag(number: u64) -> i64 {
     let signed = |bits: u64| i64::from_ne_bytes(bits.to_ne_bytes());
     signed(number >> 1) ^ -signed(number & 1)
+}
+
+/// The first bytes of a BLAKE3 hash: enough that nobody can make two pages with the same one.
+pub const ID: usize = 20;
+
+pub type PageId = [u8; ID];
+
+/// A page of a pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub pack: u32,
+    pub page: u32,
+}
+
+const NUMBER: usize = 8;
+
+/// The number of the first page behind both meta pages.
+pub const FIRST: u64 = 2;
+
+/// Of the pages of one snapshot. transaction: which every page bears, in format 3.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shape {
+    pub page_size: usize,
+    pub transaction: Option<u64>,
+}
+
+impl Shape {
+    /// What a page of that number begins with, and how many bytes of it count.
+    fn beginning(self, number: u64) -> ([u8; 2 * NUMBER], usize) {
+        let mut bytes = [0; 2 * NUMBER];
+        bytes[..NUMBER].copy_from_slice(&number.to_ne_bytes());
+        bytes[NUMBER..].copy_from_slice(&self.transaction.unwrap_or_default().to_ne_bytes());
+        (bytes, if self.transaction.is_some() { 2 * NUMBER } else { NUMBER })
+    }
+
+    /// Takes the number out; whether it was there. Pages behind the first of a large value bear none.
+    pub(crate) fn mask(self, page: &mut [u8], number: u64) -> bool {
+        let (beginning, length) = self.beginning(number);
+        let found = page[..length] == beginning[..length];
+        if found {
+            page[..length].fill(0);
+        }
+        found
+    }
+
+    pub(crate) fn number(self, page: &mut [u8], number: u64) {
+        let (beginning, length) = self.beginning(number);
+        page[..length].copy_from_slice(&beginning[..length]);
+    }
+}
+
+/// Ids of pages. The room is for one at a time: one slice is hashed faster than a page and what is added to it.
+#[derive(Debug, Default)]
+pub(crate) struct Hashing(Vec<u8>);
+
+impl Hashing {
+    /// Of a page as it would be without its number, and whether that was there.
+    pub fn masked_id(&mut self, page: &[u8], number: u64, shape: Shape) -> (PageId, bool) {
+        self.0.clear();
+        self.0.extend_from_slice(page);
+        let masked = shape.mask(&mut self.0, number);
+        self.0.push(masked.into());
+        let hash = blake3::hash(&self.0);
+        (*hash.as_bytes().first_chunk().expect("an id is shorter than a hash"), masked)
+    }
 }

@@ -1,11 +1,15 @@
-//! Frames whose pages are stored again, so that nobody unpacks these frames for little any more.
+//! Frames whose pages are stored again, so that nobody unpacks these frames for little any more; and which pages of packs
+//! are used.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use common::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::assembly::Assembly;
 use crate::known::Stood;
-use crate::uses::Uses;
+use crate::page::Place;
 
 /// How much of a frame or pack is used is told in parts of so many.
 const PARTS: u64 = 1000;
@@ -70,4 +74,30 @@ fn used(
 
 fn part(used: u64, there: u64) -> u64 {
     used * PARTS / there.max(1)
+}
+
+#[derive(Debug, Default)]
+pub struct Uses(FxHashMap<u32, Vec<AtomicU64>>);
+
+impl Uses {
+    /// None yet.
+    pub fn of(packs: &Assembly) -> Self {
+        let words = |pages: u32| (0..pages.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0));
+        Self(packs.packs().map(|(number, pack)| (number, words(pack.pages()).collect())).collect())
+    }
+
+    /// Whether it was not used before. A page of another pack is not counted.
+    pub fn add(&self, place: Place) -> bool {
+        let word = self.0.get(&place.pack).and_then(|words| words.get(place.page as usize / 64));
+        let bit = 1 << (place.page % 64);
+        word.is_some_and(|word| word.fetch_or(bit, Relaxed) & bit == 0)
+    }
+
+    /// How many pages of each pack.
+    pub fn counts(&self) -> Vec<(u32, u64)> {
+        let count = |words: &Vec<AtomicU64>| {
+            words.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum()
+        };
+        self.0.iter().map(|(&number, words)| (number, count(words))).collect()
+    }
 }
