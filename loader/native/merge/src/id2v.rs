@@ -4,11 +4,11 @@ use codec::id2v;
 use common::Counters;
 
 use crate::Result;
-use crate::peekable::PeekableCursor;
 use crate::pipe::Rows;
+use crate::shards::PeekableCursor;
 use crate::shards::{Shard, Shards, table};
 
-pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows) -> Result<()> {
+pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<()> {
     for (number, shard) in shards.all.iter().enumerate() {
         let reader = shard.reader()?;
         let first = if number == 0 { 0 } else { shards.shared + 1 };
@@ -34,7 +34,7 @@ fn entry(
     shard: &Shard,
     id: u64,
     from: &mut PeekableCursor<'_>,
-    out: &mut Rows,
+    out: &mut Rows<'_>,
 ) -> Result<()> {
     let mut numbers = Vec::new();
     while from.live && from.id() == id {
@@ -56,7 +56,7 @@ fn values(
     shard: &Shard,
     (id, old): (u64, u16),
     from: &mut PeekableCursor<'_>,
-    out: &mut Rows,
+    out: &mut Rows<'_>,
 ) -> Result<()> {
     let new = u16::try_from(shard.number(u32::from(old))?).unwrap_or(u16::MAX);
     out.key(&id2v::key(shards.id(shard, id)?, new))?;

@@ -6,8 +6,8 @@ use common::Counters;
 use lmdbfile::Reader;
 
 use crate::Result;
-use crate::peekable::PeekableCursor;
 use crate::pipe::Rows;
+use crate::shards::PeekableCursor;
 use crate::shards::{Shard, Shards, table};
 
 /// Tells the rows of the index `name`. `exponent`: `idlexp`.
@@ -16,7 +16,7 @@ pub fn rows(
     name: &str,
     exponent: u32,
     counters: &Counters,
-    out: &mut Rows,
+    out: &mut Rows<'_>,
 ) -> Result<()> {
     let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
     let mut all = Vec::new();

@@ -1,19 +1,18 @@
 //! All tables, in their turn.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::thread;
 
 use codec::tables;
 use common::{Counters, lock};
 use lmdbfile::{FileWriter, Table, TreeWriter};
 
-use crate::context::{self, ContextCsnTarget};
 use crate::id2e::ContextCsns;
-use crate::pipe::{Batches, Rows, pipe, write};
+use crate::id2e::{self, ContextCsnTarget};
+use crate::pipe::{Batch, Rows};
 use crate::shards::Shards;
-use crate::{Error, Result, id2e, id2v, index, nodes};
+use crate::{Error, Result, id2v, index, nodes};
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -109,58 +108,46 @@ impl Merge<'_> {
     fn tables(&self, file: &mut FileWriter) -> Result<(MergedTables, OpenRecord)> {
         let parts = self.parts()?;
         self.counters.begin("merge", parts.len() as u64);
-        let (senders, receivers): (VecDeque<Rows>, Vec<Batches>) =
-            parts.iter().map(|_| pipe()).unzip();
-        let queue = Mutex::new(senders.into_iter().zip(&parts).collect::<VecDeque<_>>());
-        thread::scope(|scope| {
-            for _ in 0..self.options.jobs.max(1) {
-                scope.spawn(|| {
-                    while let Some((rows, part)) = next(&queue) {
-                        self.read(part, rows);
-                    }
-                });
+        let (mut tables, mut waiting, mut open) = (Vec::new(), None, None);
+        let read = || |part: usize, outlet: &_| self.read(&parts[part], Rows::new(outlet));
+        let mut done = 0;
+        workers::in_order(self.options.jobs, parts.len(), read, |batch: Batch| {
+            let Part { name, .. } = &parts[done];
+            let (mut tree, held) =
+                open.take().unwrap_or_else(|| (tables::writer(name, file.layout()), None));
+            let is_last = batch.is_last;
+            self.counters.add(0, batch.size() as u64);
+            let held = batch.write(&mut tree, file)?.or(held);
+            if !is_last {
+                open = Some((tree, held));
+                return Ok(());
             }
-            let written = self.write(&parts, receivers, file);
-            // Whoever has not begun does not begin.
-            lock(&queue).clear();
-            written
-        })
+            match held {
+                Some((held, value)) => waiting = Some((tree, held, value)),
+                None => tables.push((name.clone(), tree.finish(file)?)),
+            }
+            done += 1;
+            self.counters.advance(1);
+            Ok::<_, Error>(())
+        })?;
+        Ok((tables, waiting))
     }
 
-    fn read(&self, part: &Part, mut rows: Rows) {
-        let (shards, counters) = (&self.shards, self.counters);
-        let done = match part.kind {
+    fn read(&self, part: &Part, mut rows: Rows<'_>) -> Result<()> {
+        let (shards, counters, out) = (&self.shards, self.counters, &mut rows);
+        match part.kind {
             Kind::Entries => {
-                id2e::rows(shards, self.wanted.as_ref(), counters, &mut rows).map(|found| {
-                    *lock(&self.newest) = found;
-                })
+                let found = id2e::rows(shards, self.wanted.as_ref(), counters, out)?;
+                *lock(&self.newest) = found;
             }
-            Kind::Values => id2v::rows(shards, counters, &mut rows),
-            Kind::Nodes => nodes::rows(shards, counters, &mut rows),
+            Kind::Values => id2v::rows(shards, counters, out)?,
+            Kind::Nodes => nodes::rows(shards, counters, out)?,
             Kind::Index => {
                 let exponent = self.options.list_exponent;
-                index::rows(shards, &part.name, exponent, counters, &mut rows)
+                index::rows(shards, &part.name, exponent, counters, out)?;
             }
-        };
-        rows.close(done);
-    }
-
-    fn write(
-        &self,
-        parts: &[Part],
-        receivers: Vec<Batches>,
-        file: &mut FileWriter,
-    ) -> Result<(MergedTables, OpenRecord)> {
-        let (mut tables, mut waiting) = (Vec::new(), None);
-        for (part, batches) in parts.iter().zip(receivers) {
-            let mut tree = tables::writer(&part.name, file.layout());
-            match write(batches, &mut tree, file, self.counters)? {
-                Some((held, value)) => waiting = Some((tree, held, value)),
-                None => tables.push((part.name.clone(), tree.finish(file)?)),
-            }
-            self.counters.advance(1);
         }
-        Ok((tables, waiting))
+        rows.finish()
     }
 
     fn finish(
@@ -170,7 +157,7 @@ impl Merge<'_> {
     ) -> Result<Merged> {
         if let Some((mut tree, held, value)) = held {
             let newest = std::mem::take(&mut *lock(&self.newest));
-            let value = context::stamped(&mut self.shards, &value, &newest)?;
+            let value = id2e::stamped(&mut self.shards, &value, &newest)?;
             tree.fill(&mut file, &held, &value)?;
             tables.push(("id2e".to_owned(), tree.finish(&mut file)?));
         }
@@ -194,8 +181,4 @@ impl Merge<'_> {
         }
         Ok(tree.finish(file)?)
     }
-}
-
-fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
-    lock(queue).pop_front()
 }

@@ -1,18 +1,14 @@
 //! From the threads that read tables to the one that writes them: batches, each table in its turn.
 
 use std::mem;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use common::Counters;
 use lmdbfile::{FileWriter, PendingValue, TreeWriter};
-use workers::GivenUp;
+use workers::Outlet;
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// Bytes of a batch.
 const FULL: usize = 1 << 20;
-/// Batches of a table that wait to be written.
-const WAITING: usize = 4;
 
 /// What is to be done with the bytes that come next.
 #[derive(Debug, Clone, Copy)]
@@ -32,23 +28,22 @@ pub struct Batch {
     steps: Vec<Step>,
     bytes: Vec<u8>,
     ids: Vec<u64>,
+    /// The table is whole with it.
+    pub is_last: bool,
 }
 
 /// The end of a thread that reads.
 #[derive(Debug)]
-pub struct Rows {
+pub struct Rows<'o> {
     batch: Batch,
-    send: SyncSender<Result<Batch>>,
+    outlet: &'o Outlet<Batch, Error>,
 }
 
-pub type Batches = Receiver<Result<Batch>>;
+impl<'o> Rows<'o> {
+    pub fn new(outlet: &'o Outlet<Batch, Error>) -> Self {
+        Self { batch: Batch::default(), outlet }
+    }
 
-pub fn pipe() -> (Rows, Batches) {
-    let (send, receive) = sync_channel(WAITING);
-    (Rows { batch: Batch::default(), send }, receive)
-}
-
-impl Rows {
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(Step::Put(key.len(), value.len()), &[key, value])
     }
@@ -79,36 +74,35 @@ impl Rows {
         for part in parts {
             self.batch.bytes.extend_from_slice(part);
         }
-        let size = self.batch.bytes.len() + 8 * self.batch.ids.len() + 24 * self.batch.steps.len();
+        let size = self.batch.size() + 24 * self.batch.steps.len();
         if size < FULL { Ok(()) } else { self.send() }
     }
 
     fn send(&mut self) -> Result<()> {
-        Ok(self.send.send(Ok(mem::take(&mut self.batch))).or(Err(GivenUp))?)
+        Ok(self.outlet.send(mem::take(&mut self.batch))?)
     }
 
-    /// The table is whole, or cannot be.
-    pub fn close(mut self, result: Result<()>) {
-        let _ = match result {
-            Ok(()) => self.send().is_ok(),
-            Err(error) => self.send.send(Err(error)).is_ok(),
-        };
+    /// The table is whole.
+    pub fn finish(mut self) -> Result<()> {
+        self.batch.is_last = true;
+        self.send()
     }
 }
 
-/// Writes a table's rows; the entry that was held, with the value it has now.
-pub fn write(
-    batches: Batches,
-    tree: &mut TreeWriter,
-    file: &mut FileWriter,
-    counters: &Counters,
-) -> Result<Option<(PendingValue, Vec<u8>)>> {
-    let mut held = None;
-    for batch in batches {
-        let Batch { steps, bytes, ids } = batch?;
-        counters.add(0, (bytes.len() + 8 * ids.len()) as u64);
-        let (mut bytes, mut ids) = (bytes.as_slice(), ids.as_slice());
-        for step in steps {
+impl Batch {
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.bytes.len() + 8 * self.ids.len()
+    }
+
+    /// Writes the rows. Returns the entry that is held, with the value that it has now.
+    pub fn write(
+        self,
+        tree: &mut TreeWriter,
+        file: &mut FileWriter,
+    ) -> Result<Option<(PendingValue, Vec<u8>)>> {
+        let (mut bytes, mut ids, mut held) = (&self.bytes[..], &self.ids[..], None);
+        for step in self.steps {
             let done = match step {
                 Step::Put(key, value) => {
                     let key = take(&mut bytes, key);
@@ -124,8 +118,8 @@ pub fn write(
             };
             done?;
         }
+        Ok(held)
     }
-    Ok(held)
 }
 
 fn take<'a, T>(from: &mut &'a [T], count: usize) -> &'a [T] {

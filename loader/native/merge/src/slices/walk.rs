@@ -1,4 +1,4 @@
-//! Going through records with the place of each, from any place on.
+//! Going through records with the place of each; and from what slapadd or the merge complain about back to the operator's input.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,100 @@ use ldif::blocks::{Blocks, MAX_RECORD};
 use ldif::records::Records;
 use ldif::walk::locate;
 use ldif::{Input, Record};
+use tree::join::ContextCsnStamp;
+use tree::name::ParsedDn;
+
+use super::feed::{SliceOptions, Writer, each};
+use super::key::Keys;
+
+/// A record of the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub path: PathBuf,
+    pub line: u64,
+    pub dn: String,
+}
+
+/// Whose record stands at `line` of what the slice's slapadd was fed.
+pub fn find_line(
+    slice: &SliceOptions<'_>,
+    line: u64,
+    stamping: Option<ContextCsnStamp>,
+    counters: &Counters,
+) -> Result<Option<Found>> {
+    let mut writer = Writer::new(slice, stamping);
+    let (mut text, mut lines, mut found) = (Vec::new(), 0, None);
+    each(slice, &Counters::default(), |record, place, position| {
+        counters.check()?;
+        text.clear();
+        writer.write(record, position, &mut text)?;
+        lines += memchr::memchr_iter(b'\n', &text).count() as u64;
+        if lines < line {
+            return Ok(true);
+        }
+        found = Some((record.bytes.to_vec(), place, u64::from(position) < slice.shared));
+        Ok(false)
+    })?;
+    let Some((bytes, place, is_shared)) = found else { return Ok(None) };
+    if is_shared {
+        return find(slice.paths, counters, |record| Ok(record.bytes == bytes)).map(first);
+    }
+    find_at(slice.paths, place, counters)
+}
+
+fn find_at(paths: &[PathBuf], place: RecordLocation, counters: &Counters) -> Result<Option<Found>> {
+    let mut found = None;
+    walk(paths, place, counters, |record, place| {
+        let dn = String::from_utf8_lossy(&record.entry()?.dn).into_owned();
+        found = Some(Found { path: paths[place.file].clone(), line: place.line, dn });
+        Ok(false)
+    })?;
+    Ok(found)
+}
+
+fn first(found: Vec<Found>) -> Option<Found> {
+    found.into_iter().next()
+}
+
+/// The records of one name, the first two.
+pub fn find_name(
+    paths: &[PathBuf],
+    suffixes: &[String],
+    dn: &str,
+    counters: &Counters,
+) -> Result<Vec<Found>> {
+    let mut keys = Keys::new(suffixes);
+    let wanted = keys.of(dn.as_bytes());
+    let (exact, mut name) = (ParsedDn::new(dn.as_bytes()), ParsedDn::default());
+    let alike = find(paths, counters, |record| {
+        name.set(&record.entry()?.dn);
+        Ok(name.key() == exact.key())
+    })?;
+    if alike.len() > 1 {
+        return Ok(alike);
+    }
+    find(paths, counters, |record| Ok(keys.of(&record.entry()?.dn) == wanted))
+}
+
+fn find(
+    paths: &[PathBuf],
+    counters: &Counters,
+    mut is_wanted: impl FnMut(&ldif::Record<'_>) -> Result<bool>,
+) -> Result<Vec<Found>> {
+    let mut found = Vec::new();
+    walk(paths, RecordLocation::START, counters, |record, place| {
+        if is_wanted(record)? {
+            let dn = String::from_utf8_lossy(&record.entry()?.dn).into_owned();
+            found.push(Found { path: path_of(paths, place), line: place.line, dn });
+        }
+        Ok(found.len() < 2)
+    })?;
+    Ok(found)
+}
+
+fn path_of(paths: &[PathBuf], place: RecordLocation) -> PathBuf {
+    paths.get(place.file).map_or_else(PathBuf::new, |path| Path::to_path_buf(path))
+}
 
 /// Where a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
