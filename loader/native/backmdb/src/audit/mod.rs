@@ -20,7 +20,6 @@ mod node_parents;
 mod pages;
 pub(crate) mod parts;
 pub(crate) mod readers;
-mod row;
 mod sampled;
 pub(crate) mod sums;
 pub(crate) mod walk;
