@@ -9,8 +9,7 @@ use tree::fingerprint::{Fingerprinter, ShardTotals};
 
 use crate::base::{self, Found};
 use crate::entry::Entry;
-use crate::held_back::HeldBackEntries;
-use crate::shard::{ClosingShard, Finished, Shard};
+use crate::shard::{ClosingShard, Finished, HeldBackEntries, Shard};
 use crate::tables::{Tables, open};
 use crate::walk::{Plan, WalkCounts, Worker};
 use crate::{Result, Source};

@@ -6,15 +6,14 @@
 //! needed.
 //!
 //! [`export`](export()) writes the entries to LDIF files, [`stream`](stream()) writes them to one stream, [`digest`]
-//! adds their fingerprints to a digest, [`sample`](sample()) reads a few of them, and [`pick`] returns the entries of the
-//! given DNs. [`Contents`] reads single facts, for which no worker is needed.
+//! adds their fingerprints to a digest, [`sample`](sample()) reads a few of them, and [`pick`] returns the entries of
+//! the given DNs. [`Contents`] reads single facts, for which no worker is needed.
 
 mod base;
 mod contents;
 mod digest;
 mod entry;
 mod export;
-mod held_back;
 mod parents;
 mod sample;
 mod shard;

@@ -11,7 +11,7 @@ use workers::Turn;
 
 use crate::entry::Entry;
 use crate::export::{ExportHead, Exported};
-use crate::held_back::HeldBackEntries;
+use crate::shard::HeldBackEntries;
 use crate::tables::{Tables, open};
 use crate::walk::{Plan, Worker};
 use crate::{Result, Source};

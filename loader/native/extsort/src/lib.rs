@@ -6,8 +6,6 @@
 //! have no name, so that nothing of them is left after the process, however it ends. What comes out
 //! depends neither on the limit nor on the number of threads.
 
-mod buckets;
-mod merge;
 mod postings;
 mod records;
 mod scratch;
@@ -15,10 +13,10 @@ mod sorter;
 mod spool;
 mod tuples;
 
-pub use buckets::{Buckets, bucket_records};
 use common::{Code, Error, Result};
 pub use postings::{KeySize, Postings, Sorted, Visitor, Writer};
 pub use records::{RecordSorter, Records};
+pub use spool::{Buckets, bucket_records};
 pub use spool::{Spool, SpoolReader};
 pub use tuples::{TupleSorter, Tuples};
 

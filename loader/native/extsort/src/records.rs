@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::merge::{Merge, Source};
 use crate::scratch::{Appender, Resources, Window};
-use crate::sorter::{Block, Merged, Sorter};
+use crate::sorter::{Block, Merge, Merged, Sorter, Source};
 use crate::{Result, too_large};
 
 /// Bytes before a record in the temporary file: its prefix and its length.

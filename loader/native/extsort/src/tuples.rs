@@ -7,9 +7,8 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use crate::Result;
-use crate::merge::{Merge, Part, Run};
 use crate::scratch::{Appender, Resources, Window};
-use crate::sorter::{Block, Merged, Sorter};
+use crate::sorter::{Block, Merge, Merged, Part, Run, Sorter};
 
 /// Tuples of a run that are read at once.
 const DECODED: usize = 256;

@@ -28,11 +28,8 @@ mod flags;
 mod layout;
 mod meta;
 mod next;
-mod output;
-mod page;
 mod reader;
 mod source;
-mod values;
 mod writer;
 
 pub use compact::ProgressCallback;

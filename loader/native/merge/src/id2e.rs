@@ -1,5 +1,5 @@
-//! id2e: the entries of the first shard, then what the others have besides the shared ones; and contextCSN of the suffix entry, as
-//! one `slapadd -w` leaves it.
+//! id2e: the entries of the first shard, then what the others have besides the shared ones; and contextCSN of the
+//! suffix entry, as one `slapadd -w` leaves it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use common::Counters;
 use tree::csn;
 use tree::name::ParsedDn;
 
-use crate::pipe::Rows;
+use crate::merge::Rows;
 use crate::shards::{PeekableCursor, Shards, table};
 use crate::{Code, Error, Result, nodes};
 

@@ -9,11 +9,9 @@
 //! and renumber ([`pipe`]), the caller's writes.
 
 mod id2e;
-mod id2v;
 mod index;
 mod merge;
 mod nodes;
-mod pipe;
 mod shards;
 pub mod slices;
 

@@ -4,9 +4,8 @@ use codec::dn2i::{self, Node};
 use common::Counters;
 use lmdbfile::Reader;
 
-use crate::pipe::Rows;
-use crate::shards::PeekableCursor;
-use crate::shards::{Shard, Shards, table};
+use crate::merge::Rows;
+use crate::shards::{PeekableCursor, Shard, Shards, table};
 use crate::{Code, Error, Result};
 
 pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<()> {

@@ -13,11 +13,10 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::cache::Cache;
 use crate::difference::Unpacker;
 use crate::frame::{Content, Frame};
-use crate::known::{Segment, not_whole};
+use crate::known::{FrameKey, Segment, not_whole};
 use crate::pack::Pack;
 use crate::page;
 use crate::page::{FIRST, Place, Shape};
-use crate::retired::FrameKey;
 
 /// All packs that a backup needs, by number.
 #[derive(Debug, Default)]

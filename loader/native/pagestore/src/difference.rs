@@ -1,4 +1,5 @@
-//! What goes through zstd: frames, and pages that changed a little, as what it makes of them with the former page for a prefix.
+//! What goes through zstd: frames, and pages that changed a little, as what it makes of them with the former page for a
+//! prefix.
 
 use std::cell::RefCell;
 use std::io;

@@ -1,9 +1,9 @@
-//! Some pages of a pack, stored together: which of them were masked (a bit each), then the pages, compressed. Behind that
-//! are the ids of the pages, which the next backup reads.
+//! Some pages of a pack, stored together: which of them were masked (a bit each), then the pages, compressed. Behind
+//! that are the ids of the pages, which the next backup reads.
 //!
-//! A frame in which some pages are stored as differences begins with the lengths of its next two parts: its head and its
-//! whole pages. The head has two bits for each page, whether it was masked and whether it is a difference, and then the
-//! length of each difference and the runs of their bases. The differences follow the whole pages.
+//! A frame in which some pages are stored as differences begins with the lengths of its next two parts: its head and
+//! its whole pages. The head has two bits for each page, whether it was masked and whether it is a difference, and then
+//! the length of each difference and the runs of their bases. The differences follow the whole pages.
 
 use std::ops::Range;
 
@@ -12,8 +12,7 @@ use common::{Error, Result};
 use crate::cache::Cached;
 use crate::difference::{compressed, decompressed};
 use crate::pack::{Entry, LARGEST_HEAD, flags};
-use crate::page::{self, RunWriter};
-use crate::page::{ID, PageId, Place};
+use crate::page::{self, ID, PageId, Place, RunWriter};
 
 /// How a page is stored: where it begins among the whole ones; or its base, and where the difference lies.
 #[derive(Debug, Clone)]

@@ -1,9 +1,10 @@
 //! Pages of data files, stored by their content, so that backups share those that did not change.
 //!
-//! The pages that are new in a backup are its pack: frames of some hundred pages, each compressed by itself, followed by the
-//! ids of its pages. A backup is a sequence of runs of pages, each of one pack. A page that changed a little is stored as
-//! what differs from a former one, its base, which is in a pack too. A base is never itself a difference, so there are no
-//! chains. Everything read here may have been damaged or forged: nothing in it is believed before it is checked.
+//! The pages that are new in a backup are its pack: frames of some hundred pages, each compressed by itself, followed
+//! by the ids of its pages. A backup is a sequence of runs of pages, each of one pack. A page that changed a little is
+//! stored as what differs from a former one, its base, which is in a pack too. A base is never itself a difference, so
+//! there are no chains. Everything read here may have been damaged or forged: nothing in it is believed before it is
+//! checked.
 
 mod assembly;
 mod cache;
@@ -12,7 +13,6 @@ mod frame;
 mod known;
 mod pack;
 mod page;
-mod retired;
 mod sift;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! A pack as its file has it: frames, and behind them the index, which the caller has read and found to be the right one.
+//! A pack as its file has it: frames, and behind them the index, which the caller has read and found to be the right
+//! one.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

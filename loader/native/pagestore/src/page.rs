@@ -1,9 +1,9 @@
-//! What makes two pages the same: all but the number that a page bears, and in format 3 the transaction. A compacted copy
-//! numbers its pages anew, so one page more at the beginning changes the numbers of all others.
+//! What makes two pages the same: all but the number that a page bears, and in format 3 the transaction. A compacted
+//! copy numbers its pages anew, so one page more at the beginning changes the numbers of all others.
 //!
-//! Runs of pages of packs, as bytes: the number of the pack, how many pages, and where they begin in it. All are LEB128; a
-//! beginning is the difference to the end of the last run of the same pack, zigzag. A segment begins with none known, except
-//! the pack of its own backup, whose pages follow one another.
+//! Runs of pages of packs, as bytes: the number of the pack, how many pages, and where they begin in it. All are
+//! LEB128; a beginning is the difference to the end of the last run of the same pack, zigzag. A segment begins with
+//! none known, except the pack of its own backup, whose pages follow one another.
 
 use common::{Error, Result};
 use rustc_hash::FxHashMap;

@@ -1,7 +1,7 @@
 //! The pages of a stream into those that are known and those that are new.
 //!
-//! A page more or less at the beginning moves all others, so pages are not found by their numbers: those between two pages
-//! that are known stood between these.
+//! A page more or less at the beginning moves all others, so pages are not found by their numbers: those between two
+//! pages that are known stood between these.
 
 use common::Result;
 use xxhash_rust::xxh3::xxh3_128;
@@ -10,8 +10,7 @@ use crate::difference::Packer;
 use crate::frame::{Difference, Making};
 use crate::known::Known;
 use crate::pack::{ENTRY, pages_of_frame};
-use crate::page::RunWriter;
-use crate::page::{FIRST, Hashing, PageId, Place, Shape};
+use crate::page::{FIRST, Hashing, PageId, Place, RunWriter, Shape};
 
 /// The level of zstd for the few pages that are new among many that are known.
 const THOROUGH: i32 = 9;

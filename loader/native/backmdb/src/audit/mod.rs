@@ -7,7 +7,6 @@
 pub(crate) mod ahead;
 pub(crate) mod as_loaded;
 pub(crate) mod descriptions;
-mod entries;
 mod entry_checker;
 pub(crate) mod expected_postings;
 pub(crate) mod findings;

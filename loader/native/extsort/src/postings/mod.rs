@@ -1,8 +1,6 @@
 //! Postings: which keys an index has, and at which positions (entry IDs) each stands.
 
-mod chunk;
 mod item;
-mod radix;
 mod run;
 mod sorted;
 mod store;

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use common::lock;
 
 use super::Index;
-use super::chunk::BUCKETS;
 use super::item::{Item, Key};
+use super::run::BUCKETS;
 use super::store::{Buffers, FinishedIndex, Store};
 use crate::scratch::Resources;
 use crate::{Error, Result};

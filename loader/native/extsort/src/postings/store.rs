@@ -5,14 +5,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use common::lock;
 
-use super::chunk::{BUCKETS, BucketBounds, Chunk, gather};
+use super::item;
 use super::item::Item;
-use super::radix;
-use super::run::{self, Extent};
+use super::run::{self, BUCKETS, BucketBounds, Chunk, Extent, gather};
 use super::sorted::{Grouper, TaskSender};
 use crate::Result;
-use crate::merge::{Merge, Part};
 use crate::scratch::Resources;
+use crate::sorter::{Merge, Part};
 
 #[derive(Debug)]
 pub(crate) struct Store<I> {
@@ -136,7 +135,7 @@ impl<I: Item> FinishedIndex<I> {
                 run::read(extent, means, bytes, items)?;
             }
             gather(&self.chunks, bucket, items);
-            radix::sort(items, spare);
+            item::sort(items, spare);
             grouper.add(items)?;
         }
         grouper.finish()

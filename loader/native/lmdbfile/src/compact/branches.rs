@@ -1,5 +1,5 @@
-//! A tree's lowest branches, in the order of their keys: they tell where the leaves are. And leaves with all that points
-//! from them to other pages.
+//! A tree's lowest branches, in the order of their keys: they tell where the leaves are. And leaves with all that
+//! points from them to other pages.
 
 use std::cmp::Reverse;
 

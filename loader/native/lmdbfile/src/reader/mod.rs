@@ -5,17 +5,16 @@ mod cursor;
 mod open;
 mod path;
 mod rules;
-mod seen;
 mod store;
 mod view;
 mod walk;
 
 use std::collections::BTreeMap;
 
+pub use contents::Seen;
 pub(crate) use contents::{Branch, Pointer, Within};
 pub use cursor::{Cursor, KeyValues, Keys};
 pub(crate) use rules::{TreeRules, other_counts};
-pub use seen::Seen;
 use store::BlockCache;
 pub(crate) use view::{PageCheck, View};
 pub(crate) use walk::Runs;

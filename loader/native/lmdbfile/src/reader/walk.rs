@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::contents::{Contents, Pointer, Within};
+use super::contents::{Contents, Pointer, Seen, Within};
 use super::rules::{Place, TreeRules};
-use super::seen::Seen;
 use super::{NamedTable, Reader, TableReader};
 use crate::compact::cancelled;
 use crate::error::used_twice;

@@ -1,4 +1,5 @@
-//! Two looks at an LDIF: who has children, which is written to the file of shared entries, and then where each slice begins.
+//! Two looks at an LDIF: who has children, which is written to the file of shared entries, and then where each slice
+//! begins.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

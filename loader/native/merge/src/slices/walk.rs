@@ -1,4 +1,5 @@
-//! Going through records with the place of each; and from what slapadd or the merge complain about back to the operator's input.
+//! Going through records with the place of each; and from what slapadd or the merge complain about back to the
+//! operator's input.
 
 use std::path::{Path, PathBuf};
 
@@ -42,24 +43,9 @@ pub fn find_line(
         Ok(false)
     })?;
     let Some((bytes, place, is_shared)) = found else { return Ok(None) };
-    if is_shared {
-        return find(slice.paths, counters, |record| Ok(record.bytes == bytes)).map(first);
-    }
-    find_at(slice.paths, place, counters)
-}
-
-fn find_at(paths: &[PathBuf], place: RecordLocation, counters: &Counters) -> Result<Option<Found>> {
-    let mut found = None;
-    walk(paths, place, counters, |record, place| {
-        let dn = String::from_utf8_lossy(&record.entry()?.dn).into_owned();
-        found = Some(Found { path: paths[place.file].clone(), line: place.line, dn });
-        Ok(false)
-    })?;
-    Ok(found)
-}
-
-fn first(found: Vec<Found>) -> Option<Found> {
-    found.into_iter().next()
+    let from = if is_shared { RecordLocation::START } else { place };
+    let is_wanted = |record: &Record<'_>| Ok(!is_shared || record.bytes == bytes);
+    Ok(find(slice.paths, from, 1, counters, is_wanted)?.into_iter().next())
 }
 
 /// The records of one name, the first two.
@@ -72,34 +58,35 @@ pub fn find_name(
     let mut keys = Keys::new(suffixes);
     let wanted = keys.of(dn.as_bytes());
     let (exact, mut name) = (ParsedDn::new(dn.as_bytes()), ParsedDn::default());
-    let alike = find(paths, counters, |record| {
+    let alike = find(paths, RecordLocation::START, 2, counters, |record| {
         name.set(&record.entry()?.dn);
         Ok(name.key() == exact.key())
     })?;
     if alike.len() > 1 {
         return Ok(alike);
     }
-    find(paths, counters, |record| Ok(keys.of(&record.entry()?.dn) == wanted))
+    find(paths, RecordLocation::START, 2, counters, |record| {
+        Ok(keys.of(&record.entry()?.dn) == wanted)
+    })
 }
 
+/// The first `most` records from `from` on.
 fn find(
     paths: &[PathBuf],
+    from: RecordLocation,
+    most: usize,
     counters: &Counters,
-    mut is_wanted: impl FnMut(&ldif::Record<'_>) -> Result<bool>,
+    mut is_wanted: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<Vec<Found>> {
     let mut found = Vec::new();
-    walk(paths, RecordLocation::START, counters, |record, place| {
+    walk(paths, from, counters, |record, place| {
         if is_wanted(record)? {
             let dn = String::from_utf8_lossy(&record.entry()?.dn).into_owned();
-            found.push(Found { path: path_of(paths, place), line: place.line, dn });
+            found.push(Found { path: paths[place.file].clone(), line: place.line, dn });
         }
-        Ok(found.len() < 2)
+        Ok(found.len() < most)
     })?;
     Ok(found)
-}
-
-fn path_of(paths: &[PathBuf], place: RecordLocation) -> PathBuf {
-    paths.get(place.file).map_or_else(PathBuf::new, |path| Path::to_path_buf(path))
 }
 
 /// Where a record is.

@@ -8,11 +8,9 @@ use crate::Known;
 use crate::Segment;
 use crate::cache::Cache;
 use crate::difference::Packer;
-use crate::frame::Frame;
-use crate::frame::{Difference, Making};
+use crate::frame::{Difference, Frame, Making};
 use crate::pack::Entry;
-use crate::page::RunWriter;
-use crate::page::{ID, Place};
+use crate::page::{ID, Place, RunWriter};
 
 #[test]
 fn a_page_that_changed_a_little_is_stored_beside_the_whole_one() {
