@@ -1,9 +1,10 @@
 //! Pieces of a file read ahead of whoever takes them, in the order in which they are asked for.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, Scope};
+
+use workers::Pool;
 
 use crate::{Buffer, Source};
 
@@ -13,9 +14,6 @@ pub const PIECE: usize = 1 << 20;
 const THREADS: usize = 2;
 /// Pieces that are being read, were read, or are with whoever takes them.
 const UNDER_WAY: usize = 4;
-
-/// A piece, and as much of it as there is.
-type Block = (Range<u64>, Buffer);
 
 /// Whoever looks at a piece, which begins at this byte of the file, and gives it back.
 pub type Look<'l> = &'l (dyn Fn(u64, Buffer) -> Buffer + Sync);
@@ -28,23 +26,21 @@ pub fn pieces<E: From<io::Error>>(
     look: Option<Look<'_>>,
     mut take: impl FnMut(Range<u64>, &Buffer) -> Result<(), E>,
 ) -> Result<(), E> {
+    let shared = (source, look);
     std::thread::scope(|scope| {
-        let readers: io::Result<Vec<_>> =
-            (0..THREADS).map(|_| Reader::start(scope, source, look)).collect();
-        let (readers, mut wanted, mut spare) = (readers?, wanted.fuse(), Vec::new());
-        let (mut asked, mut taken) = (0, 0);
+        let readers = Pool::start(scope, ("pieces", THREADS), &shared)?;
+        let (mut wanted, mut asked, mut spare) = (wanted.fuse(), VecDeque::new(), Vec::new());
         loop {
-            while asked - taken < UNDER_WAY {
+            while asked.len() < UNDER_WAY {
                 let Some(range) = wanted.next().transpose()? else { break };
                 let buffer = spare.pop().unwrap_or_else(|| Buffer::new(PIECE));
-                readers[asked % THREADS].ask((range, buffer));
-                asked += 1;
+                asked.push_back(
+                    readers.ask(move |&(source, look)| read(source, look, range, buffer)),
+                );
             }
-            if taken == asked {
-                return Ok(());
-            }
-            let (range, mut buffer) = readers[taken % THREADS].wait()?;
-            taken += 1;
+            let Some(next) = asked.pop_front() else { return Ok(()) };
+            let gone = || Err(io::Error::other("the thread that reads the file panicked"));
+            let (range, mut buffer) = next.wait().unwrap_or_else(gone)?;
             take(range, &buffer)?;
             buffer.clear();
             spare.push(buffer);
@@ -52,52 +48,20 @@ pub fn pieces<E: From<io::Error>>(
     })
 }
 
-/// A thread that reads what it is asked for, and ends when nobody can ask any more.
-struct Reader {
-    orders: Sender<Block>,
-    read: Receiver<io::Result<Block>>,
-}
-
-impl Reader {
-    fn start<'s>(
-        scope: &'s Scope<'s, '_>,
-        source: &'s Source,
-        look: Option<Look<'s>>,
-    ) -> io::Result<Self> {
-        let ((orders, wanted), (done, read)) = (channel(), channel());
-        let work = move || {
-            for piece in wanted {
-                // Nobody waits any more when the taking has ended with an error.
-                let _ = done.send(filled(source, piece).map(|piece| looked_at(look, piece)));
-            }
-        };
-        Builder::new().name("pieces".into()).spawn_scoped(scope, work)?;
-        Ok(Self { orders, read })
-    }
-
-    fn ask(&self, piece: Block) {
-        // A thread that is gone shows when the piece is waited for.
-        let _ = self.orders.send(piece);
-    }
-
-    fn wait(&self) -> io::Result<Block> {
-        let gone = |_| Err(io::Error::other("the thread that reads the file panicked"));
-        self.read.recv().unwrap_or_else(gone)
-    }
-}
-
-fn filled(source: &Source, (range, mut buffer): Block) -> io::Result<Block> {
+fn read(
+    source: &Source,
+    look: Option<Look<'_>>,
+    range: Range<u64>,
+    mut buffer: Buffer,
+) -> io::Result<(Range<u64>, Buffer)> {
     let room = buffer.room();
     let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(room.len());
     let count = source.read(&mut room[..size], range.start)?;
     buffer.fill(count);
+    if let Some(look) = look {
+        buffer = look(range.start, buffer);
+    }
     Ok((range, buffer))
-}
-
-fn looked_at(look: Option<Look<'_>>, (range, buffer): Block) -> Block {
-    let Some(look) = look else { return (range, buffer) };
-    let buffer = look(range.start, buffer);
-    (range, buffer)
 }
 
 #[cfg(test)]

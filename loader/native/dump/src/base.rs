@@ -1,10 +1,12 @@
 //! Finds entries by their DNs in dn2i, without a schema.
 
 use codec::dn2i;
+use common::Counters;
+use ldif::write::line;
 use tree::name::ParsedDn;
 
-use crate::tables::Tables;
-use crate::{Code, Error, Result};
+use crate::tables::{Tables, open};
+use crate::{Code, Error, Result, Source};
 
 /// A node of dn2i and its DN.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,4 +81,29 @@ fn children(tables: &Tables<'_>, of: &Found, mut go_on: impl FnMut(Found) -> boo
         }
     }
     Ok(())
+}
+
+/// Returns the entries with these DNs as LDIF. DNs without an entry are skipped.
+pub fn pick(source: &Source<'_>, names: &[String], counters: &Counters) -> Result<Vec<u8>> {
+    let snapshot = open(source.path, source.txn)?;
+    let tables = Tables::of(&snapshot)?;
+    let mut text = Vec::new();
+    for name in names {
+        counters.check()?;
+        let found = match find(&tables, name) {
+            Err(error) if error.code == Code::NoSuchBase => continue,
+            found => found?,
+        };
+        tables.show(found.id, |entry| {
+            line(&mut text, b"dn", &found.dn);
+            let values = text.len();
+            entry.each(|value| match value {
+                Some(value) => value.description.line(value.bytes, &mut text),
+                None => text.truncate(values),
+            })?;
+            text.push(b'\n');
+            Ok(())
+        })?;
+    }
+    Ok(text)
 }

@@ -10,6 +10,7 @@ use common::Counters;
 use lmdbfile::{Reader, Table, TableReader};
 use tree::csn;
 
+use crate::tables::open;
 use crate::{Error, Result};
 
 /// A snapshot of a data file.
@@ -22,24 +23,17 @@ const CSN_LENGTH: usize = 40;
 const SECOND: usize = 14;
 
 impl Contents {
-    /// `txn`: the transaction for which the caller holds a reader slot. `None` means that nobody writes, or that the caller
-    /// finds out by the meta pages whether somebody did.
+    /// As [`Source::txn`](crate::Source::txn), but `None` may also mean that the caller finds out by the meta pages
+    /// whether somebody wrote.
     pub fn open(path: &Path, txn: Option<u64>) -> Result<Self> {
-        let reader = match txn {
-            Some(txn) => Reader::open_at(path, txn),
-            None => Reader::open(path),
-        };
-        Ok(Self::with_orders(reader?))
+        open(path, txn).map(Self)
     }
 
     /// The snapshot of this meta page, for which the caller holds a reader slot.
     pub fn open_meta(path: &Path, page: &[u8]) -> Result<Self> {
-        Ok(Self::with_orders(Reader::open_meta(path, page)?))
-    }
-
-    fn with_orders(mut reader: Reader) -> Self {
+        let mut reader = Reader::open_meta(path, page)?;
         tables::set_orders(&mut reader);
-        Self(reader)
+        Ok(Self(reader))
     }
 
     pub fn tables(&self) -> BTreeMap<String, Table> {

@@ -7,9 +7,9 @@ use tree::Digest;
 use tree::fingerprint::{Fingerprint, Fingerprinter};
 
 use crate::entry::Entry;
-use crate::tables::Snapshot;
-use crate::workers::{Plan, Worker};
-use crate::{Result, Source, base, ranges};
+use crate::tables::{Tables, open};
+use crate::walk::{Plan, Worker};
+use crate::{Result, Source};
 
 /// The size of the pages of one range, in bytes.
 const PIECE: u64 = 16 << 20;
@@ -19,19 +19,10 @@ const BATCH: usize = 1024;
 
 /// Adds every entry of `source` to `digest`.
 pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> Result<()> {
-    let snapshot = Snapshot::open(source)?;
-    let tables = snapshot.tables()?;
-    let base = source.base.map(|base| base::find(&tables, base)).transpose()?;
-    let ranges = ranges::cut(&tables, PIECE, source.jobs, MOST)?;
-    let ignore = digest.ignored().clone();
-    let plan = Plan {
-        jobs: source.jobs,
-        base: base.map_or(0, |base| base.id),
-        ignore: &ignore,
-        ranges: &ranges,
-        records: tables.id2e.record().entries,
-        counters,
-    };
+    let snapshot = open(source.path, source.txn)?;
+    let base = source.base_id(&Tables::of(&snapshot)?)?;
+    let (ignore, jobs) = (&digest.ignored().clone(), source.jobs);
+    let plan = Plan { jobs, base, ignore, piece: PIECE, most: MOST, counters };
     let all = Mutex::new(digest);
     let taker = || DigestWorker {
         all: &all,

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use tree::Description;
 use tree::fingerprint::{Fingerprinter, hash_value};
 
-use crate::descriptions::Descriptions;
 use crate::parents::ParentDn;
+use crate::tables::Descriptions;
 use crate::{Error, Result};
 
 /// An entry that borrows its value from the pages of the database.

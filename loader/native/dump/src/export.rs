@@ -9,12 +9,10 @@ use tree::fingerprint::{Fingerprinter, ShardTotals};
 
 use crate::base::{self, Found};
 use crate::entry::Entry;
-use crate::held_back::HeldBackEntries;
-use crate::shard::{ClosingShard, Finished, Shard};
-use crate::tables::{Snapshot, Tables};
-use crate::walk::WalkCounts;
-use crate::workers::{Plan, Worker};
-use crate::{Result, Source, ranges};
+use crate::shard::{ClosingShard, Finished, HeldBackEntries, Shard};
+use crate::tables::{Tables, open};
+use crate::walk::{Plan, WalkCounts, Worker};
+use crate::{Result, Source};
 
 pub use crate::shard::ShardTarget;
 
@@ -47,29 +45,18 @@ pub struct Exported {
 /// Writes all entries of `source` to files in the empty directory of `place`, parents before children. The files are
 /// synced when it returns, and depend only on the contents of the database.
 pub fn export(source: &Source<'_>, place: &ShardTarget, counters: &Counters) -> Result<Exported> {
-    let snapshot = Snapshot::open(source)?;
-    let tables = snapshot.tables()?;
-    let root = ExportHead::find(&tables, source)?;
-    let ranges = ranges::cut(&tables, PIECE, source.jobs, MOST)?;
-    let plan = Plan {
-        jobs: source.jobs,
-        base: root.id,
-        ignore: &Names::default(),
-        ranges: &ranges,
-        records: tables.id2e.record().entries,
-        counters,
-    };
-    let all = Gathered::new(HeldBackEntries::new(&place.directory, counters));
+    let snapshot = open(source.path, source.txn)?;
+    let root = ExportHead::find(&Tables::of(&snapshot)?, source)?;
+    let (jobs, base, ignore) = (source.jobs, root.id, &Names::default());
+    let plan = Plan { jobs, base, ignore, piece: PIECE, most: MOST, counters };
+    let late = HeldBackEntries::new(&place.directory, counters);
+    let all = Gathered { late, done: Mutex::default() };
     let met = plan.run(&snapshot, || Writer::new(place, &all), || ())?;
-    let mut done = all.finish(place, ranges.len() + 1, met)?;
-    sync(place)?;
-    (done.base, done.context_csns, done.ranges) = (root.dn, root.context_csns, ranges.len());
+    let done = all.finish(place, root.exported(met))?;
+    File::open(&place.directory)
+        .and_then(|directory| directory.sync_all())
+        .in_file(Some(&place.directory))?;
     Ok(done)
-}
-
-fn sync(place: &ShardTarget) -> Result<()> {
-    let synced = File::open(&place.directory).and_then(|directory| directory.sync_all());
-    synced.in_file(Some(&place.directory))
 }
 
 /// What a report says about the database as a whole.
@@ -101,6 +88,13 @@ impl ExportHead {
                 .map_or(Ok(Vec::new()), |suffix| context_csns(tables, suffix.id))?,
         })
     }
+
+    /// What is known after the walk.
+    pub(crate) fn exported(self, met: WalkCounts) -> Exported {
+        let WalkCounts { entries, holes, ranges, .. } = met;
+        let (base, context_csns) = (self.dn, self.context_csns);
+        Exported { entries, holes, base, context_csns, ranges, ..Exported::default() }
+    }
 }
 
 fn context_csns(tables: &Tables<'_>, suffix: u64) -> Result<Vec<String>> {
@@ -129,28 +123,17 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn new(late: HeldBackEntries) -> Self {
-        Self { late, done: Mutex::default() }
-    }
-
-    fn finish(self, place: &ShardTarget, next: usize, met: WalkCounts) -> Result<Exported> {
+    fn finish(self, place: &ShardTarget, done: Exported) -> Result<Exported> {
         let mut files = self.done.into_inner().unwrap_or_else(PoisonError::into_inner);
         files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        let (late, last) = self.late.write(place, next)?;
+        let (late, last) = self.late.write(place, done.ranges + 1)?;
         files.extend(last);
         let mut all = ShardTotals::default();
         for file in &files {
             all.join(file.tally);
         }
-        Ok(Exported {
-            entries: met.entries,
-            holes: met.holes,
-            late,
-            bytes: files.iter().map(|file| file.bytes).sum(),
-            checksum: all.checksum.hex(),
-            files,
-            ..Exported::default()
-        })
+        let bytes = files.iter().map(|file| file.bytes).sum();
+        Ok(Exported { late, bytes, checksum: all.checksum.hex(), files, ..done })
     }
 }
 

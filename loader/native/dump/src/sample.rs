@@ -4,10 +4,9 @@ use common::Counters;
 use tree::Names;
 use tree::fingerprint::Fingerprinter;
 
-use crate::ranges::{Range, id};
-use crate::tables::{Snapshot, Tables};
-use crate::walk::Walker;
-use crate::{Result, Source, base};
+use crate::tables::{Tables, open};
+use crate::walk::{Range, Walker, id};
+use crate::{Result, Source};
 
 /// The number of IDs in a window. Children often stand near their parents, and to seek takes as long as to read some
 /// entries.
@@ -35,11 +34,11 @@ pub struct Sample {
 /// Returns about as many entries as `size` says; all of them if there are not twice as many. Every entry is as likely to
 /// be among them as any other.
 pub fn sample(source: &Source<'_>, size: SampleSize, counters: &Counters) -> Result<Sample> {
-    let snapshot = Snapshot::open(source)?;
-    let tables = snapshot.tables()?;
-    let base = source.base.map(|base| base::find(&tables, base)).transpose()?;
+    let snapshot = open(source.path, source.txn)?;
+    let tables = Tables::of(&snapshot)?;
+    let base = source.base_id(&tables)?;
     let descriptions = tables.descriptions(&Names::default())?;
-    let mut walker = Walker::new(&tables, &descriptions, base.map_or(0, |base| base.id))?;
+    let mut walker = Walker::new(&tables, &descriptions, base)?;
     let records = tables.id2e.record().entries;
     let windows = windows(&tables, records, wanted(size, records))?;
     let (mut text, mut late) = (Vec::new(), Vec::new());

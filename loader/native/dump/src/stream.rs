@@ -11,10 +11,10 @@ use workers::Turn;
 
 use crate::entry::Entry;
 use crate::export::{ExportHead, Exported};
-use crate::held_back::HeldBackEntries;
-use crate::tables::Snapshot;
-use crate::workers::{Plan, Worker};
-use crate::{Result, Source, ranges};
+use crate::shard::HeldBackEntries;
+use crate::tables::{Tables, open};
+use crate::walk::{Plan, Worker};
+use crate::{Result, Source};
 
 /// The size of the pages of one range, in bytes.
 const PIECE: u64 = 2 << 20;
@@ -55,18 +55,10 @@ fn write(
     late: &HeldBackEntries,
     counters: &Counters,
 ) -> Result<Exported> {
-    let snapshot = Snapshot::open(source)?;
-    let tables = snapshot.tables()?;
-    let root = ExportHead::find(&tables, source)?;
-    let ranges = ranges::cut(&tables, PIECE, source.jobs, MOST)?;
-    let plan = Plan {
-        jobs: source.jobs,
-        base: root.id,
-        ignore: &Names::default(),
-        ranges: &ranges,
-        records: tables.id2e.record().entries,
-        counters,
-    };
+    let snapshot = open(source.path, source.txn)?;
+    let root = ExportHead::find(&Tables::of(&snapshot)?, source)?;
+    let (jobs, base, ignore) = (source.jobs, root.id, &Names::default());
+    let plan = Plan { jobs, base, ignore, piece: PIECE, most: MOST, counters };
     let line = Turn::new(Told { out, done: Done::default() });
     let met = plan.run(&snapshot, || StreamWorker::new(&line, late), || line.abandon())?;
     let Told { out, mut done } = line.into_inner();
@@ -74,17 +66,8 @@ fn write(
         done.bytes += text.len() as u64;
         out.write(text)
     })?;
-    Ok(Exported {
-        entries: met.entries,
-        holes: met.holes,
-        late,
-        bytes: done.bytes,
-        checksum: done.checksum.hex(),
-        base: root.dn,
-        context_csns: root.context_csns,
-        ranges: ranges.len(),
-        ..Exported::default()
-    })
+    let Done { checksum, bytes } = done;
+    Ok(Exported { late, bytes, checksum: checksum.hex(), ..root.exported(met) })
 }
 
 /// The output, which the workers use in the order of the ranges.

@@ -1,48 +1,20 @@
-//! Opens the tables that hold the entries.
+//! Opens the tables that hold the entries, and reads their attribute descriptions.
+
+use std::path::Path;
 
 use lmdbfile::{Reader, TableReader};
-use tree::Names;
+use tree::{Description, Names};
 
-use crate::descriptions::Descriptions;
 use crate::entry::{Decoder, Entry};
 use crate::parents::ParentDn;
-use crate::{Error, Result, Source};
+use crate::{Error, Result};
 
-/// A snapshot of the database, as one worker reads it.
-#[derive(Debug)]
-pub(crate) struct Snapshot(Reader);
-
-impl Snapshot {
-    pub(crate) fn open(source: &Source<'_>) -> Result<Self> {
-        let opened = match source.txn {
-            Some(txn) => Reader::open_at(source.path, txn),
-            None => Reader::open(source.path),
-        };
-        let mut reader = opened?;
-        codec::tables::set_orders(&mut reader);
-        Ok(Self(reader))
-    }
-
-    /// Opens the same snapshot for another worker.
-    pub(crate) fn fork(&self) -> Result<Self> {
-        Ok(Self(self.0.fork()?))
-    }
-
-    pub(crate) fn tables(&self) -> Result<Tables<'_>> {
-        let table = |name: &str| {
-            let found = self.0.table(name.as_bytes());
-            found.ok_or_else(|| {
-                Error::damaged(format!("the table {name} is missing: no database of back-mdb"))
-            })
-        };
-        Ok(Tables {
-            id2e: table("id2e")?,
-            dn2i: table("dn2i")?,
-            ad2i: table("ad2i")?,
-            id2v: self.0.table(b"id2v"),
-            page_size: self.0.layout().page_size() as u64,
-        })
-    }
+/// Opens the snapshot of transaction `txn`, for which the caller holds a reader slot. `None` means that nobody writes, or
+/// that the caller finds out by the meta pages whether somebody did.
+pub(crate) fn open(path: &Path, txn: Option<u64>) -> Result<Reader> {
+    let mut reader = txn.map_or_else(|| Reader::open(path), |txn| Reader::open_at(path, txn))?;
+    codec::tables::set_orders(&mut reader);
+    Ok(reader)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -52,10 +24,19 @@ pub(crate) struct Tables<'r> {
     ad2i: TableReader<'r>,
     /// Exists in databases of slapd 2.5 and later.
     pub(crate) id2v: Option<TableReader<'r>>,
-    pub(crate) page_size: u64,
 }
 
-impl Tables<'_> {
+impl<'r> Tables<'r> {
+    pub(crate) fn of(reader: &'r Reader) -> Result<Self> {
+        let table = |name: &str| {
+            reader.table(name.as_bytes()).ok_or_else(|| {
+                Error::damaged(format!("the table {name} is missing: no database of back-mdb"))
+            })
+        };
+        let (id2e, dn2i, ad2i) = (table("id2e")?, table("dn2i")?, table("ad2i")?);
+        Ok(Self { id2e, dn2i, ad2i, id2v: reader.table(b"id2v") })
+    }
+
     /// Calls `see` with the entry `id`, unless it was never added. The entry has no DN.
     pub(crate) fn show(&self, id: u64, see: impl FnOnce(&Entry<'_>) -> Result<()>) -> Result<()> {
         let value = self.id2e.get(&id.to_ne_bytes())?.unwrap_or_default();
@@ -70,5 +51,45 @@ impl Tables<'_> {
     /// `ignore` names the attributes that fingerprints leave out.
     pub(crate) fn descriptions(&self, ignore: &Names) -> Result<Descriptions> {
         Descriptions::read(&self.ad2i, ignore)
+    }
+}
+
+/// slapd supports no more attribute descriptions in one database (`servers/slapd/back-mdb/attr.c`).
+const MOST: usize = 65_536;
+
+#[derive(Debug)]
+pub(crate) struct Descriptions {
+    /// Indexed by the number in ad2i.
+    known: Vec<Option<Description>>,
+    /// Whether each description has only one number. slapd never assigns two, but a damaged table may contain them.
+    pub(crate) distinct: bool,
+}
+
+impl Descriptions {
+    pub(crate) fn read(ad2i: &TableReader<'_>, ignore: &Names) -> Result<Self> {
+        let (mut found, drop) = (Vec::new(), Names::default());
+        let mut cursor = ad2i.cursor()?;
+        while let Some((key, text)) = cursor.next()? {
+            let number = codec::ad2i::read(key).map_or(MOST, |number| number as usize);
+            if number >= MOST {
+                return Err(Error::damaged("a number that no attribute can have (table ad2i)"));
+            }
+            let description = Description::learn(text, &drop, ignore).ok_or_else(|| {
+                let text = text[..text.len().min(80)].escape_ascii();
+                Error::damaged(format!("\"{text}\" is no attribute description (table ad2i)"))
+            })?;
+            found.resize_with(found.len().max(number + 1), || None);
+            found[number] = Some(description);
+        }
+        let mut hashes: Vec<u64> =
+            found.iter().flatten().map(|one: &Description| one.hash).collect();
+        hashes.sort_unstable();
+        let distinct = hashes.windows(2).all(|pair| pair[0] != pair[1]);
+        Ok(Self { known: found, distinct })
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<&Description> {
+        self.known.get(number as usize)?.as_ref()
     }
 }

@@ -1,17 +1,20 @@
-//! Reads the entries of a range of IDs.
+//! Divides id2e into ranges of IDs, distributes them among workers, and reads the entries of a range.
 
 use common::Counters;
+use lmdbfile::Reader;
+use tree::Names;
+use workers::{GivenUp, Turns, side_by_side};
 
-use crate::Result;
-use crate::descriptions::Descriptions;
 use crate::entry::{Decoder, Entry};
-use crate::nodes::Nodes;
-use crate::parents::{ParentDn, Parents};
-use crate::ranges::{Range, id};
-use crate::tables::Tables;
+use crate::parents::{Nodes, ParentDn, Parents};
+use crate::tables::{Descriptions, Tables};
+use crate::{Error, Result};
 
 /// After this number of records, a worker updates the counters and checks whether it has been told to stop.
 const STEP: u64 = 256;
+
+/// From the first ID (inclusive) to the second (exclusive); `None` means no bound.
+pub(crate) type Range = (Option<u64>, Option<u64>);
 
 /// The numbers of records and entries read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,13 +25,116 @@ pub(crate) struct WalkCounts {
     pub(crate) entries: u64,
     /// Records without content: entries that have children but were never added themselves.
     pub(crate) holes: u64,
+    /// ID ranges that the workers shared.
+    pub(crate) ranges: usize,
 }
 
-impl WalkCounts {
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.records += other.records;
-        self.entries += other.entries;
-        self.holes += other.holes;
+/// What a worker does with its entries.
+pub(crate) trait Worker {
+    /// Called before the first entry of a range, with the number of the range.
+    fn begin(&mut self, _range: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Processes an entry, and returns the number of bytes to count as progress.
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<u64>;
+
+    /// Called after the last entry of a range.
+    fn end(&mut self) -> Result<()>;
+
+    /// Called after the last range of this worker.
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A walk over all entries of a database, or those below a base.
+#[derive(Debug)]
+pub(crate) struct Plan<'p> {
+    /// The number of worker threads.
+    pub(crate) jobs: usize,
+    /// The ID of the base; 0 selects all entries.
+    pub(crate) base: u64,
+    /// Attributes that fingerprints leave out.
+    pub(crate) ignore: &'p Names,
+    /// The size of the pages of one range, in bytes.
+    pub(crate) piece: u64,
+    /// The highest number of ranges.
+    pub(crate) most: usize,
+    pub(crate) counters: &'p Counters,
+}
+
+impl Plan<'_> {
+    /// Processes all ranges, and fails if the number of records read is not the one that id2e claims. `stop` is called
+    /// when a worker fails; it must wake workers that wait.
+    pub(crate) fn run<W: Worker>(
+        &self,
+        snapshot: &Reader,
+        make: impl Fn() -> W + Sync,
+        stop: impl Fn() + Sync,
+    ) -> Result<WalkCounts> {
+        let tables = Tables::of(snapshot)?;
+        let ranges = self.ranges(&tables, snapshot.layout().page_size() as u64)?;
+        let turns = Turns::new(ranges.len());
+        let forks = (0..self.jobs.clamp(1, ranges.len())).map(|_| snapshot.fork());
+        let forks = forks.collect::<lmdbfile::Result<Vec<_>>>()?;
+        let stop = || {
+            turns.stop();
+            stop();
+        };
+        let work = |snapshot: Reader| self.work(&snapshot, &ranges, &turns, make());
+        let mut met = WalkCounts { ranges: ranges.len(), ..WalkCounts::default() };
+        for one in side_by_side(forks, &stop, work)? {
+            met.records += one.records;
+            met.entries += one.entries;
+            met.holes += one.holes;
+        }
+        let said = tables.id2e.record().entries;
+        if met.records == said {
+            return Ok(met);
+        }
+        let met = met.records;
+        Err(Error::damaged(format!("{met} entries were met, {said} should be there (table id2e)")))
+    }
+
+    /// Divides id2e: at least four ranges for each worker. A small table may have fewer.
+    fn ranges(&self, tables: &Tables<'_>, page_size: u64) -> Result<Vec<Range>> {
+        let (record, least) = (tables.id2e.record(), 4 * self.jobs);
+        let pages = record.leaf_pages.saturating_add(record.overflow_pages);
+        let parts = pages.saturating_mul(page_size) / self.piece;
+        let parts = usize::try_from(parts).unwrap_or(self.most);
+        let parts = parts.clamp(least, self.most.max(least));
+        let keys = tables.id2e.cuts(parts)?;
+        let wanted = parts.min(keys.len() + 1);
+        let (mut ranges, mut from) = (Vec::new(), None);
+        for at in 1..wanted {
+            let cut = Some(id(&keys[at * keys.len() / wanted])?);
+            ranges.push((from, cut));
+            from = cut;
+        }
+        ranges.push((from, None));
+        Ok(ranges)
+    }
+
+    fn work<W: Worker>(
+        &self,
+        snapshot: &Reader,
+        ranges: &[Range],
+        turns: &Turns,
+        mut work: W,
+    ) -> Result<WalkCounts> {
+        let tables = Tables::of(snapshot)?;
+        let descriptions = tables.descriptions(self.ignore)?;
+        let mut walker = Walker::new(&tables, &descriptions, self.base)?;
+        let go_on = || if turns.is_stopped() { Err(GivenUp.into()) } else { self.counters.check() };
+        for number in turns.iter() {
+            go_on()?;
+            work.begin(number)?;
+            walker.range(ranges[number], self.counters, go_on, |entry| work.entry(entry))?;
+            work.end()?;
+        }
+        work.close()?;
+        Ok(walker.met)
     }
 }
 
@@ -40,7 +146,7 @@ pub(crate) struct Walker<'w> {
     nodes: Nodes<'w>,
     parents: Parents<'w>,
     place: ParentDn,
-    pub(crate) met: WalkCounts,
+    met: WalkCounts,
 }
 
 impl<'w> Walker<'w> {
@@ -111,4 +217,9 @@ impl<'w> Walker<'w> {
         self.met.entries += 1;
         see(&self.decoder.entry(id, value, &self.place))
     }
+}
+
+/// Reads the ID from a key.
+pub(crate) fn id(key: &[u8]) -> Result<u64> {
+    codec::id::read(key).ok_or_else(|| Error::damaged("a key that is no ID (table id2e)"))
 }

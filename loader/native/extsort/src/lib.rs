@@ -6,22 +6,41 @@
 //! have no name, so that nothing of them is left after the process, however it ends. What comes out
 //! depends neither on the limit nor on the number of threads.
 
-mod buckets;
-mod memory;
-mod merge;
 mod postings;
 mod records;
 mod scratch;
+mod sorter;
 mod spool;
 mod tuples;
 
-pub use buckets::{Buckets, bucket_records};
 use common::{Code, Error, Result};
 pub use postings::{KeySize, Postings, Sorted, Visitor, Writer};
 pub use records::{RecordSorter, Records};
+pub use spool::{Buckets, bucket_records};
 pub use spool::{Spool, SpoolReader};
 pub use tuples::{TupleSorter, Tuples};
 
 fn too_large() -> Error {
     Error::new(Code::TooLarge, "a record of 4 GiB or more")
+}
+
+/// Bytes before a record: its length.
+const HEADER: usize = 4;
+
+/// Appends a record of several parts to others.
+fn push_record(bytes: &mut Vec<u8>, parts: &[&[u8]]) -> Result<()> {
+    let length = u32::try_from(parts.iter().map(|part| part.len()).sum::<usize>());
+    bytes.extend_from_slice(&length.map_err(|_| too_large())?.to_le_bytes());
+    for part in parts {
+        bytes.extend_from_slice(part);
+    }
+    Ok(())
+}
+
+/// Takes the first record off.
+fn split_record<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (header, rest) = bytes.split_first_chunk()?;
+    let (record, rest) = rest.split_at_checked(u32::from_le_bytes(*header) as usize)?;
+    *bytes = rest;
+    Some(record)
 }

@@ -1,18 +1,47 @@
-//! A temporary file without a name, made when first written to.
+//! What a sorter may use: so much memory, a temporary file for the rest, and a flag that ends it early.
 
 use std::fs::{File, Permissions};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use common::{Code, Error, Result, lock};
 
 #[derive(Debug)]
-pub(crate) struct TempFile {
+pub struct Resources {
+    /// Bytes.
+    pub memory: usize,
+    pub scratch: TempFile,
+    stop: Arc<AtomicBool>,
+}
+
+impl Resources {
+    pub fn new(memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
+        Self { memory, scratch: TempFile::new(dir), stop: Arc::clone(stop) }
+    }
+
+    /// To be asked about once a millisecond of work.
+    pub fn check_cancelled(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) { Err(Error::cancelled()) } else { Ok(()) }
+    }
+
+    /// Bytes to write at once, so that even a rotating disk spends its time writing.
+    pub fn write_size(&self) -> usize {
+        (self.memory / 16).clamp(4 << 10, 4 << 20)
+    }
+
+    /// Bytes to read at once from each of so many places, so that all buffers together fit.
+    pub fn read_size(&self, places: usize) -> usize {
+        (self.memory / 4 / places.max(1)).clamp(4 << 10, 1 << 20)
+    }
+}
+
+/// Has no name, and is made when first written to.
+#[derive(Debug)]
+pub struct TempFile {
     dir: PathBuf,
     file: OnceLock<File>,
     making: Mutex<()>,
@@ -77,7 +106,7 @@ fn make(dir: &Path) -> io::Result<File> {
 
 /// Reads a part of a temporary file from its start to its end.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub struct Window {
     /// What of the part is still in the file only.
     unread: Range<u64>,
     buffer: Vec<u8>,
@@ -126,7 +155,7 @@ impl Window {
 
 /// Appends one part in large writes; nobody else may append in between.
 #[derive(Debug)]
-pub(crate) struct Appender<'a> {
+pub struct Appender<'a> {
     scratch: &'a TempFile,
     buffer: Vec<u8>,
     write_size: usize,

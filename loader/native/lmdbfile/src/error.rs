@@ -5,6 +5,8 @@ use std::{fmt, io};
 
 use common::Code;
 
+use crate::Order;
+
 /// What went wrong; programs decide by this, people read the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -73,6 +75,40 @@ impl Error {
 
 pub(crate) fn used_twice(page: u64) -> Error {
     Error::corrupt(page, "a page is used twice")
+}
+
+/// `last` is empty before the first.
+#[inline]
+pub(crate) fn check_order(
+    what: &str,
+    order: Option<Order>,
+    last: &[u8],
+    next: &[u8],
+) -> Result<()> {
+    let ascending = match order {
+        Some(order) => order.compare(last, next).is_lt(),
+        None => last != next,
+    };
+    if ascending || last.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{what} {} after {}", next.escape_ascii(), last.escape_ascii());
+    Err(Error::new(ErrorKind::Order, message))
+}
+
+#[inline]
+pub(crate) fn check_size(what: &str, bytes: &[u8], most: usize) -> Result<()> {
+    let (kind, problem) = match bytes.len() {
+        0 => (ErrorKind::Empty, "LMDB stores no empty ones".to_owned()),
+        size if size <= most => return Ok(()),
+        _ => (ErrorKind::TooLong, format!("LMDB ends at {most}")),
+    };
+    let start = bytes[..bytes.len().min(40)].escape_ascii();
+    Err(Error::new(kind, format!("a {what} of {} bytes ({start}); {problem}", bytes.len())))
+}
+
+pub(crate) fn programming_error(message: &str) -> Error {
+    Error::new(ErrorKind::Misuse, message)
 }
 
 impl From<io::Error> for Error {

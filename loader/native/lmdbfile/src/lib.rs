@@ -20,7 +20,6 @@
 //! ```
 
 mod bulk;
-mod checks;
 mod compact;
 pub mod copy;
 mod error;
@@ -29,12 +28,8 @@ mod flags;
 mod layout;
 mod meta;
 mod next;
-mod output;
-mod page;
 mod reader;
 mod source;
-mod table;
-mod values;
 mod writer;
 
 pub use compact::ProgressCallback;
@@ -42,10 +37,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{FileWriter, Options, Summary};
 pub use flags::{Flags, Order};
 pub use layout::{Format, Layout};
-pub use meta::{Head, Meta};
+pub use meta::{Head, Meta, Table};
 pub use next::NextSnapshot;
 pub use reader::{
     Cursor, KeyValues, Keys, PageKind, PageUsage, PageUse, Reader, Seen, TableReader,
 };
-pub use table::Table;
 pub use writer::{PendingValue, TreeWriter};

@@ -1,15 +1,16 @@
-//! id2e: the entries of the first shard, then what the others have besides the shared ones.
+//! id2e: the entries of the first shard, then what the others have besides the shared ones; and contextCSN of the
+//! suffix entry, as one `slapadd -w` leaves it.
 
 use std::collections::BTreeMap;
 
 use codec::id2e;
 use common::Counters;
 use tree::csn;
+use tree::name::ParsedDn;
 
-use crate::peekable::PeekableCursor;
-use crate::pipe::Rows;
-use crate::shards::{Shards, table};
-use crate::{Error, Result, context};
+use crate::merge::Rows;
+use crate::shards::{PeekableCursor, Shards, table};
+use crate::{Code, Error, Result, nodes};
 
 /// Server ID -> greatest entryCSN.
 pub type ContextCsns = BTreeMap<u16, Vec<u8>>;
@@ -17,9 +18,9 @@ pub type ContextCsns = BTreeMap<u16, Vec<u8>>;
 /// Tells all rows; the greatest CSNs where `-w` asks for them.
 pub fn rows(
     shards: &Shards,
-    wanted: Option<&context::ContextCsnTarget>,
+    wanted: Option<&ContextCsnTarget>,
     counters: &Counters,
-    out: &mut Rows,
+    out: &mut Rows<'_>,
 ) -> Result<ContextCsns> {
     let mut newest = ContextCsns::new();
     for (number, shard) in shards.all.iter().enumerate() {
@@ -71,4 +72,46 @@ fn note(
         }
         Ok(())
     })
+}
+
+#[derive(Debug)]
+pub struct ContextCsnTarget {
+    /// The new ID of the entry that shall have it.
+    pub bearer: u64,
+    /// The number of entryCSN, if any entry has one.
+    pub entry_csn: Option<u32>,
+}
+
+impl ContextCsnTarget {
+    /// `suffix`: the first of the database.
+    pub fn new(shards: &Shards, suffix: &str) -> Result<Self> {
+        let tops = nodes::tops(shards)?;
+        let name = ParsedDn::new(suffix.as_bytes());
+        let mut all = tops.iter();
+        let own = all.find(|(normal, _)| ParsedDn::new(normal).key() == name.key());
+        let only = (tops.len() == 1).then(|| &tops[0]);
+        let missing = || {
+            let message = format!("there is no entry {suffix} to bear contextCSN");
+            Error::new(Code::RootMissing, message)
+        };
+        let (_, bearer) = own.or(only).ok_or_else(missing)?;
+        Ok(Self { bearer: *bearer, entry_csn: number(shards, b"entryCSN") })
+    }
+}
+
+fn number(shards: &Shards, name: &[u8]) -> Option<u32> {
+    let at = shards.descriptions.iter().position(|text| text == name)?;
+    u32::try_from(at + 1).ok()
+}
+
+/// The bearer's value with contextCSN; it gets a number of its own when that is the first.
+pub fn stamped(shards: &mut Shards, value: &[u8], newest: &ContextCsns) -> Result<Vec<u8>> {
+    let name = b"contextCSN";
+    let next = u32::try_from(shards.descriptions.len() + 1).unwrap_or(u32::MAX);
+    let known = number(shards, name);
+    let stamped = backmdb::context::with_context(value, known.unwrap_or(next), newest)?;
+    if known.is_none() && stamped != value {
+        shards.descriptions.push(name.to_vec());
+    }
+    Ok(stamped)
 }

@@ -8,15 +8,10 @@
 //! Merging goes table by table, each in the order of its keys, so nothing has to be sorted. Threads read
 //! and renumber ([`pipe`]), the caller's writes.
 
-mod context;
 mod id2e;
-mod id2v;
 mod index;
 mod merge;
-mod names;
 mod nodes;
-mod peekable;
-mod pipe;
 mod shards;
 pub mod slices;
 

@@ -1,19 +1,18 @@
-//! All tables, in their turn.
+//! All tables, in their turn: batches go from the threads that read tables to the one that writes them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::thread;
 
 use codec::tables;
 use common::{Counters, lock};
-use lmdbfile::{FileWriter, Table, TreeWriter};
+use lmdbfile::{FileWriter, PendingValue, Table, TreeWriter};
+use workers::Outlet;
 
-use crate::context::{self, ContextCsnTarget};
-use crate::id2e::ContextCsns;
-use crate::pipe::{Batches, Rows, pipe, write};
+use crate::id2e::{self, ContextCsnTarget, ContextCsns};
 use crate::shards::Shards;
-use crate::{Error, Result, id2e, id2v, index, nodes};
+use crate::{Error, Result, index, nodes};
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -109,58 +108,46 @@ impl Merge<'_> {
     fn tables(&self, file: &mut FileWriter) -> Result<(MergedTables, OpenRecord)> {
         let parts = self.parts()?;
         self.counters.begin("merge", parts.len() as u64);
-        let (senders, receivers): (VecDeque<Rows>, Vec<Batches>) =
-            parts.iter().map(|_| pipe()).unzip();
-        let queue = Mutex::new(senders.into_iter().zip(&parts).collect::<VecDeque<_>>());
-        thread::scope(|scope| {
-            for _ in 0..self.options.jobs.max(1) {
-                scope.spawn(|| {
-                    while let Some((rows, part)) = next(&queue) {
-                        self.read(part, rows);
-                    }
-                });
+        let (mut tables, mut waiting, mut open) = (Vec::new(), None, None);
+        let read = || |part: usize, outlet: &_| self.read(&parts[part], Rows::new(outlet));
+        let mut done = 0;
+        workers::in_order(self.options.jobs, parts.len(), read, |batch: Batch| {
+            let Part { name, .. } = &parts[done];
+            let (mut tree, held) =
+                open.take().unwrap_or_else(|| (tables::writer(name, file.layout()), None));
+            let is_last = batch.is_last;
+            self.counters.add(0, batch.size() as u64);
+            let held = batch.write(&mut tree, file)?.or(held);
+            if !is_last {
+                open = Some((tree, held));
+                return Ok(());
             }
-            let written = self.write(&parts, receivers, file);
-            // Whoever has not begun does not begin.
-            lock(&queue).clear();
-            written
-        })
+            match held {
+                Some((held, value)) => waiting = Some((tree, held, value)),
+                None => tables.push((name.clone(), tree.finish(file)?)),
+            }
+            done += 1;
+            self.counters.advance(1);
+            Ok::<_, Error>(())
+        })?;
+        Ok((tables, waiting))
     }
 
-    fn read(&self, part: &Part, mut rows: Rows) {
-        let (shards, counters) = (&self.shards, self.counters);
-        let done = match part.kind {
+    fn read(&self, part: &Part, mut rows: Rows<'_>) -> Result<()> {
+        let (shards, counters, out) = (&self.shards, self.counters, &mut rows);
+        match part.kind {
             Kind::Entries => {
-                id2e::rows(shards, self.wanted.as_ref(), counters, &mut rows).map(|found| {
-                    *lock(&self.newest) = found;
-                })
+                let found = id2e::rows(shards, self.wanted.as_ref(), counters, out)?;
+                *lock(&self.newest) = found;
             }
-            Kind::Values => id2v::rows(shards, counters, &mut rows),
-            Kind::Nodes => nodes::rows(shards, counters, &mut rows),
+            Kind::Values => index::multival_rows(shards, counters, out)?,
+            Kind::Nodes => nodes::rows(shards, counters, out)?,
             Kind::Index => {
                 let exponent = self.options.list_exponent;
-                index::rows(shards, &part.name, exponent, counters, &mut rows)
+                index::rows(shards, &part.name, exponent, counters, out)?;
             }
-        };
-        rows.close(done);
-    }
-
-    fn write(
-        &self,
-        parts: &[Part],
-        receivers: Vec<Batches>,
-        file: &mut FileWriter,
-    ) -> Result<(MergedTables, OpenRecord)> {
-        let (mut tables, mut waiting) = (Vec::new(), None);
-        for (part, batches) in parts.iter().zip(receivers) {
-            let mut tree = tables::writer(&part.name, file.layout());
-            match write(batches, &mut tree, file, self.counters)? {
-                Some((held, value)) => waiting = Some((tree, held, value)),
-                None => tables.push((part.name.clone(), tree.finish(file)?)),
-            }
-            self.counters.advance(1);
         }
-        Ok((tables, waiting))
+        rows.finish()
     }
 
     fn finish(
@@ -170,7 +157,7 @@ impl Merge<'_> {
     ) -> Result<Merged> {
         if let Some((mut tree, held, value)) = held {
             let newest = std::mem::take(&mut *lock(&self.newest));
-            let value = context::stamped(&mut self.shards, &value, &newest)?;
+            let value = id2e::stamped(&mut self.shards, &value, &newest)?;
             tree.fill(&mut file, &held, &value)?;
             tables.push(("id2e".to_owned(), tree.finish(&mut file)?));
         }
@@ -196,6 +183,123 @@ impl Merge<'_> {
     }
 }
 
-fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
-    lock(queue).pop_front()
+/// Bytes of a batch.
+const FULL: usize = 1 << 20;
+
+/// What is to be done with the bytes that come next.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// A key with its one value.
+    Put(usize, usize),
+    /// The same, of an entry whose value is still to change.
+    Hold(usize, usize),
+    Key(usize),
+    Value(usize),
+    Ids(usize),
+    End,
+}
+
+#[derive(Debug, Default)]
+pub struct Batch {
+    steps: Vec<Step>,
+    bytes: Vec<u8>,
+    ids: Vec<u64>,
+    /// The table is whole with it.
+    pub is_last: bool,
+}
+
+/// The end of a thread that reads.
+#[derive(Debug)]
+pub struct Rows<'o> {
+    batch: Batch,
+    outlet: &'o Outlet<Batch, Error>,
+}
+
+impl<'o> Rows<'o> {
+    pub fn new(outlet: &'o Outlet<Batch, Error>) -> Self {
+        Self { batch: Batch::default(), outlet }
+    }
+
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(Step::Put(key.len(), value.len()), &[key, value])
+    }
+
+    pub fn hold(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(Step::Hold(key.len(), value.len()), &[key, value])
+    }
+
+    pub fn key(&mut self, key: &[u8]) -> Result<()> {
+        self.add(Step::Key(key.len()), &[key])
+    }
+
+    pub fn value(&mut self, value: &[u8]) -> Result<()> {
+        self.add(Step::Value(value.len()), &[value])
+    }
+
+    pub fn ids(&mut self, ids: &[u64]) -> Result<()> {
+        self.batch.ids.extend_from_slice(ids);
+        self.add(Step::Ids(ids.len()), &[])
+    }
+
+    pub fn end(&mut self) -> Result<()> {
+        self.add(Step::End, &[])
+    }
+
+    fn add(&mut self, step: Step, parts: &[&[u8]]) -> Result<()> {
+        self.batch.steps.push(step);
+        for part in parts {
+            self.batch.bytes.extend_from_slice(part);
+        }
+        let size = self.batch.size() + 24 * self.batch.steps.len();
+        if size < FULL { Ok(()) } else { self.send() }
+    }
+
+    fn send(&mut self) -> Result<()> {
+        Ok(self.outlet.send(mem::take(&mut self.batch))?)
+    }
+
+    /// The table is whole.
+    pub fn finish(mut self) -> Result<()> {
+        self.batch.is_last = true;
+        self.send()
+    }
+}
+
+impl Batch {
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.bytes.len() + 8 * self.ids.len()
+    }
+
+    /// Writes the rows. Returns the entry that is held, with the value that it has now.
+    pub fn write(
+        self,
+        tree: &mut TreeWriter,
+        file: &mut FileWriter,
+    ) -> Result<Option<(PendingValue, Vec<u8>)>> {
+        let (mut bytes, mut ids, mut held) = (&self.bytes[..], &self.ids[..], None);
+        for step in self.steps {
+            let done = match step {
+                Step::Put(key, value) => {
+                    let key = take(&mut bytes, key);
+                    tree.put(file, key, take(&mut bytes, value))
+                }
+                Step::Hold(key, value) => tree.held(file, take(&mut bytes, key)).map(|one| {
+                    held = Some((one, take(&mut bytes, value).to_vec()));
+                }),
+                Step::Key(key) => tree.begin(take(&mut bytes, key)),
+                Step::Value(value) => tree.dup(file, take(&mut bytes, value)),
+                Step::Ids(count) => tree.fixed(file, take(&mut ids, count)),
+                Step::End => tree.end(file),
+            };
+            done?;
+        }
+        Ok(held)
+    }
+}
+
+fn take<'a, T>(from: &mut &'a [T], count: usize) -> &'a [T] {
+    let (head, tail) = from.split_at(count.min(from.len()));
+    *from = tail;
+    head
 }

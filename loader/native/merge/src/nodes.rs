@@ -4,13 +4,11 @@ use codec::dn2i::{self, Node};
 use common::Counters;
 use lmdbfile::Reader;
 
-use crate::names::{self, Names};
-use crate::peekable::PeekableCursor;
-use crate::pipe::Rows;
-use crate::shards::{Shard, Shards, table};
-use crate::{Error, Result};
+use crate::merge::Rows;
+use crate::shards::{PeekableCursor, Shard, Shards, table};
+use crate::{Code, Error, Result};
 
-pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows) -> Result<()> {
+pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<()> {
     let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
     let mut all = Vec::new();
     for (reader, shard) in readers.iter().zip(&shards.all) {
@@ -82,7 +80,7 @@ fn shared_node(
     id: u64,
     below: &[u64],
     names: &mut Names,
-    out: &mut Rows,
+    out: &mut Rows<'_>,
 ) -> Result<()> {
     let key = id.to_ne_bytes();
     let first = all.first().map(|first| first.value.clone()).unwrap_or_default();
@@ -103,7 +101,7 @@ fn shared_node(
                 let node = child(shard, &from.value)?;
                 sum.add(shards, shard, node, below)?;
                 if sum.is_double {
-                    return Err(names::duplicate(names.dn(id, &node)));
+                    return Err(duplicate(names.dn(id, &node)));
                 }
                 let id = sum.id.unwrap_or(node.id);
                 Node { id, child: Some(sum.count), ..node }.write(&mut record);
@@ -151,7 +149,7 @@ fn own_nodes(
     shard: &Shard,
     from: &mut PeekableCursor<'_>,
     counters: &Counters,
-    out: &mut Rows,
+    out: &mut Rows<'_>,
 ) -> Result<()> {
     let (mut before, mut record) = (0, Vec::new());
     while from.live {
@@ -186,4 +184,34 @@ fn child<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
 
 fn bad(shard: &Shard) -> Error {
     shard.wrong("a record of dn2i is damaged")
+}
+
+fn duplicate(dn: String) -> Error {
+    let message = "an entry of that name is there already".to_owned();
+    Error { dn: Some(dn), ..Error::new(Code::Duplicate, message) }
+}
+
+/// Those of the shared entries, with their parents.
+#[derive(Debug, Default)]
+struct Names(Vec<(Vec<u8>, u64)>);
+
+impl Names {
+    /// Entries come by ascending ID.
+    fn note(&mut self, id: u64, record: &[u8]) {
+        let named = dn2i::read(record).map(|node| (node.pretty.to_vec(), node.id));
+        self.0.push(named.filter(|_| id > 0).unwrap_or_default());
+    }
+
+    /// Of a child of a shared entry.
+    fn dn(&self, parent: u64, child: &Node<'_>) -> String {
+        let (mut dn, mut above) = (child.pretty.to_vec(), parent);
+        while let Some((rdn, next)) =
+            self.0.get(usize::try_from(above).unwrap_or(usize::MAX)).filter(|_| above > 0)
+        {
+            dn.push(b',');
+            dn.extend_from_slice(rdn);
+            above = *next.min(&(above - 1));
+        }
+        String::from_utf8_lossy(&dn).into_owned()
+    }
 }

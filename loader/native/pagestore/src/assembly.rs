@@ -1,18 +1,22 @@
-//! Packs, and the pages of a backup put together from them again.
+//! Packs, and the pages of a backup put together from them again, side by side, each written at its place.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use common::{Error, Result};
+use common::{Counters, Error, Result};
 use rustc_hash::FxHashMap;
+use workers::{Turns, side_by_side};
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::cache::Cache;
 use crate::difference::Unpacker;
 use crate::frame::{Content, Frame};
-use crate::known::{Segment, not_whole};
+use crate::known::{FrameKey, Segment, not_whole};
 use crate::pack::Pack;
-use crate::page::{Place, Shape};
-use crate::retired::FrameKey;
-use crate::runs;
+use crate::page;
+use crate::page::{FIRST, Place, Shape};
 
 /// All packs that a backup needs, by number.
 #[derive(Debug, Default)]
@@ -59,18 +63,18 @@ impl Assembly {
     pub fn bytes(&self, segment: &Segment) -> Result<usize> {
         let pages = usize::try_from(segment.pages).ok();
         let bytes = pages.and_then(|pages| pages.checked_mul(self.shape.page_size));
-        bytes.ok_or_else(wrong)
+        bytes.ok_or_else(page::wrong)
     }
 
     /// Where the page of that number begins.
     pub(crate) fn offset(&self, number: u64) -> Result<u64> {
-        number.checked_mul(self.shape.page_size as u64).ok_or_else(wrong)
+        number.checked_mul(self.shape.page_size as u64).ok_or_else(page::wrong)
     }
 
     /// Fills `data`, of so many bytes, with the pages of a segment, the first of which has the number `first`.
     pub fn fill(&self, segment: &Segment, own: u32, first: u64, data: &mut [u8]) -> Result<()> {
         let (mut at, mut differing) = (0, Vec::new());
-        for run in runs::read(&segment.runs, own, segment.first, segment.pages)? {
+        for run in page::read_runs(&segment.runs, own, segment.first, segment.pages)? {
             let (mut page, end) = (run.start, run.start + run.count);
             while page < end {
                 let (frame, within) = self.frame(Place { pack: run.pack, page })?;
@@ -118,7 +122,7 @@ impl Assembly {
 
     fn page_of<'d>(&self, slot: Slot, data: &'d mut [u8]) -> Result<&'d mut [u8]> {
         let size = self.shape.page_size;
-        data.get_mut(slot.at * size..(slot.at + 1) * size).ok_or_else(wrong)
+        data.get_mut(slot.at * size..(slot.at + 1) * size).ok_or_else(page::wrong)
     }
 
     /// Gives a page that was stored without its number the one that it has here.
@@ -147,6 +151,84 @@ impl Assembly {
     }
 }
 
-fn wrong() -> Error {
-    Error::damaged("the list of its pages makes no sense")
+/// Blocks of so many zeros become holes.
+const BLOCK: usize = 4096;
+const ZEROS: [u8; BLOCK] = [0; BLOCK];
+
+/// Below slapd's priority.
+const NICE: i32 = 10;
+
+/// Consecutive pages, and what they were when the backup was taken.
+#[derive(Debug)]
+pub struct Piece {
+    pub segment: Segment,
+    /// XXH3. Frames and pages have strong hashes; this one finds a page that was put into a wrong place.
+    pub sum: u128,
+}
+
+/// A backup with that pack of its own. head: both meta pages.
+#[derive(Debug)]
+pub struct Backup<'a> {
+    pub head: &'a [u8],
+    pub pieces: &'a [Piece],
+    pub own: u32,
+}
+
+impl Assembly {
+    /// Into an empty file, holes where it has zeros.
+    pub fn restore(
+        &self,
+        backup: &Backup,
+        file: &File,
+        threads: usize,
+        counters: &Counters,
+    ) -> Result<()> {
+        let (starts, end) = starts(backup.pieces)?;
+        file.set_len(self.offset(end)?)?;
+        write(file, backup.head, 0)?;
+        let turns = Turns::new(backup.pieces.len());
+        side_by_side(0..threads.max(1), &|| turns.stop(), |_| {
+            // Only a wish: it may be as nice as that already.
+            let _ = rustix::process::setpriority_process(None, NICE);
+            let mut room = Vec::new();
+            for number in turns.iter() {
+                counters.check()?;
+                let (piece, first) = (&backup.pieces[number], starts[number]);
+                room.resize(self.bytes(&piece.segment)?, 0);
+                self.fill(&piece.segment, backup.own, first, &mut room)?;
+                if xxh3_128(&room) != piece.sum {
+                    let what = format!("the checksum of piece {number} is not the one in its list");
+                    return Err(Error::damaged(what));
+                }
+                write(file, &room, self.offset(first)?)?;
+                counters.add(0, room.len() as u64);
+            }
+            Ok(())
+        })
+        .map(drop)
+    }
+}
+
+/// The number of the first page of each piece, and of the one behind the last.
+fn starts(pieces: &[Piece]) -> Result<(Vec<u64>, u64)> {
+    let (mut starts, mut end) = (Vec::with_capacity(pieces.len()), FIRST);
+    for piece in pieces {
+        starts.push(end);
+        let next = end.checked_add(piece.segment.pages);
+        end = next.ok_or_else(|| Error::damaged("a backup of too many pages"))?;
+    }
+    Ok((starts, end))
+}
+
+/// All but the blocks of zeros; what lies between two of them at once.
+fn write(file: &File, data: &[u8], start: u64) -> io::Result<()> {
+    let (mut from, mut to) = (0, 0);
+    for block in data.chunks(BLOCK) {
+        if *block == ZEROS[..block.len()] {
+            file.write_all_at(&data[from..to], start + from as u64)?;
+            from = to + block.len();
+        }
+        to += block.len();
+    }
+    file.write_all_at(&data[from..], start + from as u64)
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use common::{Result, lock};
 use rustc_hash::FxHashMap;
 
-use crate::retired::FrameKey;
+use crate::known::FrameKey;
 
 /// The runs of a segment go on where those of the one before it ended, so not all is read again that was read once.
 pub trait Cached {

@@ -1,19 +1,18 @@
-//! Some pages of a pack, stored together: which of them were masked (a bit each), then the pages, compressed. Behind that
-//! are the ids of the pages, which the next backup reads.
+//! Some pages of a pack, stored together: which of them were masked (a bit each), then the pages, compressed. Behind
+//! that are the ids of the pages, which the next backup reads.
 //!
-//! A frame in which some pages are stored as differences begins with the lengths of its next two parts: its head and its
-//! whole pages. The head has two bits for each page, whether it was masked and whether it is a difference, and then the
-//! length of each difference and the runs of their bases. The differences follow the whole pages.
+//! A frame in which some pages are stored as differences begins with the lengths of its next two parts: its head and
+//! its whole pages. The head has two bits for each page, whether it was masked and whether it is a difference, and then
+//! the length of each difference and the runs of their bases. The differences follow the whole pages.
 
 use std::ops::Range;
 
 use common::{Error, Result};
 
 use crate::cache::Cached;
-use crate::contexts::decompressed;
-use crate::entry::{Entry, LARGEST_HEAD, flags};
-use crate::page::{ID, PageId, Place};
-use crate::runs;
+use crate::difference::{compressed, decompressed};
+use crate::pack::{Entry, LARGEST_HEAD, flags};
+use crate::page::{self, ID, PageId, Place, RunWriter};
 
 /// How a page is stored: where it begins among the whole ones; or its base, and where the difference lies.
 #[derive(Debug, Clone)]
@@ -155,7 +154,7 @@ impl<'a> Parts<'a> {
         let (differs, rest) = rest.split_at_checked(flags(pages)).ok_or_else(wrong)?;
         let count = (0..pages).filter(|&number| bit(differs, number)).count();
         let (lengths, runs) = rest.split_at_checked(count * 4).ok_or_else(wrong)?;
-        let runs = runs::read(runs, u32::MAX, 0, count as u64)?;
+        let runs = page::read_runs(runs, u32::MAX, 0, count as u64)?;
         let bases = runs.iter().flat_map(|run| run.places());
         let mut differences = bases.zip(ranges(lengths, self.differences.len())?);
         let mut whole = (0..).step_by(page_size);
@@ -194,4 +193,84 @@ fn unpacked(packed: &[u8], wanted: usize) -> Result<Vec<u8>> {
 
 fn wrong() -> Error {
     Error::damaged("a frame holds another number of bytes than its index says")
+}
+
+/// A difference, and the page that it is beside.
+#[derive(Debug)]
+pub struct Difference {
+    pub base: Place,
+    pub packed: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+pub struct Making {
+    masked: Vec<bool>,
+    differs: Vec<bool>,
+    whole: Vec<u8>,
+    differences: Vec<Difference>,
+    ids: Vec<u8>,
+}
+
+impl Making {
+    pub fn add(&mut self, page: &[u8], masked: bool, id: &PageId, difference: Option<Difference>) {
+        self.masked.push(masked);
+        self.differs.push(difference.is_some());
+        match difference {
+            Some(difference) => self.differences.push(difference),
+            None => self.whole.extend_from_slice(page),
+        }
+        self.ids.extend_from_slice(id);
+    }
+
+    pub fn len(&self) -> usize {
+        self.masked.len()
+    }
+
+    /// Appends what is stored of it.
+    pub fn finish(self, level: i32, stored: &mut Vec<u8>) -> Result<Entry> {
+        let (pages, differences) = (self.len(), !self.differences.is_empty());
+        let packed = if differences { self.with_differences(level) } else { self.all_whole(level) };
+        let (packed, start) = (packed?, stored.len());
+        stored.extend(&packed);
+        stored.extend(&self.ids);
+        let digest = *blake3::hash(&stored[start..]).as_bytes();
+        Ok(Entry { pages: size(pages), packed: size(packed.len()), digest, differences })
+    }
+
+    fn all_whole(&self, level: i32) -> Result<Vec<u8>> {
+        let mut plain = bits(&self.masked);
+        plain.extend(&self.whole);
+        compressed(&plain, level, false)
+    }
+
+    /// The lengths of the head and of the whole pages as they are packed, these, and the differences.
+    fn with_differences(&self, level: i32) -> Result<Vec<u8>> {
+        let (mut head, mut bases) = (bits(&self.masked), RunWriter::new(u32::MAX));
+        head.extend(bits(&self.differs));
+        for difference in &self.differences {
+            head.extend(size(difference.packed.len()).to_le_bytes());
+            bases.add(difference.base.pack, difference.base.page);
+        }
+        head.extend(bases.finish());
+        let (head, whole) =
+            (compressed(&head, level, false)?, compressed(&self.whole, level, false)?);
+        let mut packed = [size(head.len()).to_le_bytes(), size(whole.len()).to_le_bytes()].concat();
+        packed.extend(head);
+        packed.extend(whole);
+        packed.extend(self.differences.iter().flat_map(|difference| &difference.packed));
+        Ok(packed)
+    }
+}
+
+fn bits(flagged: &[bool]) -> Vec<u8> {
+    let mut bytes = vec![0; flags(flagged.len())];
+    for (number, _) in flagged.iter().enumerate().filter(|(_, flag)| **flag) {
+        bytes[number / 8] |= 1 << (number % 8);
+    }
+    bytes
+}
+
+/// Of a frame, whose size is bounded.
+fn size(count: usize) -> u32 {
+    u32::try_from(count).expect("a frame is small")
 }

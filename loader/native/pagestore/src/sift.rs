@@ -1,15 +1,16 @@
 //! The pages of a stream into those that are known and those that are new.
+//!
+//! A page more or less at the beginning moves all others, so pages are not found by their numbers: those between two
+//! pages that are known stood between these.
 
 use common::Result;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::difference::Packer;
-use crate::entry::{ENTRY, pages_of_frame};
+use crate::frame::{Difference, Making};
 use crate::known::Known;
-use crate::making::{Difference, Making};
-use crate::nearest::{Nearest, nearest};
-use crate::page::{Hashing, PageId, Place, Shape};
-use crate::runs::Writer;
+use crate::pack::{ENTRY, pages_of_frame};
+use crate::page::{FIRST, Hashing, PageId, Place, RunWriter, Shape};
 
 /// The level of zstd for the few pages that are new among many that are known.
 const THOROUGH: i32 = 9;
@@ -77,7 +78,7 @@ pub fn sift(
     let full = pages_of_frame(shape.page_size);
     let level = if former.len() * 2 < pages.len() { level.max(THOROUGH) } else { level };
     let (mut sifted, mut runs, mut frame) =
-        (Sifted::default(), Writer::new(own), Making::default());
+        (Sifted::default(), RunWriter::new(own), Making::default());
     for (page, found) in pages.iter().zip(found) {
         if let Nearest::Same(number) = found {
             let place = known.take(number);
@@ -143,4 +144,44 @@ impl Sifted {
         frame.finish(level, &mut self.frames)?.write(&mut self.entries);
         Ok(())
     }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Nearest {
+    /// It is known, by that number.
+    Same(u32),
+    /// It is new; what can be its base, counted from the page that is known before it and from the one behind it.
+    Former([Option<Place>; 2]),
+}
+
+/// Of consecutive pages, the first of that number.
+pub fn nearest<'a>(
+    known: &Known,
+    ids: impl Iterator<Item = &'a PageId>,
+    first: u64,
+) -> Vec<Nearest> {
+    let mut before = first.checked_sub(FIRST).and_then(|number| u32::try_from(number).ok());
+    let mut found: Vec<_> = ids
+        .map(|id| {
+            let same = known.find(id, before);
+            let place = same.or(before);
+            before = place.and_then(|place| place.checked_add(1));
+            match same {
+                Some(number) => Nearest::Same(number),
+                None => Nearest::Former([place.and_then(|place| known.base(place)), None]),
+            }
+        })
+        .collect();
+    let mut behind: Option<u32> = None;
+    for one in found.iter_mut().rev() {
+        match one {
+            Nearest::Same(number) => behind = number.checked_sub(1),
+            Nearest::Former([front, back]) => {
+                *back =
+                    behind.and_then(|place| known.base(place)).filter(|back| Some(*back) != *front);
+                behind = behind.and_then(|place| place.checked_sub(1));
+            }
+        }
+    }
+    found
 }

@@ -7,7 +7,6 @@
 pub(crate) mod ahead;
 pub(crate) mod as_loaded;
 pub(crate) mod descriptions;
-mod entries;
 mod entry_checker;
 pub(crate) mod expected_postings;
 pub(crate) mod findings;
@@ -20,7 +19,6 @@ mod node_parents;
 mod pages;
 pub(crate) mod parts;
 pub(crate) mod readers;
-mod row;
 mod sampled;
 pub(crate) mod sums;
 pub(crate) mod walk;

@@ -1,9 +1,6 @@
 //! Postings: which keys an index has, and at which positions (entry IDs) each stands.
 
-mod batch;
-mod chunk;
 mod item;
-mod radix;
 mod run;
 mod sorted;
 mod store;
@@ -12,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::memory::Resources;
+use crate::scratch::Resources;
 use crate::{Error, Result};
 use item::{pack, pack_long, widen};
 pub use sorted::{Sorted, Visitor};

@@ -1,13 +1,14 @@
-//! Sorted postings in the temporary file: each as the difference from the one before, in groups of
-//! seven bits (LEB128), so that entries in a row under one key cost a byte each.
+//! Postings of one index, parted by ranges of keys; and sorted ones in the temporary file: each as the difference from
+//! the one before, in groups of seven bits (LEB128), so that entries in a row under one key cost a byte each.
 
-use super::chunk::{BUCKETS, Chunk, gather};
+use std::ops::Range;
+use std::slice::Iter;
+
+use super::item;
 use super::item::Item;
-use super::radix;
 use crate::Result;
-use crate::memory::Resources;
-use crate::merge::Source;
-use crate::scratch::Window;
+use crate::scratch::{Resources, Window};
+use crate::sorter::{Part, Run};
 
 /// Where a bucket of a run is.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,7 +33,7 @@ pub(crate) fn spill<I: Item>(chunks: &[Chunk<I>], means: &Resources) -> Result<V
         means.check_cancelled()?;
         items.clear();
         gather(chunks, bucket, &mut items);
-        radix::sort(&mut items, &mut spare);
+        item::sort(&mut items, &mut spare);
         let start = bytes.len();
         encode(&items, &mut bytes);
         // The offset is that in `bytes` until these are written.
@@ -53,17 +54,12 @@ fn encode<I: Item>(items: &[I], bytes: &mut Vec<u8>) {
     for &item in items {
         let mut rest = item.minus(last);
         last = item;
-        while rest.shift_right(7) != I::zeroed() {
-            bytes.push(low_byte(rest) | 0x80);
-            rest = rest.shift_right(7);
+        while rest >> 7 != I::zeroed() {
+            bytes.push(rest.low().to_le_bytes()[0] | 0x80);
+            rest = rest >> 7;
         }
-        bytes.push(low_byte(rest));
+        bytes.push(rest.low().to_le_bytes()[0]);
     }
-}
-
-#[allow(clippy::cast_possible_truncation)] // as it says
-fn low_byte<I: Item>(item: I) -> u8 {
-    item.low() as u8
 }
 
 /// The item after `last`, and the bytes after it. None if there is no whole one.
@@ -74,7 +70,7 @@ fn decode_one<I: Item>(bytes: &[u8], last: I) -> Option<(I, &[u8])> {
         if shift >= I::BITS {
             return None;
         }
-        difference = difference.or(I::from_low(u64::from(byte & 0x7f)).shift_left(shift));
+        difference = difference | I::from(u64::from(byte & 0x7f)) << shift;
         if byte < 0x80 {
             return Some((last.plus(difference)?, &bytes[at + 1..]));
         }
@@ -100,31 +96,27 @@ pub(crate) fn read<I: Item>(
     if rest.is_empty() { Ok(()) } else { Err(means.scratch.damaged()) }
 }
 
-/// Reads an extent little by little.
+/// An extent that is read little by little.
+pub(crate) fn part<I: Item>(
+    extent: Extent,
+    read_size: usize,
+    means: &Resources,
+) -> Result<Part<'_, I>> {
+    let window = Window::new(extent.offset..extent.offset + extent.len as u64, read_size);
+    Part::spilled(Reader { means, window, left: extent.items, last: I::zeroed() })
+}
+
 #[derive(Debug)]
-pub(crate) struct Reader<'a, I> {
+struct Reader<'a, I> {
     means: &'a Resources,
     window: Window,
     /// How many are not decoded yet.
     left: usize,
-    items: Vec<I>,
-    /// How many of `items` are left behind.
-    passed: usize,
     last: I,
 }
 
-impl<'a, I: Item> Reader<'a, I> {
-    pub fn new(extent: Extent, read_size: usize, means: &'a Resources) -> Result<Self> {
-        let window = Window::new(extent.offset..extent.offset + extent.len as u64, read_size);
-        let (left, items) = (extent.items, Vec::with_capacity(DECODED));
-        let mut reader = Self { means, window, left, items, passed: 0, last: I::zeroed() };
-        reader.decode()?;
-        Ok(reader)
-    }
-
-    fn decode(&mut self) -> Result<()> {
-        self.items.clear();
-        self.passed = 0;
+impl<I: Item> Run<I> for Reader<'_, I> {
+    fn read(&mut self, items: &mut Vec<I>) -> Result<()> {
         for _ in 0..self.left.min(DECODED) {
             let bytes = self.window.peek(LONGEST, &self.means.scratch)?;
             let decoded = decode_one(bytes, self.last);
@@ -132,22 +124,126 @@ impl<'a, I: Item> Reader<'a, I> {
             let len = bytes.len() - rest.len();
             self.window.pass(len);
             self.last = item;
-            self.items.push(item);
+            items.push(item);
         }
-        self.left -= self.items.len();
+        self.left -= items.len();
         Ok(())
     }
 }
 
-impl<I: Item> Source<I> for Reader<'_, I> {
-    fn items(&self) -> &[I] {
-        &self.items[self.passed..]
+pub(crate) const BUCKETS: usize = 256;
+const BUCKET_BITS: u32 = BUCKETS.ilog2();
+
+/// Which items go to which bucket. Buckets are in the order of the items, so any split is right;
+/// the one made from the first items of an index is mostly an even one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BucketBounds<I> {
+    base: I,
+    shift: u32,
+}
+
+impl<I: Item> BucketBounds<I> {
+    /// Even between the least and the greatest of `items`.
+    pub fn new(items: &[I]) -> Self {
+        let base = items.iter().copied().min().unwrap_or(I::zeroed());
+        let most = items.iter().copied().max().unwrap_or(base);
+        let width = I::BITS - most.minus(base).leading_zeros();
+        Self { base, shift: width.saturating_sub(BUCKET_BITS) }
     }
 
-    fn advance(&mut self, count: usize) -> Result<()> {
-        self.passed += count;
-        if self.passed == self.items.len() { self.decode() } else { Ok(()) }
+    /// What is beyond the range that this was made for is in the first or in the last bucket.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // less than BUCKETS
+    fn bucket(self, item: I) -> usize {
+        let bucket = item.minus(self.base) >> self.shift;
+        bucket.min(I::from(BUCKETS as u64 - 1)).low() as usize
     }
+}
+
+#[derive(Debug)]
+pub(crate) struct Chunk<I> {
+    /// Who pushed the items.
+    pub writer: usize,
+    items: Vec<I>,
+    /// Where each bucket starts, and the end.
+    starts: Vec<usize>,
+}
+
+impl<I: Item> Chunk<I> {
+    /// Items of a bucket stay in the order that they come in.
+    pub fn new(split: BucketBounds<I>, items: &[I], writer: usize) -> Self {
+        let mut next = [0; BUCKETS];
+        for &item in items {
+            next[split.bucket(item)] += 1;
+        }
+        let mut starts = vec![0; BUCKETS + 1];
+        for (bucket, place) in next.iter_mut().enumerate() {
+            starts[bucket + 1] = starts[bucket] + *place;
+            *place = starts[bucket];
+        }
+        let mut parted = vec![I::zeroed(); items.len()];
+        for &item in items {
+            let place = &mut next[split.bucket(item)];
+            parted[*place] = item;
+            *place += 1;
+        }
+        Self { writer, items: parted, starts }
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.items) + size_of_val(&*self.starts)
+    }
+
+    pub fn bucket(&self, bucket: usize) -> &[I] {
+        &self.items[self.range(bucket)]
+    }
+
+    pub fn bucket_mut(&mut self, bucket: usize) -> &mut [I] {
+        let range = self.range(bucket);
+        &mut self.items[range]
+    }
+
+    fn range(&self, bucket: usize) -> Range<usize> {
+        self.starts[bucket]..self.starts[bucket + 1]
+    }
+}
+
+/// Appends a bucket of `chunks`, which are in the order of their writers, to `items`. If positions
+/// ascend in each writer, then so they do in `items`, which is half of the sorting.
+pub(crate) fn gather<I: Item>(chunks: &[Chunk<I>], bucket: usize, items: &mut Vec<I>) {
+    // What remains of each writer's: items of a chunk, and the chunks behind it.
+    let mut streams = Vec::new();
+    for chunks in chunks.chunk_by(|one, other| one.writer == other.writer) {
+        let mut later = chunks.iter();
+        streams.extend(next(&mut later, bucket).map(|now| (now, later)));
+    }
+    while !streams.is_empty() {
+        let (least, bound) = least(streams.iter().map(|(now, _)| now[0].position()));
+        let (now, mut later) = streams.swap_remove(least);
+        let count = now.iter().take_while(|item| item.position() <= bound).count();
+        let (now, rest) = now.split_at(count);
+        items.extend_from_slice(now);
+        let rest = if rest.is_empty() { next(&mut later, bucket) } else { Some(rest) };
+        streams.extend(rest.map(|rest| (rest, later)));
+    }
+}
+
+/// Which of the positions is the least, and the least of all others.
+fn least(positions: impl Iterator<Item = u32>) -> (usize, u32) {
+    let (mut least, mut position, mut bound) = (0, u32::MAX, u32::MAX);
+    for (at, head) in positions.enumerate() {
+        if head < position {
+            (least, position, bound) = (at, head, position);
+        } else {
+            bound = bound.min(head);
+        }
+    }
+    (least, bound)
+}
+
+/// The next items of a bucket that there are.
+fn next<'c, I: Item>(later: &mut Iter<'c, Chunk<I>>, bucket: usize) -> Option<&'c [I]> {
+    later.map(|chunk| chunk.bucket(bucket)).find(|items| !items.is_empty())
 }
 
 #[cfg(test)]
@@ -187,6 +283,6 @@ mod tests {
             let error = read::<u64>(extent, &means, &mut Vec::new(), &mut Vec::new()).unwrap_err();
             assert!(error.to_string().ends_with("its contents have changed"));
         }
-        assert!(Reader::<u64>::new(Extent { offset, len: 3, items: 3 }, 4096, &means).is_err());
+        assert!(part::<u64>(Extent { offset, len: 3, items: 3 }, 4096, &means).is_err());
     }
 }

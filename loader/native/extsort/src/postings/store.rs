@@ -5,14 +5,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use common::lock;
 
-use super::batch::{Grouper, TaskSender};
-use super::chunk::{BUCKETS, BucketBounds, Chunk, gather};
+use super::item;
 use super::item::Item;
-use super::radix;
-use super::run::{self, Extent, Reader};
+use super::run::{self, BUCKETS, BucketBounds, Chunk, Extent, gather};
+use super::sorted::{Grouper, TaskSender};
 use crate::Result;
-use crate::memory::Resources;
-use crate::merge::{Merge, Source};
+use crate::scratch::Resources;
+use crate::sorter::{Merge, Part};
 
 #[derive(Debug)]
 pub(crate) struct Store<I> {
@@ -20,7 +19,7 @@ pub(crate) struct Store<I> {
     held: Mutex<Buffered<I>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Buffered<I> {
     chunks: VecDeque<Chunk<I>>,
     /// Of all chunks.
@@ -31,8 +30,7 @@ struct Buffered<I> {
 
 impl<I: Item> Store<I> {
     pub fn new() -> Self {
-        let held = Buffered { chunks: VecDeque::new(), bytes: 0, runs: Vec::new() };
-        Self { split: OnceLock::new(), held: Mutex::new(held) }
+        Self { split: OnceLock::new(), held: Mutex::default() }
     }
 
     /// Takes over what is in `buffer`, at least one item, of a writer.
@@ -92,17 +90,11 @@ impl<I: Item> Store<I> {
 }
 
 /// What a thread sorts in, kept from bucket to bucket because new memory is slow.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Buffers<I> {
     items: Vec<I>,
     spare: Vec<I>,
     bytes: Vec<u8>,
-}
-
-impl<I> Default for Buffers<I> {
-    fn default() -> Self {
-        Self { items: Vec::new(), spare: Vec::new(), bytes: Vec::new() }
-    }
 }
 
 /// All postings of one index, none to come.
@@ -143,7 +135,7 @@ impl<I: Item> FinishedIndex<I> {
                 run::read(extent, means, bytes, items)?;
             }
             gather(&self.chunks, bucket, items);
-            radix::sort(items, spare);
+            item::sort(items, spare);
             grouper.add(items)?;
         }
         grouper.finish()
@@ -153,36 +145,12 @@ impl<I: Item> FinishedIndex<I> {
         let read_size = means.read_size(self.runs.len());
         let mut parts = Vec::new();
         for extent in self.extents(bucket) {
-            parts.push(Part::Spilled(Reader::new(extent, read_size, means)?));
+            parts.push(run::part(extent, read_size, means)?);
         }
-        parts.extend(self.chunks.iter().map(|chunk| Part::Held(chunk.bucket(bucket))));
+        parts.extend(self.chunks.iter().map(|chunk| Part::held(chunk.bucket(bucket).into())));
         let mut merge = Merge::new(parts);
         while let Some(items) = merge.next()? {
             grouper.add(items)?;
-        }
-        Ok(())
-    }
-}
-
-/// A sorted part of a bucket.
-#[derive(Debug)]
-enum Part<'a, I> {
-    Held(&'a [I]),
-    Spilled(Reader<'a, I>),
-}
-
-impl<I: Item> Source<I> for Part<'_, I> {
-    fn items(&self) -> &[I] {
-        match self {
-            Self::Held(items) => items,
-            Self::Spilled(reader) => reader.items(),
-        }
-    }
-
-    fn advance(&mut self, count: usize) -> Result<()> {
-        match self {
-            Self::Held(items) => *items = &items[count..],
-            Self::Spilled(reader) => reader.advance(count)?,
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
-//! A tree's lowest branches, in the order of their keys: they tell where the leaves are.
+//! A tree's lowest branches, in the order of their keys: they tell where the leaves are. And leaves with all that
+//! points from them to other pages.
 
-use crate::Result;
+use std::cmp::Reverse;
+
 use crate::error::used_twice;
-use crate::reader::{Branch, Runs, TreeRules, Within};
+use crate::reader::{Branch, Pointer, Runs, TreeRules, View, Within};
 use crate::source::{PageSource, runs};
-use crate::table::Table;
+use crate::{Result, Table};
 
 #[derive(Debug)]
 pub(super) struct Branches {
@@ -61,7 +63,8 @@ impl Branches {
                 return Ok(Some(Siblings::root(number)));
             }
             self.count += 1;
-            let branch = read(pages, number, &self.rules, within.borrowed())?;
+            let views = pages.views(&[number])?;
+            let branch = self.rules.branch(number, &views[0], within.borrowed())?;
             if level + 1 == self.depth {
                 let leaves = Siblings::below(branch, within);
                 mark(seen, &leaves.numbers)?;
@@ -77,20 +80,62 @@ impl Branches {
     }
 }
 
-fn read(
-    pages: &PageSource,
-    number: u64,
-    rules: &TreeRules,
-    within: Within<&[u8]>,
-) -> Result<Branch> {
-    let views = pages.views(&[number])?;
-    rules.branch(number, &views[0], within)
-}
-
 pub(super) fn mark(seen: &mut Runs, numbers: &[u64]) -> Result<()> {
     runs(numbers).try_for_each(|(first, count)| mark_run(seen, first, count as u64))
 }
 
 pub(super) fn mark_run(seen: &mut Runs, first: u64, count: u64) -> Result<()> {
     if seen.add(first, count) { Ok(()) } else { Err(used_twice(first)) }
+}
+
+#[derive(Debug)]
+pub(super) struct Leaf {
+    pub number: u64,
+    pub view: View,
+    /// Values on it, those of a tree counted as one.
+    pub entries: u64,
+    /// Each with the place of its node among the others; tables first, the largest before all.
+    pub pointers: Vec<(u16, Pointer)>,
+}
+
+impl Pointer {
+    /// Leaves of a table.
+    fn table_pages(&self) -> u64 {
+        if let Self::Table(record) = self { record.leaf_pages } else { 0 }
+    }
+
+    pub fn tree(&self) -> Option<&Table> {
+        match self {
+            Self::Values(record) | Self::Table(record) => Some(record),
+            Self::Large(_) => None,
+        }
+    }
+}
+
+/// The only branch of a tree, if it has one: it points to all leaves.
+pub(super) fn only_branch(record: &Table) -> Option<u64> {
+    (record.depth == 2).then_some(record.root)
+}
+
+/// Reads leaves and checks them.
+pub(super) fn leaves(
+    pages: &PageSource,
+    siblings: &Siblings,
+    rules: &TreeRules,
+) -> Result<Vec<Leaf>> {
+    pages.want_many(&siblings.numbers);
+    let views = pages.views(&siblings.numbers)?.into_iter().enumerate();
+    views
+        .map(|(at, view)| Leaf::new(siblings.numbers[at], view, rules, siblings.within(at)))
+        .collect()
+}
+
+impl Leaf {
+    pub fn new(number: u64, view: View, rules: &TreeRules, within: Within<&[u8]>) -> Result<Self> {
+        let leaf = rules.leaf(number, &view, within)?;
+        let mut pointers = leaf.others.map_or_else(Vec::new, |others| others.pointers);
+        // The largest table lies all over a file that was not written at once: with it all else comes into memory.
+        pointers.sort_by_key(|(_, pointer)| Reverse(pointer.table_pages()));
+        Ok(Self { number, view, entries: leaf.entries, pointers })
+    }
 }

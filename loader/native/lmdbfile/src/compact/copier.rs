@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use super::ahead::ReadaheadPool;
-use super::branches::{Branches, mark, mark_run};
-use super::leaf::{Leaf, leaves, only_branch};
+use workers::Pool;
+
+use super::branches::{Branches, Leaf, leaves, mark, mark_run, only_branch};
 use super::sub_trees::{ReferencedData, ReferencedDataOfLeaves};
-use super::{ProgressCallback, cancelled};
+use super::{ProgressCallback, cancelled, wait};
+
 use crate::bulk::Bulk;
 use crate::layout::{LargePointer, MAX_PAGE_HEADER, META_PAGES};
 use crate::reader::{Pointer, Runs, TreeRules};
@@ -21,7 +22,7 @@ const BRANCHES_HERE: usize = 1;
 pub(super) struct Copier<'p> {
     reader: &'p Reader,
     pages: &'p PageSource,
-    ahead: &'p ReadaheadPool,
+    ahead: &'p Pool<PageSource>,
     file: FileWriter,
     seen: Runs,
     watch: ProgressCallback<'p>,
@@ -55,7 +56,7 @@ impl<'p> Copier<'p> {
     pub fn new(
         reader: &'p Reader,
         pages: &'p PageSource,
-        ahead: &'p ReadaheadPool,
+        ahead: &'p Pool<PageSource>,
         file: FileWriter,
         watch: ProgressCallback<'p>,
     ) -> Self {
@@ -86,7 +87,7 @@ impl<'p> Copier<'p> {
                 coming.push_back(self.ahead.ask(move |pages| leaves(pages, &siblings, &rules)));
             }
             if let Some(next) = coming.pop_front() {
-                let leaves = next.wait()?;
+                let leaves = wait(next)?;
                 let hanging = ReferencedDataOfLeaves::new(self.pages, self.ahead, rules, &leaves);
                 here.push_back((leaves, hanging));
             }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use disk::Buffer;
+use workers::{Pending, Pool};
 
-use super::ahead::{Pending, ReadaheadPool};
-use super::branches::Siblings;
-use super::leaf::{Leaf, only_branch};
-use crate::checks::programming_error;
+use super::branches::{Leaf, Siblings, only_branch};
+use super::wait;
+use crate::error::programming_error;
 use crate::reader::{Pointer, TreeRules, View, Within, other_counts};
 use crate::source::{Large, PageSource};
 use crate::{Result, Table};
@@ -30,10 +30,10 @@ pub(super) enum ReferencedData {
 /// Of some leaves all that is small, in its order.
 pub(super) struct ReferencedDataOfLeaves<'a> {
     pages: &'a PageSource,
-    ahead: &'a ReadaheadPool,
+    ahead: &'a Pool<PageSource>,
     rules: TreeRules,
     left: IntoIter<Vec<Pointer>>,
-    coming: VecDeque<Pending<Vec<ReferencedData>>>,
+    coming: VecDeque<Pending<Result<Vec<ReferencedData>>>>,
     here: IntoIter<ReferencedData>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> ReferencedDataOfLeaves<'a> {
     /// The first is on its way then.
     pub fn new(
         pages: &'a PageSource,
-        ahead: &'a ReadaheadPool,
+        ahead: &'a Pool<PageSource>,
         rules: TreeRules,
         leaves: &[Leaf],
     ) -> Self {
@@ -70,7 +70,7 @@ impl<'a> ReferencedDataOfLeaves<'a> {
                 return Ok(Some(thing));
             }
             let Some(batch) = self.coming.pop_front() else { return Ok(None) };
-            self.here = batch.wait()?.into_iter();
+            self.here = wait(batch)?.into_iter();
             self.ask();
         }
     }

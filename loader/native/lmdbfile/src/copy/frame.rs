@@ -14,8 +14,8 @@ const HEADER: usize = 48;
 const FRAME: usize = 24;
 /// Bytes of a block at most.
 pub(super) const BLOCK: usize = 1 << 20;
-const DATA: u32 = 1;
-const END: u32 = 2;
+const DATA: u64 = 1;
+const END: u64 = 2;
 
 /// What is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,10 +59,11 @@ impl Header {
         if bytes.len() < HEADER {
             return Err(cut(io::ErrorKind::UnexpectedEof.into()));
         }
-        if number(&bytes, 40) != xxh3_64(&bytes[..40]) {
+        if number(&bytes[40..]) != xxh3_64(&bytes[..40]) {
             return Err(garbled());
         }
-        let (image, length, from) = (number(&bytes, 16), number(&bytes, 24), number(&bytes, 32));
+        let (image, length, from) =
+            (number(&bytes[16..24]), number(&bytes[24..32]), number(&bytes[32..40]));
         Ok(Self { image, length, from })
     }
 }
@@ -91,11 +92,11 @@ impl<W: Write> Frames<W> {
     }
 
     #[allow(clippy::cast_possible_truncation)] // A block at most.
-    fn write(&mut self, offset: u64, kind: u32, bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, offset: u64, kind: u64, bytes: &[u8]) -> io::Result<()> {
         let mut header = [0; FRAME];
         header[..8].copy_from_slice(&offset.to_le_bytes());
         header[8..12].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
-        header[12..16].copy_from_slice(&kind.to_le_bytes());
+        header[12..16].copy_from_slice(&(kind as u32).to_le_bytes());
         let sum = checksum(&header, bytes);
         header[16..].copy_from_slice(&sum);
         self.sum.update(&sum);
@@ -109,8 +110,8 @@ impl<R: Read> Frames<R> {
     pub fn next(&mut self, room: &mut [u8]) -> Result<Frame> {
         let mut header = [0; FRAME];
         self.stream.read_exact(&mut header).map_err(cut)?;
-        let (offset, kind) = (number(&header, 0), read_u32(&header, 12));
-        let size = usize::try_from(read_u32(&header, 8)).unwrap_or(usize::MAX);
+        let (offset, kind) = (number(&header[..8]), number(&header[12..16]));
+        let size = usize::try_from(number(&header[8..12])).unwrap_or(usize::MAX);
         let bytes = room.get_mut(..size).ok_or_else(garbled)?;
         self.stream.read_exact(bytes).map_err(cut)?;
         let before = self.sum.digest().to_le_bytes();
@@ -134,16 +135,9 @@ fn checksum(header: &[u8; FRAME], bytes: &[u8]) -> [u8; 8] {
     sum.digest().to_le_bytes()
 }
 
-fn read_u32(bytes: &[u8], at: usize) -> u32 {
-    let mut field = [0; 4];
-    field.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(field)
-}
-
-fn number(bytes: &[u8], at: usize) -> u64 {
-    let mut field = [0; 8];
-    field.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(field)
+/// A field of at most 8 bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 pub(super) fn garbled() -> Error {

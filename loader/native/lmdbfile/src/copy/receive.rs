@@ -1,18 +1,26 @@
 //! From a stream into a file, which can be gone on with when the stream breaks.
 
-use std::io::Read;
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use disk::{Buffer, DirectFile};
 
 use super::frame::{self, Frame, Frames, Header, garbled};
-use super::journal;
-use super::send::ResumePoint;
 use crate::compact::{ProgressCallback, cancelled};
 use crate::{Error, ErrorKind, Result};
 
 /// After so many bytes what has come is made durable and written down.
 const STEP: u64 = 256 << 20;
+
+/// How much of which image somebody has already, as a receiver's journal tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResumePoint {
+    pub image: u64,
+    /// Bytes from the beginning.
+    pub have: u64,
+}
 
 struct Receiver<'r> {
     file: DirectFile,
@@ -52,7 +60,7 @@ pub fn receive(
 
 /// Whether what is not sent is in the target.
 fn is_there(header: &Header, target: &Path, journal: &Path) -> bool {
-    let part = journal::read(journal).filter(|part| part.image == header.image);
+    let part = read_journal(journal).filter(|part| part.image == header.image);
     let length = target.metadata().map_or(0, |file| file.len());
     part.is_some_and(|part| part.have >= header.from) && length >= header.from
 }
@@ -81,7 +89,7 @@ impl Receiver<'_> {
     fn note(&mut self) -> Result<()> {
         self.file.sync()?;
         self.durable = self.have;
-        Ok(journal::write(self.journal, ResumePoint { image: self.header.image, have: self.have })?)
+        Ok(write_journal(self.journal, ResumePoint { image: self.header.image, have: self.have })?)
     }
 
     fn end(&mut self) -> Result<()> {
@@ -89,5 +97,38 @@ impl Receiver<'_> {
         self.file.sync()?;
         std::fs::remove_file(self.journal)?;
         Ok(())
+    }
+}
+
+/// `None` where there is none, or nothing that makes sense.
+fn read_journal(path: &Path) -> Option<ResumePoint> {
+    std::fs::read_to_string(path).ok()?.trim_end().parse().ok()
+}
+
+/// The whole line or the one before it, whatever happens.
+fn write_journal(path: &Path, part: ResumePoint) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    writeln!(file, "{part}")?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)
+}
+
+impl std::fmt::Display for ResumePoint {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{:016x}-{}", self.image, self.have)
+    }
+}
+
+impl std::str::FromStr for ResumePoint {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let parts = text.split_once('-').and_then(|(image, have)| {
+            Some(Self { image: u64::from_str_radix(image, 16).ok()?, have: have.parse().ok()? })
+        });
+        parts.ok_or("not what a receiver said that it has")
     }
 }

@@ -1,9 +1,10 @@
 //! Keys and values in order.
 
-use super::path::Path;
+use super::path::{NodeValues, Path};
+use super::view::View;
 use super::{BlockCache, TableReader};
-use crate::Result;
 use crate::layout::node;
+use crate::{Error, Result, Table};
 
 /// Goes through a table; values of the same key come one after the other.
 #[derive(Debug)]
@@ -43,18 +44,7 @@ impl<'r> Cursor<'r> {
         })
     }
 
-    /// Whether the key has the value.
-    pub(super) fn has(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        if !self.seek(key)? {
-            return Ok(false);
-        }
-        let Some(mut values) = self.values.take() else {
-            return Ok(self.next()?.is_some_and(|(_, found)| found == value));
-        };
-        let found = self.named(|cursor| values.seek(cursor.store(), value))?;
-        Ok(found && values.node()?.key == value)
-    }
-
+    /// The value of the key that is equal to `like` by the order of values.
     pub(super) fn find(&mut self, key: &[u8], like: &[u8]) -> Result<Option<Vec<u8>>> {
         if !self.seek(key)? {
             return Ok(None);
@@ -68,24 +58,13 @@ impl<'r> Cursor<'r> {
         Ok(if found { same(values.node()?.key) } else { None })
     }
 
+    /// The first value of the key, and how many it has, as its node tells.
     pub(super) fn counted(&mut self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
         if !self.seek(key)? {
             return Ok(None);
         }
-        let count = self.named(|cursor| cursor.count())?;
+        let count = self.named(|cursor| Ok(cursor.keys.values()?.count()))?;
         Ok(self.next()?.map(|(_, first)| (first.to_vec(), count)))
-    }
-
-    /// Values of the key in hand, as its node tells.
-    fn count(&self) -> Result<u64> {
-        let node = self.keys.node()?;
-        if node.flags & node::DUPDATA == 0 {
-            return Ok(1);
-        }
-        if node.flags & node::SUBDATA == 0 {
-            return Ok(self.keys.sub_page()?.count as u64);
-        }
-        Ok(self.keys.record()?.entries)
     }
 
     pub(super) fn last_key(&mut self) -> Result<Option<Vec<u8>>> {
@@ -183,26 +162,101 @@ impl<'r> Cursor<'r> {
         if !found {
             return Ok(());
         }
-        let node = self.keys.node()?;
-        if node.flags & node::DUPDATA != 0 {
-            self.values = Some(self.values_here()?);
-        } else if let Some(large) = node.large() {
-            let (large, pages) = self.store().large_value(large)?;
-            self.large = large;
-            self.keys.count_visited(pages)?;
+        let (rules, budget) = (&self.table.rules, self.keys.budget);
+        match self.keys.values()? {
+            NodeValues::One => {
+                if let Some(large) = self.keys.node()?.large() {
+                    let (large, pages) = self.store().large_value(large)?;
+                    self.large = large;
+                    self.keys.count_visited(pages)?;
+                }
+            }
+            NodeValues::SubPage(view) => {
+                let page = self.keys.page();
+                self.values = Some(Path::in_sub_page(page, view, rules.values(0), budget));
+            }
+            NodeValues::Tree(record) => {
+                let mut values = Path::new(&record, rules.values(record.pad), budget)?;
+                values.first(self.store())?;
+                self.values = Some(values);
+            }
         }
         Ok(())
     }
+}
 
-    fn values_here(&self) -> Result<Path> {
-        let (rules, budget) = (&self.table.rules, self.keys.budget);
-        if self.keys.node()?.flags & node::SUBDATA == 0 {
-            let (page, view) = (self.keys.page(), self.keys.sub_page()?);
-            return Ok(Path::in_sub_page(page, view, rules.values(0), budget));
-        }
-        let record = self.keys.record()?;
-        let mut values = Path::new(&record, rules.values(record.pad), budget)?;
-        values.first(self.store())?;
-        Ok(values)
+/// Goes through the keys of a table, and tells how many values each has, without a look into the trees that many values
+/// have.
+#[derive(Debug)]
+pub struct Keys<'r> {
+    table: TableReader<'r>,
+    path: Path,
+    /// The values of the key, if they are on a sub-page.
+    few: Option<View>,
+    begun: bool,
+}
+
+/// A key with its values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyValues<'k> {
+    pub key: &'k [u8],
+    /// How many values it has.
+    pub count: u64,
+    /// The first of them; `None` if they have a tree of their own, or it is on overflow pages.
+    pub first: Option<&'k [u8]>,
+    /// Pages of that tree.
+    pub pages: u64,
+}
+
+impl<'r> TableReader<'r> {
+    /// Before the first key.
+    pub fn keys(&self) -> Result<Keys<'r>> {
+        let path = Path::new(&self.record, self.rules, self.store.source.pages);
+        let path = path.map_err(|error| error.of_table(self.name))?;
+        Ok(Keys { table: *self, path, few: None, begun: false })
     }
+
+    /// The pages of its tree; those of the trees that values have are not among them.
+    pub fn pages(&self) -> Result<u64> {
+        tree_pages(&self.record, self.store.source.pages).map_err(|error| error.of_table(self.name))
+    }
+}
+
+impl Keys<'_> {
+    /// The next key, `None` after the last.
+    #[allow(clippy::should_implement_trait)] // What it lends is valid until the next call only.
+    pub fn next(&mut self) -> Result<Option<KeyValues<'_>>> {
+        let name = self.table.name;
+        self.step().map_err(|error| error.of_table(name))
+    }
+
+    fn step(&mut self) -> Result<Option<KeyValues<'_>>> {
+        let store = self.table.store;
+        let begun = std::mem::replace(&mut self.begun, true);
+        let found = if begun { self.path.next(store)? } else { self.path.first(store)? };
+        if !found {
+            return Ok(None);
+        }
+        let values = self.path.values()?;
+        let (count, mut pages) = (values.count(), 0);
+        self.few = None;
+        match values {
+            NodeValues::One => {}
+            NodeValues::SubPage(view) => self.few = Some(view),
+            NodeValues::Tree(record) => pages = tree_pages(&record, store.source.pages)?,
+        }
+        self.path.count_visited(pages)?;
+        let leaf = self.path.node()?;
+        let alone = (leaf.flags & (node::DUPDATA | node::BIGDATA) == 0).then_some(leaf.data);
+        let first = self.few.as_ref().map(|few| few.key(0)).or(alone);
+        Ok(Some(KeyValues { key: leaf.key, count, first, pages }))
+    }
+}
+
+/// `most`: of the file.
+fn tree_pages(tree: &Table, most: u64) -> Result<u64> {
+    let parts = [tree.branch_pages, tree.leaf_pages, tree.overflow_pages];
+    let told = parts.into_iter().try_fold(0_u64, u64::checked_add);
+    let lie = || Error::corrupt(tree.root, "a tree of more pages than the file has");
+    told.filter(|pages| *pages <= most).ok_or_else(lie)
 }

@@ -2,27 +2,22 @@
 
 mod contents;
 mod cursor;
-mod cuts;
-mod keys;
 mod open;
 mod path;
 mod rules;
-mod runs;
-mod seen;
 mod store;
 mod view;
 mod walk;
 
 use std::collections::BTreeMap;
 
+pub use contents::Seen;
 pub(crate) use contents::{Branch, Pointer, Within};
-pub use cursor::Cursor;
-pub use keys::{KeyValues, Keys};
+pub use cursor::{Cursor, KeyValues, Keys};
 pub(crate) use rules::{TreeRules, other_counts};
-pub(crate) use runs::Runs;
-pub use seen::Seen;
 use store::BlockCache;
 pub(crate) use view::{PageCheck, View};
+pub(crate) use walk::Runs;
 pub use walk::{PageKind, PageUsage, PageUse};
 
 use crate::meta::Meta;
@@ -184,6 +179,39 @@ impl<'r> TableReader<'r> {
 
     /// Whether the key has the value.
     pub fn contains(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.cursor()?.has(key, value)
+        Ok(self.find(key, value)?.is_some_and(|found| found == value))
+    }
+
+    /// Keys in ascending order at which the table may be cut, from the highest level of pages that has `wanted` of
+    /// them, or else from the lowest above the leaves. The part before the first key is as large as the others.
+    pub fn cuts(&self, wanted: usize) -> Result<Vec<Vec<u8>>> {
+        self.find_cuts(wanted).map_err(|error| error.of_table(self.name))
+    }
+
+    fn find_cuts(&self, wanted: usize) -> Result<Vec<Vec<u8>>> {
+        self.record.check_depth()?;
+        let (mut keys, mut pages) = (Vec::new(), vec![self.record.root]);
+        for _ in 1..self.record.depth {
+            if keys.len() >= wanted {
+                break;
+            }
+            (keys, pages) = self.level_below(&keys, &pages)?;
+        }
+        Ok(keys)
+    }
+
+    /// The children of branch pages and the keys between them: `keys` stand between `pages`.
+    fn level_below(&self, keys: &[Vec<u8>], pages: &[u64]) -> Result<(Vec<Vec<u8>>, Vec<u64>)> {
+        let (mut below, mut children) = (Vec::new(), Vec::new());
+        for (at, &page) in pages.iter().enumerate() {
+            // The first key of a branch means nothing: the one above does.
+            let from = at.checked_sub(1).map(|before| &keys[before]);
+            let within = Within { from, to: keys.get(at) };
+            let branch = self.rules.branch(page, &self.store.view(page)?, within.borrowed())?;
+            below.extend(from.cloned());
+            below.extend((1..branch.len()).map(|at| branch.key(at).to_vec()));
+            children.extend(branch.children());
+        }
+        Ok((below, children))
     }
 }

@@ -6,9 +6,9 @@ use super::contents::Within;
 use super::rules::{Place, TreeRules};
 use super::store::BlockCache;
 use super::view::{Kind, Node, View};
-use crate::checks::programming_error;
-use crate::error::used_twice;
-use crate::table::NO_PAGE;
+use crate::error::{programming_error, used_twice};
+use crate::layout::node;
+use crate::meta::NO_PAGE;
 use crate::{Error, Result, Table};
 
 /// Position in a tree, or in a sub-page, which is a tree of one leaf.
@@ -21,6 +21,25 @@ pub(crate) struct Path {
     levels: Vec<Level>,
     /// Pages that may still be visited: on the way through a sound tree none is met twice.
     pub budget: u64,
+}
+
+/// The values of a key.
+#[derive(Debug)]
+pub(crate) enum NodeValues {
+    /// In the node, or on overflow pages.
+    One,
+    SubPage(View),
+    Tree(Table),
+}
+
+impl NodeValues {
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::One => 1,
+            Self::SubPage(view) => view.count as u64,
+            Self::Tree(record) => record.entries,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -52,35 +71,31 @@ impl Path {
     /// To the last of all nodes: whether there is one.
     pub fn last(&mut self, store: &BlockCache) -> Result<bool> {
         self.restart(store)?;
+        self.levels.last_mut().into_iter().for_each(|root| root.at = root.view.count - 1);
         self.descend_to_last(store)
     }
 
     /// To the node before this one: whether there is one.
     pub fn previous(&mut self, store: &BlockCache) -> Result<bool> {
         while let Some(level) = self.levels.last_mut() {
-            let Some(before) = level.at.checked_sub(1) else {
-                self.levels.pop();
-                continue;
-            };
-            level.at = before;
-            if level.view.kind != Kind::Branch {
-                return Ok(true);
+            if let Some(before) = level.at.checked_sub(1) {
+                level.at = before;
+                return self.descend_to_last(store);
             }
-            let child = level.view.child(before);
-            self.enter(store, child, false)?;
-            return self.descend_to_last(store);
+            self.levels.pop();
         }
         Ok(false)
     }
 
+    /// To the last node below, where there is one.
     fn descend_to_last(&mut self, store: &BlockCache) -> Result<bool> {
-        while let Some(last) = self.levels.last_mut() {
-            last.at = last.view.count - 1;
+        while let Some(last) = self.levels.last() {
             if last.view.kind != Kind::Branch {
                 return Ok(true);
             }
             let child = last.view.child(last.at);
             self.enter(store, child, false)?;
+            self.levels.last_mut().into_iter().for_each(|below| below.at = below.view.count - 1);
         }
         Ok(false)
     }
@@ -115,22 +130,34 @@ impl Path {
         Ok(false)
     }
 
+    fn leaf(&self) -> Result<&Level> {
+        self.levels.last().ok_or_else(|| programming_error("no position in the table"))
+    }
+
     pub fn node(&self) -> Result<Node<'_>> {
-        let leaf =
-            self.levels.last().ok_or_else(|| programming_error("no position in the table"))?;
+        let leaf = self.leaf()?;
         Ok(leaf.view.node(leaf.at))
     }
 
     /// The node's value as a sub-page.
-    pub fn sub_page(&self) -> Result<View> {
-        let leaf =
-            self.levels.last().ok_or_else(|| programming_error("no position in the table"))?;
+    fn sub_page(&self) -> Result<View> {
+        let leaf = self.leaf()?;
         leaf.view.sub_page(leaf.at).map_err(|what| Error::corrupt(leaf.number, what))
     }
 
     /// The node's value as the record of a tree.
     pub fn record(&self) -> Result<Table> {
         Table::read(self.node()?.data).map_err(|what| Error::corrupt(self.page(), what))
+    }
+
+    /// Where the values of the node's key are.
+    #[inline]
+    pub fn values(&self) -> Result<NodeValues> {
+        Ok(match self.node()?.flags {
+            flags if flags & node::DUPDATA == 0 => NodeValues::One,
+            flags if flags & node::SUBDATA == 0 => NodeValues::SubPage(self.sub_page()?),
+            _ => NodeValues::Tree(self.record()?),
+        })
     }
 
     /// The page of the node.
@@ -146,13 +173,9 @@ impl Path {
     }
 
     fn restart(&mut self, store: &BlockCache) -> Result<()> {
-        match self.root {
-            Some(root) => {
-                self.levels.clear();
-                if self.depth > 0 { self.enter(store, root, false) } else { Ok(()) }
-            }
-            None => Ok(()),
-        }
+        let Some(root) = self.root else { return Ok(()) };
+        self.levels.clear();
+        if self.depth > 0 { self.enter(store, root, false) } else { Ok(()) }
     }
 
     /// To the first node below, where there is one.

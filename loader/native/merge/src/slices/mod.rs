@@ -1,14 +1,10 @@
 //! Cutting an LDIF: which entries are shared, where each slice begins, and what its slapadd is fed.
 
-mod complete;
 mod feed;
-mod find;
 mod key;
 mod plan;
-mod shared;
 mod walk;
 
-pub use complete::OperationalAttributes;
-pub use feed::{SliceCounts, SliceOptions, feed};
-pub use find::{Found, find_line, find_name};
+pub use feed::{OperationalAttributes, SliceCounts, SliceOptions, feed};
 pub use plan::{Plan, SliceStart, plan};
+pub use walk::{Found, find_line, find_name};

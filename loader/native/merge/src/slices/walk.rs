@@ -1,4 +1,5 @@
-//! Going through records with the place of each, from any place on.
+//! Going through records with the place of each; and from what slapadd or the merge complain about back to the
+//! operator's input.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +8,86 @@ use ldif::blocks::{Blocks, MAX_RECORD};
 use ldif::records::Records;
 use ldif::walk::locate;
 use ldif::{Input, Record};
+use tree::join::ContextCsnStamp;
+use tree::name::ParsedDn;
+
+use super::feed::{SliceOptions, Writer, each};
+use super::key::Keys;
+
+/// A record of the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub path: PathBuf,
+    pub line: u64,
+    pub dn: String,
+}
+
+/// Whose record stands at `line` of what the slice's slapadd was fed.
+pub fn find_line(
+    slice: &SliceOptions<'_>,
+    line: u64,
+    stamping: Option<ContextCsnStamp>,
+    counters: &Counters,
+) -> Result<Option<Found>> {
+    let mut writer = Writer::new(slice, stamping);
+    let (mut text, mut lines, mut found) = (Vec::new(), 0, None);
+    each(slice, &Counters::default(), |record, place, position| {
+        counters.check()?;
+        text.clear();
+        writer.write(record, position, &mut text)?;
+        lines += memchr::memchr_iter(b'\n', &text).count() as u64;
+        if lines < line {
+            return Ok(true);
+        }
+        found = Some((record.bytes.to_vec(), place, u64::from(position) < slice.shared));
+        Ok(false)
+    })?;
+    let Some((bytes, place, is_shared)) = found else { return Ok(None) };
+    let from = if is_shared { RecordLocation::START } else { place };
+    let is_wanted = |record: &Record<'_>| Ok(!is_shared || record.bytes == bytes);
+    Ok(find(slice.paths, from, 1, counters, is_wanted)?.into_iter().next())
+}
+
+/// The records of one name, the first two.
+pub fn find_name(
+    paths: &[PathBuf],
+    suffixes: &[String],
+    dn: &str,
+    counters: &Counters,
+) -> Result<Vec<Found>> {
+    let mut keys = Keys::new(suffixes);
+    let wanted = keys.of(dn.as_bytes());
+    let (exact, mut name) = (ParsedDn::new(dn.as_bytes()), ParsedDn::default());
+    let alike = find(paths, RecordLocation::START, 2, counters, |record| {
+        name.set(&record.entry()?.dn);
+        Ok(name.key() == exact.key())
+    })?;
+    if alike.len() > 1 {
+        return Ok(alike);
+    }
+    find(paths, RecordLocation::START, 2, counters, |record| {
+        Ok(keys.of(&record.entry()?.dn) == wanted)
+    })
+}
+
+/// The first `most` records from `from` on.
+fn find(
+    paths: &[PathBuf],
+    from: RecordLocation,
+    most: usize,
+    counters: &Counters,
+    mut is_wanted: impl FnMut(&Record<'_>) -> Result<bool>,
+) -> Result<Vec<Found>> {
+    let mut found = Vec::new();
+    walk(paths, from, counters, |record, place| {
+        if is_wanted(record)? {
+            let dn = String::from_utf8_lossy(&record.entry()?.dn).into_owned();
+            found.push(Found { path: paths[place.file].clone(), line: place.line, dn });
+        }
+        Ok(found.len() < most)
+    })?;
+    Ok(found)
+}
 
 /// Where a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,11 +8,9 @@ use crate::Known;
 use crate::Segment;
 use crate::cache::Cache;
 use crate::difference::Packer;
-use crate::entry::Entry;
-use crate::frame::Frame;
-use crate::making::{Difference, Making};
-use crate::page::{ID, Place};
-use crate::runs::Writer;
+use crate::frame::{Difference, Frame, Making};
+use crate::pack::Entry;
+use crate::page::{ID, Place, RunWriter};
 
 #[test]
 fn a_page_that_changed_a_little_is_stored_beside_the_whole_one() {
@@ -87,7 +85,7 @@ fn forged(base: Place, lie: impl Fn(&mut Difference)) -> (Backups, Segment) {
     making.finish(1, &mut stored).unwrap().write(&mut entries);
     fs::write(backups.home.path().join("2"), stored).unwrap();
     backups.packs.push(entries);
-    let mut runs = Writer::new(2);
+    let mut runs = RunWriter::new(2);
     runs.add(2, 0);
     (backups, Segment { runs: runs.finish(), first: 0, pages: 1 })
 }

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::entry::ENTRY;
-use crate::runs::{self, Run, Writer};
+use crate::pack::ENTRY;
+use crate::page::{self, Run, RunWriter};
 use crate::{Assembly, Backup, Known, Pack, Piece, Segment, Shape, Sifted, sift};
 
 const SIZE: usize = 512;
@@ -175,7 +175,7 @@ fn in_format_3_the_transaction_does_not_count() {
 
 #[test]
 fn runs_are_what_was_written() {
-    let mut writer = Writer::new(9);
+    let mut writer = RunWriter::new(9);
     for (pack, index) in [(1, 70_000), (1, 70_001), (9, 0), (2, 5), (1, 70_003), (9, 1), (2, 4)] {
         writer.add(pack, index);
     }
@@ -189,7 +189,7 @@ fn runs_are_what_was_written() {
         run(9, 101, 1),
         run(2, 4, 1),
     ];
-    assert_eq!(runs::read(&bytes, 9, 100, 7).unwrap(), wanted);
-    runs::read(&bytes, 9, 100, 8).unwrap_err();
-    runs::read(&bytes[1..], 9, 100, 7).unwrap_err();
+    assert_eq!(page::read_runs(&bytes, 9, 100, 7).unwrap(), wanted);
+    page::read_runs(&bytes, 9, 100, 8).unwrap_err();
+    page::read_runs(&bytes[1..], 9, 100, 7).unwrap_err();
 }
