@@ -164,7 +164,7 @@ impl EntryLines {
         ValueSpans { value: moved(pair.value), normal: moved(pair.normal) }
     }
 
-    /// Adds a value of [`ValueForm::Text`](crate::descriptions::ValueForm::Text) and its normal form. Returns
+    /// Adds a value of [`ValueForm::Text`](schema::ValueForm::Text) and its normal form. Returns
     /// `None`, and adds nothing, if there is more to either than a change of case.
     #[inline]
     pub fn add_text(&mut self, value: &[u8]) -> Option<ValueSpans> {
@@ -357,7 +357,7 @@ fn u64_of(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Whether a value of [`ValueForm::Text`](crate::descriptions::ValueForm::Text) has this normal form because nothing but
+/// Whether a value of [`ValueForm::Text`](schema::ValueForm::Text) has this normal form because nothing but
 /// its case changes. False says nothing of either.
 #[inline]
 pub fn is_plain_text(value: &[u8], normal: &[u8]) -> bool {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use ldif::LineHead;
 use rustc_hash::FxHashMap;
+use schema::ValueForm;
 use values::InvalidValue;
 
-use crate::descriptions::{AttributeDescription, AttributeDescriptions, ValueForm};
+use crate::descriptions::{AttributeDescription, AttributeDescriptions};
 use crate::entry::LastValue;
 
 /// Spellings kept in mind; more are looked up again.

@@ -12,11 +12,10 @@ use std::sync::Arc;
 pub use index::Posting;
 use ldif::{Field, Fields, Record};
 pub use memo::LastValue;
-use schema::ObjectClassSet;
+use schema::{ObjectClassSet, ValueForm};
 use values::InvalidValue;
 
 use crate::checks::SchemaCheck;
-use crate::descriptions::ValueForm;
 use crate::draft::{EntryLines, ValueSpans};
 use crate::encoded::Encoded;
 use crate::entry::account::Account;
@@ -266,6 +265,12 @@ impl<'a> Encoder<'a> {
         let draft = &mut self.draft;
         let pair = match form {
             ValueForm::Text => draft.add_text(value),
+            ValueForm::Octets => {
+                let value = draft.add_bytes(value);
+                Some(ValueSpans { value, normal: value })
+            }
+            ValueForm::Telephone => values::telephone(value)
+                .map(|(kept, length)| draft.add_pair(value, &kept[..length])),
             ValueForm::Uuid => {
                 values::uuid::octets(value).map(|octets| draft.add_pair(value, &octets))
             }
@@ -275,7 +280,7 @@ impl<'a> Encoder<'a> {
             _ => None,
         };
         if let Some(pair) = pair {
-            draft.add_line(column, pair, true);
+            draft.add_line(column, pair, form != ValueForm::Octets);
         }
         pair.is_some()
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::parse::{self, RawAva, RawRdn};
 use super::{Ava, MAX_LENGTH, Rdn, within_limit, write};
-use crate::{AttributeId, InvalidValue, Schema, XOrdered, refuse};
+use crate::{AttributeId, InvalidValue, Schema, ValueForm, XOrdered, refuse};
 
 /// What a DN is rewritten to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ struct PartialAva<'a> {
 }
 
 impl Schema {
-    /// Reads an RDN of one value of [text](Self::is_text) that no form of it changes but in case, as most entries have it.
+    /// Reads an RDN of one value of [text](ValueForm::Text) that no form of it changes but in case, as most entries have it.
     /// Returns `None` for any other, valid or not.
     pub(super) fn plain_rdn(&self, text: &[u8]) -> Option<Rdn> {
         let (name, value) = text.split_at(memchr::memchr(b'=', text)?);
@@ -31,7 +31,8 @@ impl Schema {
         if value.is_empty() || !parse::is_name(name) || !write::is_plain(value) {
             return None;
         }
-        let attribute = self.attribute(name).filter(|attribute| self.is_text(*attribute))?;
+        let attribute =
+            self.attribute(name).filter(|id| self.value_form(*id) == ValueForm::Text)?;
         let name = self.get(attribute).name.as_bytes();
         let pretty = [name, b"=", value].concat();
         let mut normal = pretty.clone();
