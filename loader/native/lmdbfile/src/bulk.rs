@@ -40,23 +40,20 @@ impl Bulk {
         self.table.leaf_pages == 0
     }
 
-    /// Adds a node to the leaf, on a new one when this one is full.
-    ///
-    /// `parts`: the value, or what stands for it, `size` bytes together.
+    /// Adds a node to the leaf, on a new one when this one is full. `value`: or what stands for it.
     #[inline]
     pub fn add(
         &mut self,
         file: &mut FileWriter,
         header: [u8; 8],
         key: &[u8],
-        parts: &[&[u8]],
-        size: usize,
+        value: &[u8],
     ) -> Result<()> {
-        let (size, pad) = (self.layout.key_room(key.len()) + size, self.layout.key_pad(key.len()));
-        if !self.leaf.has_room(size) {
+        let pad = self.layout.key_pad(key.len());
+        if !self.leaf.has_room(key.len() + pad + value.len()) {
             self.flush_leaf(file)?;
         }
-        self.leaf.push(header, size, key, pad, parts);
+        self.leaf.push(header, key, pad, value);
         Ok(())
     }
 
@@ -173,7 +170,7 @@ impl Branch {
         let key_here = if empty { &[][..] } else { &key[..] };
         debug_assert!(self.page.has_room(key_here.len()));
         let header = Layout::branch_node(child, key_here.len());
-        self.page.push(header, key_here.len(), key_here, 0, &[]);
+        self.page.push(header, key_here, 0, &[]);
         if empty {
             self.first = key;
         }

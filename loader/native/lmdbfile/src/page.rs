@@ -42,13 +42,11 @@ impl Page {
         self.upper - self.lower >= even(NODE_HEADER + size) + 2
     }
 
-    /// Adds a node, which must fit: its header, the key, `pad` bytes of zero, and the parts of its value; `size` bytes
-    /// without the header.
+    /// Adds a node, which must fit: its header, the key, `pad` bytes of zero, and the value.
     #[inline]
-    pub fn push(&mut self, header: [u8; 8], size: usize, key: &[u8], pad: usize, parts: &[&[u8]]) {
-        let start = self.upper - even(header.len() + size);
-        let node = &mut self.bytes[start..self.upper];
-        let (head, rest) = node.split_at_mut(header.len());
+    pub fn push(&mut self, header: [u8; 8], key: &[u8], pad: usize, value: &[u8]) {
+        let start = self.upper - even(header.len() + key.len() + pad + value.len());
+        let (head, rest) = self.bytes[start..self.upper].split_at_mut(header.len());
         head.copy_from_slice(&header);
         let (name, mut rest) = rest.split_at_mut(key.len());
         name.copy_from_slice(key);
@@ -56,11 +54,8 @@ impl Page {
             rest[..pad].fill(0);
             rest = &mut rest[pad..];
         }
-        for part in parts {
-            let (place, after) = rest.split_at_mut(part.len());
-            place.copy_from_slice(part);
-            rest = after;
-        }
+        let (place, rest) = rest.split_at_mut(value.len());
+        place.copy_from_slice(value);
         if let Some(last) = rest.first_mut() {
             *last = 0;
         }

@@ -62,7 +62,7 @@ impl Values {
             return self.add_fixed(file, value);
         }
         let header = Layout::leaf_node(0, 0, value.len());
-        self.bulk.add(file, header, value, &[], 0)
+        self.bulk.add(file, header, value, &[])
     }
 
     fn add_fixed(&mut self, file: &mut FileWriter, value: &[u8]) -> Result<()> {

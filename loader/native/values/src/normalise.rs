@@ -110,10 +110,11 @@ fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<(), Inva
 /// valid, or has nothing to keep.
 #[inline]
 pub fn telephone(value: &[u8]) -> Option<([u8; 32], usize)> {
-    let (mut kept, mut length, mut is_valid) = ([0; 32], 0, value.len() <= 32);
-    for &byte in value.iter().take(kept.len()) {
+    let (mut kept, mut length, mut is_valid) = ([0; 32], 0, true);
+    let value = Some(value).filter(|value| value.len() <= kept.len())?;
+    for &byte in value {
         kept[length % 32] = byte;
-        length += usize::from(byte != b' ' && byte != b'-');
+        length += usize::from(byte != b' ') & usize::from(byte != b'-');
         is_valid &= PRINTABLE[usize::from(byte)];
     }
     (is_valid && length > 0).then_some((kept, length))

@@ -25,7 +25,7 @@ struct PartialAva<'a> {
 impl Schema {
     /// Reads an RDN of one value of [text](ValueForm::Text) that no form of it changes but in case, as most entries have it.
     /// Returns `None` for any other, valid or not.
-    pub(super) fn plain_rdn(&self, text: &[u8]) -> Option<Rdn> {
+    pub(super) fn plain_rdn(&self, text: &[u8], rdn: &mut Rdn) -> Option<()> {
         let (name, value) = text.split_at(memchr::memchr(b'=', text)?);
         let value = &value[1..];
         if value.is_empty() || !parse::is_name(name) || !write::is_plain(value) {
@@ -34,10 +34,19 @@ impl Schema {
         let attribute =
             self.attribute(name).filter(|id| self.value_form(*id) == ValueForm::Text)?;
         let name = self.get(attribute).name.as_bytes();
-        let pretty = [name, b"=", value].concat();
-        let mut normal = pretty.clone();
-        normal[name.len()..].make_ascii_lowercase();
-        Some(Rdn { pretty, normal, avas: vec![Ava { attribute, value: value.to_vec() }] })
+        for form in [&mut rdn.pretty, &mut rdn.normal] {
+            form.clear();
+            form.extend_from_slice(name);
+            form.push(b'=');
+            form.extend_from_slice(value);
+        }
+        rdn.normal[name.len()..].make_ascii_lowercase();
+        let mut kept = rdn.avas.pop().map_or_else(Vec::new, |ava| ava.value);
+        kept.clear();
+        kept.extend_from_slice(value);
+        rdn.avas.clear();
+        rdn.avas.push(Ava { attribute, value: kept });
+        Some(())
     }
 
     /// An RDN of an entry: pretty, and normal as made from the pretty one.
