@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxHashMap;
-use schema::{AttributeId, Description, Normalise, Schema};
+use schema::{AttributeId, Description, Schema, ValueForm};
 use values::InvalidValue;
 
 use crate::indexer::Indexer;
@@ -17,18 +17,6 @@ const MOST: u32 = 65_535;
 /// What slapd works out when it is asked for (`SLAP_AT_DYNAMIC` in `servers/slapd/schema_prep.c`); slapadd 2.6.11 and later
 /// leave such attributes out.
 pub const COMPUTED: [&str; 3] = ["hasSubordinates", "subschemaSubentry", "entryDN"];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueForm {
-    Dn,
-    /// Text that is compared without regard to case: see [`Schema::is_text`].
-    Text,
-    /// See [`Schema::is_uuid`].
-    Uuid,
-    /// See [`Schema::is_csn`].
-    Csn,
-    Other,
-}
 
 /// One attribute description, as this database stores it.
 #[derive(Debug)]
@@ -111,13 +99,7 @@ impl<'a> AttributeDescriptions<'a> {
         AttributeDescription {
             attribute: description.attribute,
             text: description.text.clone(),
-            form: match kind.normaliser {
-                Normalise::Dn => ValueForm::Dn,
-                _ if self.schema.is_text(description.attribute) => ValueForm::Text,
-                _ if self.schema.is_uuid(description.attribute) => ValueForm::Uuid,
-                _ if self.schema.is_csn(description.attribute) => ValueForm::Csn,
-                _ => ValueForm::Other,
-            },
+            form: self.schema.value_form(description.attribute),
             computed: COMPUTED.contains(&kind.name.as_str()),
             sorted: self.is_sorted(description.attribute),
             apart_above: self.apart_above(&description.text),

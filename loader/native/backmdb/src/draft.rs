@@ -26,10 +26,19 @@ impl Shape {
 }
 
 /// A value and its normal form; the same span where the equality rule has no normaliser.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ValueSpans {
     pub value: Span,
     pub normal: Span,
+}
+
+impl ValueSpans {
+    /// Both so much further behind.
+    #[inline]
+    pub fn moved(self, by: usize) -> Self {
+        let moved = |span: Span| Span { at: span.at + by, ..span };
+        Self { value: moved(self.value), normal: moved(self.normal) }
+    }
 }
 
 /// The lines of one attribute description; until they are gathered, only neighbouring ones.
@@ -160,11 +169,10 @@ impl EntryLines {
     pub fn add_pieces(&mut self, pieces: &[u8], pair: ValueSpans) -> ValueSpans {
         let from = self.bytes.len();
         self.bytes.extend_from_slice(pieces);
-        let moved = |span: Span| Span { at: span.at + from, ..span };
-        ValueSpans { value: moved(pair.value), normal: moved(pair.normal) }
+        pair.moved(from)
     }
 
-    /// Adds a value of [`ValueForm::Text`](crate::descriptions::ValueForm::Text) and its normal form. Returns
+    /// Adds a value of [`ValueForm::Text`](schema::ValueForm::Text) and its normal form. Returns
     /// `None`, and adds nothing, if there is more to either than a change of case.
     #[inline]
     pub fn add_text(&mut self, value: &[u8]) -> Option<ValueSpans> {
@@ -357,7 +365,7 @@ fn u64_of(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Whether a value of [`ValueForm::Text`](crate::descriptions::ValueForm::Text) has this normal form because nothing but
+/// Whether a value of [`ValueForm::Text`](schema::ValueForm::Text) has this normal form because nothing but
 /// its case changes. False says nothing of either.
 #[inline]
 pub fn is_plain_text(value: &[u8], normal: &[u8]) -> bool {

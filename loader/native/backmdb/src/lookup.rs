@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use ldif::LineHead;
 use rustc_hash::FxHashMap;
+use schema::ValueForm;
 use values::InvalidValue;
 
-use crate::descriptions::{AttributeDescription, AttributeDescriptions, ValueForm};
-use crate::entry::LastValue;
+use crate::descriptions::{AttributeDescription, AttributeDescriptions};
+use crate::entry::{LastValue, LineRun};
 
 /// Spellings kept in mind; more are looked up again.
 const SPELLINGS: usize = 65_536;
+
+/// After so many entries runs of lines may be looked for again.
+const RUNS: u8 = 16;
 
 #[derive(Debug)]
 pub struct Lookup<'a> {
@@ -21,6 +25,10 @@ pub struct Lookup<'a> {
     /// among them.
     sequence: Vec<ExpectedLine>,
     at: usize,
+    /// Lines of this entry that were passed as repeated ones, but not in a run.
+    single: usize,
+    /// Entries until runs may be looked for again.
+    wait: u8,
 }
 
 /// What a line of the entry before had in this place.
@@ -30,12 +38,22 @@ pub struct ExpectedLine {
     pub column: usize,
     pub form: ValueForm,
     pub last: LastValue,
+    /// This line and those behind it, if they may be passed together.
+    pub run: LineRun,
+}
+
+impl ExpectedLine {
+    /// The value, if the line is likely to have it again, as it stands.
+    #[inline]
+    pub fn repeated(&self) -> Option<&[u8]> {
+        self.last.repeated().filter(|_| self.form != ValueForm::Text)
+    }
 }
 
 impl<'a> Lookup<'a> {
     pub fn new(all: &'a AttributeDescriptions<'a>) -> Self {
         let (columns, spelled) = (Vec::new(), FxHashMap::default());
-        Self { all, columns, spelled, sequence: Vec::new(), at: 0 }
+        Self { all, columns, spelled, sequence: Vec::new(), at: 0, single: 0, wait: 0 }
     }
 
     /// What the entry before had in the place of the next line.
@@ -44,10 +62,16 @@ impl<'a> Lookup<'a> {
         self.sequence.get(self.at)
     }
 
-    /// The next line is as expected.
+    /// The next `lines` lines are as expected.
     #[inline]
-    pub fn advance(&mut self) {
-        self.at += 1;
+    pub fn advance(&mut self, lines: usize) {
+        self.at += lines;
+    }
+
+    /// The next line is as expected, and has its value again.
+    #[inline]
+    pub fn advance_single(&mut self) {
+        (self.at, self.single) = (self.at + 1, self.single + 1);
     }
 
     /// Returns how the description of the last line was spelled, if that line was as expected.
@@ -65,7 +89,36 @@ impl<'a> Lookup<'a> {
 
     /// The next lines are another entry's.
     pub fn rewind(&mut self) {
-        self.at = 0;
+        self.wait = self.wait.saturating_sub(1);
+        if self.single > 1 && self.wait == 0 {
+            self.find_runs();
+            self.wait = RUNS;
+        }
+        (self.at, self.single) = (0, 0);
+    }
+
+    fn find_runs(&mut self) {
+        self.sequence.iter_mut().for_each(|line| line.run = LineRun::default());
+        let both = |one: &ExpectedLine, next: &ExpectedLine| {
+            one.repeated().is_some() && next.repeated().is_some()
+        };
+        for lines in self.sequence.chunk_by_mut(both).filter(|lines| lines.len() > 1) {
+            let add = |run: LineRun, line: &ExpectedLine| {
+                run.with(line.column, line.head.description(), &line.last)
+            };
+            lines[0].run = lines.iter().fold(LineRun::default(), add);
+        }
+    }
+
+    /// Forgets the lines from here on.
+    fn forget_rest(&mut self) {
+        self.sequence.truncate(self.at);
+        let length = self.sequence.len();
+        for (at, line) in self.sequence.iter_mut().enumerate() {
+            if at + line.run.len() > length {
+                line.run = LineRun::default();
+            }
+        }
     }
 
     #[inline]
@@ -87,10 +140,12 @@ impl<'a> Lookup<'a> {
             return Ok(column);
         }
         let form = description.form;
-        self.sequence.truncate(self.at);
+        if self.sequence.len() > self.at {
+            self.forget_rest();
+        }
         if self.sequence.len() < 1024 {
             let (head, last) = (LineHead::new(spelling), LastValue::default());
-            self.sequence.push(ExpectedLine { head, column, form, last });
+            self.sequence.push(ExpectedLine { head, column, form, last, run: LineRun::default() });
         }
         self.at += 1;
         Ok(column)

@@ -159,13 +159,17 @@ impl<'a> ParentCache<'a> {
         Self { schema, suffixes, known: FxHashMap::default() }
     }
 
-    /// The place of an entry, and the text of its parent's DN.
-    pub fn place<'t>(&mut self, text: &'t [u8]) -> Result<(HashedDn, &'t [u8]), InvalidValue> {
+    /// The place of an entry, and the text of its parent's DN. `spare`: memory for its RDN.
+    pub fn place<'t>(
+        &mut self,
+        text: &'t [u8],
+        spare: Rdn,
+    ) -> Result<(HashedDn, &'t [u8]), InvalidValue> {
         let elsewhere = "the entry of the empty DN must be the first, in a database of that suffix";
         let (leaf, above) =
             schema::split_leaf(text).ok_or_else(|| InvalidValue(elsewhere.into()))?;
         if let Some(&parent) = self.known.get(above) {
-            let rdn = self.schema.rdn(leaf)?;
+            let rdn = self.schema.rdn_in(leaf, spare)?;
             self.suffixes.require_room(&rdn.normal, &rdn.pretty)?;
             let hash = self.suffixes.expect_own(hash(parent, &rdn.normal))?;
             return Ok((HashedDn { hash, parent, rdn, suffix: None }, above));
@@ -218,7 +222,8 @@ mod tests {
         let own = ["dc=com".to_owned()];
         let suffixes = Suffixes::read(&schema, &own, &["dc=b,dc=com".to_owned()], 511).unwrap();
         let mut naming = ParentCache::new(&schema, &suffixes);
-        let mut place = |dn: &str| naming.place(dn.as_bytes()).map(|(place, _)| place.hash);
+        let mut place =
+            |dn: &str| naming.place(dn.as_bytes(), Rdn::default()).map(|(place, _)| place.hash);
         assert!(place("dc=b,dc=com").is_err());
         assert!(place("dc=x,dc=b,dc=com").is_err());
         assert!(place("dc=a,dc=com").is_ok());
@@ -233,9 +238,12 @@ mod tests {
         let schema = schema();
         let suffixes = Suffixes::read(&schema, &["dc=com".to_owned()], &[], 511).unwrap();
         let mut naming = ParentCache::new(&schema, &suffixes);
-        let parent = naming.place(b"dc=a,dc=com").unwrap().0;
+        let parent = naming.place(b"dc=a,dc=com", Rdn::default()).unwrap().0;
         for child in ["dc=b,dc=a,dc=com", "dc=b,dc=a,dc=com", "DC=b , dc=A,DC=com"] {
-            assert_eq!(naming.place(child.as_bytes()).unwrap().0.parent, parent.hash);
+            assert_eq!(
+                naming.place(child.as_bytes(), Rdn::default()).unwrap().0.parent,
+                parent.hash
+            );
         }
     }
 }

@@ -95,6 +95,9 @@ fn at_a_glance(value: &[u8]) {
     if let Some(octets) = ::values::uuid::octets(value) {
         assert!(agrees(Syntax::Uuid, Normaliser::Uuid, &octets));
     }
+    if let Some((kept, length)) = ::values::telephone(value) {
+        assert!(agrees(Syntax::TelephoneNumber, Normaliser::Telephone, &kept[..length]));
+    }
     assert!(!::values::is_normal_csn(value) || agrees(Syntax::Csn, Normaliser::Csn, value));
 }
 

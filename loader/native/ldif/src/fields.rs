@@ -209,6 +209,18 @@ impl<'a> Fields<'a> {
         is_same
     }
 
+    /// Passes the next `lines` lines if this is their text and the last one ends with it.
+    #[inline]
+    pub fn pass_text(&mut self, text: &[u8], lines: usize) -> bool {
+        let rest = self.bytes[self.position..].strip_prefix(text);
+        let is_same = rest.is_some_and(|rest| rest.first() != Some(&b' '));
+        if is_same {
+            self.position += text.len();
+            self.line += lines as u64;
+        }
+        is_same
+    }
+
     /// Returns what stands behind `head`, and its last byte, the space, if the next line begins with it.
     #[inline]
     pub fn behind(&self, head: &LineHead) -> Option<&'a [u8]> {

@@ -183,11 +183,14 @@ proptest! {
             let field = other_way.next().unwrap().unwrap();
             prop_assert_eq!((field.description(), &*field.value().unwrap()), (name.as_bytes(), found));
         }
+        let lines = |fields: Fields<'_>| fields.map(|field| field.map(|field| field.line)).map(Result::ok).collect::<Vec<_>>();
         let (head, mut again) = (LineHead::new(name.as_bytes()), record.entry().unwrap().fields);
         let value = record.entry().unwrap().fields.next_plain(&head);
+        let mut in_run = again.clone();
         prop_assert!(value.is_none_or(|value| again.pass_value(&head, value)));
+        let text = [name.as_bytes(), b": ", value.unwrap_or_default(), b"\n"].concat();
+        prop_assert!(value.is_none() || in_run.pass_text(&text, 1) && lines(in_run) == lines(again.clone()));
         let again_fields = if value.is_some() { again } else { other_way.clone() };
-        let lines = |fields: Fields<'_>| fields.map(|field| field.map(|field| field.line)).map(Result::ok).collect::<Vec<_>>();
         prop_assert_eq!(lines(again_fields), lines(other_way.clone()));
         prop_assert_eq!(lines(fields), lines(other_way));
     }

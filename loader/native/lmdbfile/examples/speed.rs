@@ -36,7 +36,7 @@ fn values(file: &mut FileWriter, count: u64) -> Result<Table> {
     let mut writer = TreeWriter::new(Flags::INTEGERKEY, file.layout());
     let (head, tail) = ([7; 200], [9; 900]);
     for id in 1..=count {
-        writer.put_parts(file, &id.to_ne_bytes(), &[&head, &tail])?;
+        writer.put(file, &id.to_ne_bytes(), &[&head[..], &tail].concat())?;
     }
     writer.finish(file)
 }

@@ -39,23 +39,20 @@ impl Bulk {
         self.table.leaf_pages == 0
     }
 
-    /// Adds a node to the leaf, on a new one when this one is full.
-    ///
-    /// `parts`: the value, or what stands for it, `size` bytes together.
+    /// Adds a node to the leaf, on a new one when this one is full. `value`: or what stands for it.
     #[inline]
     pub fn add(
         &mut self,
         file: &mut FileWriter,
         header: [u8; 8],
         key: &[u8],
-        parts: &[&[u8]],
-        size: usize,
+        value: &[u8],
     ) -> Result<()> {
-        let (size, pad) = (self.layout.key_room(key.len()) + size, self.layout.key_pad(key.len()));
-        if !self.leaf.has_room(size) {
+        let pad = self.layout.key_pad(key.len());
+        if !self.leaf.has_room(key.len() + pad + value.len()) {
             self.flush_leaf(file)?;
         }
-        self.leaf.push(header, size, key, pad, parts);
+        self.leaf.push(header, key, pad, value);
         Ok(())
     }
 
@@ -172,7 +169,7 @@ impl Branch {
         let key_here = if empty { &[][..] } else { &key[..] };
         debug_assert!(self.page.has_room(key_here.len()));
         let header = Layout::branch_node(child, key_here.len());
-        self.page.push(header, key_here.len(), key_here, 0, &[]);
+        self.page.push(header, key_here, 0, &[]);
         if empty {
             self.first = key;
         }
@@ -218,13 +215,11 @@ impl Page {
         self.upper - self.lower >= even(NODE_HEADER + size) + 2
     }
 
-    /// Adds a node, which must fit: its header, the key, `pad` bytes of zero, and the parts of its value; `size` bytes
-    /// without the header.
+    /// Adds a node, which must fit: its header, the key, `pad` bytes of zero, and the value.
     #[inline]
-    pub fn push(&mut self, header: [u8; 8], size: usize, key: &[u8], pad: usize, parts: &[&[u8]]) {
-        let start = self.upper - even(header.len() + size);
-        let node = &mut self.bytes[start..self.upper];
-        let (head, rest) = node.split_at_mut(header.len());
+    pub fn push(&mut self, header: [u8; 8], key: &[u8], pad: usize, value: &[u8]) {
+        let start = self.upper - even(header.len() + key.len() + pad + value.len());
+        let (head, rest) = self.bytes[start..self.upper].split_at_mut(header.len());
         head.copy_from_slice(&header);
         let (name, mut rest) = rest.split_at_mut(key.len());
         name.copy_from_slice(key);
@@ -232,11 +227,8 @@ impl Page {
             rest[..pad].fill(0);
             rest = &mut rest[pad..];
         }
-        for part in parts {
-            let (place, after) = rest.split_at_mut(part.len());
-            place.copy_from_slice(part);
-            rest = after;
-        }
+        let (place, rest) = rest.split_at_mut(value.len());
+        place.copy_from_slice(value);
         if let Some(last) = rest.first_mut() {
             *last = 0;
         }

@@ -89,22 +89,28 @@ pub(crate) fn check_order(
         Some(order) => order.compare(last, next).is_lt(),
         None => last != next,
     };
-    if ascending || last.is_empty() {
-        return Ok(());
-    }
+    if ascending || last.is_empty() { Ok(()) } else { Err(out_of_order(what, last, next)) }
+}
+
+#[cold]
+fn out_of_order(what: &str, last: &[u8], next: &[u8]) -> Error {
     let message = format!("{what} {} after {}", next.escape_ascii(), last.escape_ascii());
-    Err(Error::new(ErrorKind::Order, message))
+    Error::new(ErrorKind::Order, message)
 }
 
 #[inline]
 pub(crate) fn check_size(what: &str, bytes: &[u8], most: usize) -> Result<()> {
+    if (1..=most).contains(&bytes.len()) { Ok(()) } else { Err(wrong_size(what, bytes, most)) }
+}
+
+#[cold]
+fn wrong_size(what: &str, bytes: &[u8], most: usize) -> Error {
     let (kind, problem) = match bytes.len() {
         0 => (ErrorKind::Empty, "LMDB stores no empty ones".to_owned()),
-        size if size <= most => return Ok(()),
         _ => (ErrorKind::TooLong, format!("LMDB ends at {most}")),
     };
     let start = bytes[..bytes.len().min(40)].escape_ascii();
-    Err(Error::new(kind, format!("a {what} of {} bytes ({start}); {problem}", bytes.len())))
+    Error::new(kind, format!("a {what} of {} bytes ({start}); {problem}", bytes.len()))
 }
 
 pub(crate) fn programming_error(message: &str) -> Error {

@@ -125,12 +125,10 @@ impl FileWriter {
     }
 
     /// Writes a value of `size` bytes to overflow pages.
-    pub(crate) fn overflow(&mut self, parts: &[&[u8]], size: usize) -> Result<LargePointer> {
-        let pointer = self.begin_overflow(size)?;
-        for part in parts {
-            self.output.write(part)?;
-        }
-        self.end_overflow(size)?;
+    pub(crate) fn overflow(&mut self, value: &[u8]) -> Result<LargePointer> {
+        let pointer = self.begin_overflow(value.len())?;
+        self.output.write(value)?;
+        self.end_overflow(value.len())?;
         Ok(pointer)
     }
 
@@ -185,7 +183,7 @@ impl FileWriter {
         let mut main = TreeWriter::new(Flags::NONE, self.layout);
         for (name, table) in tables {
             let name = self.layout.stored_name(&name);
-            main.put_node(&mut self, &name, &[&table.encode()], node::SUBDATA)?;
+            main.put_node(&mut self, &name, &table.encode(), node::SUBDATA)?;
         }
         let main = main.finish(&mut self)?;
         self.seal(main)

@@ -70,7 +70,7 @@ impl<'r> NextSnapshot<'r> {
         let mut tree = TreeWriter::new(old.flags, layout);
         for (name, table) in tables {
             let name = layout.stored_name(name);
-            tree.put_node(&mut self.file, &name, &[&table.encode()], node::SUBDATA)?;
+            tree.put_node(&mut self.file, &name, &table.encode(), node::SUBDATA)?;
         }
         tree.finish(&mut self.file)
     }

@@ -61,20 +61,14 @@ impl TreeWriter {
     }
 
     /// A key with one value.
-    pub fn put(&mut self, file: &mut FileWriter, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put_parts(file, key, &[value])
-    }
-
-    /// A key with one value, which is given in pieces.
     #[inline]
-    pub fn put_parts(&mut self, file: &mut FileWriter, key: &[u8], parts: &[&[u8]]) -> Result<()> {
-        let size = parts.iter().map(|part| part.len()).sum();
-        let is_node = (1..=self.layout.max_key()).contains(&size) && size <= self.room(key);
-        if is_node || !self.flags.contains(Flags::DUPSORT) {
-            return self.put_node(file, key, parts, 0);
+    pub fn put(&mut self, file: &mut FileWriter, key: &[u8], value: &[u8]) -> Result<()> {
+        let most = self.layout.max_key().min(self.room(key));
+        if (1..=most).contains(&value.len()) || !self.flags.contains(Flags::DUPSORT) {
+            return self.put_node(file, key, value, 0);
         }
         self.begin(key)?;
-        self.dup(file, &parts.concat())?;
+        self.dup(file, value)?;
         self.end(file)
     }
 
@@ -82,25 +76,23 @@ impl TreeWriter {
         &mut self,
         file: &mut FileWriter,
         key: &[u8],
-        parts: &[&[u8]],
+        value: &[u8],
         flags: u16,
     ) -> Result<()> {
         self.next_key(key)?;
         self.entries += 1;
-        let size = parts.iter().map(|part| part.len()).sum();
+        let size = value.len();
+        if size <= self.room(key) {
+            return self.bulk.add(file, Layout::leaf_node(size, flags, key.len()), key, value);
+        }
         if size > MAX_VALUE {
             let message = format!("a value of {size} bytes; LMDB ends at {MAX_VALUE}");
             return Err(Error::new(ErrorKind::TooLong, message));
         }
-        if size > self.room(key) {
-            let pointer = file.overflow(parts, size)?;
-            let pointer = pointer.as_ref();
-            self.bulk.table.overflow_pages += self.layout.overflow_pages(size);
-            let header = Layout::leaf_node(size, flags | node::BIGDATA, key.len());
-            return self.bulk.add(file, header, key, &[pointer], pointer.len());
-        }
-        let header = Layout::leaf_node(size, flags, key.len());
-        self.bulk.add(file, header, key, parts, size)
+        let pointer = file.overflow(value)?;
+        self.bulk.table.overflow_pages += self.layout.overflow_pages(size);
+        let header = Layout::leaf_node(size, flags | node::BIGDATA, key.len());
+        self.bulk.add(file, header, key, pointer.as_ref())
     }
 
     /// Bytes that a node of that key has for its value.
@@ -144,7 +136,7 @@ impl TreeWriter {
         self.entries += values.count();
         let (flags, value) = values.stored(file, room)?;
         let header = Layout::leaf_node(value.len(), flags, key.len());
-        bulk.add(file, header, key, &[value], value.len())
+        bulk.add(file, header, key, value)
     }
 
     /// A key of a table without DUPSORT whose value is not known yet. It has a leaf of its own.
@@ -255,7 +247,7 @@ impl Values {
             return self.add_fixed(file, value);
         }
         let header = Layout::leaf_node(0, 0, value.len());
-        self.bulk.add(file, header, value, &[], 0)
+        self.bulk.add(file, header, value, &[])
     }
 
     fn add_fixed(&mut self, file: &mut FileWriter, value: &[u8]) -> Result<()> {

@@ -26,6 +26,7 @@ pub use class::{ClassId, ClassKind, ContentRule, ObjectClass};
 pub use describe::Description;
 pub use dn::{Ava, Dn, Rdn, dn_key, split_leaf};
 pub use entry::ObjectClassSet;
+pub use normalise::ValueForm;
 pub use read::{Definition, Kind, Settings};
 pub use rules::{Rule, RuleKind};
 pub use schema::{Problem, Schema};

@@ -15,6 +15,24 @@ fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
     numeric.then(|| value.split_at(end + 1))
 }
 
+/// Types whose values mostly are valid and have their normal form at a glance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueForm {
+    Dn,
+    /// Any value is valid and has no normal form of its own.
+    Octets,
+    /// Directory Strings or IA5 Strings that are compared without regard to case: of ASCII characters other than NUL, with
+    /// no space at either end and no two in a row, every value is valid, and in lower case it is its normal form.
+    Text,
+    /// See [`values::telephone`].
+    Telephone,
+    /// With hyphens in their places every UUID is valid, and its octets are its normal form.
+    Uuid,
+    /// CSNs, which are valid if they have a normal form.
+    Csn,
+    Other,
+}
+
 impl Schema {
     /// Appends the normal form of a value to `out`. False, and nothing appended, if values of this
     /// type are stored without one. The `{n}` of ordered values is kept and stepped over.
@@ -72,38 +90,33 @@ impl Schema {
         Ok(())
     }
 
-    /// Whether values are Directory Strings or IA5 Strings that are compared without regard to case: of ASCII characters
-    /// other than NUL, with no space at either end and no two in a row, every value is valid, and in lower case it is its
-    /// normal form.
-    pub fn is_text(&self, id: AttributeId) -> bool {
+    /// What is true of most values of a type.
+    pub fn value_form(&self, id: AttributeId) -> ValueForm {
         let kind = self.get(id);
-        kind.ordered.is_none()
-            && matches!(
-                kind.normaliser,
-                Normalise::Value(Normaliser::CaseIgnore | Normaliser::CaseIgnoreIa5)
-            )
-            && matches!(kind.syntax.pretty, Pretty::Same)
-            && matches!(
-                kind.syntax.check,
-                Check::Plain(Syntax::DirectoryString | Syntax::Ia5String)
-            )
-    }
-
-    /// Whether values are UUIDs: with hyphens in their places every one is valid, and its octets are its normal form.
-    pub fn is_uuid(&self, id: AttributeId) -> bool {
-        let kind = self.get(id);
-        kind.ordered.is_none()
-            && kind.normaliser == Normalise::Value(Normaliser::Uuid)
-            && matches!(kind.syntax.pretty, Pretty::Same | Pretty::Uuid)
-            && matches!(kind.syntax.check, Check::Plain(Syntax::Uuid))
-    }
-
-    /// Whether values are CSNs, and valid if they have a normal form.
-    pub fn is_csn(&self, id: AttributeId) -> bool {
-        let kind = self.get(id);
-        kind.ordered.is_none()
-            && kind.normaliser == Normalise::Value(Normaliser::Csn)
-            && matches!(kind.syntax.pretty, Pretty::Csn)
+        let (normaliser, crate::syntax::Syntax { check, pretty, .. }) =
+            (kind.normaliser, kind.syntax);
+        match (normaliser, check, pretty) {
+            (Normalise::Dn, ..) => ValueForm::Dn,
+            _ if kind.ordered.is_some() => ValueForm::Other,
+            (Normalise::None, Check::Plain(Syntax::OctetString), Pretty::Same) => ValueForm::Octets,
+            (
+                Normalise::Value(Normaliser::CaseIgnore | Normaliser::CaseIgnoreIa5),
+                Check::Plain(Syntax::DirectoryString | Syntax::Ia5String),
+                Pretty::Same,
+            ) => ValueForm::Text,
+            (
+                Normalise::Value(Normaliser::Telephone),
+                Check::Plain(Syntax::TelephoneNumber),
+                Pretty::Same,
+            ) => ValueForm::Telephone,
+            (
+                Normalise::Value(Normaliser::Uuid),
+                Check::Plain(Syntax::Uuid),
+                Pretty::Same | Pretty::Uuid,
+            ) => ValueForm::Uuid,
+            (Normalise::Value(Normaliser::Csn), _, Pretty::Csn) => ValueForm::Csn,
+            _ => ValueForm::Other,
+        }
     }
 
     /// Checks a value as slapd does (`ldapmodify`, `slapadd -o value-check=yes`): by making it pretty

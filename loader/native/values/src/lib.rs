@@ -17,7 +17,7 @@ mod uid;
 pub mod uuid;
 
 pub use csn::is_normal_csn;
-pub use normalise::Normaliser;
+pub use normalise::{Normaliser, telephone};
 pub use order::Order;
 pub use refusal::{InvalidValue, refuse};
 pub use syntax::Syntax;

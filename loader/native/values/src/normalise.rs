@@ -1,3 +1,4 @@
+use crate::syntax::PRINTABLE;
 use crate::uuid::{DIGITS, NO_DIGIT, octets};
 use crate::{InvalidValue, csn, spaces, text, time};
 
@@ -105,6 +106,20 @@ fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<(), Inva
     Ok(())
 }
 
+/// Returns the normal form of a telephone number of at most 32 characters, and its length; `None` if it is longer, is not
+/// valid, or has nothing to keep.
+#[inline]
+pub fn telephone(value: &[u8]) -> Option<([u8; 32], usize)> {
+    let (mut kept, mut length, mut is_valid) = ([0; 32], 0, true);
+    let value = Some(value).filter(|value| value.len() <= kept.len())?;
+    for &byte in value {
+        kept[length % 32] = byte;
+        length += usize::from(byte != b' ') & usize::from(byte != b'-');
+        is_valid &= PRINTABLE[usize::from(byte)];
+    }
+    (is_valid && length > 0).then_some((kept, length))
+}
+
 fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     for (number, line) in value.split(|&byte| byte == b'$').enumerate() {
         if number > 0 {
@@ -135,4 +150,23 @@ fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     InvalidValue::unless(digits == 32, "not a UUID")?;
     out.extend_from_slice(&octets.to_be_bytes());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Syntax;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_telephone_number_at_a_glance_is_what_its_rules_make_of_it(value in "[0-9 +()a\\x00ü-]{0,36}") {
+            if let Some((kept, length)) = telephone(value.as_bytes()) {
+                let mut normal = Vec::new();
+                Normaliser::Telephone.apply(value.as_bytes(), &mut normal).unwrap();
+                prop_assert_eq!(&normal, &kept[..length]);
+                prop_assert!(Syntax::TelephoneNumber.check(value.as_bytes()).is_ok());
+            }
+        }
+    }
 }

@@ -103,7 +103,7 @@ fn is_printable(text: &[u8]) -> bool {
 }
 
 /// Characters of Printable Strings (RFC 4517, 3.2).
-const PRINTABLE: [bool; 256] = {
+pub(crate) const PRINTABLE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;
     while byte < 0x80 {

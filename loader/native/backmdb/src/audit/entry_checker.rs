@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use schema::{Ava, Dn, Normalise, Schema};
+use schema::{Ava, Dn, Normalise, Schema, ValueForm};
 use values::Normaliser;
 
 use super::findings::{Finding, Kind};
 use super::last_values::LastValues;
 use super::walk::{MultivalRecords, of_number};
 use crate::Settings;
-use crate::descriptions::{AttributeDescription, AttributeDescriptions, ValueForm};
+use crate::descriptions::{AttributeDescription, AttributeDescriptions};
 use crate::draft::is_plain_text;
 use crate::indexer::Keys;
 use codec::dn2i::Node;

@@ -74,6 +74,41 @@ impl LastValue {
     }
 }
 
+/// Lines of an entry that stand together and had the same values in the entry before: they are compared, and added, as one.
+#[derive(Debug, Default)]
+pub struct LineRun {
+    /// As they stand in a record.
+    pub text: Vec<u8>,
+    pieces: Vec<u8>,
+    /// Column, place in `pieces`, and whether normal forms are stored: of each line.
+    lines: Vec<(usize, ValueSpans, bool)>,
+}
+
+impl LineRun {
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// With one more line, the one of `description` that has `value` as it stands.
+    #[must_use]
+    pub fn with(mut self, column: usize, description: &[u8], last: &LastValue) -> Self {
+        let value = last.value().unwrap_or_default();
+        self.text.extend([description, b": ", value, b"\n"].concat());
+        self.lines.push((column, last.pair.moved(self.pieces.len()), last.normals));
+        self.pieces.extend_from_slice(&last.pieces);
+        self
+    }
+
+    #[inline]
+    pub fn add_to(&self, draft: &mut EntryLines) {
+        let from = draft.bytes.len();
+        draft.bytes.extend_from_slice(&self.pieces);
+        for &(column, pair, normals) in &self.lines {
+            draft.add_line(column, pair.moved(from), normals);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +137,28 @@ mod tests {
         keep(&mut last, &[b'a'; 129]);
         assert!(last.is(b"cn=A") && !last.is(b"cn=B"));
         assert_eq!(last.repeated(), None);
+    }
+
+    #[test]
+    fn a_run_adds_what_its_lines_would() {
+        let (mut one, mut other) = (LastValue::default(), LastValue::default());
+        keep(&mut one, b"top");
+        keep(&mut other, b"person");
+        let run = LineRun::default().with(3, b"objectClass", &one).with(4, b"o", &other);
+        assert_eq!((&run.text[..], run.len()), (&b"objectClass: top\no: person\n"[..], 2));
+        let drafts = [true, false].map(|together| {
+            let mut draft = EntryLines::default();
+            draft.add_bytes(b"before");
+            if together {
+                run.add_to(&mut draft);
+            } else {
+                one.add_to(&mut draft, 3);
+                other.add_to(&mut draft, 4);
+            }
+            draft.gather();
+            (draft.bytes, draft.pairs, draft.attributes)
+        });
+        assert_eq!(drafts[0], drafts[1]);
     }
 
     #[test]

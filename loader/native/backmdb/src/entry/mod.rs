@@ -11,12 +11,11 @@ use std::sync::Arc;
 
 pub use index::Posting;
 use ldif::{Field, Fields, Record};
-pub use memo::LastValue;
-use schema::ObjectClassSet;
+pub use memo::{LastValue, LineRun};
+use schema::{ObjectClassSet, Rdn, ValueForm};
 use values::InvalidValue;
 
 use crate::checks::SchemaCheck;
-use crate::descriptions::ValueForm;
 use crate::draft::{EntryLines, ValueSpans};
 use crate::encoded::Encoded;
 use crate::entry::account::Account;
@@ -83,6 +82,8 @@ pub struct Encoder<'a> {
     shared: &'a BuildContext<'a>,
     lookup: Lookup<'a>,
     naming: ParentCache<'a>,
+    /// Memory for the RDN of the next entry.
+    rdn: Rdn,
     checks: SchemaCheck<'a>,
     operational: Operational,
     context_csn: usize,
@@ -112,6 +113,7 @@ impl<'a> Encoder<'a> {
         Ok(Self {
             shared,
             naming: ParentCache::new(shared.schema, &shared.suffixes),
+            rdn: Rdn::default(),
             checks: SchemaCheck::new(shared.schema, &mut lookup)?,
             operational: Operational::new(shared, &mut lookup)?,
             context_csn: lookup.column(b"contextCSN")?,
@@ -137,11 +139,12 @@ impl<'a> Encoder<'a> {
         out: &mut Encoded,
     ) -> Result<(), RejectReason> {
         let entry = record.entry()?;
-        let (place, above) = self.naming.place(&entry.dn)?;
+        let (place, above) = self.naming.place(&entry.dn, std::mem::take(&mut self.rdn))?;
         let profile = self.fill(record, (&entry.dn, entry.fields), &place, position, out)?;
         self.index(&profile, position)?;
         self.note_csn(out);
         self.keep(record, position, &place, above, out);
+        self.rdn = place.rdn;
         Ok(())
     }
 
@@ -212,8 +215,23 @@ impl<'a> Encoder<'a> {
     fn lines(&mut self, mut fields: Fields<'_>) -> Result<(), RejectReason> {
         loop {
             let plain = match self.lookup.expected() {
-                Some(line) if known_line(&mut self.draft, line, &mut fields) => {
-                    self.lookup.advance();
+                Some(line)
+                    if line.run.len() > 0 && fields.pass_text(&line.run.text, line.run.len()) =>
+                {
+                    line.run.add_to(&mut self.draft);
+                    let lines = line.run.len();
+                    self.lookup.advance(lines);
+                    continue;
+                }
+                Some(line) if line.form == ValueForm::Text => {
+                    if text_line(&mut self.draft, line, &mut fields) {
+                        self.lookup.advance(1);
+                        continue;
+                    }
+                    fields.next_plain(&line.head).map(|value| (line.column, line.form, value))
+                }
+                Some(line) if repeated_line(&mut self.draft, line, &mut fields) => {
+                    self.lookup.advance_single();
                     continue;
                 }
                 Some(line) => {
@@ -222,7 +240,7 @@ impl<'a> Encoder<'a> {
                 None => None,
             };
             if let Some((column, form, value)) = plain {
-                self.lookup.advance();
+                self.lookup.advance(1);
                 if !self.add_ordinary(column, form, value) && !self.is_left_out(column) {
                     self.line_value(column, value)
                         .map_err(|refusal| refusal.named(self.lookup.last_spelling()))?;
@@ -269,6 +287,12 @@ impl<'a> Encoder<'a> {
         let draft = &mut self.draft;
         let pair = match form {
             ValueForm::Text => draft.add_text(value),
+            ValueForm::Octets => {
+                let value = draft.add_bytes(value);
+                Some(ValueSpans { value, normal: value })
+            }
+            ValueForm::Telephone => values::telephone(value)
+                .map(|(kept, length)| draft.add_pair(value, &kept[..length])),
             ValueForm::Uuid => {
                 values::uuid::octets(value).map(|octets| draft.add_pair(value, &octets))
             }
@@ -278,7 +302,7 @@ impl<'a> Encoder<'a> {
             _ => None,
         };
         if let Some(pair) = pair {
-            draft.add_line(column, pair, true);
+            draft.add_line(column, pair, form != ValueForm::Octets);
         }
         pair.is_some()
     }
@@ -368,22 +392,25 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Adds the next line if it is as expected and has its last value again, or a text that takes no more than a change of case.
+/// Adds the next line if it is as expected and has a text that takes no more than a change of case.
 #[inline]
-fn known_line(draft: &mut EntryLines, line: &ExpectedLine, fields: &mut Fields<'_>) -> bool {
-    if line.form == ValueForm::Text {
-        let pair = fields.behind(&line.head).and_then(|text| draft.add_text_line(text));
-        if let Some(pair) = pair {
-            fields.pass(&line.head, pair.value.length);
-            draft.add_line(line.column, pair, true);
-        }
-        return pair.is_some();
+fn text_line(draft: &mut EntryLines, line: &ExpectedLine, fields: &mut Fields<'_>) -> bool {
+    let pair = fields.behind(&line.head).and_then(|text| draft.add_text_line(text));
+    if let Some(pair) = pair {
+        fields.pass(&line.head, pair.value.length);
+        draft.add_line(line.column, pair, true);
     }
-    let is_known = line.last.repeated().is_some_and(|value| fields.pass_value(&line.head, value));
-    if is_known {
+    pair.is_some()
+}
+
+/// Adds the next line if it is as expected and has its last value again.
+#[inline]
+fn repeated_line(draft: &mut EntryLines, line: &ExpectedLine, fields: &mut Fields<'_>) -> bool {
+    let is_same = line.repeated().is_some_and(|value| fields.pass_value(&line.head, value));
+    if is_same {
         line.last.add_to(draft, line.column);
     }
-    is_known
+    is_same
 }
 
 fn lossy(text: &[u8]) -> std::borrow::Cow<'_, str> {

@@ -25,19 +25,27 @@ pub(super) struct StoredLayout {
     shape: Shape,
     /// All before the values, with lengths and flags of 0.
     head: Vec<u8>,
-    /// Values and normal forms in their order.
+    /// What is copied of the lines, in its order.
     pieces: Vec<Piece>,
     any_apart: bool,
 }
 
-/// A value or its normal form.
+/// What stands together in a draft.
 #[derive(Debug)]
 struct Piece {
     /// Index of its pair.
     pair: usize,
-    is_normal: bool,
-    /// Which word of the head is its length.
+    part: Part,
+    /// Which word of the head is its length, or the first of its lengths.
     word: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Value,
+    Normal,
+    /// A value and behind it its normal form.
+    Both,
 }
 
 impl Encoder<'_> {
@@ -55,14 +63,22 @@ impl Encoder<'_> {
         let mut run = 0..0;
         for piece in &layout.pieces {
             let pair = &draft.pairs[piece.pair];
-            let span = if piece.is_normal { pair.normal } else { pair.value };
-            id2e::put_length(&mut blobs[start..], piece.word, span.length);
+            let head = &mut blobs[start..];
+            let (first, last) = match piece.part {
+                Part::Value => (pair.value, pair.value),
+                Part::Normal => (pair.normal, pair.normal),
+                Part::Both => (pair.value, pair.normal),
+            };
+            id2e::put_length(head, piece.word, first.length);
+            if let Part::Both = piece.part {
+                id2e::put_length(head, piece.word + 1, last.length);
+            }
             // Pieces that follow each other, as most do, are copied as one.
-            let end = span.at + span.length + 1;
-            if run.end == span.at {
+            let end = last.at + last.length + 1;
+            if run.end == first.at {
                 run.end = end;
             } else {
-                blobs.extend_from_slice(&draft.bytes[std::mem::replace(&mut run, span.at..end)]);
+                blobs.extend_from_slice(&draft.bytes[std::mem::replace(&mut run, first.at..end)]);
             }
         }
         blobs.extend_from_slice(&draft.bytes[run]);
@@ -95,10 +111,18 @@ impl Encoder<'_> {
             let number = column.number().unwrap_or_default();
             writer.attribute(number, column.sorted, apart, one.count, one.normals);
             layout.any_apart |= apart;
-            let forms = if one.normals { &[false, true][..] } else { &[false] };
-            for &is_normal in forms.iter().filter(|_| !apart) {
+            let parts = match (one.normals, one.count) {
+                _ if apart => &[][..],
+                (false, _) => &[Part::Value],
+                (true, 1) => &[Part::Both],
+                (true, _) => &[Part::Value, Part::Normal],
+            };
+            for &part in parts {
                 for pair in one.first..one.first + one.count {
-                    layout.pieces.push(Piece { pair, is_normal, word: writer.length(0) });
+                    layout.pieces.push(Piece { pair, part, word: writer.length(0) });
+                    if let Part::Both = part {
+                        writer.length(0);
+                    }
                 }
             }
         }

@@ -163,7 +163,7 @@ impl<'p> Copier<'p> {
             ReferencedData::Value { place, block, bytes } => {
                 let size = bytes.len();
                 self.value(tree, place, size)?;
-                let pointer = self.file.overflow(&[&block[bytes]], size)?;
+                let pointer = self.file.overflow(&block[bytes])?;
                 Ok(pointer.as_ref().to_vec())
             }
             ReferencedData::Tree { record, leaves } => {

@@ -8,7 +8,8 @@ use super::parse::{self, RawAva, RawRdn};
 use super::{Ava, MAX_LENGTH, Rdn, within_limit, write};
 use crate::syntax::Pretty;
 use crate::{
-    AttributeId, AttributeType, InvalidValue, Normalise, Result, Schema, XOrdered, refuse,
+    AttributeId, AttributeType, InvalidValue, Normalise, Result, Schema, ValueForm, XOrdered,
+    refuse,
 };
 
 /// DNs stand in values of DNs. slapd follows them as deep as 8192 bytes allow; nobody has more than
@@ -32,20 +33,30 @@ struct PartialAva<'a> {
 }
 
 impl Schema {
-    /// Reads an RDN of one value of [text](Self::is_text) that no form of it changes but in case, as most entries have it.
+    /// Reads an RDN of one value of [text](ValueForm::Text) that no form of it changes but in case, as most entries have it.
     /// Returns `None` for any other, valid or not.
-    pub(super) fn plain_rdn(&self, text: &[u8]) -> Option<Rdn> {
+    pub(super) fn plain_rdn(&self, text: &[u8], rdn: &mut Rdn) -> Option<()> {
         let (name, value) = text.split_at(memchr::memchr(b'=', text)?);
         let value = &value[1..];
         if value.is_empty() || !parse::is_name(name) || !write::is_plain(value) {
             return None;
         }
-        let attribute = self.attribute(name).filter(|attribute| self.is_text(*attribute))?;
+        let attribute =
+            self.attribute(name).filter(|id| self.value_form(*id) == ValueForm::Text)?;
         let name = self.get(attribute).name.as_bytes();
-        let pretty = [name, b"=", value].concat();
-        let mut normal = pretty.clone();
-        normal[name.len()..].make_ascii_lowercase();
-        Some(Rdn { pretty, normal, avas: vec![Ava { attribute, value: value.to_vec() }] })
+        for form in [&mut rdn.pretty, &mut rdn.normal] {
+            form.clear();
+            form.extend_from_slice(name);
+            form.push(b'=');
+            form.extend_from_slice(value);
+        }
+        rdn.normal[name.len()..].make_ascii_lowercase();
+        let mut kept = rdn.avas.pop().map_or_else(Vec::new, |ava| ava.value);
+        kept.clear();
+        kept.extend_from_slice(value);
+        rdn.avas.clear();
+        rdn.avas.push(Ava { attribute, value: kept });
+        Some(())
     }
 
     /// An RDN of an entry: pretty, and normal as made from the pretty one.

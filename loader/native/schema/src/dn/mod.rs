@@ -62,9 +62,14 @@ impl Schema {
 
     /// Reads one RDN, for instance the first half of [`split_leaf`].
     pub fn rdn(&self, text: &[u8]) -> Result<Rdn> {
+        self.rdn_in(text, Rdn::default())
+    }
+
+    /// The same in the memory of `spare`.
+    pub fn rdn_in(&self, text: &[u8], mut spare: Rdn) -> Result<Rdn> {
         within_limit(text)?;
-        match self.plain_rdn(text) {
-            Some(rdn) => Ok(rdn),
+        match self.plain_rdn(text, &mut spare) {
+            Some(()) => Ok(spare),
             None => self.both_forms(parse::rdn(text)?),
         }
     }
