@@ -74,8 +74,7 @@ def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
     """Prints the error that ended a run; with `as_json`, also as JSON in place of the report."""
     show_error(error)
     if as_json:
-        hint = error.advice()
-        message, hint = log.redact(str(error)), log.redact(hint) if hint else None
+        message, hint = log.redact(str(error)), log.redact(error.advice()) or None
         facts = {"error": {"code": error.code, "status": status, "message": message, "hint": hint}}
         (tell_json if standard.is_for_data() else show_json)(facts)
 

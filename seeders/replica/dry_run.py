@@ -152,7 +152,7 @@ class _Trial:
             try:
                 return structs.replace(self.price(options), notes=tuple(notes))
             except LoaderError as error:
-                advice = error.advice() or ""
+                advice = error.advice()
                 return structs.replace(_row(options), refused=error.code, reason=str(error), advice=advice)
 
     def price(self, options: SeedOptions) -> StrategyPlan:
