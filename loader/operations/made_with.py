@@ -225,18 +225,19 @@ def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> 
 # --- indexes made again ----------------------------------------------------------------------------------------------
 
 
-class Rebuilt(Struct, frozen=True):
-    """`attributes`: whose indexes were made again. `notes`: the tool that made them, if that was not the core."""
+class Rebuilt(Struct, frozen=True, omit_defaults=True):
+    """`indexed`: attributes whose indexes were made again. `index_notes`: the tool that made them, if that was not the
+    core."""
 
-    attributes: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    indexed: tuple[str, ...]
+    index_notes: tuple[str, ...] = ()
 
 
 def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> Rebuilt:
     """Makes indexes again in a copy of the database in `directory`, which nobody else uses. Raises MapFull, NoSpace,
     ToolFailed."""
     if not attributes:
-        return Rebuilt()
+        return Rebuilt(())
     room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
     try:
         target = replace(given_to_core(place.config, place.database, directory), map_size=room)

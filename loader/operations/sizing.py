@@ -341,8 +341,7 @@ def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, ti
     target = replace(target, map_size=_ROOM)  # its schema is compiled in the first build
     began, durations = time.monotonic(), list[float]()
     while not durations or time.monotonic() - began < timed or (timed and len(durations) < 2):
-        files.remove_tree(directory)
-        directory.mkdir(mode=0o700)
+        files.emptied(directory)
         started = time.monotonic()
         built = mdb.build(target, inputs, directory / DATA, rules, limits, meter)
         durations.append(time.monotonic() - started)
