@@ -24,11 +24,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from loader import plain, typed, units
 from loader.errors import (
@@ -226,8 +226,7 @@ def _is_marked(store: Store) -> bool:
 # --- the lock -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """The process that has the lock. `started`: clock ticks since the boot, since process IDs are reused."""
 
     host: Name
