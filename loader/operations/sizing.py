@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import base64
 import math
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -356,10 +355,8 @@ def unnamed_file(directory: Path) -> Iterator[int]:
     with held.scratch(directory, ".ditseed-write-") as scratch:
         descriptor = scratch.create("written")
         scratch.remove("written")
-    try:
+    with held.closing_descriptor(descriptor):
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def write(data: Path, target: int, most: int, meter: Meter) -> int:

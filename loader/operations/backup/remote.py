@@ -44,7 +44,7 @@ from loader.errors import (
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import DRILLED, MANIFEST, PACK_NAME, PAGES, VERIFIED, Backup, now
 from loader.operations.backup.repository import Repository
-from loader.progress import Progress
+from loader.progress import Progress, alongside
 from loader.run.lease import boot_id
 from loader.run.log import killpoint
 from loader.storage import files, remote
@@ -339,9 +339,9 @@ class Lock:
 def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL) -> Iterator[Lock]:
     """Holds the lock, renewed by a thread. With `makes_room`, a server that is too full for a lock is accepted. Raises
     RemoteLocked, RemoteFailed, RemoteFull."""
-    lock, ended = Lock(store), threading.Event()
+    lock = Lock(store)
 
-    def renew() -> None:
+    def renew(ended: threading.Event) -> None:
         while not ended.wait(renewal):
             try:
                 with remote.opened(store.place) as connection:
@@ -356,13 +356,10 @@ def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL)
     except RemoteFull:
         if not makes_room:
             raise
-    thread = threading.Thread(target=renew, name="renew lock", daemon=True)
-    thread.start()
     try:
-        yield lock
+        with alongside(renew):
+            yield lock
     finally:
-        ended.set()
-        thread.join()
         lock.release()
 
 

@@ -26,7 +26,7 @@ from loader.operations import made_with
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
 from loader.operations.backup.repository import LATEST, EveryDatabase, IdentityFiles, RepoOption, Repository, Which
-from loader.operations.backup.run import directory_of, machine
+from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
 from loader.operations.made_with import Origin, Rebuilt
 from loader.operations.publish import (
@@ -261,7 +261,7 @@ def _target(options: RestoreOptions) -> RestoreTarget:
         raise UsageProblem(reason="say where to: --config, or --target DIR")
     configured = configuration.read(options.config_path)
     database = configured.database(options.suffix)
-    directory = directory_of(database, options.config_path)
+    directory = database.place(options.config_path)
     return RestoreTarget(directory, database.mode, options.config_path, database, configured)
 
 

@@ -65,6 +65,13 @@ class LdifInputs:
     def source(self) -> Source:
         return self.tree or self.files
 
+    def scanned(self, meter: Meter) -> ldif.ScanResult:
+        """Reads all input once, and checks that every file is complete."""
+        with self.source.reading(meter) as read:
+            result = ldif.scan(names(read), meter)
+        ldif.require_read(self.inputs, result.entries)
+        return result
+
 
 @dataclass(frozen=True)
 class BuildOptions(Placing, Sorting, Rejecting, LdifInputs):
@@ -204,9 +211,7 @@ class Scanned(msgspec.Struct, frozen=True):
 
 def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
     """Reads all input once: checks that every file is complete, counts the entries and collects the names."""
-    with options.source.reading(meter) as read:
-        result = ldif.scan(names(read), meter)
-    ldif.require_read(options.inputs, result.entries)
+    result = options.scanned(meter)
     if not result.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
     claimed: list[str] | None = None
