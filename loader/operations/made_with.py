@@ -100,15 +100,10 @@ class Fit(Struct, frozen=True):
     def require(self, path: Path, config: Config, advice: str) -> None:
         """Raises SchemaMissing, MadeOtherwise."""
         if self.unknown:
-            raise SchemaMissing(config=config.where, names=_listed(self.unknown))
+            raise SchemaMissing(config=config.where, names=units.listed(self.unknown, _SHOWN, "; "))
         if self.otherwise:
-            reason = _listed(self.otherwise)
+            reason = units.listed(self.otherwise, _SHOWN, "; ")
             raise MadeOtherwise(path=path, config=config.where, reason=reason, advice=advice)
-
-
-def _listed(found: tuple[str, ...]) -> str:
-    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    return "; ".join([*found[:_SHOWN], *more])
 
 
 def look(

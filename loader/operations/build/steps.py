@@ -14,7 +14,7 @@ from typing import Annotated, Protocol
 import msgspec
 from click import Choice, IntRange
 
-from loader import child, csn, dn, ldif
+from loader import child, csn, dn, ldif, units
 from loader import config as configs
 from loader.config import Config, Database
 from loader.declared import Config as ConfigOption
@@ -344,8 +344,7 @@ def require_known(place: TargetDatabase, attributes: FirstUse, object_classes: F
 def require_none_lacking(config: Config, lacking: Sequence[str]) -> None:
     """Raises SchemaMissing."""
     if lacking:
-        more = [f"and {len(lacking) - _SHOWN} more"] if len(lacking) > _SHOWN else []
-        raise SchemaMissing(config=config.path, names=", ".join([*lacking[:_SHOWN], *more]))
+        raise SchemaMissing(config=config.path, names=units.listed(lacking, _SHOWN))
 
 
 def unknown_names(
