@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 from loader.defaults import Resources
 from loader.ldif import ArrangeTask
 from loader.server.options import Search
-from loader.sinks.changing import RefreshTask
+from loader.sinks.changing import SyncResult
 from loader.sinks.mdb import BuildRules, LiveSource, Target
 from loader.sinks.slapadd import SlicedLdif
 from loader.sources.dit import PlanOptions, TreeSpec
@@ -800,7 +800,15 @@ class Refreshed:
     kept: int
     unsettled: list[bytes]
 
-def refresh(directory: _Path, database: Database, task: RefreshTask, allowed: int, counters: Counters) -> Refreshed:
+def refresh(
+    directory: _Path,
+    database: Database,
+    sent: SyncResult,
+    now: str,
+    limits: Resources,
+    allowed: int,
+    counters: Counters,
+) -> Refreshed:
     """Brings a database that no process has open up to date, in one transaction.
 
     Of changed entries with the same entryUUID the last counts. allowed: a descriptor; a byte from it lets the

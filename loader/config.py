@@ -12,7 +12,7 @@ from typing import NoReturn
 from msgspec import Struct
 
 from loader import dn
-from loader.errors import ConfigValue, ManySuffixes, NoSuchSuffix, NotMdb
+from loader.errors import ConfigValue, ManySuffixes, NoSuchPath, NoSuchSuffix, NotMdb
 
 _SPACE = " \t\n\v\f\r"  # isspace(3) in the C locale
 
@@ -203,6 +203,12 @@ class Database(Struct, frozen=True):
     @property
     def suffix(self) -> str:
         return self.suffixes[0]
+
+    def place(self, config: Path) -> Path:
+        """Returns its directory. Raises NoSuchPath if the configuration (`config`) gives none."""
+        if self.directory is None:
+            raise NoSuchPath(path=f"{config}: the directory of {self.suffix}")
+        return self.directory
 
 
 class Change(Struct, frozen=True):

@@ -24,23 +24,23 @@ class LoaderError(Exception):
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = EXIT_ERROR
-    message: ClassVar[str] = "{reason}"
-    hint: ClassVar[str | None] = None
+    message: ClassVar[str] = "{path}: {reason}"
+    hint: ClassVar[str] = "{advice}"
     # Replaces `hint` if the error leaves no run that can be resumed.
     hint_without_run: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, code: str, status: int) -> None:
-        cls.code, cls.exit_status = code, status
+        cls.code, cls.exit_status, cls.hint = code, status, " ".join(cls.hint.split())
 
     def __init__(self, **facts: object) -> None:
         self.facts = facts = plain.told(facts)
         super().__init__(self.message.format(**_told(facts)))
 
-    def advice(self) -> str | None:
-        """Returns the hint with the facts filled in, or None."""
+    def advice(self) -> str:
+        """Returns the hint with the facts filled in."""
         hint = self.hint if is_resumable(self) else self.hint_without_run or self.hint
-        return hint.format(**_told(self.facts)) if hint else None
+        return hint.format(**_told(self.facts))
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_revive, (type(self), self.facts))
@@ -98,6 +98,7 @@ def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
 
 
 class UsageProblem(LoaderError, code="usage", status=3):
+    message = "{reason}"
     hint = "--help after the verb lists its options, with examples."
 
 
@@ -163,15 +164,12 @@ class PackageMissing(LoaderError, code="package.missing", status=107):
 
 class RemoteFailed(LoaderError, code="remote.failed", status=108):
     message = "{place}: {reason}"
-    hint = "{advice}"
 
 
 class RemoteLocked(LoaderError, code="remote.locked", status=109):
     message = "{place} is in use by a ditseed on {host} (process {pid}) since {made}"
-    hint = (
-        "Wait until it has finished. If that process is gone for good, the lock lapses {lapse} after its last renewal. "
-        "To go on earlier, remove {place}/{name}, and run the same command again."
-    )
+    hint = """Wait until it has finished. If that process is gone for good, the lock lapses {lapse} after its last
+    renewal. To go on earlier, remove {place}/{name}, and run the same command again."""
 
 
 class RemoteFull(LoaderError, code="remote.full", status=115):
@@ -201,7 +199,6 @@ class StepTimeout(LoaderError, code="run.timeout", status=12):
 
 
 class SystemFailed(LoaderError, code="storage.failed", status=13):
-    message = "{path}: {reason}"
     hint = "The operating system reported this error. Check the disk (dmesg), then run the same command again."
 
 
@@ -237,12 +234,10 @@ class ChangedSince(LoaderError, code="run.changed_since", status=87):
 
 class DirectoryUnsafe(LoaderError, code="storage.directory_unsafe", status=18):
     message = "{path} {reason}"
-    hint = (
-        "ditseed keeps its own files only in directories in which no other account can create files. If you ran "
-        "ditseed under another account before, use that account again, or remove the directory. For --run-dir, "
-        "--tmp, TMPDIR and similar settings, give a directory that the present account owns and that no other account "
-        "can write to; /tmp, with its sticky bit, will do for --tmp and TMPDIR."
-    )
+    hint = """ditseed keeps its own files only in directories in which no other account can create files. If you ran
+    ditseed under another account before, use that account again, or remove the directory. For --run-dir, --tmp,
+    TMPDIR and similar settings, give a directory that the present account owns and that no other account can write
+    to; /tmp, with its sticky bit, will do for --tmp and TMPDIR."""
 
 
 class FileUnsafe(LoaderError, code="storage.file_unsafe", status=19):
@@ -266,12 +261,11 @@ class DiskInUse(LoaderError, code="storage.disk_in_use", status=123):
 
 
 class VolumeTooSmall(LoaderError, code="storage.volume_too_small", status=124):
+    message = "{reason}"
     hint = "Give more or larger disks, or another --fs where that is the limit; nothing was changed."
 
 
-class MigrationRefused(LoaderError, code="storage.migration", status=125):
-    message = "{path}: {reason}"
-    hint = "{advice}"
+class MigrationRefused(LoaderError, code="storage.migration", status=125): ...
 
 
 class Cancelled(LoaderError, code="cancelled", status=130):
@@ -303,7 +297,7 @@ class ConfigUnreadable(LoaderError, code="config.unreadable", status=20):
     message = "{path}: slapd's own tools cannot read this configuration: {reason}"
     hint = "Correct it until `slaptest` accepts it; nothing was changed."
 
-    def advice(self) -> str | None:
+    def advice(self) -> str:
         if "unrecognized database type" not in str(self.facts["reason"]).lower():
             return super().advice()
         return (
@@ -342,7 +336,7 @@ class SchemaMissing(LoaderError, code="config.schema_missing", status=24):
     message = "the configuration {config} does not know {names}"
     hint = "Load the schema that defines them into the server's configuration, then run the same command again."
 
-    def advice(self) -> str | None:
+    def advice(self) -> str:
         """Returns the hint, and the slapd modules that define some of the names."""
         names = re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]))
         more = (f" Names that begin with {head} come with {how}." for head, how in modules(names))
@@ -350,7 +344,6 @@ class SchemaMissing(LoaderError, code="config.schema_missing", status=24):
 
 
 class ConfigNotEditable(LoaderError, code="config.not_editable", status=25):
-    message = "{path}: {reason}"
     hint = "{advice}{lines}"
 
 
@@ -371,7 +364,6 @@ class ConfigRefused(LoaderError, code="config.refused", status=28):
 
 class ServerRunning(LoaderError, code="config.server_running", status=29):
     message = "slapd (process {pid}) runs on {path}: {reason}"
-    hint = "{advice}"
 
 
 class SyncreplUnreadable(LoaderError, code="config.syncrepl", status=84):
@@ -386,7 +378,6 @@ class SyncreplsDiffer(LoaderError, code="config.syncrepls_differ", status=85):
 
 class PartialReplica(LoaderError, code="replica.partial", status=86):
     message = "{config}: the consumer's syncrepl (rid {rid}) has {options}: {reason}"
-    hint = "{advice}"
 
 
 # --- a server that is reached over LDAP ---
@@ -400,7 +391,6 @@ class ServerDown(LoaderError, code="server.down", status=30):
 
 class BadCredentials(LoaderError, code="server.bad_credentials", status=31):
     message = "{uri}: the server refused the bind as {who}: {reason}"
-    hint = "{advice}"
 
 
 class AccountClosed(LoaderError, code="server.account_closed", status=103):
@@ -415,15 +405,12 @@ class Referred(LoaderError, code="server.referral", status=104):
 
 class KerberosFailed(LoaderError, code="server.kerberos", status=77):
     message = "{uri}: Kerberos: {reason}"
-    hint = "{advice}"
 
 
 class NoMechanism(LoaderError, code="server.no_mechanism", status=78):
     message = "{uri}: cannot bind with SASL mechanism {mechanism}: {reason}"
-    hint = (
-        "Give -Y with a mechanism that the server offers ({offered}). For each, this host needs a plugin of Cyrus "
-        "SASL (Debian: libsasl2-modules for SCRAM and others, libsasl2-modules-gssapi-mit for GSSAPI)."
-    )
+    hint = """Give -Y with a mechanism that the server offers ({offered}). For each, this host needs a plugin of
+    Cyrus SASL (Debian: libsasl2-modules for SCRAM and others, libsasl2-modules-gssapi-mit for GSSAPI)."""
 
 
 class TooWeak(LoaderError, code="server.too_weak", status=79):
@@ -438,12 +425,10 @@ class NoSuchBase(LoaderError, code="server.no_such_base", status=32):
 
 class LimitTooLow(LoaderError, code="server.limit_too_low", status=33):
     message = "{uri}: {limit} of {who} is too low to read all entries ({reason})"
-    hint = (
-        "Raise the limit for this identity only. On OpenDJ, in the account's entry: ds-rlim-size-limit, "
-        "ds-rlim-lookthrough-limit and ds-rlim-time-limit 0, ds-privilege-name unindexed-search; on 389 Directory "
-        "Server: nsSizeLimit, nsLookThroughLimit and nsTimeLimit -1. On OpenLDAP, paste this into a shell of root on "
-        "the server's host, then give the same command again: {commands}"
-    )
+    hint = """Raise the limit for this identity only. On OpenDJ, in the account's entry: ds-rlim-size-limit,
+    ds-rlim-lookthrough-limit and ds-rlim-time-limit 0, ds-privilege-name unindexed-search; on 389 Directory Server:
+    nsSizeLimit, nsLookThroughLimit and nsTimeLimit -1. On OpenLDAP, paste this into a shell of root on the server's
+    host, then give the same command again: {commands}"""
 
 
 class ServerRefused(LoaderError, code="server.refused", status=34):
@@ -458,7 +443,6 @@ class NoWriteAccess(LoaderError, code="server.no_write_access", status=76):
 
 class TlsFailed(LoaderError, code="server.tls", status=35):
     message = "{uri}: TLS failed: {reason}"
-    hint = "{advice}"
 
 
 class ConnectionLost(LoaderError, code="server.connection_lost", status=36):
@@ -492,7 +476,6 @@ class NoContextCSN(LoaderError, code="server.no_context_csn", status=37):
 
 class NotInSync(LoaderError, code="server.not_in_sync", status=38):
     message = "{consumer} has not caught up with {provider} within {waited}: {state}"
-    hint = "{advice}"
 
 
 # --- LDIF, templates, and the entries in them ---
@@ -509,16 +492,13 @@ class LdifSyntax(LoaderError, code="ldif.syntax", status=41):
 
 
 class LdifUnreadable(LoaderError, code="ldif.unreadable", status=42):
-    message = "{path}: {reason}"
     hint = "Check that the file is complete and readable on this host."
 
 
 class LdifEncoding(LoaderError, code="ldif.encoding", status=81):
     message = "{path}: {reason}; LDIF is UTF-8 without a byte order mark (RFC 2849)"
-    hint = (
-        "Convert it to UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`; to remove a byte order mark: "
-        "`sed '1s/^\\xEF\\xBB\\xBF//' IN > OUT`."
-    )
+    hint = """Convert it to UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`; to remove a byte order mark: `sed
+    '1s/^\\xEF\\xBB\\xBF//' IN > OUT`."""
 
 
 class IncludeRefused(LoaderError, code="ldif.include", status=83):
@@ -528,23 +508,18 @@ class IncludeRefused(LoaderError, code="ldif.include", status=83):
 
 class MissingParents(LoaderError, code="ldif.missing_parents", status=43):
     message = "{count} parent entries are missing; the first is {first}"
-    hint = (
-        "Add them to the LDIF, or export from a base that contains them. A database that slapadd made without them: "
-        "`ditseed export` it, add them to the LDIF, and `ditseed build` that."
-    )
+    hint = """Add them to the LDIF, or export from a base that contains them. A database that slapadd made without
+    them: `ditseed export` it, add them to the LDIF, and `ditseed build` that."""
 
 
 class ManifestBroken(LoaderError, code="manifest.broken", status=44):
-    message = "{path}: {reason}"
     hint = "Make the export or backup again. To read LDIF files that you have changed, give the files instead."
 
 
 class EmptyInput(LoaderError, code="ldif.empty", status=45):
     message = "{path}: no entries"
-    hint = (
-        "Check that it is the right file, directory or base, and that a server lets the bind DN read its entries. A "
-        "database without entries needs no migration: slapd makes a new one."
-    )
+    hint = """Check that it is the right file, directory or base, and that a server lets the bind DN read its
+    entries. A database without entries needs no migration: slapd makes a new one."""
 
 
 class EntryRefused(LoaderError, code="build.entry_refused", status=46):
@@ -564,12 +539,10 @@ class EntriesLost(LoaderError, code="build.entries_lost", status=47):
 
 class NotProven(LoaderError, code="build.not_proven", status=48):
     message = "the native engine cannot guarantee the same database as slapadd: {reason}"
-    hint = (
-        "Use --engine slapadd, which is slower and has slapadd write the database; nothing was changed. It takes "
-        "neither --max-rejects and --rejects, because slapadd stops at the first entry that it refuses, nor --memory, "
-        "--jobs, --tmp and --allow-file-urls. For `ditseed migrate`: `ditseed export SOURCE -o - | ditseed build - "
-        "--engine slapadd`."
-    )
+    hint = """Use --engine slapadd, which is slower and has slapadd write the database; nothing was changed. It takes
+    neither --max-rejects and --rejects, because slapadd stops at the first entry that it refuses, nor --memory,
+    --jobs, --tmp and --allow-file-urls. For `ditseed migrate`: `ditseed export SOURCE -o - | ditseed build -
+    --engine slapadd`."""
 
 
 class GlueRefused(LoaderError, code="build.glue", status=75):
@@ -578,12 +551,10 @@ class GlueRefused(LoaderError, code="build.glue", status=75):
 
 
 class TooManyEntries(LoaderError, code="build.too_many_entries", status=49):
-    message = "{path}: {reason}"
     hint = "Split the tree among several databases; nothing was changed."
 
 
 class TemplateError(LoaderError, code="template.bad", status=61):
-    message = "{path}: {reason}"
     hint = "Correct the template; docs/generate.md describes what it may contain."
 
 
@@ -593,12 +564,12 @@ class NoSuchTemplate(LoaderError, code="template.no_such", status=62):
 
 
 class NothingToLearn(LoaderError, code="template.nothing_to_learn", status=74):
+    message = "{reason}"
     hint = "Learn from a tree of at least a few hundred entries."
 
 
 class AddRefused(LoaderError, code="add.entry_refused", status=64):
     message = "{dn} was refused: {reason} ({rejected} refused, {added} added)"
-    hint = "{advice}"
 
 
 class AddLost(LoaderError, code="add.entries_lost", status=65):
@@ -631,7 +602,6 @@ class MapFull(LoaderError, code="mdb.map_full", status=51):
 
 class TargetNotEmpty(LoaderError, code="mdb.target_not_empty", status=52):
     message = "{path} already holds {what}"
-    hint = "{advice}"
 
 
 class TargetInUse(LoaderError, code="mdb.in_use", status=53):
@@ -645,17 +615,14 @@ class LockUnheeded(LoaderError, code="mdb.lock_unheeded", status=110):
 
 
 class MdbDamaged(LoaderError, code="mdb.damaged", status=54):
-    message = "{path}: {reason}"
     hint = "Do not use this file; use another copy or backup."
 
 
 class NoEntry(LoaderError, code="mdb.no_entry", status=59):
     message = "{path}: there is no entry {dn}"
-    hint = (
-        "Check the DN (-b, --dn) or the filter; without -b, `ditseed export` reads everything and reports the suffix. "
-        "Entries of a glued database are in its own files and backups. What was deleted before a backup was made is in "
-        "an older one (`ditseed backup list`)."
-    )
+    hint = """Check the DN (-b, --dn) or the filter; without -b, `ditseed export` reads everything and reports the
+    suffix. Entries of a glued database are in its own files and backups. What was deleted before a backup was made
+    is in an older one (`ditseed backup list`)."""
 
 
 class NotStampable(LoaderError, code="mdb.not_stampable", status=55):
@@ -686,8 +653,6 @@ class MdbBusy(LoaderError, code="mdb.busy", status=58):
 
 
 class StreamBroken(LoaderError, code="clone.stream_broken", status=67):
-    message = "{path}: {reason}"
-    hint = "{advice}"
     retryable = True
 
 
@@ -697,7 +662,6 @@ class ReaderGone(LoaderError, code="export.reader_gone", status=82):
 
 
 class StreamRefused(LoaderError, code="clone.stream_refused", status=68):
-    message = "{path}: {reason}"
     hint = "Send the whole copy, without --skip, with the same version of ditseed on both sides."
 
 
@@ -728,15 +692,12 @@ class BackupFromFuture(LoaderError, code="backup.from_future", status=90):
 
 class LatestBroken(LoaderError, code="backup.latest_broken", status=111):
     message = "{path}: the latest backup{when}, {name}, cannot be used: its manifest {reason}"
-    hint = "{advice}"
 
 
 class SetIncomplete(LoaderError, code="backup.set_incomplete", status=117):
     message = "{path}: {name} is of the same moment as {missing}, which is not there any more"
-    hint = (
-        "Restore each database by itself (`ditseed backup restore ID`). Or take another set: "
-        "`ditseed backup list` shows the backups, `ditseed backup show ID` which ones are of one moment."
-    )
+    hint = """Restore each database by itself (`ditseed backup restore ID`). Or take another set: `ditseed backup
+    list` shows the backups, `ditseed backup show ID` which ones are of one moment."""
 
 
 class NoCommonMoment(LoaderError, code="backup.no_common_moment", status=118):
@@ -750,7 +711,6 @@ class BackupEncrypted(LoaderError, code="backup.encrypted", status=114):
 
 
 class BackupDamaged(LoaderError, code="backup.damaged", status=63):
-    message = "{path}: {reason}"
     hint = "Restore another backup (`ditseed backup list` shows them); nothing was changed."
 
 
@@ -759,19 +719,15 @@ class BackupDamaged(LoaderError, code="backup.damaged", status=63):
 
 class HiddenFromAccount(LoaderError, code="seed.hidden", status=88):
     message = "{uri}: {what}"
-    hint = (
-        "On the provider, let the account read everything, by the first rule of the database (slapd.access(5)): "
-        "olcAccess: {rule}. To make a replica without the hidden data, give --allow-hidden."
-    )
+    hint = """On the provider, let the account read everything, by the first rule of the database (slapd.access(5)):
+    olcAccess: {rule}. To make a replica without the hidden data, give --allow-hidden."""
 
 
 class NotAsStored(LoaderError, code="seed.not_as_stored", status=89):
     message = "{uri}: {what}"
-    hint = (
-        "A replica must hold the values as they are stored, and a search on this server does not return them. Take the "
-        "entries from the provider's database: --strategy clone, or --strategy ldif with the output of slapcat or of "
-        "`ditseed export DATABASE-DIRECTORY`. To make a replica of what the search returns, give --allow-hidden."
-    )
+    hint = """A replica must hold the values as they are stored, and a search on this server does not return them.
+    Take the entries from the provider's database: --strategy clone, or --strategy ldif with the output of slapcat or
+    of `ditseed export DATABASE-DIRECTORY`. To make a replica of what the search returns, give --allow-hidden."""
 
 
 class OtherTree(LoaderError, code="server.other_tree", status=97):
@@ -791,24 +747,19 @@ class TreeRestless(LoaderError, code="server.tree_restless", status=39):
 
 class SharedUuid(LoaderError, code="server.shared_uuid", status=112):
     message = "{first} and {dn} share the entryUUID {uuid}"
-    hint = (
-        "Replication cannot tell them apart. Delete one of them on the provider and add it again, which gives it an "
-        "entryUUID of its own. To copy both as they are, export the database itself: `ditseed export "
-        "DATABASE-DIRECTORY`, and load that with `ditseed build`."
-    )
+    hint = """Replication cannot tell them apart. Delete one of them on the provider and add it again, which gives it
+    an entryUUID of its own. To copy both as they are, export the database itself: `ditseed export
+    DATABASE-DIRECTORY`, and load that with `ditseed build`."""
 
 
 class NotAReplica(LoaderError, code="seed.is_consumer", status=71):
     message = "{where}: {suffix} is already a consumer: syncrepl writes to it, and slapd lets no other client write"
-    hint = (
-        "Save the olcSyncrepl values (ldapsearch shows them), remove the attribute from the database's entry, seed, "
-        "and add the values again. This removes it: {undo}"
-    )
+    hint = """Save the olcSyncrepl values (ldapsearch shows them), remove the attribute from the database's entry,
+    seed, and add the values again. This removes it: {undo}"""
 
 
 class ReplicaNotEmpty(LoaderError, code="seed.not_empty", status=72):
     message = "{where}: {suffix} holds {what}"
-    hint = "{advice}"
 
 
 class RefreshRefused(LoaderError, code="refresh.refused", status=91):
@@ -823,7 +774,5 @@ class RefreshUseless(LoaderError, code="refresh.useless", status=92):
 
 class ProviderNotPrepared(LoaderError, code="seed.provider_not_prepared", status=95):
     message = "{uri}: {suffix} was prepared, but a consumer would still be sent {answer}: {why}"
-    hint = (
-        "Give the provider what docs/catch-up.md says it needs. To seed as it is, run the same command without "
-        "--prepare-provider."
-    )
+    hint = """Give the provider what docs/catch-up.md says it needs. To seed as it is, run the same command without
+    --prepare-provider."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Sequence
 
 from loader.errors import UsageProblem
 
@@ -52,6 +53,12 @@ def duration(seconds: float) -> str:
 def number(count: int) -> str:
     """Formats a count: 30000000 -> "30,000,000"."""
     return f"{count:,}"
+
+
+def listed(names: Sequence[str], most: int, between: str = ", ", last: str = "") -> str:
+    """Returns the first `most` names and how many more there are. `last`: precedes that number instead of `between`."""
+    shown, more = between.join(names[:most]), len(names) - most
+    return f"{shown}{last or between}and {more} more" if more > 0 else shown
 
 
 def brief(count: float) -> str:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from loader import age, log, units
 from loader.cli.options import DryRun, Json, Lazy, Shown, is_given
-from loader.cli.report import show, show_error, show_facts, show_json, show_table
+from loader.cli.report import show_check, show_error, show_facts, show_json, show_report, show_table
 from loader.declared import Metrics, Scratch, Suffix
 from loader.declared import command as declare
 from loader.errors import LoaderError, UsageProblem
@@ -62,10 +62,8 @@ def init_command(repo: RepoOption, as_json: Json) -> None:
       ditseed backup init -R /srv/backup
     """
     is_new = repository.init(repo)
-    if as_json:
-        show_json({"repository": str(repo), "created": is_new})
-    else:
-        show_facts({"repository": repo, "created": "yes" if is_new else "no, it was there"})
+    printed = {"repository": repo, "created": "yes" if is_new else "no, it was there"}
+    show_report({"repository": str(repo), "created": is_new}, as_json, printed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,15 +215,13 @@ def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
         ]
     for error in (*listing.broken, *(problem for _, _, problem in listed if problem)):
         show_error(error)
-    if as_json:
-        backups = [
-            structs.asdict(backup) | structs.asdict(proofs) | {"kind": _kind(backup), "problem": problem}
-            for backup, proofs, problem in listed
-        ]
-        show_json({"backups": backups})
-    else:
-        columns = ("id", "age", "entries", "kind", "set", "data", "stored", "took", "newest change", "verified")
-        show_table((*columns, "drilled", "restorable"), [row(*backup) for backup in listed])
+    backups = [
+        structs.asdict(backup) | structs.asdict(proofs) | {"kind": _kind(backup), "problem": problem}
+        for backup, proofs, problem in listed
+    ]
+    columns = ("id", "age", "entries", "kind", "set", "data", "stored", "took", "newest change", "verified")
+    rows = [row(*backup) for backup in listed]
+    show_report({"backups": backups}, as_json, lambda: show_table((*columns, "drilled", "restorable"), rows))
 
 
 def row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[object, ...]:
@@ -259,10 +255,7 @@ def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json:
     with repository.at(repo) as opened:
         chosen = repository.find(opened, backup.which, suffix)
         proofs = repository.proofs(opened, chosen)
-    if as_json:
-        show_json({"backup": chosen, **structs.asdict(proofs)})
-    else:
-        show_facts(_facts(chosen, proofs))
+    show_report({"backup": chosen, **structs.asdict(proofs)}, as_json, _facts(chosen, proofs))
 
 
 def _facts(backup: Backup, proofs: Proofs) -> dict[str, object]:
@@ -331,11 +324,7 @@ def check_command(
         check = checking.unknown(error, limits)
     if metrics_file is not None:
         checking.write_metrics(by_suffix or {suffix or "": check}, metrics_file)
-    if as_json:
-        show_json({**structs.asdict(check), "status": check.status.name})
-    else:
-        show(check.line())
-    return int(check.status)
+    return show_check(check, as_json)
 
 
 @declare("prune")
@@ -351,11 +340,9 @@ def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: Dry
     """
     with repository.at(repo, changes=not dry_run, makes_room=True) as opened:
         pruned = repository.prune(opened, policy, suffix, dry_run)
-    if as_json:
-        show_json({**structs.asdict(pruned), "dry_run": dry_run})
-        return
     removed = "would be removed" if dry_run else "removed"
     rows = [(name, "kept", ", ".join(reasons)) for name, reasons in pruned.kept.items()]
     rows += [(name, removed, "no option keeps it") for name in pruned.removed]
     rows += [(name, "kept", "its manifest cannot be read") for name in pruned.unread]
-    show_table(("id", "kept or removed", "why"), sorted(rows))
+    report = {**structs.asdict(pruned), "dry_run": dry_run}
+    show_report(report, as_json, lambda: show_table(("id", "kept or removed", "why"), sorted(rows)))

@@ -9,7 +9,7 @@ from typing import Annotated
 from loader import log, standard, units
 from loader.cli.backup_cmd import Meanwhile, part_read, require_alone, require_one
 from loader.cli.options import DryRun, ProgressMode, Shown, is_given, progress_of
-from loader.cli.report import show_facts, show_json, show_table, tell
+from loader.cli.report import show_facts, show_json, show_report, show_table, tell
 from loader.declared import Argument
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
@@ -91,11 +91,8 @@ def verify_command(
     with repository.at(options.repo, progress, scratch) as repo:
         options = dataclasses.replace(options, repo=repo, names=names or options.names)
         proofs = verify(options, progress)
-    if shown.as_json:
-        show_json({"verified": proofs})
-    else:
-        rows = [(proof.backup, part_read(proof), proof.problem or "good") for proof in proofs]
-        show_table(("id", "read", "result"), rows)
+    rows = [(proof.backup, part_read(proof), proof.problem or "good") for proof in proofs]
+    show_report({"verified": proofs}, shown.as_json, lambda: show_table(("id", "read", "result"), rows))
     return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
 
 

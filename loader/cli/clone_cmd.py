@@ -6,7 +6,7 @@ from pathlib import Path
 
 from loader import log, standard, units
 from loader.cli.options import DryRun, Shown
-from loader.cli.report import show_facts, show_json, tell, tell_json
+from loader.cli.report import show_report, tell, tell_json
 from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.operations import clone as operation
@@ -70,10 +70,7 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
         report = operation.plan_pipe(options) if receives else operation.plan(options)
     else:
         report = operation.receive(options, shown.progress) if receives else operation.clone(options, shown.progress)
-    if shown.as_json:
-        show_json(report)
-    else:
-        show_facts(_lines(report))
+    show_report(report, shown.as_json, _lines(report))
 
 
 def _lines(report: ClonePlan | ReceivePlan | ReceiveReport) -> dict[str, object]:

@@ -10,7 +10,7 @@ from msgspec import structs
 from loader import plain, units
 from loader.cli.access import Bind, ConsumerAccount, connection_of, second_of
 from loader.cli.options import Shown
-from loader.cli.report import show, show_json, show_table
+from loader.cli.report import show, show_report, show_table
 from loader.declared import Argument, Limit
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
@@ -87,10 +87,7 @@ def command(
         show_attributes=attributes,
     )
     report = compare(options, shown.progress)
-    if shown.as_json:
-        show_json({"equal": report.equal, **structs.asdict(report)})
-    else:
-        _show(report)
+    show_report({"equal": report.equal, **structs.asdict(report)}, shown.as_json, lambda: _show(report))
     return EXIT_OK if report.equal else EXIT_DIFFERENT
 
 

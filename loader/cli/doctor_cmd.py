@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
-
 from loader import units
 from loader.cli.access import Account, connection_of
 from loader.cli.options import Json, refuse_given
-from loader.cli.report import findings, show, show_error, show_json
+from loader.cli.report import findings, show_check, show_error, show_report
 from loader.declared import OptionalConfig, Suffix
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
@@ -55,36 +53,30 @@ def command(
         except LoaderError as error:
             show_error(error)
             check = doctor.failed(error)
-        if as_json:
-            show_json({**msgspec.structs.asdict(check), "status": check.status.name})
-        else:
-            show(*check.text())
-        return int(check.status)
+        return show_check(check, as_json)
     report = doctor.examine(config_path, request)
     if is_fix:
         report = doctor.fixed(report)
-    if as_json:
-        server = report.server
-        names = ("name", "suffix", "directory", "format", "damage", "slots", "room", "readers", "replication")
-        facts = {
-            "well": report.is_well,
-            "findings": report.findings,
-            "fixed": report.fixed,
-            "not_looked_at": server.unseen,
-            "left_out": server.left_out,
-            "config": server.path,
-            "release": server.release,
-            "leases": server.leases,
-            "slapd": server.slapd,
-            "databases": [
-                {"maxsize": one.configured.maxsize, **{name: getattr(one, name) for name in names}}
-                for one in server.databases
-            ],
-        }
-        show_json(facts)
-    else:
-        show(*_lines(report))
+    show_report(_facts(report) if as_json else report, as_json, _lines(report))
     return EXIT_OK if report.is_well else EXIT_DIFFERENT
+
+
+def _facts(report: Report) -> dict[str, object]:
+    server = report.server
+    names = ("name", "suffix", "directory", "format", "damage", "slots", "room", "readers", "replication")
+    return {
+        "well": report.is_well,
+        "findings": report.findings,
+        "fixed": report.fixed,
+        "not_looked_at": server.unseen,
+        "left_out": server.left_out,
+        "config": server.path,
+        **{name: getattr(server, name) for name in ("release", "leases", "slapd")},
+        "databases": [
+            {"maxsize": one.configured.maxsize, **{name: getattr(one, name) for name in names}}
+            for one in server.databases
+        ],
+    }
 
 
 def _lines(report: Report) -> Iterator[str]:

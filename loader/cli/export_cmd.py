@@ -12,7 +12,7 @@ from loader import defaults, log, standard, units
 from loader.cli import access
 from loader.cli.access import Servers
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
-from loader.cli.report import show_facts, show_json, show_report, tell, tell_json
+from loader.cli.report import show_report, tell, tell_json
 from loader.declared import Argument, Compress, ExportLimits
 from loader.declared import command as declare
 from loader.errors import UsageProblem
@@ -76,22 +76,18 @@ def command(
         return
     facts, manifest = {"output": to.output, **done.report}, done.manifest
     note(facts)
-    if run.as_json:
-        show_json(facts)
-        return
-    show_facts(
-        {
-            "base": manifest.base,
-            "entries": f"{manifest.entries:,}",
-            "met twice": f"{manifest.duplicates:,}",
-            "shards": len(manifest.shards),
-            "read as": manifest.partitions,
-            "contextCSN": " ".join(manifest.context_csns) or f"none ({without})",
-            "finished": manifest.finished,
-            "output": to.output,
-            **{f"note {number}": text for number, text in enumerate(manifest.notes, 1)},
-        }
-    )
+    printed = {
+        "base": manifest.base,
+        "entries": f"{manifest.entries:,}",
+        "met twice": f"{manifest.duplicates:,}",
+        "shards": len(manifest.shards),
+        "read as": manifest.partitions,
+        "contextCSN": " ".join(manifest.context_csns) or f"none ({without})",
+        "finished": manifest.finished,
+        "output": to.output,
+        **{f"note {number}": text for number, text in enumerate(manifest.notes, 1)},
+    }
+    show_report(facts, run.as_json, printed)
 
 
 def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loader import units
 from loader.cli.options import Run
-from loader.cli.report import show, show_facts, show_json
+from loader.cli.report import show, show_report
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import migrate as operation
@@ -35,17 +35,11 @@ def command(options: MigrateOptions, run: Run) -> int:
     """
     if run.dry_run:
         plan = operation.plan(options, run.progress)
-        if run.as_json:
-            show_json(plan.report())
-        else:
-            show_facts(_plan_lines(plan))
-            show(*(f"  {line}" for line in plan.slaptest))
+        show_report(plan.report(), run.as_json, _plan_lines(plan))
+        show(*(f"  {line}" for line in plan.slaptest if not run.as_json))
         return EXIT_OK if plan.foreseen and not plan.foreseen.problems else EXIT_DIFFERENT
     done = operation.migrate(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
-    if run.as_json:
-        show_json(done.report())
-    else:
-        show_facts(_report_lines(done))
+    show_report(done.report(), run.as_json, _report_lines(done))
     return EXIT_OK
 
 

@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +19,7 @@ from loader import log, plain, standard, units
 from loader.errors import LoaderError
 
 if TYPE_CHECKING:  # not imported at run time, so that --help and errors are fast
+    from loader.operations.monitoring import Check
     from loader.operations.storage.findings import Finding
     from loader.storage.survey import Unseen
 
@@ -74,8 +75,7 @@ def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
     """Prints the error that ended a run; with `as_json`, also as JSON in place of the report."""
     show_error(error)
     if as_json:
-        hint = error.advice()
-        message, hint = log.redact(str(error)), log.redact(hint) if hint else None
+        message, hint = log.redact(str(error)), log.redact(error.advice()) or None
         facts = {"error": {"code": error.code, "status": status, "message": message, "hint": hint}}
         (tell_json if standard.is_for_data() else show_json)(facts)
 
@@ -124,15 +124,30 @@ _NAMES = {
 _REJECTS_SHOWN = 10  # the file has all of them
 
 
-def show_report(facts: Mapping[str, object], as_json: bool) -> None:
-    """Prints the report of a run; without `as_json`, also logs the first rejected entries with their reasons."""
+def show_report(
+    report: object, as_json: bool, printed: Mapping[str, object] | Iterable[str] | Callable[[], None] | None = None
+) -> None:
+    """Prints a report. Without `as_json` it is `printed`: facts, lines, or a function that prints; None: the facts of a
+    run, after its first rejected entries with their reasons are logged."""
     if as_json:
-        show_json(facts)
-        return
-    rejections = facts.get("rejections")
-    for path, line, dn, reason in rejections[:_REJECTS_SHOWN] if isinstance(rejections, list) else ():
-        _log.warning("%s, line %s: %s: %s", path or "standard input", line, dn, reason)
-    show_facts(for_people(facts))
+        show_json(report)
+    elif isinstance(printed, Mapping):
+        show_facts(printed)
+    elif callable(printed):
+        printed()
+    elif printed is not None:
+        show(*printed)
+    elif isinstance(report, Mapping):
+        rejections = report.get("rejections")
+        for path, line, dn, reason in rejections[:_REJECTS_SHOWN] if isinstance(rejections, list) else ():
+            _log.warning("%s, line %s: %s: %s", path or "standard input", line, dn, reason)
+        show_facts(for_people(report))
+
+
+def show_check(check: Check, as_json: bool) -> int:
+    """Prints what a monitoring plugin found. Returns its exit status."""
+    show_report({**msgspec.structs.asdict(check), "status": check.status.name}, as_json, check.text())
+    return int(check.status)
 
 
 def for_people(facts: Mapping[str, object]) -> dict[str, object]:

@@ -79,10 +79,8 @@ def check_command(
         report = checking.check_database(database, config_path)
     else:
         raise UsageProblem(reason="say what to check: PATH, or --config")
-    if as_json:
-        show_json(_facts(report))
-    else:
-        show(*_layers(report.situation), "", *findings(report.findings, report.situation.unseen))
+    lines = (*_layers(report.situation), "", *findings(report.findings, report.situation.unseen))
+    show_report(_facts(report), as_json, lines)
     return EXIT_OK if report.is_well else EXIT_DIFFERENT
 
 
@@ -169,10 +167,7 @@ def plan_command(
             unused = survey.unused(word)
             disks.append(Disk(word, unused[0].size, unused))
     plan = planning.plan(disks, options)
-    if as_json:
-        show_json(plan)
-    else:
-        show(*_script(plan))
+    show_report(plan, as_json, _script(plan))
     return EXIT_OK
 
 

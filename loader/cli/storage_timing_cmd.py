@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Annotated
 
 import click
-import msgspec
 from click import Choice
 
 from loader import plain, units
 from loader.cli.options import Json, Shown, refuse_given
-from loader.cli.report import show, show_json, show_json_line, show_table
+from loader.cli.report import show, show_check, show_json_line, show_report, show_table
 from loader.cli.trees import Tree
 from loader.declared import Argument, Metrics, Milliseconds
 from loader.declared import command as declare
@@ -55,10 +54,7 @@ def bench_command(
     """
     recipe = Tree(entries=sizes.entries, seed=sizes.seed).spec("people", bench.SUFFIX)
     report = bench.bench(directories, recipe, sizes, shown.progress)
-    if shown.as_json:
-        show_json(report)
-    else:
-        show_bench(report)
+    show_report(report, shown.as_json, lambda: show_bench(report))
     return EXIT_OK
 
 
@@ -136,11 +132,7 @@ def watch_command(
         if path is not None or watched.state_file is None:
             raise UsageProblem(reason="--check takes --state FILE, and no PATH")
         check = verdict.check(watched.state_file, Limits(watched.warning, watched.critical))
-        if as_json:
-            show_json({**msgspec.structs.asdict(check), "status": check.status.name})
-        else:
-            show(*check.text())
-        return int(check.status)
+        return show_check(check, as_json)
     refuse_given(_CHECK_OPTIONS, "--check")
     if (path is None) == (not watched.words):
         raise UsageProblem(reason="say what to watch: PATH, or --layer")

@@ -11,7 +11,7 @@ from click import IntRange
 
 from loader import defaults, standard, units
 from loader.cli.options import Restart, Shown, note, refuse_given
-from loader.cli.report import show_facts, show_json
+from loader.cli.report import show_report
 from loader.declared import Compress, Jobs
 from loader.errors import UsageProblem
 from loader.operations.generate import SHARD_ENTRIES, GenerateOptions, to_directory, to_stream
@@ -122,9 +122,6 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
     done = to_directory(options, Path(to.output), shown.progress, to.restart)
     manifest = done.manifest
     note({"output": to.output, **done.report})
-    if shown.as_json:
-        show_json(done.report)
-        return
     facts = {
         "entries": units.number(manifest.entries),
         "checksum": manifest.content_checksum,
@@ -133,4 +130,4 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
         "finished": manifest.finished,
         "directory": to.output,
     }
-    show_facts(facts)
+    show_report(done.report, shown.as_json, facts)

@@ -154,10 +154,8 @@ def _prepare_lock(directory: held.Directory, data: Path) -> None:
         raise NotPermitted(action="make lock.mdb in", path=directory.name, owner=owner) from None
     except OSError:
         return  # read-only file system: liblmdb works without lock.mdb
-    try:
+    with held.closing_descriptor(descriptor):
         Owner.of(data).give(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from loader import errors
 from loader.errors import LoaderError, MdbDamaged
 from loader.mdb import meta
-from loader.progress import Meter, WholeFile
+from loader.progress import Meter, WholeFile, alongside
 
 if TYPE_CHECKING:
     from loader.child import Child
@@ -168,21 +168,15 @@ def _read(count: int) -> bytes:
 @contextmanager
 def _sending(meter: Meter) -> Iterator[None]:
     """Sends the meter's counts to the parent's meter while the body runs, and once more at its end."""
-    ended = threading.Event()
 
-    def send() -> None:
+    def send(ended: threading.Event) -> None:
         is_last = False
         while not is_last:
             is_last = ended.wait(_EVERY)
             say({"progress": [meter.entries, meter.bytes, meter.stage]})
 
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
+    with alongside(send):
         yield
-    finally:
-        ended.set()
-        sender.join()
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def slots(directory: Path) -> tuple[Slot, ...]:
         return ()
     except PermissionError:
         raise NotPermitted(action="read", path=path, owner=files.owner_name(path)) from None
-    try:
+    with held.closing_descriptor(descriptor):
         head = os.pread(descriptor, _MOST, 0)
         if len(head) < _HEAD.size:
             return ()
@@ -72,8 +72,6 @@ def slots(directory: Path) -> tuple[Slot, ...]:
             for txnid, pid in used
             if pid
         )
-    finally:
-        os.close(descriptor)
 
 
 def capacity(directory: Path) -> int:

@@ -350,7 +350,7 @@ class ExportSteps(Struct, frozen=True):
                 drop_orphans=drop_orphans,
                 name_orphans=narrowing is None,
             )
-            arranged = ldif.arrange(task, self.sink.empty_arranged(), meter)
+            arranged = ldif.arrange(task, files.emptied(self.sink.arranged), meter)
             containers.require_renamed(arranged.renamed)
             return arranged
 

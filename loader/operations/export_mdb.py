@@ -17,7 +17,7 @@ from loader.progress import Meter, Progress
 from loader.run.log import Report
 from loader.sources import mdb
 from loader.sources.mdb import Exported, Part
-from loader.storage import held
+from loader.storage import files, held
 
 STEPS = ("read", "shards")
 
@@ -102,7 +102,7 @@ class _Read(Struct, frozen=True):
 
 
 def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _Read:
-    arranged, started = sink.empty_arranged(), now()
+    arranged, started = files.emptied(sink.arranged), now()
     export = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
     shards = [
         ShardFile(name, (arranged / name).stat().st_size, checksum, entries, content)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loader import csn, dn, ldif, overlays
+from loader import csn, dn, ldif, overlays, units
 from loader.errors import (
     HiddenFromAccount,
     LoaderError,
@@ -463,6 +463,5 @@ def _distorted(sight: VisibilityReport) -> list[str]:
 
 def _listed(attributes: Mapping[str, str], words: str) -> str:
     """Returns the names of the attributes, the words, and the DN of an entry that has the first attribute."""
-    more = len(attributes) - _NAMED
-    names = ", ".join([*attributes][:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    names = units.listed([*attributes], _NAMED, last=" ")
     return f"{names} {words} (for instance of {next(iter(attributes.values()))})"

@@ -100,15 +100,10 @@ class Fit(Struct, frozen=True):
     def require(self, path: Path, config: Config, advice: str) -> None:
         """Raises SchemaMissing, MadeOtherwise."""
         if self.unknown:
-            raise SchemaMissing(config=config.where, names=_listed(self.unknown))
+            raise SchemaMissing(config=config.where, names=units.listed(self.unknown, _SHOWN, "; "))
         if self.otherwise:
-            reason = _listed(self.otherwise)
+            reason = units.listed(self.otherwise, _SHOWN, "; ")
             raise MadeOtherwise(path=path, config=config.where, reason=reason, advice=advice)
-
-
-def _listed(found: tuple[str, ...]) -> str:
-    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    return "; ".join([*found[:_SHOWN], *more])
 
 
 def look(
@@ -225,18 +220,19 @@ def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> 
 # --- indexes made again ----------------------------------------------------------------------------------------------
 
 
-class Rebuilt(Struct, frozen=True):
-    """`attributes`: whose indexes were made again. `notes`: the tool that made them, if that was not the core."""
+class Rebuilt(Struct, frozen=True, omit_defaults=True):
+    """`indexed`: attributes whose indexes were made again. `index_notes`: the tool that made them, if that was not the
+    core."""
 
-    attributes: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    indexed: tuple[str, ...]
+    index_notes: tuple[str, ...] = ()
 
 
 def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> Rebuilt:
     """Makes indexes again in a copy of the database in `directory`, which nobody else uses. Raises MapFull, NoSpace,
     ToolFailed."""
     if not attributes:
-        return Rebuilt()
+        return Rebuilt(())
     room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
     try:
         target = replace(given_to_core(place.config, place.database, directory), map_size=room)

@@ -8,6 +8,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from loader.storage import files
 
 if TYPE_CHECKING:
@@ -21,6 +23,16 @@ class Status(IntEnum):
     WARNING = 1
     CRITICAL = 2
     UNKNOWN = 3
+
+
+class Check(Struct, frozen=True):
+    """What a plugin found."""
+
+    status: Status
+
+    def text(self) -> tuple[str, ...]:
+        """Returns the lines of the plugin; performance data is in the first one."""
+        raise NotImplementedError
 
 
 def write(metrics: Iterable[Metric], path: Path) -> None:

@@ -229,12 +229,10 @@ def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: 
     with held.opened(directory) as target:
         with held.opened(partial.parent) as source:
             descriptor = source.open(partial.name, os.O_RDWR)
-        try:
+        with held.closing_descriptor(descriptor):
             Owner.told(target.status).give(descriptor)
             os.fchmod(descriptor, mode)
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         killpoint("publish.middle")
         require_target(target.path, replace)
         old = _keep(target) if keep else None

@@ -6,13 +6,11 @@ windows does not tell how many there are in all. slapd's monitor tells it, or a 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from loader import units
-from loader.errors import Cancelled
 from loader.operations.export import ExportOptions, trial_plan
 from loader.progress import Meter
 from loader.server.options import Connection, Search
@@ -63,20 +61,8 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
 
 def _count(connection: Connection, search: Search, scratch: Path, meter: Meter) -> tuple[int, bool]:
     """Counts the entries by a search without attributes. Returns their number, and whether all came in time."""
-    inner, path = Meter("count"), scratch / "names.ldif"
-    asked = replace(search, attributes=("1.1",))
-    with ThreadPoolExecutor(1, "count") as pool, meter.cancelling(inner.cancel):
-        counting = pool.submit(source.fetch, connection, asked, path, inner)
-        whole = bool(wait([counting], _COUNT_FOR).done)
-        entries = inner.entries
-        if not whole:
-            inner.cancel()
-        try:
-            counting.result()
-            entries, whole = inner.entries, True
-        except Cancelled:
-            if meter.cancelled.is_set():
-                raise
-        for left in scratch.glob("*names.ldif"):
-            left.unlink()
+    asked = {scratch / "names.ldif": replace(search, attributes=("1.1",))}
+    entries, _, whole = source.fetch_for(_COUNT_FOR, connection, asked, meter)
+    for left in scratch.glob("*names.ldif"):
+        left.unlink()
     return entries, whole

@@ -82,11 +82,6 @@ class ShardDirectory(Struct, frozen=True):
         """Where shards in loading order wait until all of them are there."""
         return self.run.directory / ARRANGED
 
-    def empty_arranged(self) -> Path:
-        files.remove_tree(self.arranged)
-        self.arranged.mkdir()
-        return self.arranged
-
     def done_before(self, last: str = "shards") -> Manifest | None:
         """The manifest of a finished run; `last` is its last step. Raises ManifestBroken if what it made is gone or has
         another size."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import base64
 import math
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -341,8 +340,7 @@ def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, ti
     target = replace(target, map_size=_ROOM)  # its schema is compiled in the first build
     began, durations = time.monotonic(), list[float]()
     while not durations or time.monotonic() - began < timed or (timed and len(durations) < 2):
-        files.remove_tree(directory)
-        directory.mkdir(mode=0o700)
+        files.emptied(directory)
         started = time.monotonic()
         built = mdb.build(target, inputs, directory / DATA, rules, limits, meter)
         durations.append(time.monotonic() - started)
@@ -357,10 +355,8 @@ def unnamed_file(directory: Path) -> Iterator[int]:
     with held.scratch(directory, ".ditseed-write-") as scratch:
         descriptor = scratch.create("written")
         scratch.remove("written")
-    try:
+    with held.closing_descriptor(descriptor):
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def write(data: Path, target: int, most: int, meter: Meter) -> int:

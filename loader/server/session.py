@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import ldap
@@ -331,11 +331,8 @@ class Session:
 @contextmanager
 def session(connection: Connection, given_up: threading.Event | None = None) -> Iterator[Session]:
     """`given_up`: when set, pending operations end with an error. Only the main thread receives Ctrl-C."""
-    opened = Session(connection, given_up)
-    try:
+    with closing(Session(connection, given_up)) as opened:
         yield opened
-    finally:
-        opened.close()
 
 
 def first_value(entry: Mapping[str, Collection[bytes]], name: str) -> str:

@@ -181,11 +181,8 @@ def _each(place: Path) -> Iterator[int]:
     for path, _, names in os.walk(place, topdown=False):
         with held.opened(Path(path)) as directory:
             for name in names:
-                descriptor = directory.open(name)
-                try:
+                with held.closing_descriptor(directory.open(name)) as descriptor:
                     yield descriptor
-                finally:
-                    os.close(descriptor)
             yield directory.descriptor
 
 

@@ -7,7 +7,7 @@ the client are converted to LoaderError here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -97,12 +97,8 @@ class Reader:
 @contextmanager
 def reading(connection: Connection, meter: Meter) -> Iterator[Reader]:
     """Connects and binds, and unbinds after the body. Counts entries in `meter`, without those of a failed search."""
-    with with_counters(meter) as counters:
-        reader = Reader(connection, counters)
-        try:
-            yield reader
-        finally:
-            reader.close()
+    with with_counters(meter) as counters, closing(Reader(connection, counters)) as reader:
+        yield reader
 
 
 def link(connection: Connection) -> ConnectionOptions:

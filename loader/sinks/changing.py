@@ -40,33 +40,27 @@ class SyncResult(Struct, frozen=True):
     claimed: Sequence[str]
 
 
-class RefreshTask(Struct, frozen=True):
-    """The arguments of `refresh`. `now`: the time in generated attributes, in createTimestamp's format."""
-
-    directory: Path
-    target: Target
-    sent: SyncResult
-    now: str
-    limits: Resources
-
-
-class Applied(Struct, frozen=True):
-    """`counts`: entries by kind of change. `unsettled`: 16-byte entryUUIDs; if there are any, nothing was changed."""
-
-    counts: dict[str, int]
-    unsettled: list[bytes]
-
-
-def refresh(task: RefreshTask, allowed: Callable[[], None], meter: Meter) -> Applied:
-    """Applies a provider's changes in one transaction. `allowed` runs concurrently; the core commits only if `allowed`
-    raises nothing. Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat."""
-    with isolated.started(_refresh, task, meter) as child, ThreadPoolExecutor(1) as pool:
+def refresh(
+    directory: Path,
+    target: Target,
+    sent: SyncResult,
+    now: str,
+    limits: Resources,
+    allowed: Callable[[], None],
+    meter: Meter,
+) -> tuple[dict[str, int], list[bytes]]:
+    """Applies a provider's changes in one transaction. Returns the entries by kind of change, and the entryUUIDs (16
+    bytes) that are unsettled; if there are any, nothing was changed. `now`: the time in generated attributes, in
+    createTimestamp's format. `allowed` runs concurrently; the core commits only if `allowed` raises nothing. Raises
+    RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat."""
+    started = isolated.started(_refresh, directory, target, sent, now, limits, meter)
+    with started as child, ThreadPoolExecutor(1) as pool:
         allowing = pool.submit(_allow, allowed, child)
         try:
-            counts, unsettled = isolated.receive_result(child, task.directory, meter)
+            counts, unsettled = isolated.receive_result(child, directory, meter)
         finally:
             allowing.result()  # its error is the reason for that of the child
-    return Applied(counts, [bytes.fromhex(uuid) for uuid in unsettled])
+    return counts, [bytes.fromhex(uuid) for uuid in unsettled]
 
 
 def _allow(allowed: Callable[[], None], child: Child) -> None:
@@ -80,27 +74,28 @@ def _allow(allowed: Callable[[], None], child: Child) -> None:
 # --- in the child process ------------------------------------------------------------------------
 
 
-def _refresh(task: RefreshTask, meter: Meter) -> tuple[dict[str, int], list[str]]:
-    file_format = meta.read_meta(task.directory).format
+def _refresh(
+    directory: Path, target: Target, sent: SyncResult, now: str, limits: Resources, meter: Meter
+) -> tuple[dict[str, int], list[str]]:
+    file_format = meta.read_meta(directory).format
     if file_format != 1:  # the core changes files of LMDB 0.9 only
-        path = meta.data_file(task.directory)
-        raise OtherFormat(path=path, found=file_format, who="ditseed refresh", needed=1)
-    database = mdb.Database(task.target)
+        raise OtherFormat(path=meta.data_file(directory), found=file_format, who="ditseed refresh", needed=1)
+    database = mdb.Database(target)
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "build.unproven":
-            return RefreshRefused(path=task.directory, reason=error.message, advice=_ADVICE)
+            return RefreshRefused(path=directory, reason=error.message, advice=_ADVICE)
         if error.code == "build.rejected":
             where = "in what the provider sent"
             return EntryRefused(dn=error.dn or "", reason=error.message, where=where, way_out="")
-        return mdb.failure(error, task.directory, task.target.map_size)
+        return mdb.failure(error, directory, target.map_size)
 
     with (
-        with_counters(meter, str(task.directory), translate) as counters,
+        with_counters(meter, str(directory), translate) as counters,
         meter.following(counters),
-        reached(task.directory, writable=True) as directory,
+        reached(directory, writable=True) as opened,
     ):
-        done = _native.refresh(directory, database, task, _STDIN, counters)
+        done = _native.refresh(opened, database, sent, now, limits, _STDIN, counters)
     return {name: getattr(done, name) for name in _COUNTS}, [uuid.hex() for uuid in done.unsettled]
 
 

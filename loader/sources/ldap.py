@@ -4,8 +4,10 @@ Paged results are requested only if a limit requires them: each page costs a rou
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -28,6 +30,7 @@ from loader.storage import files
 
 # Page sizes in entries, tried in this order if a limit is met; 0 means no pages. 389-DS also limits the page size.
 PAGES = (0, 1000, 200)
+_LOOK = 0.01  # seconds between two checks of the limits of `fetch_for`
 Result = TypeVar("Result")
 # The contextCSN from the start of the export is added when the shards are arranged.
 DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
@@ -39,6 +42,26 @@ def fetch(connection: Connection, asked: Search, target: Path, meter: Meter) -> 
     part = _searching(connection, asked, meter, lambda reader, asked: reader.file(asked, partial_file, DROPPED))
     files.publish(partial_file, target)
     return part
+
+
+def fetch_for(
+    seconds: float, connection: Connection, searches: Mapping[Path, Search], meter: Meter, most: float = math.inf
+) -> tuple[int, float, bool]:
+    """Fetches searches at the same time, for at most `seconds`, and until `most` bytes of LDIF have come. Returns the
+    entries, the seconds, and whether these are all entries. The keys of `searches` are as `target` of `fetch`."""
+    inner = Meter(meter.name)
+    with ThreadPoolExecutor(len(searches)) as pool, meter.cancelling(inner.cancel):
+        fetches = [pool.submit(fetch, connection, asked, target, inner) for target, asked in searches.items()]
+        whole = False
+        while not whole and inner.seconds < seconds and inner.bytes < most:
+            whole = not wait(fetches, _LOOK).not_done
+        counted = inner.entries, inner.seconds, whole
+        if not whole:
+            inner.cancel()
+        for one in fetches:
+            with suppress(*([] if whole or meter.cancelled.is_set() else [LoaderError])):
+                one.result()
+    return counted
 
 
 def fetch_part(

@@ -211,6 +211,13 @@ def remove_tree(path: Path) -> None:
         held.remove_tree(path)
 
 
+def emptied(path: Path) -> Path:
+    """Makes `path` a new, private directory; what a killed run left there is removed."""
+    remove_tree(path)
+    path.mkdir(mode=0o700)
+    return path
+
+
 # --- holes -----------------------------------------------------------------------------------------------------------
 #
 # Leaves holes for blocks of zeros, so that a restored file takes no more space than it must.

@@ -12,13 +12,12 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from msgspec import Struct, structs
 
 from loader import defaults, ldif, units
-from loader.errors import Cancelled, LoaderError, NotProven, SchemaMissing
+from loader.errors import LoaderError, NotProven, SchemaMissing
 from loader.mdb import contents
 from loader.mdb.meta import DATA
 from loader.operations import sizing, stream_build
@@ -26,14 +25,13 @@ from loader.operations.build import native
 from loader.operations.build import steps as build_steps
 from loader.operations.export import trial_plan
 from loader.operations.sizing import Forecast, require_room
-from loader.progress import Meter, Progress
+from loader.progress import Progress
 from loader.run.log import Report, report_of
 from loader.server import configuration, questions
 from loader.server.session import session
 from loader.sources import ldap as source
 from loader.sources import sampling
 from loader.sources.location import Kind, LdifFiles, is_stream, locate
-from loader.sources.planner import Piece
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files
 from seeders.replica import catchup, preflight
@@ -42,7 +40,6 @@ from seeders.replica.strategies import Clone, Ldif, Search, SeedOptions, Stopped
 
 _READ_FOR, _READ_MOST = 3.0, 96 << 20  # limits of the trial reading: seconds, bytes of LDIF
 _COPY = 128 << 20  # maximum bytes of the trial copy, which ends with fsync
-_LOOK = 0.01  # seconds between two checks of the trial reading's limits
 _SIZE = SampleSize(10_000, 0.0)
 _TAIL = 0.25  # share of a build that cannot start before all is read: indexes, dn2id (docs/performance.md)
 _ADDS = 9000.0  # entries per second that a slapd accepts over LDAP (`bin/bench add`)
@@ -152,7 +149,7 @@ class _Trial:
             try:
                 return structs.replace(self.price(options), notes=tuple(notes))
             except LoaderError as error:
-                advice = error.advice() or ""
+                advice = error.advice()
                 return structs.replace(_row(options), refused=error.code, reason=str(error), advice=advice)
 
     def price(self, options: SeedOptions) -> StrategyPlan:
@@ -273,25 +270,12 @@ class _Trial:
                     exporting = strategy.reading(scratch)
                 else:
                     exporting = reading(strategy.options, suffix, scratch)
-                cut, inner = trial_plan(exporting, meter)[1], Meter("sample")
+                cut = trial_plan(exporting, meter)[1]
                 all_pieces = [piece for piece in cut.pieces(exporting.page) if not piece.search.subentries]
                 pieces = all_pieces[: exporting.jobs]
 
-                def fetch(piece: Piece) -> None:
-                    source.fetch(exporting.connection, piece.search, scratch / f"{piece.name}.ldif", inner)
-
-                with ThreadPoolExecutor(len(pieces)) as pool, meter.cancelling(inner.cancel):
-                    futures = [pool.submit(fetch, piece) for piece in pieces]
-                    whole = False
-                    while not whole and inner.seconds < _READ_FOR and inner.bytes < _READ_MOST:
-                        time.sleep(_LOOK)
-                        whole = all(future.done() for future in futures)
-                    read, seconds = inner.entries, inner.seconds
-                    if not whole:
-                        inner.cancel()
-                    for future in futures:
-                        with suppress(*([] if whole else [Cancelled, LoaderError])):
-                            future.result()
+                searches = {scratch / f"{piece.name}.ldif": piece.search for piece in pieces}
+                read, seconds, whole = source.fetch_for(_READ_FOR, exporting.connection, searches, meter, _READ_MOST)
                 meter.add(read)
             paths = [path for path in sorted(scratch.iterdir()) if path.stat().st_size]
             size, rate = sum(path.stat().st_size for path in paths) / max(1, read), max(1, read) / seconds

@@ -12,12 +12,11 @@ import logging
 import math
 import shlex
 import time
-from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
-from loader import backmdb, dn, plain, syncrepl
+from loader import backmdb, dn, plain, syncrepl, units
 from loader.errors import (
     ConfigHidden,
     ConfigUnreadable,
@@ -135,7 +134,7 @@ def _require_fitting(strategy: Search, provider: Session, base: str) -> None:
         used = dict.fromkeys(name for entry in entries for name in entry if name not in _COMPUTED)
         unknown = [*schema.unknown(list(used)), *unknown_classes(provider, base, SchemaFacts.of(schema))]
         if unknown:
-            raise SchemaMissing(config=place.config.where, names=_named(unknown))
+            raise SchemaMissing(config=place.config.where, names=units.listed(unknown, _NAMED))
 
     count = len(entries)
     if not whole:  # the provider's count may be unavailable, or be that of a larger tree than `base`
@@ -157,11 +156,6 @@ def _require_fitting(strategy: Search, provider: Session, base: str) -> None:
     require_room(native.limits_of(strategy.building(), place), needed, count * largest if count else math.inf)
 
 
-def _named(names: Sequence[str]) -> str:
-    more = [f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else []
-    return ", ".join([*names[:_NAMED], *more])
-
-
 def unknown_classes(provider: Session, base: str, schema: SchemaFacts) -> list[str]:
     """Returns classes in use that the consumer does not know; incomplete, with a warning, if a search hits a limit."""
     lacking = [name for name in questions.object_classes(provider) if name.lower() not in schema.classes]
@@ -176,7 +170,7 @@ def unknown_classes(provider: Session, base: str, schema: SchemaFacts) -> list[s
             log.warning(
                 "schema: the consumer does not know %s; %s did not say whether any entry has them (%s), so only the "
                 "reading will tell. An index on objectClass lets it answer at once",
-                plain.printable(_named(lacking)),
+                plain.printable(units.listed(lacking, _NAMED)),
                 provider.uri,
                 error.facts["reason"],
             )

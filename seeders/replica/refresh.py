@@ -42,7 +42,7 @@ from loader.server import questions, sync, wire
 from loader.server.options import Connection, Search
 from loader.server.session import first_value, session
 from loader.sinks import changing
-from loader.sinks.changing import Applied, RefreshTask, SyncResult
+from loader.sinks.changing import SyncResult
 from loader.sinks.mdb import Resources
 from loader.sources import ldap as source
 from loader.storage import files
@@ -252,17 +252,16 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         restless = ChangedContainers(self.provider, self.start.base, self.run.directory, synced.claimed, meter)
         restless.settle(self.start.reached)
         for _ in range(LOOKS):
-            applied = self._apply(restless, synced, meter)
-            if not applied.unsettled:
-                return dict(applied.counts)
-            if restless.look_up(applied.unsettled):
+            counts, unsettled = self._apply(restless, synced, meter)
+            if not unsettled:
+                return dict(counts)
+            if restless.look_up(unsettled):
                 restless.settle(self.start.reached)
         raise TreeRestless(base=self.start.base, passes=LOOKS)
 
-    def _apply(self, restless: ChangedContainers, synced: Synced, meter: Meter) -> Applied:
+    def _apply(self, restless: ChangedContainers, synced: Synced, meter: Meter) -> tuple[dict[str, int], list[bytes]]:
         place, scratch = self.place, self._path(_SCRATCH)
-        files.remove_tree(scratch)
-        scratch.mkdir(mode=0o700)
+        files.emptied(scratch)
         killpoint("apply.middle")
         result = SyncResult(
             changed=[self._path(CHANGED), *restless.files],
@@ -282,8 +281,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
                     live.require_all_visible(provider, self.start.base, own=place.database.overlays)
 
         try:
-            task = RefreshTask(place.directory, spec, result, started, memory)
-            return changing.refresh(task, require_all_visible, meter)
+            return changing.refresh(place.directory, spec, result, started, memory, require_all_visible, meter)
         finally:
             files.remove_tree(scratch)
 

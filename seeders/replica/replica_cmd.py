@@ -66,10 +66,7 @@ def release(
     else:
         done = preflight.forget(connection.uri, connection.base)
         name, none = "forgotten", f"nothing stands of {connection.uri}"
-    if as_json:
-        show_json({name: done})
-    else:
-        show(*(done or [none]))
+    show_report({name: done}, as_json, done or [none])
 
 
 @declare("refresh")

@@ -40,9 +40,9 @@ from loader.mdb.meta import DATA
 from loader.operations import build, export, live, made_with, migrate, packaged, stream_build
 from loader.operations.build import BuildOptions, native, steps
 from loader.operations.export import ExportOptions, Start, export_steps, trial_plan
-from loader.operations.made_with import Fit, Origin
+from loader.operations.made_with import Fit, Origin, Rebuilt
 from loader.operations.migrate import MigrateLoaded, MigrateOptions, MigrateSteps
-from loader.operations.publish import Checked, Published, TargetDatabase, publish_environment
+from loader.operations.publish import Checked, Published, TargetDatabase
 from loader.operations.shards import clear
 from loader.operations.sizing import choose_maxsize
 from loader.progress import Meter, Progress
@@ -268,8 +268,7 @@ class StoppedConsumer(Strategy):
                 files.remove_tree(tree)
             for name in partial.FILES:
                 (run.directory / name).unlink(missing_ok=True)
-        if not run.catalogue.is_done("publish"):
-            self.place.require_free(run.catalogue.facts_of("check", Checked))
+        self.place.require_still_free(run)
 
     def consumer(self) -> Consumer:
         self.place.require_free()
@@ -301,6 +300,12 @@ class StoppedConsumer(Strategy):
 
     def context_csns(self, provider: Session, base: str) -> list[str]:
         return live.context_csns(provider, base) or provider.context_csns(base)
+
+    def build(self, run: Run, inputs: Sequence[Path], context_csns: Sequence[str] | None) -> Report:
+        """Builds from LDIF. `context_csns`: as for `partial.build`."""
+        if self.partial:
+            return partial.build(self.partial, self.building(*inputs), run, self.place, context_csns)
+        return build.build_steps(self.building(*inputs), run, self.place)
 
     def building(self, *inputs: Path) -> BuildOptions:
         """Returns the options of the build that is part of this seeding."""
@@ -357,12 +362,10 @@ class Ldif(StoppedConsumer):
 
     def run(self, run: Run) -> Report:
         sources = self.options.source
-        if self.partial:
-            return partial.build(self.partial, self.building(*sources), run, self.place, None)
-        if packaged.is_empty(self.place.database.suffix):
+        if self.partial is None and packaged.is_empty(self.place.database.suffix):
             first = next(iter(ldif.input_files(sources)))
             sources = packaged.completed(sources, first, run.directory)
-        return build.build_steps(self.building(*sources), run, self.place)
+        return self.build(run, sources, None)
 
 
 class Search(StoppedConsumer):
@@ -396,12 +399,8 @@ class Search(StoppedConsumer):
             return stream_build.build(exporting, self.building(), run, self.place, self.options.allow_hidden)
         if not run.catalogue.is_done("publish"):
             read_provider(self.options, exporting, run)
-        building = self.building(exporting.output)
-        if self.partial is None:
-            facts = build.build_steps(building, run, self.place)
-        else:
-            start = run.catalogue.facts_of("start", Start)
-            facts = partial.build(self.partial, building, run, self.place, start.context_csns if start else [])
+        start = run.catalogue.facts_of("start", Start)
+        facts = self.build(run, (exporting.output,), start.context_csns if start else [])
         files.remove_tree(exporting.output)
         return facts
 
@@ -487,14 +486,11 @@ class Clone(StoppedConsumer):
 
     def run(self, run: Run) -> Report:
         """Runs the steps, each of which can be repeated from its beginning."""
-        database = run.directory / "environment"
-
-        def look(meter: Meter) -> _Schema:
-            return _Schema(list(self.fit(meter).rebuild), self.conversion)
+        work = steps.BuildSteps(self.building(), run, self.place)
+        database = work.made
 
         def copy_pages(meter: Meter) -> _Copied:
-            files.remove_tree(database)
-            database.mkdir(mode=0o700)
+            files.emptied(database)
             facts = meta.read_meta(self.source)
             maxsize = choose_maxsize(self.place, facts.pages * facts.page_size, self.options.maxsize)
             copy.hot_copy(self.source, database, meter)
@@ -502,29 +498,23 @@ class Clone(StoppedConsumer):
             files.publish(database / copy.PARTIAL, database / DATA)
             return _Copied(maxsize)
 
-        def index(meter: Meter) -> _Indexed:
+        def index(meter: Meter) -> Rebuilt:
             # slapd assumes that the indexes match the configuration.
-            result = made_with.rebuild(self.place, database, schema.rebuild, run.directory, meter)
-            return _Indexed(schema.rebuild, list(result.notes))
+            return made_with.rebuild(self.place, database, schema.rebuild, run.directory, meter)
 
         def check(meter: Meter) -> Checked:
             verify.verify(database, self.options.verify, meter)
             verify.require_unique_uuids(database, meter, run.directory)
             return Checked(files.identity(database / DATA), contents.entry_count(database), copied.maxsize)
 
-        def publish(_: Meter) -> Published:
-            published = publish_environment(database, self.place, checked)
-            files.remove_tree(database)
-            return published
-
-        schema = run.do("schema", look, _Schema)
+        schema = run.do("schema", lambda meter: _Schema(list(self.fit(meter).rebuild), self.conversion), _Schema)
         copied = self._convert(run) if schema.converted else run.do("copy", copy_pages, _Copied)
         preflight = run.catalogue.facts_of("preflight", Preflight)
         live = (preflight and preflight.context_csns) or []
         stamped = run.do("stamp", lambda meter: self._stamp(database, live, meter), _Stamped)
-        indexed = run.do("index", index, _Indexed)
+        indexed = run.do("index", index, Rebuilt)
         checked = run.do("check", check, Checked)
-        published = run.do("publish", publish, Published)
+        published = run.do("publish", lambda meter: work.put_into_place(checked), Published)
         converted = {"converted": schema.converted} if schema.converted else {}
         return report_of(checked, stamped, indexed, converted, copied, published)
 
@@ -586,10 +576,3 @@ class _Copied(msgspec.Struct, frozen=True, omit_defaults=True):
 class _Stamped(msgspec.Struct, frozen=True):
     context_csns: list[str]
     held_back: int
-
-
-class _Indexed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`indexed`: attributes whose indexes were rebuilt. `index_notes`: the tool that did it, if it was not the core."""
-
-    indexed: list[str]
-    index_notes: list[str] = []

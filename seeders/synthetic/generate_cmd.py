@@ -13,7 +13,7 @@ from click import Choice, FloatRange, IntRange
 
 from loader import defaults, ldif, standard, units
 from loader.cli.options import Json, ProgressMode, Shown, progress_of
-from loader.cli.report import show_facts, show_json
+from loader.cli.report import show_report
 from loader.cli.trees import Tree, TreeOutput, TreeSuffix, generate
 from loader.declared import Argument, Jobs, Share
 from loader.declared import command as declare
@@ -102,7 +102,7 @@ def list_templates(as_json: Json) -> None:
         name: TreeSpec(path, (templates.LISTS,)).compiled(otherwise=1).description
         for name, path in templates.shipped().items()
     }
-    show_json({"templates": described}) if as_json else show_facts(described)
+    show_report({"templates": described}, as_json, described)
 
 
 @declare("learn")
@@ -148,13 +148,11 @@ def learn(
         "entries of the main kind": learned.main,
         "entries left out": learned.left_out,
     }
-    if shown.as_json:
-        show_json({**facts, "template": template})
-        return
     # With a slash, so that `generate` takes it as a path and not as the name of a shipped template.
     path = str(template) if "/" in str(template) else f"./{template}"
     numbers = {name: units.number(count) for name, count in facts.items()}
-    show_facts({**numbers, "template": template, "try": f"ditseed generate {path} -n 1000"})
+    printed = {**numbers, "template": template, "try": f"ditseed generate {path} -n 1000"}
+    show_report({**facts, "template": template}, shown.as_json, printed)
 
 
 READS = ("search", "bind")

@@ -336,7 +336,7 @@ def test_check(damaged: Path) -> None:
     old = check(damaged, Limits(3600))
     assert old.status == Status.CRITICAL
     assert "old" in old.reason
-    assert re.fullmatch(r"BACKUP CRITICAL - [^|]+ \| age=\d+s;;3600;0 count=1;1: .*", old.line())
+    assert re.fullmatch(r"BACKUP CRITICAL - [^|]+ \| age=\d+s;;3600;0 count=1;1: .*", old.text()[0])
 
 
 # --- what a manifest may say that is not so ------------------------------------------------------

@@ -438,7 +438,7 @@ def test_a_disk_that_fails(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(repository, "listing", failing)
-    line = check(repo, Limits(3600)).line()
+    line = check(repo, Limits(3600)).text()[0]
     assert line.startswith(f"BACKUP UNKNOWN - {repo}: Input/output error |")
 
 
@@ -448,7 +448,7 @@ def test_age_of_the_last_verification(repo: Path) -> None:
     assert (before.status, before.reason) == (Status.WARNING, "no backup was ever verified")
     verify(repo)
     found = check(repo, asked)
-    assert (found.status, "verify_age=" in found.line()) == (Status.OK, True)
+    assert (found.status, "verify_age=" in found.text()[0]) == (Status.OK, True)
     assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING
 
 

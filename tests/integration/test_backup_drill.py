@@ -58,7 +58,7 @@ def test_a_good_backup(repo: Path, server: Slapd, scratch: Path) -> None:
     assert 0 < found.restore_seconds < 60
     after = check(repo, Limits(3600, drill_age=3600))
     assert after.status is Status.OK
-    assert "drill_age=" in after.line()
+    assert "drill_age=" in after.text()[0]
     assert not list(scratch.iterdir())
 
 

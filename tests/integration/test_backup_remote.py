@@ -206,7 +206,7 @@ def test_one_at_a_time(stopped: Slapd, server: S3Server, bucket: Remote) -> None
     """The lock of a process that may be at work stands; that of one that is gone from this host does not."""
     key = f"{bucket.url.rpartition('/')[2]}/{remote_lock.LOCK}"
     mine = remote_lock.myself()
-    elsewhere = dataclasses.replace(mine, host="elsewhere")
+    elsewhere = msgspec.structs.replace(mine, host="elsewhere")
     for text in (b"garbage", msgspec.json.encode(mine), msgspec.json.encode(elsewhere)):
         server.put(key, text)
         done = bucket.run(stopped)
@@ -214,9 +214,9 @@ def test_one_at_a_time(stopped: Slapd, server: S3Server, bucket: Remote) -> None
         assert f"remove {bucket.url}/{remote_lock.LOCK}" in done.err
     assert f"elsewhere (process {os.getpid()})" in done.err
     assert bucket.backup("prune", "--keep-last", 1).status == errors.RemoteLocked.exit_status
-    gone = dataclasses.replace(mine, started=mine.started + 1)
+    gone = msgspec.structs.replace(mine, started=mine.started + 1)
     ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(minutes=16)
-    lapsed = dataclasses.replace(elsewhere, renewed=ago)
+    lapsed = msgspec.structs.replace(elsewhere, renewed=ago)
     for text in (msgspec.json.encode(gone), msgspec.json.encode(lapsed), b""):
         server.put(key, text)
         bucket.run(stopped).ok()
@@ -232,7 +232,7 @@ def test_a_lock_is_renewed(server: S3Server, bucket: Remote, monkeypatch: pytest
         until(lambda: server.get(key) != first)
         lock.require()
     with remote.opened(remote.parse(bucket.url)) as store, remote_lock.exclusive(store) as lock:
-        other = msgspec.json.encode(dataclasses.replace(lock.own, host="elsewhere"))
+        other = msgspec.json.encode(msgspec.structs.replace(lock.own, host="elsewhere"))
         server.put(key, other)
         with pytest.raises(errors.RemoteFailed, match="another's"):
             lock.require()

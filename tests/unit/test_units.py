@@ -74,3 +74,10 @@ def test_numbers_are_grouped() -> None:
 @pytest.mark.parametrize(("count", "seconds", "text"), [(50_000, 2.0, "25,000/s"), (0, 2.0, "-"), (10, 0.0, "-")])
 def test_a_rate_is_a_dash_where_nothing_was_measured(count: int, seconds: float, text: str) -> None:
     assert units.rate(count, seconds) == text
+
+
+def test_a_long_list_is_cut() -> None:
+    names = ["cn", "sn", "uid"]
+    assert units.listed(names, 3) == "cn, sn, uid"
+    assert units.listed(names, 1, "; ") == "cn; and 2 more"
+    assert units.listed(names, 2, last=" ") == "cn, sn and 1 more"

@@ -25,7 +25,7 @@ from loader import csn, defaults, dn, ldif, overlays, units
 from loader.declared import MaxRate, MaxRejects, Rejecting, RunDir
 from loader.defaults import state_dir
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, UsageProblem
-from loader.ldif import Rejected, ScanResult
+from loader.ldif import Rejected
 from loader.mdb import readers
 from loader.operations import sizing
 from loader.operations.add import lending
@@ -40,7 +40,6 @@ from loader.server.questions import SubschemaInfo
 from loader.server.session import Session, first_value, session
 from loader.sinks import ldap as sink
 from loader.sinks.ldap import Loaded as Counts
-from loader.sources import names
 from loader.sources.dit import Synthetic
 from loader.sources.ldap import with_retries
 from loader.sources.location import is_stream
@@ -269,7 +268,7 @@ def plan(options: AddOptions, progress: Progress) -> Report:
     with session(options.connection) as server:
         offer = questions.subschema(server)
     with progress.step("scan") as meter:
-        scan = _scanned(options, meter)
+        scan = options.scanned(meter)
     if scan.first_dn:
         with session(options.connection) as server:
             _require_access(server, scan.first_dn)
@@ -293,13 +292,6 @@ def _require_access(server: Session, name: str) -> None:
     except LoaderError:
         return
     visibility.require_may_add_first_entry(server, config, database)
-
-
-def _scanned(options: AddOptions, meter: Meter) -> ScanResult:
-    with options.source.reading(meter) as read:
-        scan = ldif.scan(names(read), meter)
-    ldif.require_read(options.inputs, scan.entries)
-    return scan
 
 
 def _begins_anew(options: AddOptions, directory: Path, identity: Report) -> bool:
@@ -384,7 +376,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
         if self.options.tree is not None:
             tree = self.options.tree.compiled
             return _Scan(tree.entries, tree.suffix)
-        scan = _scanned(self.options, meter)
+        scan = self.options.scanned(meter)
         if not scan.entries:
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
         return _Scan(scan.entries, scan.first_dn, sorted(scan.attributes))

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 from click import IntRange
-from msgspec import Struct
 
 from loader import dn, plain, units
 from loader.declared import Duration, Share
 from loader.errors import LoaderError, of_system
+from loader.operations import monitoring
 from loader.operations.backup import repository
 from loader.operations.backup.manifest import Backup, Proof
 from loader.operations.backup.repository import Listing, Where
@@ -52,12 +52,11 @@ class Limits:
     ] = SHRINK
 
 
-class Check(Struct, frozen=True):
+class Check(monitoring.Check, frozen=True):
     """`latest`: the latest backup; None if there is none. `members`: the backups of its set. `count`: number of
     restorable backups, where a set counts as one. `age`: age of the latest. `verify_age`, `drill_age`: ages of the last
     successful verification and drill of any backup; None: never. Ages in seconds."""
 
-    status: Status
     reason: str
     count: int
     age: float | None
@@ -67,8 +66,8 @@ class Check(Struct, frozen=True):
     drill_age: float | None = None
     members: tuple[Backup, ...] = ()
 
-    def line(self) -> str:
-        """The plugin's output: `BACKUP OK - ... | age=...`."""
+    def text(self) -> tuple[str, ...]:
+        """Returns the plugin's line: `BACKUP OK - ... | age=...`."""
         numbers = [f"count={self.count};{self.limits.min_count}:"]
         if self.age is not None and self.latest is not None:
             numbers.insert(0, f"age={self.age:.0f}s;;{self.limits.max_age:.0f};0")
@@ -79,7 +78,7 @@ class Check(Struct, frozen=True):
             age, limit = getattr(self, name), getattr(self.limits, name)
             if age is not None:
                 numbers.append(f"{name}={age:.0f}s;{'' if limit is None else f'{limit:.0f}'};;0")
-        return f"BACKUP {self.status.name} - {self.reason} | {' '.join(numbers)}"
+        return (f"BACKUP {self.status.name} - {self.reason} | {' '.join(numbers)}",)
 
 
 def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
@@ -198,8 +197,6 @@ _GAUGES = {
 def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
     """Writes a metrics file atomically. `checks`: by suffix; the key "" is for all suffixes."""
     from prometheus_client.core import GaugeMetricFamily  # imported here because the import is slow
-
-    from loader.operations import monitoring
 
     now = repository.now().timestamp()
     name = f"{_METRIC}_written_timestamp_seconds"

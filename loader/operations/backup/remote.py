@@ -24,11 +24,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from loader import plain, typed, units
 from loader.errors import (
@@ -44,7 +44,7 @@ from loader.errors import (
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import DRILLED, MANIFEST, PACK_NAME, PAGES, VERIFIED, Backup, now
 from loader.operations.backup.repository import Repository
-from loader.progress import Progress
+from loader.progress import Progress, alongside
 from loader.run.lease import boot_id
 from loader.run.log import killpoint
 from loader.storage import files, remote
@@ -226,8 +226,7 @@ def _is_marked(store: Store) -> bool:
 # --- the lock -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """The process that has the lock. `started`: clock ticks since the boot, since process IDs are reused."""
 
     host: Name
@@ -340,9 +339,9 @@ class Lock:
 def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL) -> Iterator[Lock]:
     """Holds the lock, renewed by a thread. With `makes_room`, a server that is too full for a lock is accepted. Raises
     RemoteLocked, RemoteFailed, RemoteFull."""
-    lock, ended = Lock(store), threading.Event()
+    lock = Lock(store)
 
-    def renew() -> None:
+    def renew(ended: threading.Event) -> None:
         while not ended.wait(renewal):
             try:
                 with remote.opened(store.place) as connection:
@@ -357,13 +356,10 @@ def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL)
     except RemoteFull:
         if not makes_room:
             raise
-    thread = threading.Thread(target=renew, name="renew lock", daemon=True)
-    thread.start()
     try:
-        yield lock
+        with alongside(renew):
+            yield lock
     finally:
-        ended.set()
-        thread.join()
         lock.release()
 
 

@@ -26,7 +26,7 @@ from loader.operations import made_with
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
 from loader.operations.backup.repository import LATEST, EveryDatabase, IdentityFiles, RepoOption, Repository, Which
-from loader.operations.backup.run import directory_of, machine
+from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
 from loader.operations.made_with import Origin, Rebuilt
 from loader.operations.publish import (
@@ -108,8 +108,7 @@ class Contents(msgspec.Struct, frozen=True):
         original, built = self.config(), target.with_name(_BUILT)
         for stored in self.backup.files:
             pack.require_sums(self.directory / stored.name, stored)
-        files.remove_tree(built)  # may be left by a killed run
-        built.mkdir(mode=0o700)
+        files.emptied(built)
         try:
             with (
                 pack.plain(self.directory, self.backup, self.identities, target.with_name(ENTRIES)) as entries,
@@ -262,7 +261,7 @@ def _target(options: RestoreOptions) -> RestoreTarget:
         raise UsageProblem(reason="say where to: --config, or --target DIR")
     configured = configuration.read(options.config_path)
     database = configured.database(options.suffix)
-    directory = directory_of(database, options.config_path)
+    directory = database.place(options.config_path)
     return RestoreTarget(directory, database.mode, options.config_path, database, configured)
 
 
@@ -299,8 +298,8 @@ def _unpacked(
         try:
             seconds = contents.put(partial, progress)
             killpoint("restore.unpacked")
-            indexed = _fitted(contents, target, partial, progress)
-            for note in indexed.notes:
+            rebuilt = _fitted(contents, target, partial, progress)
+            for note in rebuilt.index_notes:
                 progress.say(note)
             verified = checked(partial, options.verify, progress)
             if verified.entries not in (None, backup.entries):  # only a warning, because all checksums matched
@@ -315,7 +314,7 @@ def _unpacked(
                 sizes.allocated,
                 verified.level,
                 seconds,
-                indexed.attributes,
+                rebuilt.indexed,
             )
             yield build, report
         except BaseException:
@@ -328,7 +327,7 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
     """Rebuilds the indexes that differ under the target's configuration. Raises SchemaMissing, MadeOtherwise."""
     backup = contents.backup
     if target.config is None or target.database is None or backup.is_ldif:
-        return Rebuilt()
+        return Rebuilt(())
 
     # The backup's configuration, with the schema compiled into the installed slapd.
     origin = None
@@ -347,12 +346,11 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
         looked = made_with.look(partial, target.config, target.database, meter, origin)
     looked.require(contents.file, target.config, _ANEW)
     if not looked.rebuild:
-        return Rebuilt()
+        return Rebuilt(())
     database = TargetDatabase(target.config, target.database, target.directory)
     environment = partial.parent / _ENVIRONMENT
     with progress.step("index") as meter:
-        files.remove_tree(environment)
-        environment.mkdir(mode=0o700)
+        files.emptied(environment)
         files.publish(partial, environment / meta.DATA)
         rebuilt = made_with.rebuild(database, environment, looked.rebuild, partial.parent, meter)
         files.publish(environment / meta.DATA, partial)

@@ -25,7 +25,7 @@ import zstandard
 from loader import defaults, dn, plain
 from loader.config import Config, Database
 from loader.declared import OptionalConfig, Suffix
-from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
+from loader.errors import NoSuchSuffix, UsageProblem
 from loader.mdb import contents, meta, snapshot
 from loader.mdb.copy import paged
 from loader.mdb.snapshot import AccessLog
@@ -119,7 +119,7 @@ def _members(options: BackupOptions) -> tuple[list[_Member], list[AccessLog]]:
         raise NoSuchSuffix(config=path, suffix="(any)", known="none")
     members: dict[Path, _Member] = {}
     for database in databases:
-        directory = directory_of(database, path)
+        directory = database.place(path)
         if directory in members:  # slapd itself only logs a warning
             both = f"{members[directory].suffix} and of {database.suffix}"
             raise UsageProblem(reason=f"{directory} is the directory of {both}")
@@ -133,13 +133,6 @@ def _members(options: BackupOptions) -> tuple[list[_Member], list[AccessLog]]:
         if (log_directory := by_suffix.get(dn.key(name))) and database in databases and database.directory
     ]
     return sorted(members.values(), key=lambda member: member.directory in {log.log for log in logs}), logs
-
-
-def directory_of(database: Database, path: Path) -> Path:
-    """Returns the database's directory. Raises NoSuchPath if the configuration (`path`) gives none."""
-    if database.directory is None:
-        raise NoSuchPath(path=f"{path}: the directory of {database.suffix}")
-    return database.directory
 
 
 def machine() -> str:

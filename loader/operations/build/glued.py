@@ -180,8 +180,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
     def split(self, meter: Meter, claimed: tuple[str, ...] | None) -> _Split:
         """Writes each record to the packed file of its database; the files stay until all databases are published."""
         options, superior = self.options, self.places[0]
-        files.remove_tree(self.run.directory / SPLIT)
-        (self.run.directory / SPLIT).mkdir(mode=0o700)
+        files.emptied(self.run.directory / SPLIT)
         targets = [(place.database.suffixes, self._share(number)) for number, place in enumerate(self.places)]
         claim = (superior.database.suffix, claimed) if claimed is not None else None
         with options.source.reading(meter) as read:

@@ -300,8 +300,7 @@ class NativeSteps(BuildSteps):
     @contextmanager
     def _making(self) -> Iterator[tuple[Path, Resources]]:
         """Yields a temporary path for the new data file, which is renamed afterwards, and the resources to build it."""
-        files.remove_tree(self.made)
-        self.made.mkdir(mode=0o700)
+        files.emptied(self.made)
         with files.explained(self.rejects):
             self.rejects.unlink(missing_ok=True)
         partial = self.made / (DATA + files.PARTIAL)
@@ -320,8 +319,7 @@ class NativeSteps(BuildSteps):
                 if options.scratch:
                     scratch = stack.enter_context(files.temporary_directory("sort", options.scratch))
                 else:
-                    files.remove_tree(scratch)
-                    scratch.mkdir(mode=0o700)
+                    files.emptied(scratch)
                     stack.callback(files.remove_tree, scratch)
             memory, jobs = options.memory or defaults.sorting_memory(), options.jobs or defaults.processors()
             yield Resources(memory, jobs, scratch)

@@ -137,8 +137,7 @@ def _spooled(options: BuildOptions, run: Run) -> BuildOptions:
             raise EmptyInput(path=name)
 
     def keep_all(meter: Meter) -> None:
-        files.remove_tree(spool)
-        spool.mkdir(mode=0o700)
+        files.emptied(spool)
         free = units.size(files.free_bytes(spool))
         run.progress.say(f"{SPOOL}: what comes is kept packed in {spool} until it is loaded ({free} free)")
         try:
@@ -212,8 +211,7 @@ class _Loading(BuildSteps):
     @contextmanager
     def _target(self, directory: Path, scratch: Path) -> Iterator[slapadd.Target]:
         """Yields a new environment in `directory` for slapadd, with a private configuration in `scratch`."""
-        files.remove_tree(directory)
-        directory.mkdir(mode=0o700)
+        files.emptied(directory)
         maxsize = self.size.maxsize
         settings = {"olcDbDirectory": [bytes(directory)], "olcDbMaxSize": [str(maxsize).encode()]}
         with self.place.private_configuration(scratch, settings) as copy:
@@ -235,8 +233,7 @@ class _Loading(BuildSteps):
 
     def slice(self, meter: Meter) -> _Slices:
         """Chooses where slices begin. Without slices, one slapadd loads and checks the whole input."""
-        files.remove_tree(self.slices)
-        self.slices.mkdir(mode=0o700)
+        files.emptied(self.slices)
         plan = self.source.plan(self.size.shards, meter)
         cuts, count, shared = plan.cuts, len(plan.cuts), units.number(plan.shared)
         if not self.options.shards:  # fewer slices, so that they do not load mostly shared entries
@@ -309,9 +306,7 @@ class _Loading(BuildSteps):
         killpoint("slices.each")
 
     def merge(self, meter: Meter, plan: _Slices) -> int:
-        files.remove_tree(self.made)
-        self.made.mkdir(mode=0o700)
-        partial = self.made / (DATA + files.PARTIAL)
+        partial = files.emptied(self.made) / (DATA + files.PARTIAL)
         written = self.source.merge(
             [self.slices / _name(number) / DATA for number in range(len(plan.cuts))],
             partial,

@@ -14,7 +14,7 @@ from typing import Annotated, Protocol
 import msgspec
 from click import Choice, IntRange
 
-from loader import child, csn, dn, ldif
+from loader import child, csn, dn, ldif, units
 from loader import config as configs
 from loader.config import Config, Database
 from loader.declared import Config as ConfigOption
@@ -64,6 +64,13 @@ class LdifInputs:
     @property
     def source(self) -> Source:
         return self.tree or self.files
+
+    def scanned(self, meter: Meter) -> ldif.ScanResult:
+        """Reads all input once, and checks that every file is complete."""
+        with self.source.reading(meter) as read:
+            result = ldif.scan(names(read), meter)
+        ldif.require_read(self.inputs, result.entries)
+        return result
 
 
 @dataclass(frozen=True)
@@ -204,9 +211,7 @@ class Scanned(msgspec.Struct, frozen=True):
 
 def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
     """Reads all input once: checks that every file is complete, counts the entries and collects the names."""
-    with options.source.reading(meter) as read:
-        result = ldif.scan(names(read), meter)
-    ldif.require_read(options.inputs, result.entries)
+    result = options.scanned(meter)
     if not result.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
     claimed: list[str] | None = None
@@ -339,8 +344,7 @@ def require_known(place: TargetDatabase, attributes: FirstUse, object_classes: F
 def require_none_lacking(config: Config, lacking: Sequence[str]) -> None:
     """Raises SchemaMissing."""
     if lacking:
-        more = [f"and {len(lacking) - _SHOWN} more"] if len(lacking) > _SHOWN else []
-        raise SchemaMissing(config=config.path, names=", ".join([*lacking[:_SHOWN], *more]))
+        raise SchemaMissing(config=config.path, names=units.listed(lacking, _SHOWN))
 
 
 def unknown_names(

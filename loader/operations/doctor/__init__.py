@@ -14,6 +14,7 @@ import msgspec
 from loader import units
 from loader.errors import ConfigUnreadable, LoaderError, NoSuchPath
 from loader.mdb import readers
+from loader.operations import monitoring
 from loader.operations.add import lending
 from loader.operations.doctor import rules
 from loader.operations.doctor.looking import Request, Server
@@ -72,10 +73,9 @@ def fixed(report: Report) -> Report:
     return Report(again.server, again.findings, tuple(done))
 
 
-class Check(msgspec.Struct, frozen=True):
+class Check(monitoring.Check, frozen=True):
     """`numbers`: performance data. `lines`: further findings, the worst first, and facts that could not be read."""
 
-    status: Status
     summary: str
     lines: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ import shlex
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -96,9 +96,7 @@ def graded(is_critical: bool, is_warning: bool = True) -> Severity:
     return WARNING if is_warning else OK
 
 
-def listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+listed = partial(units.listed, most=_SHOWN, last=" ")
 
 
 def _data(database: Database) -> Findings:

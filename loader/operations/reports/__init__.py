@@ -164,8 +164,7 @@ def _facts(run: RunReport, command: str) -> Mapping[str, object]:
         "host": socket.gethostname(),
         "begun": units.moment(run.recorder.began),
         "ending": _STATES[run.status] if run.is_done else failed,
-        "error": error
-        and {"code": error.code, "message": log.redact(str(error)), "hint": log.redact(error.advice() or "")},
+        "error": error and {"code": error.code, "message": log.redact(str(error)), "hint": log.redact(error.advice())},
         "figures": [
             ("entries", run.entries, units.number(run.entries)),
             *(figure for figure in figures if figure[1] and figure[2]),

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from loader import defaults, units
 from loader.config import Database as ConfiguredDatabase
-from loader.errors import LoaderError, NoSuchPath, UsageProblem
+from loader.errors import LoaderError, UsageProblem
 from loader.mdb import meta
 from loader.operations.storage import commands
 from loader.operations.storage.commands import FEW_SECTORS, PAGE, enlarging, name_of
@@ -191,10 +191,9 @@ def check(path: Path) -> Report:
 
 def check_database(database: ConfiguredDatabase, config: Path) -> Report:
     """Checks a database of a parsed configuration. Raises NotPermitted; NoSuchPath also if it names no directory."""
-    if database.directory is None:
-        raise NoSuchPath(path=f"{config}: the directory of {database.suffix}")
+    directory = database.place(config)
     settings = Configured(str(config), database.suffix, database.maxsize, database.nosync, database.env_flags)
-    configured = replace(situation(database.directory), configured=settings)
+    configured = replace(situation(directory), configured=settings)
     return Report(configured, judged(configured))
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from loader import plain, units
 from loader.errors import LoaderError
+from loader.operations import monitoring
 from loader.operations.monitoring import Status
 from loader.run.lease import boot_id
 from loader.storage import files
@@ -283,10 +284,9 @@ class Limits(msgspec.Struct, frozen=True):
     critical: float | None = None
 
 
-class Check(msgspec.Struct, frozen=True):
+class Check(monitoring.Check, frozen=True):
     """`lines`: the first is what a monitoring system shows; `perfdata` belongs to it."""
 
-    status: Status
     lines: tuple[str, ...]
     perfdata: tuple[str, ...] = ()
 

@@ -155,7 +155,7 @@ class Backup(Target):
             json.dumps(backup_manifest.text(one).decode())
         if check.check(self.repo, limits).status is check.Status.OK and not found.backups:
             raise Wrong("OK without a backup")
-        check.check(self.repo, limits).line()
+        check.check(self.repo, limits).text()
         restore_plan(RestoreOptions(self.repo, repository.LATEST, target=self.target))
 
 

@@ -24,17 +24,9 @@ record!(Refreshed from ChangeCounts {
         unsettled.iter().map(|uuid| uuid.to_be_bytes().to_vec()).collect(),
 });
 
-/// `loader.sinks.changing.RefreshTask`.
-#[derive(FromPyObject)]
-pub struct RefreshTask {
-    sent: Sent,
-    now: String,
-    limits: Resources,
-}
-
 /// `loader.sinks.changing.SyncResult`.
 #[derive(FromPyObject)]
-struct Sent {
+pub struct Sent {
     changed: Vec<PathBuf>,
     present: Option<PathBuf>,
     deleted: Vec<PathBuf>,
@@ -48,11 +40,13 @@ pub fn refresh(
     py: Python<'_>,
     directory: PathBuf,
     database: &Database,
-    task: RefreshTask,
+    sent: Sent,
+    now: String,
+    limits: Resources,
     allowed: i32,
     counters: &Counters,
 ) -> PyResult<Refreshed> {
-    let RefreshTask { sent, now, limits: Resources { memory, jobs, scratch } } = task;
+    let Resources { memory, jobs, scratch } = limits;
     let Sent { changed, present, deleted, lost, reached, claimed } = sent;
     let lost = lost.into_iter().map(u128::from_be_bytes).collect();
     let told = SyncResult { changed, present, deleted, lost, reached };
