@@ -32,7 +32,7 @@ from click import Choice, IntRange
 from msgspec import Struct
 
 from loader import units
-from loader.defaults import ENGINES, LEVELS
+from loader.defaults import ENGINES, LEVELS, PROBLEMS
 from loader.errors import LoaderError, UsageProblem
 from loader.storage import files
 
@@ -337,3 +337,11 @@ class ExportLimits(Reading):
         "(default: one per processor).",
     ] = None
     max_rate: Annotated[MaxRate, "At most N entries per second, over all connections; 0: no limit."] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditResources(Sorting):
+    """Resources of an audit. `limit`: number of problems of each kind to report."""
+
+    limit: Annotated[Limit, IntRange(1), "Number of problems of each kind to show; all are counted."] = PROBLEMS
+    scratch: TemporaryDirectory = None

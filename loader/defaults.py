@@ -27,6 +27,10 @@ WORTH_KEEPING = 60.0  # seconds; with more spent on finished steps, changing the
 COMPRESS = "zstd"
 LADDER = ("quick", "pages", "tree", "indexes")  # levels of --verify; each includes the checks of those before it
 LEVELS = ("none", *LADDER[:-1])  # for a copy: level indexes would need the configuration
+PROBLEMS = 10  # of each kind that a check reports
+DIFFERENCES = 20  # entries that a comparison names
+SHARD_ENTRIES = 1_000_000  # of a file of LDIF
+STDIN = "-"
 ENGINES = ("native", "slapadd")  # programs that write a database; the first is the default
 MAXSIZE_FACTOR = 3.0  # maxsize / size of the data: leaves room for copy-on-write, growth and long readers
 

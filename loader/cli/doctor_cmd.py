@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
+from msgspec import structs
 
 from loader import units
 from loader.cli.access import Account, connection_of
@@ -15,8 +15,9 @@ from loader.cli.report import findings, show, show_error, show_json
 from loader.declared import OptionalConfig, Suffix
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
-from loader.operations import doctor
-from loader.operations.doctor import Report, Request
+
+if TYPE_CHECKING:
+    from loader.operations.doctor import Report
 
 
 @declare("doctor")
@@ -47,7 +48,9 @@ def command(
       ditseed doctor --check -R /srv/backup
       ditseed doctor --fix
     """
-    request = Request(suffix, repo, connection_of(account, uri), is_check)
+    from loader.operations import doctor
+
+    request = doctor.Request(suffix, repo, connection_of(account, uri), is_check)
     if is_check:
         refuse_given(["is_fix"], "a run without --check")
         try:
@@ -56,7 +59,7 @@ def command(
             show_error(error)
             check = doctor.failed(error)
         if as_json:
-            show_json({**msgspec.structs.asdict(check), "status": check.status.name})
+            show_json({**structs.asdict(check), "status": check.status.name})
         else:
             show(*check.text())
         return int(check.status)

@@ -430,18 +430,6 @@ def load(place: str) -> click.Command:
     return give(command)
 
 
-class Lazy(click.Group):
-    """A group that imports a command's module only when it is called. `places`: command name -> MODULE:NAME."""
-
-    places: Mapping[str, str]
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.places)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return load(self.places[cmd_name]) if cmd_name in self.places else None
-
-
 def give(command: click.Command) -> click.Command:
     """Adds the options of every verb and the variables of its own to a command, or to each command of a group."""
     if isinstance(command, click.Group):

@@ -12,17 +12,13 @@ import shlex
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from click import Choice
 
 from loader import backmdb, defaults, ldif, plain
-from loader.declared import Argument, Config, Placing, Sorting, SpaceCheck, Suffix, VerifyNew
-from loader.defaults import LEVELS
 from loader.errors import (
     EmptyInput,
     EntryRefused,
@@ -38,7 +34,8 @@ from loader.mdb.contents import DatabaseSummary
 from loader.operations import sizing
 from loader.operations.build import native, steps
 from loader.operations.build.native import NativeLoaded, NativeSteps, made_for
-from loader.operations.build.steps import FULL, BuildOptions
+from loader.operations.build.steps import BuildOptions
+from loader.operations.options import MigrateOptions
 from loader.operations.publish import Checked, Published, TargetDatabase, existing, head_digest
 from loader.operations.sizing import choose_maxsize, require_room
 from loader.piped import piped
@@ -56,46 +53,6 @@ RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that pub
 _SIZE = SampleSize(10_000, 0.0)
 _LARGEST = 8  # factor: upper bound of the new database's size, even with added indexes
 _SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two
-
-
-@dataclass(frozen=True)
-class MigrateOptions(Placing, Sorting):
-    """`source`, `target`: database directories. `config_path`: configuration of the new slapd. `suffix`: selects the
-    database in it (None: the one with the source's suffix). The other fields are as in BuildOptions."""
-
-    source: Annotated[Path, Argument()]
-    target: Annotated[Path, Argument()]
-    config_path: Config
-    suffix: Suffix = None
-    verify: Annotated[VerifyNew, Choice([*LEVELS, FULL])] = "quick"
-    check_space: SpaceCheck = True
-
-    def identity(self) -> dict[str, object]:
-        """What must not change between a run and its resumption."""
-        return {
-            "source": str(self.source.absolute()),
-            "config": str(self.config_path.absolute()),
-            "suffix": self.suffix,
-            "maxsize": self.maxsize,
-        }
-
-    def building(self, place: TargetDatabase) -> BuildOptions:
-        """Returns build options that keep entries as stored, as for a replica; values of invalid syntax are counted."""
-        beside = not files.same(place.database.directory, self.target)
-        return BuildOptions(
-            config_path=self.config_path,
-            suffix=place.database.suffix,
-            replace=self.replace,
-            maxsize=self.maxsize,
-            verify=self.verify,
-            seeding=True,
-            target=self.target if beside else None,
-            memory=self.memory,
-            jobs=self.jobs,
-            scratch=self.scratch,
-            check_space=self.check_space,
-            glue=False,
-        )
 
 
 def source_of(options: MigrateOptions) -> DatabaseSummary:

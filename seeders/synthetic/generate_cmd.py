@@ -6,23 +6,23 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 from click import Choice, FloatRange, IntRange
 
-from loader import defaults, ldif, standard, units
+from loader import defaults, standard, units
 from loader.cli.options import Json, ProgressMode, Shown, progress_of
 from loader.cli.report import show_facts, show_json
 from loader.cli.trees import Tree, TreeOutput, TreeSuffix, generate
 from loader.declared import Argument, Jobs, Share
 from loader.declared import command as declare
+from loader.defaults import STDIN
 from loader.errors import UsageProblem
-from loader.sources import dit
-from loader.sources.dit import PlanOptions, TreeSpec
-from loader.sources.location import STDIN, Kind, locate
 from loader.storage import files
-from seeders.synthetic import templates
+
+if TYPE_CHECKING:
+    from loader.sources.dit import PlanOptions
 
 TemplateName = Annotated[str, Argument("TEMPLATE")]
 
@@ -98,6 +98,9 @@ def list_templates(as_json: Json) -> None:
     Example:
       ditseed generate templates
     """
+    from loader.sources.dit import TreeSpec
+    from seeders.synthetic import templates
+
     described = {
         name: TreeSpec(path, (templates.LISTS,)).compiled(otherwise=1).description
         for name, path in templates.shipped().items()
@@ -124,6 +127,9 @@ def learn(
       ditseed export /var/lib/ldap -o - | ditseed generate learn - -o ours.toml
       ditseed generate ./ours.toml -n 30000000 -o /srv/tree         a tree like it, of any size
     """
+    from loader import ldif
+    from loader.sources.location import Kind, locate
+
     template = None if output == STDIN else Path(output)
     if template is None:
         standard.reserve_output()
@@ -196,6 +202,8 @@ class _Operations:
     jobs: Jobs = None
 
     def plan(self, seed: int) -> PlanOptions:
+        from loader.sources.dit import PlanOptions
+
         return PlanOptions(
             *(self.count, shares(self.mix or MIX[self.form], self.form), self.miss, self.skew, seed),
             *(parse_search_option(self.looks), self.form == "ldif"),
@@ -221,6 +229,8 @@ def operations(
       ditseed generate operations accounts -n 1000 --operations 100 --search 'uid=80,mail=15,cn*=5'
       ditseed generate operations people -n 1000 --operations 500 --format ldif | ldapmodify -H ldap://test ...
     """
+    from loader.sources import dit
+
     template = tree.spec(template_name, tree_suffix).compiled()
     plan, jobs = options.plan(tree.seed), options.jobs or defaults.processors()
     with progress_of(progress_mode).step("operations", options.count) as meter:

@@ -37,8 +37,7 @@ from loader.mdb.snapshot import AccessLog
 from loader.operations.backup import manifest, repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.manifest import MANIFEST, Backup, Verification
-from loader.operations.backup.repository import Policy
-from loader.operations.backup.run import BackupOptions
+from loader.operations.backup.options import BackupOptions, Policy
 from tests.support.backups import ONE_ENTRY, QUIET, put_back, take
 from tests.support.catching_up import LOG, with_accesslog
 from tests.support.command import Done, ditseed
