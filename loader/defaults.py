@@ -41,9 +41,7 @@ DYNAMIC_ATTRIBUTES = ("entryDN", "subschemaSubentry", "hasSubordinates", "numSub
 
 def config_file() -> Path:
     """Returns the path of the operator's configuration file (XDG Base Directory Specification)."""
-    import platformdirs  # imported here to keep --help fast: it loads configparser
-
-    return platformdirs.user_config_path("ditseed") / "config.toml"
+    return _xdg("XDG_CONFIG_HOME", "~/.config") / "config.toml"
 
 
 def state_dir() -> Path:
@@ -53,9 +51,11 @@ def state_dir() -> Path:
         return Path(named)
     if os.geteuid() == 0:
         return Path("/var/lib/ditseed")
-    import platformdirs
+    return _xdg("XDG_STATE_HOME", "~/.local/state")
 
-    return platformdirs.user_state_path("ditseed")
+
+def _xdg(variable: str, usual: str) -> Path:
+    return Path(os.path.expanduser(os.environ.get(variable) or usual), "ditseed")
 
 
 CGROUPS = Path("/sys/fs/cgroup")
