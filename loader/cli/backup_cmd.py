@@ -53,7 +53,7 @@ Meanwhile = Annotated[
 ]
 
 
-@declare("init")
+@declare("init", command)
 def init_command(repo: RepoOption, as_json: Json) -> None:
     """Create a repository.
 
@@ -122,7 +122,7 @@ class _Conditions:
         return ""
 
 
-@declare("run")
+@declare("run", command)
 def run_command(
     options: BackupOptions, packing: Packing, conditions: _Conditions, policy: Policy, shown: Shown
 ) -> None:
@@ -211,7 +211,7 @@ def _newest(backup: Backup) -> str:
 # --- list, show -------------------------------------------------------------------------------------
 
 
-@declare("list")
+@declare("list", command)
 def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
     """List the backups of a repository, the oldest first.
 
@@ -262,7 +262,7 @@ def row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[ob
     )
 
 
-@declare("show")
+@declare("show", command)
 def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
     """Show a backup: its manifest, its last verification, its last drill.
 
@@ -322,7 +322,7 @@ def part_read(proof: Verification) -> str:
 # --- check, prune -----------------------------------------------------------------------------------
 
 
-@declare("check")
+@declare("check", command)
 def check_command(
     repo: RepoOption,
     suffix: Suffix,
@@ -358,7 +358,7 @@ def check_command(
     return int(check.status)
 
 
-@declare("prune")
+@declare("prune", command)
 def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: DryRun, as_json: Json) -> None:
     """Remove old backups, all but those that an option keeps.
 
@@ -386,7 +386,7 @@ def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: Dry
 # --- restore, verify, drill, extract -----------------------------------------------------------------
 
 
-@declare("restore")
+@declare("restore", command)
 def restore_command(
     backup: WhichBackup, options: RestoreOptions, scratch: Meanwhile, dry_run: DryRun, shown: Shown
 ) -> None:
@@ -441,7 +441,7 @@ def restore_command(
         show_facts(facts_of)
 
 
-@declare("verify")
+@declare("verify", command)
 def verify_command(
     names: Annotated[tuple[str, ...], Argument("[ID|latest]...")],
     options: VerifyOptions,
@@ -471,7 +471,7 @@ def verify_command(
     return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
 
 
-@declare("drill")
+@declare("drill", command)
 def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> int:
     """Restore a backup into a scratch directory, start a real slapd on it, and search it.
 
@@ -509,7 +509,7 @@ def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> i
     return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
 
 
-@declare("extract")
+@declare("extract", command)
 def extract_command(backup: WhichBackup, options: ExtractOptions, progress_mode: ProgressMode = "auto") -> None:
     """Write entries of a backup to standard output, as LDIF that ldapadd takes.
 
@@ -531,9 +531,3 @@ def extract_command(backup: WhichBackup, options: ExtractOptions, progress_mode:
         entries = extract(replace(options, repo=repo, which=backup.which), progress)
     if log.verbosity() >= 0:
         tell(f"extracted: {units.number(entries)} entries")
-
-
-for subcommand in (init_command, run_command, list_command, show_command, check_command, prune_command):
-    command.add_command(subcommand)
-for subcommand in (restore_command, verify_command, drill_command, extract_command):
-    command.add_command(subcommand)

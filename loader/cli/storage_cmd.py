@@ -46,7 +46,7 @@ def command() -> None:
 # --- check ------------------------------------------------------------------------------------------
 
 
-@declare("check")
+@declare("check", command)
 def check_command(
     path: Annotated[Path | None, Argument()], config_path: OptionalConfig, suffix: Suffix, as_json: Json
 ) -> int:
@@ -139,7 +139,7 @@ def _described(device: Device, volume: Volume | None) -> str:
 # --- plan -------------------------------------------------------------------------------------------
 
 
-@declare("plan")
+@declare("plan", command)
 def plan_command(
     words: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], options: VolumeOptions, as_json: Json
 ) -> int:
@@ -207,7 +207,7 @@ def _script(plan: Plan) -> Iterator[str]:
 _SYSTEMD = ("systemctl stop slapd", "systemctl start slapd")
 
 
-@declare("migrate")
+@declare("migrate", command)
 def migrate_command(
     source: Annotated[str, Argument("FROM")],
     target: Annotated[str, Argument("TO")],
@@ -351,7 +351,7 @@ _BENCH_HEADINGS = (
 )
 
 
-@declare("bench")
+@declare("bench", command)
 def bench_command(
     directories: Annotated[tuple[Path, ...], Argument("DIR..."), click.Path(path_type=Path), {"required": True}],
     sizes: BenchSizes,
@@ -422,7 +422,7 @@ class _Watched:
     critical: Annotated[float | None, "-c --critical MS", Milliseconds(), "CRITICAL if a davg is above."] = None
 
 
-@declare("watch")
+@declare("watch", command)
 def watch_command(
     path: Annotated[Path | None, Argument()], options: WatchOptions, watched: _Watched, as_json: Json
 ) -> int:
@@ -559,7 +559,3 @@ def _notes(state: State) -> list[str]:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1000:.3f}"
-
-
-for subcommand in (bench_command, check_command, migrate_command, plan_command, watch_command):
-    command.add_command(subcommand)

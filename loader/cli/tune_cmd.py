@@ -123,7 +123,7 @@ def _show_settings(
         show(f"to restore the previous setting: {outcome.undo}")
 
 
-@declare("maxsize")
+@declare("maxsize", command)
 def maxsize_command(
     size: Annotated[
         int | str | None,
@@ -226,7 +226,7 @@ class Checkpoint(Written):
         return tuple(words)
 
 
-@declare("sync")
+@declare("sync", command)
 def sync_command(
     nosync: Annotated[
         str | None, Choice([ON, OFF]), "on: slapd no longer syncs commits to disk; off: it does so again."
@@ -307,7 +307,7 @@ def sync_command(
 _SHOWN = 20  # highest number of rows printed of a table
 
 
-@declare("indexes")
+@declare("indexes", command)
 def indexes_command(
     wish: IndexChange,
     no_reindex: Annotated[bool, "Offline: only change the configuration, and print the slapindex command to run."],
@@ -414,7 +414,3 @@ def _show_usage(use: Usage, where: Sequence[str]) -> None:
             show(f"and {units.number(len(use.missing) - _SHOWN)} more (--json has all)")
         show(f"to add these: {_change_command(use.suffix, where, '--add', [one.index for one in shown])}")
     show(*(f"note: {note}" for note in use.notes))
-
-
-for subcommand in (indexes_command, maxsize_command, sync_command):
-    command.add_command(subcommand)

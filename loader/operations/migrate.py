@@ -141,7 +141,7 @@ def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(text)
 
-    work = replace(work, options=replace(work.options, maxsize="auto"))
+    work = msgspec.structs.replace(work, options=replace(work.options, maxsize="auto"))
     began = time.monotonic()
     with piped(write, "sample") as (descriptor, _):
         built = work.building.make(meter, [descriptor], None)

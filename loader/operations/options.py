@@ -1,5 +1,5 @@
-"""The options of `build`, `add`, `migrate`, `verify`, `clone` and `tune indexes`. No operation is imported here,
-because --help needs none."""
+"""The options of `build`, `add`, `migrate`, `verify`, `clone`, `tune` and `storage`. This module imports no operation:
+--help needs none."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from loader.operations.publish import TargetDatabase
 
 FULL = LADDER[-1]  # a level of --verify: every entry is read again, every index made again
-
-
 MOST_SHARDS = 256
 ON_EXISTS = ("error", "skip", "replace", "newer")
 ON, OFF, NONE = "on", "off", "none"
@@ -165,6 +163,8 @@ class SearchSources:
 
 @dataclass(frozen=True)
 class DeclaredBuild(declared.Placing, declared.Sorting, declared.Rejecting):
+    """The options of the command line; BuildOptions adds what other verbs set."""
+
     config_path: declared.Config
     inputs: tuple[Path, ...] = ()
     suffix: declared.Suffix = None
@@ -196,6 +196,8 @@ class DeclaredBuild(declared.Placing, declared.Sorting, declared.Rejecting):
 
 @dataclass(frozen=True)
 class DeclaredAdd(declared.Rejecting):
+    """The options of the command line; AddOptions adds what other verbs set."""
+
     connection: Connection = field(default_factory=Connection)
     inputs: tuple[Path, ...] = ()
     jobs: Annotated[int, "-j --jobs", IntRange(1), "Number of parallel connections."] = 3

@@ -41,7 +41,7 @@ def command() -> None:
     """Make a synthetic tree from a template."""
 
 
-@declare("tree")
+@declare("tree", command)
 def tree(template_name: TemplateName, to: TreeOutput, tree: Tree, tree_suffix: TreeSuffix, shown: Shown) -> None:
     """Make a synthetic tree from TEMPLATE: `people`, or the path of a template file of your own.
 
@@ -60,7 +60,7 @@ def tree(template_name: TemplateName, to: TreeOutput, tree: Tree, tree_suffix: T
     generate(tree.spec(template_name, tree_suffix), to, shown)
 
 
-@declare("show")
+@declare("show", command)
 def show(
     template_name: TemplateName,
     number: Annotated[int | None, Argument("[NUMBER]"), IntRange(min=0)],
@@ -90,7 +90,7 @@ def show(
     sys.stdout.buffer.flush()
 
 
-@declare("templates")
+@declare("templates", command)
 def list_templates(as_json: Json) -> None:
     """List the templates that come with ditseed.
 
@@ -108,7 +108,7 @@ def list_templates(as_json: Json) -> None:
     show_json({"templates": described}) if as_json else show_facts(described)
 
 
-@declare("learn")
+@declare("learn", command)
 def learn(
     sources: Annotated[tuple[str, ...], Argument("SOURCE..."), {"required": True}],
     output: Annotated[str, "-o --output TEMPLATE|-", "The template file to write; -: standard output."],
@@ -210,7 +210,7 @@ class _Operations:
         )
 
 
-@declare("operations")
+@declare("operations", command)
 def operations(
     template_name: Annotated[str, Argument("TEMPLATE")],
     options: _Operations,
@@ -268,7 +268,3 @@ def parse_search_option(text: str | None) -> tuple[tuple[str, bool, int], ...]:
             raise UsageProblem(reason=f"--search {text}: write ATTRIBUTE[*][=WEIGHT],...")
         attributes.append((attribute, name.endswith("*"), int(weight or 1)))
     return tuple(attributes)
-
-
-for subcommand in (learn, tree, show, operations, list_templates):
-    command.add_command(subcommand)
