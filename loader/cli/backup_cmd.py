@@ -166,10 +166,11 @@ def run_command(
     for name, is_set in (("--all-databases", options.every), ("--incremental", options.incremental)):
         if conditions.kind == LDIF and is_set:
             raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
-    if options.incremental and (conditions.recipients or conditions.recipients_files):
+    is_encrypted = conditions.recipients or conditions.recipients_files
+    if options.incremental and is_encrypted:
         reason = "an incremental backup reads the pages of those before it, which needs an identity on this host"
         raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full one")
-    keys = age.recipients(conditions.recipients, conditions.recipients_files)
+    keys = age.recipients(conditions.recipients, conditions.recipients_files) if is_encrypted else None
     packing = replace(packing, recipients=keys, ldif=conditions.kind == LDIF)
     if conditions.init:
         repository.init(options.repo)

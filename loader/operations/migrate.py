@@ -55,6 +55,35 @@ _LARGEST = 8  # factor: upper bound of the new database's size, even with added 
 _SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two
 
 
+def _identity(options: MigrateOptions) -> dict[str, object]:
+    """What must not change between a run and its resumption."""
+    return {
+        "source": str(options.source.absolute()),
+        "config": str(options.config_path.absolute()),
+        "suffix": options.suffix,
+        "maxsize": options.maxsize,
+    }
+
+
+def _building(options: MigrateOptions, place: TargetDatabase) -> BuildOptions:
+    """Returns build options that keep entries as stored, as for a replica; values of invalid syntax are counted."""
+    beside = not files.same(place.database.directory, options.target)
+    return BuildOptions(
+        config_path=options.config_path,
+        suffix=place.database.suffix,
+        replace=options.replace,
+        maxsize=options.maxsize,
+        verify=options.verify,
+        seeding=True,
+        target=options.target if beside else None,
+        memory=options.memory,
+        jobs=options.jobs,
+        scratch=options.scratch,
+        check_space=options.check_space,
+        glue=False,
+    )
+
+
 def source_of(options: MigrateOptions) -> DatabaseSummary:
     """Summarises the source. Raises NotLmdb, MdbDamaged, MdbProtected, NoSuchPath, NotPermitted, EmptyInput,
     UsageProblem."""
@@ -155,7 +184,7 @@ def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
     in use of the old one. id2e of the old one says more than a sample, which may miss a few large entries."""
     facts, freed = readers.free_list(options.source)
     try:
-        target = native.target_of(options.building(place), place)
+        target = native.target_of(_building(options, place), place)
         forecast = sizing.forecast(sampling.of_database(options.source, _SIZE, meter), target, meter, timed=0.0)
     except (NotProven, EmptyInput):
         return facts.used - sum(freed.values()) * facts.page_size
@@ -195,7 +224,7 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def build_options(self) -> BuildOptions:
-        return self.options.building(self.place)
+        return _building(self.options, self.place)
 
     @cached_property
     def building(self) -> NativeSteps:
@@ -277,13 +306,13 @@ def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, flo
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
         place = place_of(options, source)
-        run_dir, identity = place.directory / RUN_DIR, options.identity()
+        run_dir, identity = place.directory / RUN_DIR, _identity(options)
         # If the source, the new slapd or its configuration changed since the source was read, the result is useless.
         with recorded(run_dir) as catalogue:
             loaded = catalogue.facts_of("load", MigrateLoaded) if catalogue else None
         stale = loaded is not None and (
             state_of(options.source) != loaded.source_as_read
-            or made_for(place.config, place.database, options.building(place)) != loaded.made_for
+            or made_for(place.config, place.database, _building(options, place)) != loaded.made_for
         )
         anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
         with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:

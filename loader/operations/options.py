@@ -13,12 +13,9 @@ from click import Choice, FloatRange, IntRange
 from loader import declared, defaults
 from loader.defaults import ENGINES, LADDER, LEVELS
 from loader.server.options import Connection
-from loader.storage import files
 
 if TYPE_CHECKING:
     from loader.indexes import Indexes
-    from loader.operations.build import BuildOptions
-    from loader.operations.publish import TargetDatabase
 
 FULL = LADDER[-1]  # a level of --verify: every entry is read again, every index made again
 MOST_SHARDS = 256
@@ -51,35 +48,6 @@ class MigrateOptions(declared.Placing, declared.Sorting):
     suffix: declared.Suffix = None
     verify: Annotated[declared.VerifyNew, Choice([*LEVELS, FULL])] = "quick"
     check_space: declared.SpaceCheck = True
-
-    def identity(self) -> dict[str, object]:
-        """What must not change between a run and its resumption."""
-        return {
-            "source": str(self.source.absolute()),
-            "config": str(self.config_path.absolute()),
-            "suffix": self.suffix,
-            "maxsize": self.maxsize,
-        }
-
-    def building(self, place: TargetDatabase) -> BuildOptions:
-        """Returns build options that keep entries as stored, as for a replica; values of invalid syntax are counted."""
-        from loader.operations.build import BuildOptions
-
-        beside = not files.same(place.database.directory, self.target)
-        return BuildOptions(
-            config_path=self.config_path,
-            suffix=place.database.suffix,
-            replace=self.replace,
-            maxsize=self.maxsize,
-            verify=self.verify,
-            seeding=True,
-            target=self.target if beside else None,
-            memory=self.memory,
-            jobs=self.jobs,
-            scratch=self.scratch,
-            check_space=self.check_space,
-            glue=False,
-        )
 
 
 @dataclass(frozen=True)
