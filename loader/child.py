@@ -10,7 +10,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import tempfile
 import threading
 import time
@@ -77,17 +76,19 @@ def _tool(argv: Sequence[str]) -> str:
 
 class Child:
     """One running tool, a context manager. Leaving the body kills the tool's process group. The tool also dies with the
-    thread that started it, so that thread must wait for it. Raises ToolMissing."""
+    thread that started it, so that thread must wait for it. No `stdin`, `stdout`: /dev/null. Raises ToolMissing."""
 
     def __init__(
         self,
         argv: Sequence[str],
         *,
-        stdin: int | IO[bytes] | None = subprocess.DEVNULL,
-        stdout: int | IO[bytes] | None = subprocess.DEVNULL,
+        stdin: int | IO[bytes] | None = None,
+        stdout: int | IO[bytes] | None = None,
         pass_fds: Iterable[int] = (),
         env: Mapping[str, str] | None = None,
     ) -> None:
+        import subprocess  # imported here to keep --help fast
+
         self.argv = list(argv)
         self._words: deque[str] = deque(maxlen=200)
         self._group_ended = False
@@ -98,8 +99,8 @@ class Child:
             self.process = subprocess.Popen(
                 # setpriv(1) sets the parent death signal: after a `kill -9` of ditseed, no slapadd may go on writing.
                 [_SETPRIV, "--pdeathsig", "KILL", "--", *self.argv],
-                stdin=stdin,
-                stdout=stdout,
+                stdin=subprocess.DEVNULL if stdin is None else stdin,
+                stdout=subprocess.DEVNULL if stdout is None else stdout,
                 stderr=subprocess.PIPE,
                 pass_fds=tuple(pass_fds),
                 env={**os.environ, **(env or {})},
@@ -217,6 +218,8 @@ def run_detached(argv: Sequence[str]) -> Answer:
     if shutil.which(argv[0]) is None:
         raise ToolMissing(tool=argv[0])
     _log.info("running %s", shlex.join(argv))
+    import subprocess
+
     with tempfile.TemporaryFile() as said:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, check=False

@@ -32,7 +32,7 @@ from click import Choice, IntRange
 from msgspec import Struct
 
 from loader import units
-from loader.defaults import ENGINES, LEVELS
+from loader.defaults import ENGINES, LEVELS, PROBLEMS
 from loader.errors import LoaderError, UsageProblem
 from loader.storage import files
 
@@ -44,10 +44,10 @@ class Argument(Struct, frozen=True):
 _NAMES = re.compile(r"--?[\w-]+( --?[\w-]+)*( [^-\s]\S*)?")
 
 
-def command(name: str) -> Callable[[Callable[..., int | None]], click.Command]:
+def command(name: str, group: click.Group | None = None) -> Callable[[Callable[..., int | None]], click.Command]:
     """Makes a click command from a function. Each parameter is an `Annotated` option or a dataclass of such options.
 
-    If such a dataclass has a method `begin`, it is called before the function.
+    If such a dataclass has a method `begin`, it is called before the function. `group`: gets the command.
     """
 
     def declare(function: Callable[..., int | None]) -> click.Command:
@@ -79,7 +79,10 @@ def command(name: str) -> Callable[[Callable[..., int | None]], click.Command]:
         parameters = [
             option for option in parameters if not (getattr(option, "hidden", False) and visible & {*option.opts})
         ]
-        return click.Command(name, callback=run, params=parameters, help=function.__doc__)
+        made = click.Command(name, callback=run, params=parameters, help=function.__doc__)
+        if group is not None:
+            group.add_command(made)
+        return made
 
     return declare
 
@@ -337,3 +340,11 @@ class ExportLimits(Reading):
         "(default: one per processor).",
     ] = None
     max_rate: Annotated[MaxRate, "At most N entries per second, over all connections; 0: no limit."] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditResources(Sorting):
+    """Resources of an audit. `limit`: number of problems of each kind to report."""
+
+    limit: Annotated[Limit, IntRange(1), "Number of problems of each kind to show; all are counted."] = PROBLEMS
+    scratch: TemporaryDirectory = None

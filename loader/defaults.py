@@ -28,6 +28,10 @@ WORTH_KEEPING = 60.0  # seconds; with more spent on finished steps, changing the
 COMPRESS = "zstd"
 LADDER = ("quick", "pages", "tree", "indexes")  # levels of --verify; each includes the checks of those before it
 LEVELS = ("none", *LADDER[:-1])  # for a copy: level indexes would need the configuration
+PROBLEMS = 10  # of each kind that a check reports
+DIFFERENCES = 20  # entries that a comparison names
+SHARD_ENTRIES = 1_000_000  # of a file of LDIF
+STDIN = "-"
 ENGINES = ("native", "slapadd")  # programs that write a database; the first is the default
 MAXSIZE_FACTOR = 3.0  # maxsize / size of the data: leaves room for copy-on-write, growth and long readers
 
@@ -47,9 +51,7 @@ class Resources:
 
 def config_file() -> Path:
     """Returns the path of the operator's configuration file (XDG Base Directory Specification)."""
-    import platformdirs  # imported here to keep --help fast: it loads configparser
-
-    return platformdirs.user_config_path("ditseed") / "config.toml"
+    return _xdg("XDG_CONFIG_HOME", "~/.config") / "config.toml"
 
 
 def state_dir() -> Path:
@@ -59,9 +61,11 @@ def state_dir() -> Path:
         return Path(named)
     if os.geteuid() == 0:
         return Path("/var/lib/ditseed")
-    import platformdirs
+    return _xdg("XDG_STATE_HOME", "~/.local/state")
 
-    return platformdirs.user_state_path("ditseed")
+
+def _xdg(variable: str, usual: str) -> Path:
+    return Path(os.path.expanduser(os.environ.get(variable) or usual), "ditseed")
 
 
 CGROUPS = Path("/sys/fs/cgroup")

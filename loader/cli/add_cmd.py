@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 
 from loader.cli import access
@@ -12,9 +11,7 @@ from loader.cli.trees import TreeInput, TreeSuffix
 from loader.declared import Argument
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.operations import add as operation
-from loader.operations.add import AddOptions
-from loader.run.log import report_of
+from loader.operations.options import DeclaredAdd
 
 
 @declare("add")
@@ -22,7 +19,7 @@ def command(
     inputs: Annotated[tuple[str, ...], Argument("[LDIF]...")],
     tree: TreeInput,
     server: access.Server,
-    options: AddOptions,
+    options: DeclaredAdd,
     run: RecordedRun,
     tree_suffix: TreeSuffix = None,
 ) -> int:
@@ -42,13 +39,17 @@ def command(
       ditseed add /srv/export -H ldap://server -D cn=admin,dc=example,dc=com -y /root/admin.pw --on-exists skip
       ditseed add --from people -n 100000 -H ldapi:/// -Y EXTERNAL --nosync
     """
+    from loader.operations import add as operation
+    from loader.run.log import report_of
+
     files, synthetic = tree.input(inputs, tree_suffix)
     connection = access.connection_of(server)
-    options = dataclasses.replace(options, connection=connection, inputs=files, tree=synthetic)
+    requested = {"connection": connection, "inputs": files, "tree": synthetic}
+    adding = operation.AddOptions(**(vars(options) | requested))
     if run.dry_run:
-        facts, status = operation.plan(options, run.progress), EXIT_OK
+        facts, status = operation.plan(adding, run.progress), EXIT_OK
     else:
-        added = operation.add(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
+        added = operation.add(adding, run.progress, run.timeouts_of(operation.STEPS), run.restart)
         facts, status = report_of(added), EXIT_DIFFERENT if added.rejected else EXIT_OK
     note(facts)
     if not run.dry_run and not run.as_json and added.seconds:

@@ -1,45 +1,47 @@
-"""`ditseed backup`, and its commands that take, list, check and remove backups. backup_use_cmd.py has the commands that
-read the data of a backup."""
+"""`ditseed backup`: takes, lists, checks, verifies, drills, prunes and restores backups of databases."""
 
 from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 from click import Choice
 from msgspec import structs
 
-from loader import age, log, units
-from loader.cli.options import DryRun, Json, Lazy, Shown, is_given
-from loader.cli.report import show_check, show_error, show_facts, show_json, show_report, show_table
-from loader.declared import Metrics, Scratch, Suffix
+from loader import age, log, standard, units
+from loader.cli.options import DryRun, Json, ProgressMode, Shown, is_given, progress_of
+from loader.cli.report import show_check, show_error, show_facts, show_json, show_report, show_table, tell
+from loader.declared import Argument, Metrics, Scratch, Suffix
 from loader.declared import command as declare
-from loader.errors import LoaderError, UsageProblem
-from loader.operations.backup import check as checking
-from loader.operations.backup import manifest, repository
-from loader.operations.backup.check import Check, Limits
-from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
-from loader.operations.backup.pack import Packing
-from loader.operations.backup.repository import Policy, RepoOption, WhichBackup
-from loader.operations.backup.run import BackupOptions, run
-from loader.server import configuration
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError, UsageProblem
+from loader.operations.backup.options import (
+    KINDS,
+    LDIF,
+    MDB,
+    BackupOptions,
+    DrillOptions,
+    ExtractOptions,
+    Limits,
+    Packing,
+    Policy,
+    RepoOption,
+    RestoreOptions,
+    VerifyOptions,
+    WhichBackup,
+)
 
-# The module of these takes as long to import as everything that `run` needs.
-_USES = ("drill", "extract", "restore", "verify")
+if TYPE_CHECKING:
+    from loader.operations.backup.check import Check
+    from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
+    from loader.operations.backup.restore import RestorePlan, RestoreReport
 
 
-class _Commands(Lazy):
-    places = {  # noqa: RUF012
-        name: f"{'loader.cli.backup_use_cmd' if name in _USES else __name__}:{name}_command"
-        for name in ("check", "drill", "extract", "init", "list", "prune", "restore", "run", "show", "verify")
-    }
-
-
-@click.group("backup", cls=_Commands)
+@click.group("backup")
 def command() -> None:
     """Back up databases while slapd is running; list, check, verify, drill, prune and restore the backups."""
 
@@ -51,7 +53,7 @@ Meanwhile = Annotated[
 ]
 
 
-@declare("init")
+@declare("init", command)
 def init_command(repo: RepoOption, as_json: Json) -> None:
     """Create a repository.
 
@@ -61,6 +63,8 @@ def init_command(repo: RepoOption, as_json: Json) -> None:
     \b
       ditseed backup init -R /srv/backup
     """
+    from loader.operations.backup import repository
+
     is_new = repository.init(repo)
     printed = {"repository": repo, "created": "yes" if is_new else "no, it was there"}
     show_report({"repository": str(repo), "created": is_new}, as_json, printed)
@@ -73,9 +77,9 @@ class _Conditions:
     init: Annotated[bool, "Create the repository first, if it is not there (see `ditseed backup init`)."] = False
     kind: Annotated[
         str,
-        Choice(manifest.KINDS),
+        Choice(KINDS),
         "Pages of the database, which are restored fastest; or LDIF, which any version of OpenLDAP can read.",
-    ] = manifest.MDB
+    ] = MDB
     hosts: Annotated[
         tuple[str, ...], "--only-on HOST", "Do nothing on any other host; may be given several times."
     ] = ()
@@ -106,6 +110,8 @@ class _Conditions:
             return f"this host is not {' or '.join(self.hosts)}"
         if self.role and options.config_path is None:
             raise UsageProblem(reason="--only-role looks at the configuration: give --config")
+        from loader.server import configuration
+
         if self.role and options.config_path:
             for database in options.databases(configuration.read(options.config_path)):
                 if database.consumer if self.role == "consumer" else "syncprov" in database.overlays:
@@ -114,7 +120,7 @@ class _Conditions:
         return ""
 
 
-@declare("run")
+@declare("run", command)
 def run_command(
     options: BackupOptions, packing: Packing, conditions: _Conditions, policy: Policy, shown: Shown
 ) -> None:
@@ -141,6 +147,9 @@ def run_command(
     The database of one suffix, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
+    from loader.operations.backup import manifest, repository
+    from loader.operations.backup.run import run
+
     if not is_given("config_path") and options.source is not None:
         options = replace(options, config_path=None)  # --from overrides --config of a profile
     require_one(("--config", options.config_path), ("--from", options.source))
@@ -153,13 +162,14 @@ def run_command(
             show_facts({"backup": f"none: {reason}"})
         return
     for name, is_set in (("--all-databases", options.every), ("--incremental", options.incremental)):
-        if conditions.kind == manifest.LDIF and is_set:
+        if conditions.kind == LDIF and is_set:
             raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
-    if options.incremental and (conditions.recipients or conditions.recipients_files):
+    is_encrypted = conditions.recipients or conditions.recipients_files
+    if options.incremental and is_encrypted:
         reason = "an incremental backup reads the pages of those before it, which needs an identity on this host"
         raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full one")
-    keys = age.recipients(conditions.recipients, conditions.recipients_files)
-    packing = replace(packing, recipients=keys, ldif=conditions.kind == manifest.LDIF)
+    keys = age.recipients(conditions.recipients, conditions.recipients_files) if is_encrypted else None
+    packing = replace(packing, recipients=keys, ldif=conditions.kind == LDIF)
     if conditions.init:
         repository.init(options.repo)
     progress = shown.progress
@@ -169,7 +179,7 @@ def run_command(
             show_json(backup)
         elif reports:
             for member in repository.members(repo, backup):
-                facts = _facts(member, Proofs())
+                facts = _facts(member, manifest.Proofs())
                 names = ("backup", "suffix", "entries", "data / stored", "took", "newest change")
                 show_facts({name: facts[name] for name in names})
 
@@ -187,7 +197,7 @@ def require_alone(every: bool, *others: tuple[str, object]) -> None:
 
 def _kind(backup: Backup) -> str:
     """Returns "mdb" or "ldif", with "incremental" and "encrypted" where they apply."""
-    words = [manifest.LDIF if backup.is_ldif else manifest.MDB]
+    words = [LDIF if backup.is_ldif else MDB]
     words += ["incremental"] * backup.incremental + ["encrypted"] * backup.is_encrypted
     return ", ".join(words)
 
@@ -200,13 +210,15 @@ def _newest(backup: Backup) -> str:
 # --- list, show -------------------------------------------------------------------------------------
 
 
-@declare("list")
+@declare("list", command)
 def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
     """List the backups of a repository, the oldest first.
 
     \b
       ditseed backup list -R /srv/backup
     """
+    from loader.operations.backup import repository
+
     with repository.at(repo) as opened:
         listing, reads = repository.listing(opened, suffix), not opened.is_remote
         listed = [
@@ -225,6 +237,8 @@ def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
 
 
 def row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[object, ...]:
+    from loader.operations.backup import repository
+
     members = backup.members
     age = (repository.now() - backup.when).total_seconds()
     return (
@@ -245,13 +259,15 @@ def row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[ob
     )
 
 
-@declare("show")
+@declare("show", command)
 def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
     """Show a backup: its manifest, its last verification, its last drill.
 
     \b
       ditseed backup show latest -R /srv/backup
     """
+    from loader.operations.backup import repository
+
     with repository.at(repo) as opened:
         chosen = repository.find(opened, backup.which, suffix)
         proofs = repository.proofs(opened, chosen)
@@ -282,9 +298,11 @@ def _facts(backup: Backup, proofs: Proofs) -> dict[str, object]:
 
 
 def _proof(proof: Verification | Drill | None) -> str:
+    from loader.operations.backup import manifest, repository
+
     if proof is None:
         return "never"
-    if isinstance(proof, Verification):
+    if isinstance(proof, manifest.Verification):
         details = part_read(proof)
     else:
         details = f"restored in {units.duration(proof.restore_seconds)}"
@@ -298,7 +316,7 @@ def part_read(proof: Verification) -> str:
 # --- check, prune -----------------------------------------------------------------------------------
 
 
-@declare("check")
+@declare("check", command)
 def check_command(
     repo: RepoOption,
     suffix: Suffix,
@@ -314,6 +332,9 @@ def check_command(
       ditseed backup check -R /srv/backup --max-age 26h --min-count 7 --max-verify-age 8d --max-drill-age 35d
       ditseed backup check -R /srv/backup --metrics /var/lib/prometheus/node-exporter/ditseed-backup.prom
     """
+    from loader.operations.backup import check as checking
+    from loader.operations.backup import repository
+
     by_suffix: dict[str, Check] = {}
     try:
         with repository.at(repo) as opened:
@@ -327,7 +348,7 @@ def check_command(
     return show_check(check, as_json)
 
 
-@declare("prune")
+@declare("prune", command)
 def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: DryRun, as_json: Json) -> None:
     """Remove old backups, all but those that an option keeps.
 
@@ -338,6 +359,8 @@ def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: Dry
     \b
       ditseed backup prune -R /srv/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
     """
+    from loader.operations.backup import repository
+
     with repository.at(repo, changes=not dry_run, makes_room=True) as opened:
         pruned = repository.prune(opened, policy, suffix, dry_run)
     removed = "would be removed" if dry_run else "removed"
@@ -346,3 +369,150 @@ def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: Dry
     rows += [(name, "kept", "its manifest cannot be read") for name in pruned.unread]
     report = {**structs.asdict(pruned), "dry_run": dry_run}
     show_report(report, as_json, lambda: show_table(("id", "kept or removed", "why"), sorted(rows)))
+
+
+# --- restore, verify, drill, extract -----------------------------------------------------------------
+
+
+@declare("restore", command)
+def restore_command(
+    backup: WhichBackup, options: RestoreOptions, scratch: Meanwhile, dry_run: DryRun, shown: Shown
+) -> None:
+    """Restore a backup into the database directory of a configuration. slapd must not be running on it.
+
+    The backup is unpacked and checked beside the old database, then renamed into place: the directory
+    holds the old database or the restored one, never half of it. Owner and mode follow the directory
+    and the configuration.
+
+    \b
+    The latest one, replacing a broken database:
+      systemctl stop slapd
+      ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --replace
+      systemctl start slapd
+    All databases of one moment, each into the directory that the configuration gives it:
+      ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --all-databases --replace
+    Into another directory, to look at it:
+      ditseed backup restore latest -R /srv/backup --target /srv/look
+    """
+    from loader.operations.backup import repository, restore
+
+    if not is_given("config_path") and options.target is not None:
+        options = replace(options, config_path=None)  # --target overrides --config of a profile
+    require_one(("--config", options.config_path), ("--target", options.target))
+    require_alone(options.every, ("-b", options.suffix), ("--target", options.target))
+    progress = shown.progress
+    with repository.at(options.repo, progress, scratch) as repo:
+        options = replace(options, repo=repo, which=backup.which)
+        reports: Sequence[RestorePlan | RestoreReport] = (
+            restore.plan(options) if dry_run else restore.restore(options, progress)
+        )
+    if shown.as_json:
+        show_json({"databases": reports} if options.every else reports[0])
+        return
+    for report in reports:
+        facts_of = {"backup": report.backup.id, "suffix": report.backup.suffix, "target": report.target}
+        if isinstance(report, restore.RestorePlan):
+            facts_of |= {
+                "needed / free": f"{units.size(report.needed)} / {units.size(report.free)}",
+                "in place now": "a database (replaced)" if report.replaces else "nothing",
+            }
+        else:
+            facts_of |= {
+                "entries": "-" if report.entries is None else units.number(report.entries),
+                "shown / on disk": f"{units.size(report.bytes)} / {units.size(report.allocated)}",
+                "took": units.duration(report.seconds),
+                "verified": report.verified,
+                "indexed": ", ".join(report.indexed) or "none",
+            }
+            if report.kept:
+                facts_of["old database"] = f"{report.kept} (remove it when nobody needs it)"
+        show_facts(facts_of)
+
+
+@declare("verify", command)
+def verify_command(
+    names: Annotated[tuple[str, ...], Argument("[ID|latest]...")],
+    options: VerifyOptions,
+    scratch: Meanwhile,
+    shown: Shown,
+) -> int:
+    """Compare stored backups with their checksums; all of them, unless some are named.
+
+    The result is written down beside each backup: `list`, `show`, `check` and `prune` use it. Exit status:
+    0 all are good, 1 one is damaged.
+
+    \b
+      ditseed backup verify -R /srv/backup --sample 5%
+    """
+    from loader.operations.backup import repository
+    from loader.operations.backup.drill import verify
+
+    progress = shown.progress
+    with repository.at(options.repo, progress, scratch) as repo:
+        options = replace(options, repo=repo, names=names or options.names)
+        proofs = verify(options, progress)
+    rows = [(proof.backup, part_read(proof), proof.problem or "good") for proof in proofs]
+    show_report({"verified": proofs}, shown.as_json, lambda: show_table(("id", "read", "result"), rows))
+    return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
+
+
+@declare("drill", command)
+def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> int:
+    """Restore a backup into a scratch directory, start a real slapd on it, and search it.
+
+    The running slapd and its database are not touched: the slapd of the drill listens on a private socket,
+    without network, syncrepl or log. It counts the entries, looks some up, and compares the counts and the contextCSN
+    with the manifest. The result, and how long the restore took, is written down beside the backup: `list`,
+    `show`, `check` and `prune` use it. Exit status: 0 all is well, 1 it is not. If `latest` is a set of
+    backups of one moment, all of it is drilled, one backup after the other, unless -b names a suffix.
+
+    \b
+      ditseed backup drill latest -R /srv/backup --tmp /srv/scratch
+    A backup that was taken without a configuration (--from):
+      ditseed backup drill latest -R /srv/backup --config /etc/ldap/slapd.d
+    """
+    from loader.operations.backup import repository
+    from loader.operations.backup.drill import drill
+
+    progress = shown.progress
+    with repository.at(options.repo, progress, options.scratch) as repo:
+        proofs = drill(replace(options, repo=repo, which=backup.which), progress)
+    if shown.as_json:
+        show_json({"drills": proofs} if len(proofs) > 1 else proofs[0])
+    else:
+        for proof in proofs:
+            show_facts(
+                {
+                    "backup": proof.backup,
+                    "restored in": units.duration(proof.restore_seconds),
+                    "entries": units.number(proof.entries),
+                    "looked up": units.number(proof.lookups),
+                    "contextCSN": " ".join(proof.context_csns) or "none stored",
+                    "result": proof.problem or "good",
+                }
+            )
+    return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
+
+
+@declare("extract", command)
+def extract_command(backup: WhichBackup, options: ExtractOptions, progress_mode: ProgressMode = "auto") -> None:
+    """Write entries of a backup to standard output, as LDIF that ldapadd takes.
+
+    For the wrong delete at night: the server goes on running. A filter is evaluated by slapcat with the
+    configuration in the backup.
+
+    \b
+      ditseed backup extract latest -R /srv/backup --dn ou=sales,dc=example,dc=com > sales.ldif
+      ldapadd -H ldapi:/// -Y EXTERNAL -f sales.ldif
+    Single entries, wherever they are:
+      ditseed backup extract latest -R /srv/backup --filter '(uid=jdoe)'
+    """
+    from loader.operations.backup import repository
+    from loader.operations.backup.drill import extract
+
+    standard.reserve_output()
+    progress = progress_of(progress_mode)
+    with repository.at(options.repo, progress, options.scratch) as repo:
+        entries = extract(replace(options, repo=repo, which=backup.which), progress)
+    if log.verbosity() >= 0:
+        tell(f"extracted: {units.number(entries)} entries")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 
 from loader.cli.options import RecordedRun, note
@@ -11,13 +10,12 @@ from loader.cli.trees import TreeInput
 from loader.declared import Argument
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.operations import build as operation
-from loader.operations.build import BuildOptions
+from loader.operations.options import DeclaredBuild
 
 
 @declare("build")
 def command(
-    inputs: Annotated[tuple[str, ...], Argument("[LDIF]...")], tree: TreeInput, options: BuildOptions, run: RecordedRun
+    inputs: Annotated[tuple[str, ...], Argument("[LDIF]...")], tree: TreeInput, options: DeclaredBuild, run: RecordedRun
 ) -> int:
     """Load LDIF (plain, .zst, .gz, an export directory, - for stdin) into the database directory of a configuration.
 
@@ -41,12 +39,14 @@ def command(
       ditseed build /srv/export --config /etc/ldap/slapd.d --replace --maxsize auto
       ditseed build --from accounts -n 30000000 --config /etc/ldap/slapd.d --maxsize auto
     """
+    from loader.operations import build as operation
+
     files, synthetic = tree.input(inputs, None)
-    options = dataclasses.replace(options, inputs=files, tree=synthetic)
+    building = operation.BuildOptions(**(vars(options) | {"inputs": files, "tree": synthetic}))
     if run.dry_run:
-        facts = operation.plan(options, run.progress)
+        facts = operation.plan(building, run.progress)
     else:
-        facts = operation.build(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
+        facts = operation.build(building, run.progress, run.timeouts_of(operation.STEPS), run.restart)
     note(facts)
     show_report(facts, run.as_json)
     return EXIT_DIFFERENT if facts.get("rejected") else EXIT_OK

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loader import log, standard, units
 from loader.cli.options import DryRun, Shown
 from loader.cli.report import show_report, tell, tell_json
 from loader.declared import command as declare
 from loader.errors import UsageProblem
-from loader.operations import clone as operation
-from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, ReceivePlan, ReceiveReport
+from loader.operations.options import CloneOptions
+
+if TYPE_CHECKING:
+    from loader.operations.clone import ClonePlan, ReceivePlan, ReceiveReport
 
 _PIPE = Path("-")
 
@@ -56,6 +59,8 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
         if applies:
             raise UsageProblem(reason=reason)
 
+    from loader.operations import clone as operation
+
     if sends:
         sent = operation.send(options, shown.progress)
         if shown.as_json:  # on stderr, because stdout carries the copy
@@ -74,6 +79,8 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
 
 
 def _lines(report: ClonePlan | ReceivePlan | ReceiveReport) -> dict[str, object]:
+    from loader.operations.clone import ClonePlan, CloneReport, ReceivePlan
+
     if isinstance(report, ClonePlan):
         return {
             "source": report.source,

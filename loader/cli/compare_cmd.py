@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import structs
 
@@ -13,10 +13,11 @@ from loader.cli.options import Shown
 from loader.cli.report import show, show_report, show_table
 from loader.declared import Argument, Limit
 from loader.declared import command as declare
+from loader.defaults import DIFFERENCES
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.operations.compare import IGNORED, LIMIT, SERVER_ATTRIBUTES, CompareOptions, CompareReport, compare
-from loader.overlays import CONTEXT_CSN
-from loader.sources.location import comparable, require_once
+
+if TYPE_CHECKING:
+    from loader.operations.compare import CompareReport
 
 _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 
@@ -41,10 +42,13 @@ class _Comparing:
     user_attributes: Annotated[bool, "Compare user attributes only: ignore entryUUID, entryCSN, timestamps ..."] = False
     with_context_csn: Annotated[bool, "Compare contextCSN too."] = False
     show_attributes: Annotated[bool, "Name the attributes that differ (reads those entries again)."] = False
-    limit: Annotated[Limit, "Number of differing entries to name."] = LIMIT
+    limit: Annotated[Limit, "Number of differing entries to name."] = DIFFERENCES
 
     @property
     def ignored_attributes(self) -> tuple[str, ...]:
+        from loader.operations.compare import IGNORED, SERVER_ATTRIBUTES
+        from loader.overlays import CONTEXT_CSN
+
         usual = [name for name in IGNORED if not (self.with_context_csn and name == CONTEXT_CSN)]
         return (*usual, *(SERVER_ATTRIBUTES if self.user_attributes else ()), *self.ignored)
 
@@ -75,6 +79,9 @@ def command(
       ditseed compare /srv/restored ldapi:/// -Y EXTERNAL
       ditseed compare /var/lib/ldap /srv/spare/ldap
     """
+    from loader.operations.compare import CompareOptions, compare
+    from loader.sources.location import comparable, require_once
+
     require_once((a, b))
     at_a = connection_of(bind)
     at_b = structs.replace(second_of(at_a, second), base=second.consumer_base or at_a.base)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from loader import units
 from loader.cli.access import Account, connection_of
@@ -13,8 +13,9 @@ from loader.cli.report import findings, show_check, show_error, show_report
 from loader.declared import OptionalConfig, Suffix
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
-from loader.operations import doctor
-from loader.operations.doctor import Report, Request
+
+if TYPE_CHECKING:
+    from loader.operations.doctor import Report
 
 
 @declare("doctor")
@@ -45,7 +46,9 @@ def command(
       ditseed doctor --check -R /srv/backup
       ditseed doctor --fix
     """
-    request = Request(suffix, repo, connection_of(account, uri), is_check)
+    from loader.operations import doctor
+
+    request = doctor.Request(suffix, repo, connection_of(account, uri), is_check)
     if is_check:
         refuse_given(["is_fix"], "a run without --check")
         try:

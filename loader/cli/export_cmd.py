@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import structs
 
@@ -16,11 +16,10 @@ from loader.cli.report import show_report, tell, tell_json
 from loader.declared import Argument, Compress, ExportLimits
 from loader.declared import command as declare
 from loader.errors import UsageProblem
-from loader.operations import export_mdb
-from loader.operations.export_mdb import DumpOptions, StreamReport
-from loader.operations.shards import Finished
-from loader.sources.location import STDIN, Kind, locate
-from loader.sources.mdb import Part
+
+if TYPE_CHECKING:
+    from loader.operations.export_mdb import StreamReport
+    from loader.operations.shards import Finished
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +34,7 @@ class _Output:
     @property
     def directory(self) -> Path | None:
         """The output directory; None for stdout."""
-        return None if str(self.output) == STDIN else self.output.absolute()
+        return None if str(self.output) == defaults.STDIN else self.output.absolute()
 
 
 @declare("export")
@@ -92,7 +91,6 @@ def command(
 
 def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
     """Exports a server. With --dry-run, prints the plan and returns None."""
-    # Imported here because loading python-ldap takes longer than reading a small database.
     from loader.operations.export import STEPS, ExportOptions, export, plan
 
     if to.directory is None:
@@ -116,6 +114,10 @@ def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: Recorde
 
 def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
     """Exports a database. With --dry-run or to stdout, prints the report and returns None."""
+    from loader.operations import export_mdb
+    from loader.sources.location import Kind, locate
+    from loader.sources.mdb import Part
+
     base = servers.base if is_given("base") else None
     names = {field.name for field in (*fields(Servers), *fields(ExportLimits))} - {"base", "jobs"}
     refuse_given(sorted(names), "a server, not for a database")
@@ -129,7 +131,7 @@ def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimit
         sent = export_mdb.stream_database(part, jobs, to.compress == "zstd", run.progress)
         _tell_streamed(sent, run.as_json)
         return None
-    options = DumpOptions(part, to.directory, jobs, to.compress or defaults.COMPRESS)
+    options = export_mdb.DumpOptions(part, to.directory, jobs, to.compress or defaults.COMPRESS)
     timeouts = run.timeouts_of(export_mdb.STEPS)
     return export_mdb.export_database(options, run.progress, timeouts, run.restart)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from loader import units
 from loader.cli.options import Run
 from loader.cli.report import show, show_report
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.operations import migrate as operation
-from loader.operations.migrate import Examined, Migrated, MigrateOptions, MigratePlan
+from loader.operations.options import MigrateOptions
+
+if TYPE_CHECKING:
+    from loader.operations.migrate import Examined, Migrated, MigratePlan
 
 _RELEASES = {1: "OpenLDAP 2.4 to 2.6", 3: "OpenLDAP 2.7"}
 
@@ -33,6 +37,8 @@ def command(options: MigrateOptions, run: Run) -> int:
       DITSEED_TOOLS='env PATH=/opt/openldap/sbin:/opt/openldap/libexec:/usr/bin:/bin' \\
           ditseed migrate /var/lib/ldap /srv/ldap-2.7 --config /opt/openldap/etc/slapd.d
     """
+    from loader.operations import migrate as operation
+
     if run.dry_run:
         plan = operation.plan(options, run.progress)
         show_report(plan.report(), run.as_json, _plan_lines(plan))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import logging
+import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -15,26 +20,17 @@ from click.core import ParameterSource
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from loader import log, units
+from loader import defaults, log, units
 from loader.cli import ending
 from loader.declared import Metrics
 from loader.errors import NoSuchPath, UsageProblem
 from loader.progress import Progress, Recorder
-from loader.storage import files
+from loader.storage import files, held
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     Options = TypeVar("Options", bound=DataclassInstance)
-import fcntl
-import logging
-import os
-from collections.abc import Iterator
-from functools import partial
-from importlib import import_module
-
-from loader import defaults
-from loader.storage import held
 
 _RECORDING = "ditseed.recording"  # key of the _Recording in a click context's meta
 Json = Annotated[bool, "--json", "Print the report as JSON."]
@@ -428,18 +424,6 @@ def load(place: str) -> click.Command:
     module, _, name = place.partition(":")
     command: click.Command = getattr(import_module(module), name)
     return give(command)
-
-
-class Lazy(click.Group):
-    """A group that imports a command's module only when it is called. `places`: command name -> MODULE:NAME."""
-
-    places: Mapping[str, str]
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.places)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return load(self.places[cmd_name]) if cmd_name in self.places else None
 
 
 def give(command: click.Command) -> click.Command:

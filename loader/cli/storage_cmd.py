@@ -1,49 +1,44 @@
-"""`ditseed storage`, and its commands that check, plan and migrate the volume under a database."""
+"""`ditseed storage`: checks, plans, times and moves the volume under a database."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 import msgspec
-from click import FloatRange
+from click import Choice, FloatRange
 
-from loader import units
-from loader.cli.options import Json, Lazy, Shown, is_given, refuse_given
-from loader.cli.report import findings, show, show_json, show_report, tell
-from loader.declared import Argument, OptionalConfig, Suffix
+from loader import plain, units
+from loader.cli.options import Json, Shown, is_given, refuse_given
+from loader.cli.report import findings, show, show_json, show_json_line, show_report, show_table, tell
+from loader.cli.trees import Tree
+from loader.declared import Argument, Metrics, Milliseconds, OptionalConfig, Suffix
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError, MigrationRefused, NotPermitted, UsageProblem
-from loader.operations.storage import check as checking
-from loader.operations.storage import migrate as migrating
-from loader.operations.storage import plan as planning
-from loader.operations.storage.check import Report
-from loader.operations.storage.findings import Situation
-from loader.operations.storage.migrate import Begun, MovePlan, MoveRequest, PlannedStep
-from loader.operations.storage.plan import Disk, Plan, VolumeOptions
-from loader.server import configuration
-from loader.storage import mounts, survey
-from loader.storage.survey import Device, Volume
+from loader.operations.options import PROBES, BenchSizes, VolumeOptions, WatchOptions
+from loader.storage import mounts
+
+if TYPE_CHECKING:
+    from loader.operations.storage.bench import BenchReport
+    from loader.operations.storage.check import Report
+    from loader.operations.storage.findings import Situation
+    from loader.operations.storage.migrate import Begun, MovePlan, MoveRequest, PlannedStep
+    from loader.operations.storage.plan import Plan
+    from loader.operations.storage.verdict import Layer, State
+    from loader.operations.storage.watch import Target
+    from loader.storage.survey import Device, Volume
 
 
-class _Commands(Lazy):
-    places = {  # noqa: RUF012
-        "bench": "loader.cli.storage_timing_cmd:bench_command",
-        "check": f"{__name__}:check_command",
-        "migrate": f"{__name__}:migrate_command",
-        "plan": f"{__name__}:plan_command",
-        "watch": "loader.cli.storage_timing_cmd:watch_command",
-    }
-
-
-@click.group("storage", cls=_Commands)
+@click.group("storage")
 def command() -> None:
     """Check, plan, time and move what a database is stored on: file system, logical volume, disks, memory."""
 
@@ -51,7 +46,7 @@ def command() -> None:
 # --- check ------------------------------------------------------------------------------------------
 
 
-@declare("check")
+@declare("check", command)
 def check_command(
     path: Annotated[Path | None, Argument()], config_path: OptionalConfig, suffix: Suffix, as_json: Json
 ) -> int:
@@ -69,6 +64,9 @@ def check_command(
       ditseed storage check --config /etc/ldap/slapd.d
       ditseed storage check /srv/new-volume --json
     """
+    from loader.operations.storage import check as checking
+    from loader.server import configuration
+
     if path is not None and is_given("config_path"):
         raise UsageProblem(reason="give PATH or --config, not both")
     if path is not None:  # PATH overrides --config of a profile
@@ -139,7 +137,7 @@ def _described(device: Device, volume: Volume | None) -> str:
 # --- plan -------------------------------------------------------------------------------------------
 
 
-@declare("plan")
+@declare("plan", command)
 def plan_command(
     words: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], options: VolumeOptions, as_json: Json
 ) -> int:
@@ -155,17 +153,20 @@ def plan_command(
       ditseed storage plan /dev/sdb /dev/sdc /dev/sdd --database-size 350G >plan.sh
       ditseed storage plan 300G 300G 300G --database-size 350G --fs ext4
     """
+    from loader.operations.storage import plan as planning
+    from loader.storage import survey
+
     if not options.database:
         raise UsageProblem(reason="--database-size: a size above 0 is needed")
     disks = []
     for number, word in enumerate(words, 1):
         if not word.startswith("/"):
-            disks.append(Disk(f"/dev/DISK{number}", units.parse_size(word)))
+            disks.append(planning.Disk(f"/dev/DISK{number}", units.parse_size(word)))
         elif not word.isprintable():
             raise UsageProblem(reason=f"not the name of a disk: {word!r}")
         else:
             unused = survey.unused(word)
-            disks.append(Disk(word, unused[0].size, unused))
+            disks.append(planning.Disk(word, unused[0].size, unused))
     plan = planning.plan(disks, options)
     show_report(plan, as_json, _script(plan))
     return EXIT_OK
@@ -174,10 +175,12 @@ def plan_command(
 def _script(plan: Plan) -> Iterator[str]:
     import textwrap  # imported here because few runs need it
 
+    from loader.operations.storage.plan import EXTENT
+
     def comment(text: str) -> list[str]:
         return textwrap.wrap(text, 98, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
 
-    extent, database = units.size(planning.EXTENT), plan.options.database
+    extent, database = units.size(EXTENT), plan.options.database
     yield (
         f"# {units.size(plan.size)}, {plan.size / database:.1f} times the database of {units.size(database)}, on "
         f"{sum(leg.used > 0 for leg in plan.legs)} of {len(plan.legs)} disks"
@@ -199,7 +202,7 @@ def _script(plan: Plan) -> Iterator[str]:
 _SYSTEMD = ("systemctl stop slapd", "systemctl start slapd")
 
 
-@declare("migrate")
+@declare("migrate", command)
 def migrate_command(
     source: Annotated[str, Argument("FROM")],
     target: Annotated[str, Argument("TO")],
@@ -231,9 +234,13 @@ def migrate_command(
       ditseed storage migrate /var/lib/ldap /mnt/new --rollback --apply
       ditseed storage migrate /var/opt/novell/eDirectory /mnt/new --service "ndsmanage stopall" "ndsmanage startall"
     """
+    from loader.operations.storage import migrate as migrating
+
     stop, start = map(_service_command, service or _SYSTEMD)
     source, target = (str(Path(word)) for word in (source, target))  # no slash at the end
-    request = MoveRequest(source, target, stop, start, uri or ("" if service else "ldapi:///"), fstab, seconds)
+    request = migrating.MoveRequest(
+        source, target, stop, start, uri or ("" if service else "ldapi:///"), fstab, seconds
+    )
     begun = migrating.begun(source)
     if rollback:
         plan = _continued(begun, request, bool(service))
@@ -287,6 +294,8 @@ def _service_command(text: str) -> tuple[str, ...]:
 
 def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> MovePlan:
     """Returns the begun migration's plan, with new commands of --service if given. Raises MigrationRefused if none."""
+    from loader.operations.storage.migrate import require_commands
+
     if begun is None:
         reason = "no migration of this directory was begun, or its state is kept elsewhere"
         raise MigrationRefused(path=request.source, reason=reason, advice="Check FROM, and DITSEED_STATE_DIR.")
@@ -300,7 +309,7 @@ def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> 
         plan = msgspec.structs.replace(plan, notes=(note, *plan.notes))
     if not has_service:
         return plan
-    migrating.require_commands(request)
+    require_commands(request)
     again = msgspec.structs.replace(before, stop=request.stop, start=request.start, uri=request.uri)
     return msgspec.structs.replace(plan, request=again)
 
@@ -327,3 +336,214 @@ def _is_confirmed(plan: MovePlan, what: str, planned: Iterable[PlannedStep], app
     if sys.stdin.readline().strip() != source:
         raise UsageProblem(reason=f"the {what} was not confirmed; nothing was changed")
     return True
+
+
+# --- bench ------------------------------------------------------------------------------------------
+
+_BENCH_HEADINGS = (
+    *("file system", "slapadd -q", "slapadd", "ditseed build", "searches", "on disk"),
+    *("write", "read", "random reads", "fsyncs"),
+)
+
+
+@declare("bench", command)
+def bench_command(
+    directories: Annotated[tuple[Path, ...], Argument("DIR..."), click.Path(path_type=Path), {"required": True}],
+    sizes: BenchSizes,
+    shown: Shown,
+) -> int:
+    """Measure how fast databases are loaded and searched in each DIR, and what they take there.
+
+    In a directory of its own in each DIR, which is removed afterwards: slapadd -q (nosync), slapadd, which syncs each
+    entry, and `ditseed build` load the same generated people; a private slapd is searched for them; fio measures the
+    storage alone. A DIR must belong to you, and nobody else may write to it; any mounted file system will do.
+
+    \b
+      ditseed storage bench /mnt/ext4 /mnt/xfs
+      ditseed storage bench /srv --entries 1000000 --sync-entries 0 --json
+    """
+    from loader.operations.storage import bench
+
+    recipe = Tree(entries=sizes.entries, seed=sizes.seed).spec("people", bench.SUFFIX)
+    report = bench.bench(directories, recipe, sizes, shown.progress)
+    show_report(report, shown.as_json, lambda: show_bench(report))
+    return EXIT_OK
+
+
+def show_bench(report: BenchReport) -> None:
+    rows = []
+    for row in report.rows:
+        disk = ["-"] * 4
+        if row.disk is not None:
+            disk = [f"{units.size(speed)}/s" for speed in (row.disk.write, row.disk.read)]
+            disk += [f"{rate:.0f}/s" for rate in (row.disk.random_reads, row.disk.fsyncs)]
+        sync = units.rate(row.sync.entries, row.sync.seconds) if row.sync else "-"
+        searches = f"{row.searches:.0f}/s" if row.searches else "-"
+        loads = f"{row.nosync.seconds:.2f} s", sync, f"{row.native.seconds:.2f} s"
+        rows.append([row.name, *loads, searches, units.size(row.nosync.allocated), *disk])
+    show_table(_BENCH_HEADINGS, rows)
+    show("", f"OpenLDAP {report.version}; docs/storage.md says what each column measures")
+    show(*(f"{row.name}: fio not measured: {row.no_disk}" for row in report.rows if row.no_disk))
+
+
+# --- watch ------------------------------------------------------------------------------------------
+
+_CHECK_OPTIONS = ("warning", "critical")
+_WATCH_OPTIONS = ("interval", "samples", "window", "half_life", "words", "probes", "metrics_file")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Watched:
+    words: Annotated[
+        tuple[str, ...], "--layer NAME=PATH", "Time these instead of the layers below PATH, from the top down."
+    ] = ()
+    probes: Annotated[
+        tuple[str, ...],
+        "--probe",
+        Choice(tuple(PROBES)),
+        "Time this beside the layers, too: flock of a file, a write that ends when the disks have it. Repeatable.",
+    ] = ()
+    state_file: Annotated[
+        Path | None, "--state FILE", "Write the state to FILE after each round; with --check, read it."
+    ] = None
+    metrics_file: Annotated[
+        Metrics, "Write FILE after each round for node_exporter's textfile collector (NAME.prom)."
+    ] = None
+    is_check: Annotated[bool, "--check", "Judge --state, as a monitoring plugin."] = False
+    warning: Annotated[float | None, "-w --warning MS", Milliseconds(), "WARNING if a davg is above."] = None
+    critical: Annotated[float | None, "-c --critical MS", Milliseconds(), "CRITICAL if a davg is above."] = None
+
+
+@declare("watch", command)
+def watch_command(
+    path: Annotated[Path | None, Argument()], options: WatchOptions, watched: _Watched, as_json: Json
+) -> int:
+    """Time reads of every layer below PATH, and tell which layer adds the delay.
+
+    PATH is a data.mdb, a database directory, or any directory. Its file system, the logical volume, the physical
+    volumes and the disks are read directly (past the page cache) at random places, one small read each in every
+    interval, each by a thread of its own at real-time priority. Run it as root. It ends after --samples, or by
+    Ctrl-C; another signal ends it with exit status 128 and its number.
+
+    Beside the layers it times what --probe names. It shows a table, on a terminal also while it runs; a log needs
+    --json.
+
+    With --check nothing is read but the state file of a running watch: one line with performance data and one
+    line for each layer, exit status 0, 1, 2 or 3. Failed reads are CRITICAL for as long as emax shows a peak. A layer
+    that is not measured, a watch that has ended, and a state that is missing or older than three intervals are UNKNOWN.
+
+    \b
+      ditseed storage watch /var/lib/ldap
+      ditseed storage watch /var/lib/ldap --state /run/ditseed-watch.json --json >>/var/log/ditseed-watch.jsonl
+      ditseed storage watch --check --state /run/ditseed-watch.json -w 20 -c 200
+      ditseed storage watch /var/lib/ldap --probe flock --probe write
+      ditseed storage watch --layer lv=/dev/vg/ldap --layer leg1=/dev/sdb --layer leg2=/dev/sdc
+    """
+    from loader.operations.storage import verdict
+    from loader.operations.storage import watch as watching
+
+    if watched.is_check:
+        refuse_given(_WATCH_OPTIONS, "a watch, not --check")
+        if path is not None or watched.state_file is None:
+            raise UsageProblem(reason="--check takes --state FILE, and no PATH")
+        check = verdict.check(watched.state_file, verdict.Limits(watched.warning, watched.critical))
+        return show_check(check, as_json)
+    refuse_given(_CHECK_OPTIONS, "--check")
+    if (path is None) == (not watched.words):
+        raise UsageProblem(reason="say what to watch: PATH, or --layer")
+    if not options.half_life:
+        raise UsageProblem(reason="--half-life: a time above 0 is needed")
+    layers = watching.given(watched.words) if path is None else watching.below(path)
+    return _watch(layers, watching.beside(watched.probes, layers, path), options, watched, as_json)
+
+
+def _watch(
+    layers: Sequence[Layer], beside: Sequence[Target], options: WatchOptions, watched: _Watched, as_json: bool
+) -> int:
+    """Runs a watch; returns the exit status: 0 if it ended after --samples or, without --samples, by Ctrl-C."""
+    from loader.operations import monitoring
+    from loader.operations.storage import verdict
+    from loader.operations.storage.watch import Watch
+
+    last: State | None = None
+    status = EXIT_OK
+    try:
+        with _rounds_shown(as_json) as show_round, Watch(layers, options, beside) as watch:
+            for last in watch.rounds():
+                if watched.state_file is not None:
+                    verdict.write(last, watched.state_file)
+                if watched.metrics_file is not None:
+                    monitoring.write(verdict.metrics(last), watched.metrics_file)
+                show_round(last)
+    except KeyboardInterrupt as stop:
+        if last is None:
+            raise
+        number = getattr(signal, str(stop) or "SIGINT")
+        if number != signal.SIGINT or options.samples is not None:
+            status = 128 + number
+    if last is not None and not as_json:
+        show_table(_HEADINGS, [*_rows(last)])
+        show("", *_notes(last), f"verdict: {last.told}")
+    return status
+
+
+@contextmanager
+def _rounds_shown(as_json: bool) -> Iterator[Callable[[State], None]]:
+    """Yields a function that shows a round: as JSON, or on a terminal as a table that replaces the last."""
+    if as_json:
+        yield show_json_line
+        return
+    # Imported here because importing rich takes longer than printing --help or an error.
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=sys.stdout)
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield lambda state: None
+        return
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+
+        def show_round(state: State) -> None:
+            table = Table(*_HEADINGS, box=None, pad_edge=False, header_style="bold")
+            for row in _rows(state):
+                table.add_row(*(Text(plain.printable(cell)) for cell in row))
+            live.update(Group(table, Text(""), Text(plain.printable(state.told))), refresh=True)
+
+        yield show_round
+
+
+_HEADINGS = ("milliseconds", "reads", "davg", "emax", "adds", "state")
+
+
+def _rows(state: State) -> Iterator[tuple[str, ...]]:
+    """Yields the cells of each layer and probe. The state is what `--check` says without limits."""
+    from loader.operations.monitoring import Status
+    from loader.operations.storage import verdict
+
+    added = {row.layer: row.seconds for row in state.verdict}
+    for row in state.rows:
+        davg, emax = (_ms(row.figures.davg), _ms(row.figures.emax)) if row.figures else ("-", "-")
+        adds = added.get(row.name) if row.on else None
+        status, text = verdict.judge(row, state, verdict.Limits(), state.written)
+        added_text, state_text = "-" if adds is None else _ms(adds), "ok" if status is Status.OK else text
+        yield row.name, str(row.reads), davg, emax, added_text, state_text
+
+
+def _notes(state: State) -> list[str]:
+    """Returns each note once, with the names of its layers unless all layers have it."""
+    notes: dict[str, list[str]] = {}
+    for row in state.rows:
+        failed = [f"{row.failed} failed, the last with: {row.error}"] if row.failed else []
+        for note in (*row.notes, *failed):
+            notes.setdefault(note, []).append(row.name)
+    everywhere = len(state.rows)
+    return [
+        f"note: {note}" if len(names) == everywhere > 1 else f"note: {', '.join(names)}: {note}"
+        for note, names in notes.items()
+    ]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from click import IntRange
 
@@ -13,11 +13,11 @@ from loader import defaults, standard, units
 from loader.cli.options import Restart, Shown, note, refuse_given
 from loader.cli.report import show_report
 from loader.declared import Compress, Jobs
+from loader.defaults import SHARD_ENTRIES, STDIN
 from loader.errors import UsageProblem
-from loader.operations.generate import SHARD_ENTRIES, GenerateOptions, to_directory, to_stream
-from loader.sources import dit
-from loader.sources.dit import Range, Synthetic, TreeSpec
-from loader.sources.location import STDIN, Kind, ldif_inputs, locate
+
+if TYPE_CHECKING:
+    from loader.sources.dit import Synthetic, TreeSpec
 
 TreeSuffix = Annotated[str | None, "--suffix DN", "Suffix of the tree (default: that of the template)."]
 
@@ -42,6 +42,9 @@ class Tree:
 
     def spec(self, name: str, suffix: str | None) -> TreeSpec:
         """Returns the tree of template `name`. Raises NoSuchTemplate, TemplateError; UsageProblem for --define."""
+        from loader.sources.dit import TreeSpec
+        from loader.sources.location import Kind, locate
+
         template = locate(name, Kind.TEMPLATE)
         defines: dict[str, str] = {}
         for define in self.defines:
@@ -65,6 +68,9 @@ class TreeInput(Tree):
 
     def input(self, inputs: Sequence[str], suffix: str | None) -> tuple[tuple[Path, ...], Synthetic | None]:
         """Returns the LDIF files or the tree. Raises UsageProblem if both or neither are given."""
+        from loader.sources.dit import Synthetic
+        from loader.sources.location import ldif_inputs
+
         if self.template is None:
             if not inputs:
                 raise UsageProblem(reason="nothing to load: give LDIF files, or --from TEMPLATE -n N")
@@ -98,6 +104,9 @@ class TreeOutput:
 
 
 def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
+    from loader.operations.generate import GenerateOptions, to_directory, to_stream
+    from loader.sources import dit
+
     streamed = to.output == STDIN
     if streamed:
         standard.reserve_output()
@@ -110,7 +119,7 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
             raise UsageProblem(reason=reason)
         if int(end) > template.entries:
             raise UsageProblem(reason=f"--range {to.piece}: ends after the {units.number(template.entries)} entries")
-        part = Range(int(first), int(end))
+        part = dit.Range(int(first), int(end))
     packing = to.compress or ("none" if streamed else defaults.COMPRESS)
     threads = to.jobs or defaults.processors()
     options = GenerateOptions(recipe, template, part, threads, packing, to.shard_entries)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 from click import Choice
@@ -23,13 +23,16 @@ from loader.cli.report import show, show_json, show_table
 from loader.declared import Duration, OptionalConfig, Share, Size, Written
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
-from loader.operations.add import lending
-from loader.operations.tune import EDIT, Outcome, State, Target, indexing, maxsize, opened, syncing
-from loader.operations.tune.indexing import Costs, IndexChange, IndexSettings, SearchSources, Usage
-from loader.operations.tune.maxsize import Load, LoadPlan, MapUsage
-from loader.operations.tune.syncing import SyncSettings
+from loader.operations.options import FLAGS, NONE, OFF, ON, IndexChange, SearchSources
 from loader.server.options import Connection
-from loader.sources import location
+
+if TYPE_CHECKING:
+    from loader.operations.tune import Outcome, Target
+    from loader.operations.tune.indexing import Costs, IndexSettings, Usage
+    from loader.operations.tune.maxsize import LoadPlan, MapUsage
+    from loader.operations.tune.syncing import SyncSettings
+
+    _Further = tuple[str, LoadPlan | Costs | Usage, Callable[[], None]]  # key in the JSON, facts, prints the part
 
 
 @click.group("tune")
@@ -70,6 +73,9 @@ class Change(Server):
     @contextmanager
     def target(self) -> Iterator[Target]:
         """Opens the server or configuration. With --apply, first restores what a killed `ditseed add` left changed."""
+        from loader.operations.add import lending
+        from loader.operations.tune import opened
+
         change = keep_strongest(self, ("config_path", "uri"))
         path = change.config_path
         account = [name for name in ("bind_dn", "mechanism") if getattr(change, name)]
@@ -82,9 +88,6 @@ class Change(Server):
             lending.release(where)
         with opened(where) as target:
             yield target
-
-
-_Further = tuple[str, LoadPlan | Costs | Usage, Callable[[], None]]  # key in the JSON, facts, prints the part
 
 
 def _show_settings(
@@ -106,6 +109,8 @@ def _show_settings(
     show(*(f"{one.suffix}: {note}" for one in settings for note in one.notes))
     if outcome is None:
         return
+    from loader.operations.tune import EDIT, State
+
     words = {
         State.UNCHANGED: "unchanged: this is the present setting",
         State.PROPOSED: "nothing was changed; --apply makes this change",
@@ -118,7 +123,7 @@ def _show_settings(
         show(f"to restore the previous setting: {outcome.undo}")
 
 
-@declare("maxsize")
+@declare("maxsize", command)
 def maxsize_command(
     size: Annotated[
         int | str | None,
@@ -150,6 +155,9 @@ def maxsize_command(
       ditseed tune maxsize --config /etc/ldap/slapd.d --for ldap://provider -D cn=reader,dc=example,dc=com -y /root/pw
       ditseed tune maxsize -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com --maxsize 250G --apply
     """
+    from loader.operations.tune import maxsize
+    from loader.sources import location
+
     if source is None:
         refuse_given(("growth",), "--for")
     provider = None
@@ -166,7 +174,9 @@ def maxsize_command(
         usage = maxsize.standings(target, suffix)
         if source is not None:
             database = target.config.database(suffix)
-            load = maxsize.plan_load(target, database, Load(source, growth, provider), progress_of(progress_mode))
+            load = maxsize.plan_load(
+                target, database, maxsize.Load(source, growth, provider), progress_of(progress_mode)
+            )
             further.append(("load", load, partial(_show_load, load)))
             if size in (None, "auto"):
                 size = load.recommended if change.is_wanted or size else None
@@ -199,8 +209,8 @@ class EnvFlags(Written):
 
     def parse(self, text: str) -> tuple[str, ...]:
         flags = {word for word in text.lower().replace(",", " ").split() if word != "none"}
-        if not flags.issubset(syncing.FLAGS):
-            raise UsageProblem(reason=f"{text} has other flags than {', '.join(syncing.FLAGS)}")
+        if not flags.issubset(FLAGS):
+            raise UsageProblem(reason=f"{text} has other flags than {', '.join(FLAGS)}")
         return tuple(sorted(flags))
 
 
@@ -216,17 +226,15 @@ class Checkpoint(Written):
         return tuple(words)
 
 
-@declare("sync")
+@declare("sync", command)
 def sync_command(
     nosync: Annotated[
-        str | None,
-        Choice([syncing.ON, syncing.OFF]),
-        "on: slapd no longer syncs commits to disk; off: it does so again.",
+        str | None, Choice([ON, OFF]), "on: slapd no longer syncs commits to disk; off: it does so again."
     ],
     envflags: Annotated[
         tuple[str, ...] | None,
         EnvFlags(),
-        f"Flags of the environment, with commas between them, or none: {', '.join(syncing.FLAGS)}.",
+        f"Flags of the environment, with commas between them, or none: {', '.join(FLAGS)}.",
     ],
     checkpoint: Annotated[
         tuple[str, ...] | None, Checkpoint(), "'KBYTES MINUTES', or none: how often slapd syncs what nosync has left."
@@ -258,10 +266,13 @@ def sync_command(
         results = ending.restore_local_leases()
         show(*results or ["no lease of nosync, envflags or checkpoint that has ended is left at servers of this host"])
         return EXIT_OK if all(result.endswith("put back") for result in results) else EXIT_DIFFERENT
+    from loader.operations.add import lending
+    from loader.operations.tune import State, syncing
+
     values = {
         syncing.NOSYNC: nosync,
-        syncing.ENV_FLAGS: None if envflags is None else ",".join(envflags) or syncing.NONE,
-        syncing.CHECKPOINT: None if checkpoint is None else " ".join(checkpoint) or syncing.NONE,
+        syncing.ENV_FLAGS: None if envflags is None else ",".join(envflags) or NONE,
+        syncing.CHECKPOINT: None if checkpoint is None else " ".join(checkpoint) or NONE,
     }
     wanted = [(kind, value) for kind, value in values.items() if value is not None]
     if len(wanted) > 1:
@@ -270,7 +281,7 @@ def sync_command(
         raise UsageProblem(reason="say what to change: --nosync, --envflags, or --checkpoint")
     if why is not None and lease is None:
         raise UsageProblem(reason="--why is for --lease")
-    is_lendable = wanted and wanted[0] != (syncing.NOSYNC, syncing.OFF) and change.config_path is None
+    is_lendable = wanted and wanted[0] != (syncing.NOSYNC, OFF) and change.config_path is None
     if lease is not None and not is_lendable:
         raise UsageProblem(reason="--lease is for a setting of a running server (-H), and for --nosync on")
 
@@ -296,7 +307,7 @@ def sync_command(
 _SHOWN = 20  # highest number of rows printed of a table
 
 
-@declare("indexes")
+@declare("indexes", command)
 def indexes_command(
     wish: IndexChange,
     no_reindex: Annotated[bool, "Offline: only change the configuration, and print the slapindex command to run."],
@@ -321,6 +332,8 @@ def indexes_command(
       ditseed tune indexes --config /etc/ldap/slapd.d --costs --stats-log /var/log/slapd.log
       ditseed tune indexes --config /etc/ldap/slapd.d --add "entryUUID,entryCSN eq" --apply
     """
+    from loader.operations.tune import indexing
+
     is_changed = wish != IndexChange()
     if change.is_wanted and not is_changed:
         raise UsageProblem(reason="say what to change: --set, --add or --remove")
@@ -401,7 +414,3 @@ def _show_usage(use: Usage, where: Sequence[str]) -> None:
             show(f"and {units.number(len(use.missing) - _SHOWN)} more (--json has all)")
         show(f"to add these: {_change_command(use.suffix, where, '--add', [one.index for one in shown])}")
     show(*(f"note: {note}" for note in use.notes))
-
-
-for subcommand in (indexes_command, maxsize_command, sync_command):
-    command.add_command(subcommand)

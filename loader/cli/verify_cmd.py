@@ -7,7 +7,7 @@ from loader.cli.options import Shown
 from loader.cli.report import show, show_facts, show_json
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.operations.verify import VerifyOptions, verify_database
+from loader.operations.options import VerifyOptions
 
 
 @declare("verify")
@@ -30,7 +30,9 @@ def command(options: VerifyOptions, shown: Shown) -> int:
       ditseed verify --config /etc/ldap/slapd.d --verify indexes
       ditseed verify /srv/copy/data.mdb --verify pages --json
     """
-    report = verify_database(options, shown.progress)
+    from loader.operations import verify
+
+    report = verify.verify_database(options, shown.progress)
     status = EXIT_OK if report.sound else EXIT_DIFFERENT
     if shown.as_json:
         show_json(report)

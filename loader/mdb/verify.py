@@ -14,16 +14,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from click import IntRange
 from msgspec import Struct
 
 from loader import _native, defaults, units
-from loader.declared import Limit, Sorting, TemporaryDirectory
-from loader.defaults import LEVELS
+from loader.declared import AuditResources
+from loader.defaults import LEVELS, PROBLEMS
 from loader.errors import MdbDamaged, SharedUuid, UsageProblem
 from loader.ldif import with_counters
 from loader.mdb import meta, snapshot
@@ -34,7 +31,6 @@ from loader.storage.held import checked_file
 DEEPER = ("pages", "tree")  # levels deeper than quick
 PAGES_UP_TO = 16 << 30  # bytes in use; for more, level pages is never the default
 NOTED = 8  # times the memory: a larger database gets level quick, since records of its pages take 1/30 of its size
-LIMIT = 10  # problems reported of each kind
 # Problems that slapd tolerates: a copy of such a database is as good as the original.
 _HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
 
@@ -91,14 +87,6 @@ class AuditReport(Struct, frozen=True):
         return not self.problems
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resources(Sorting):
-    """Resources of an audit. `limit`: number of problems of each kind to report."""
-
-    limit: Annotated[Limit, IntRange(1), "Number of problems of each kind to show; all are counted."] = LIMIT
-    scratch: TemporaryDirectory = None
-
-
 def default_level(place: Path) -> str:
     """Returns "pages" if that takes only seconds and little memory, otherwise "quick"."""
     used = meta.read_meta(place).used
@@ -117,7 +105,7 @@ def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = No
         # LMDB never writes a page that was freed in the transaction that allocated it, so the end may rightly be
         # missing. Only level pages distinguishes this from a truncated file.
         level = "pages"
-    report = audit(place, level, Resources(limit=1), meter, seen=seen)
+    report = audit(place, level, AuditResources(limit=1), meter, seen=seen)
     damage = [problem for problem in report.problems if problem.kind not in _HARMLESS]
     if damage:
         count = sum(problem.count for problem in damage)
@@ -135,7 +123,7 @@ def require_end(place: Path, meter: Meter) -> None:
 def audit(
     place: Path,
     level: str,
-    means: Resources,
+    means: AuditResources,
     meter: Meter,
     database: _native.Database | None = None,
     seen: _native.Seen | None = None,
@@ -170,12 +158,12 @@ def audit(
         return AuditReport(result.entries, result.txn, problems, notes, drifted, left_out)
 
 
-def _limits(means: Resources) -> defaults.Resources:
+def _limits(means: AuditResources) -> defaults.Resources:
     memory, jobs = means.memory or defaults.sorting_memory(), means.jobs or defaults.processors()
     return defaults.Resources(memory, jobs, means.scratch or Path(tempfile.gettempdir()))
 
 
-def shared_uuids(place: Path, means: Resources, meter: Meter, limit: int = LIMIT) -> list[tuple[str, str, str]]:
+def shared_uuids(place: Path, means: AuditResources, meter: Meter, limit: int = PROBLEMS) -> list[tuple[str, str, str]]:
     """Returns the first `limit` entryUUIDs that several entries share, each with the DNs of two of these entries.
     Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull."""
     with _reading(place, meter) as (pin, txn, counters):
@@ -185,7 +173,7 @@ def shared_uuids(place: Path, means: Resources, meter: Meter, limit: int = LIMIT
 def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None) -> None:
     """Checks that no two entries share an entryUUID: on a replica, syncrepl would change or delete either of them.
     Raises SharedUuid, and what `shared_uuids` raises."""
-    for uuid, first, other in shared_uuids(place, Resources(scratch=scratch), meter, limit=1):
+    for uuid, first, other in shared_uuids(place, AuditResources(scratch=scratch), meter, limit=1):
         raise SharedUuid(uuid=uuid, first=first, dn=other)
 
 

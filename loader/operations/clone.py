@@ -7,49 +7,23 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from loader import standard
-from loader.declared import Argument, Scratch, VerifyCopy
 from loader.errors import LoaderError, NoSuchPath, NotLmdb, UsageProblem
 from loader.mdb import copy, meta, verify
 from loader.mdb.contents import summarise
 from loader.mdb.copy import CopyMode
 from loader.mdb.verify import Verified
+from loader.operations.options import CloneOptions
 from loader.operations.publish import WORKSHOP, BuildDirectory, build_directory, checked, put, require_target
 from loader.progress import Progress
 from loader.run.log import killpoint
 from loader.storage import files, holders
-
-
-@dataclass(frozen=True)
-class CloneOptions:
-    """Both are environment directories. `verify`: a level of loader.mdb.verify, for which the copy is read; None picks
-    one by size, and pages are looked at while they are copied. `reflink`:
-    "auto" shares blocks where the file system can, but with no database in use."""
-
-    source: Annotated[Path, Argument()]
-    target: Annotated[Path, Argument()]
-    replace: Annotated[bool, "Replace the database in TARGET once the clone is checked."] = False
-    verify: VerifyCopy = None
-    compact: Annotated[bool, "Leave out free pages, and write the used pages in the order of their keys."] = False
-    reflink: Annotated[
-        Literal["auto", "never", "always"],
-        "Share blocks with SOURCE on xfs and btrfs instead of copying them; `auto` does so unless a process has SOURCE "
-        "open.",
-    ] = "auto"
-    token: Annotated[
-        str | None, "--skip TOKEN", "With TARGET -: skip what the receiver has already; the receiver prints the token."
-    ] = None
-    scratch: Annotated[
-        Scratch,
-        "With --compact and TARGET -: directory for the compacted copy until it is sent (default: $TMPDIR or /tmp).",
-    ] = None
 
 
 class ClonePlan(Struct, frozen=True):

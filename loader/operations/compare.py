@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from msgspec import Struct
 
 from loader import dn
+from loader.defaults import DIFFERENCES
 from loader.errors import EmptyInput, LoaderError
 from loader.ldif import EntryDigests
 from loader.operations import live
@@ -31,7 +32,6 @@ SERVER_ATTRIBUTES = (
     *("structuralObjectClass", "entryUUID", "entryCSN"),
     *("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"),
 )
-LIMIT = 20
 
 
 class CompareOptions(Struct, frozen=True):
@@ -40,7 +40,7 @@ class CompareOptions(Struct, frozen=True):
     a: Comparable
     b: Comparable
     ignore: tuple[str, ...] = IGNORED
-    limit: int = LIMIT
+    limit: int = DIFFERENCES
     show_attributes: bool = False
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from loader import defaults, ldif
+from loader.defaults import SHARD_ENTRIES
 from loader.errors import OutputNotEmpty, UsageProblem
 from loader.ldif import RUN_DIR
 from loader.operations.shards import Finished, ShardDirectory, Whole, now
@@ -19,8 +20,6 @@ from loader.run.steps import open_run
 from loader.sources import dit
 from loader.sources.dit import Range, Template, TreeSpec
 from loader.storage import files, held
-
-SHARD_ENTRIES = 1_000_000
 
 
 class GenerateOptions(Struct, frozen=True):

@@ -19,9 +19,10 @@ from loader import defaults, indexes, units
 from loader.backmdb import INTLEN, Settings
 from loader.child import Child
 from loader.config import Config, Database
+from loader.declared import AuditResources
 from loader.errors import ConfigUnreadable, MadeOtherwise, MapFull, NotProven, SchemaMissing, SettingRefused, ToolFailed
 from loader.mdb import contents, edits, meta, verify
-from loader.mdb.verify import AuditReport, Resources
+from loader.mdb.verify import AuditReport
 from loader.operations.build import native
 from loader.operations.publish import TargetDatabase
 from loader.operations.verify import given_to_core, target_spec
@@ -128,7 +129,7 @@ def look(
 
     compared = _compare(before, target.settings, schema, used)
     every = compared.asks_for_all or (whole and not compared.is_equal and meta.read_meta(place).used <= ALL_UP_TO)
-    limits = Resources(limit=_REPORTED)
+    limits = AuditResources(limit=_REPORTED)
     audit = verify.audit(place, "indexes", limits, meter, mdb.Database(checked), sample=0 if every else SAMPLE)
 
     rebuild = compared.indexes

@@ -12,17 +12,13 @@ import shlex
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from click import Choice
 
 from loader import backmdb, defaults, ldif, plain
-from loader.declared import Argument, Config, Placing, Sorting, SpaceCheck, Suffix, VerifyNew
-from loader.defaults import LEVELS
 from loader.errors import (
     EmptyInput,
     EntryRefused,
@@ -38,7 +34,8 @@ from loader.mdb.contents import DatabaseSummary
 from loader.operations import sizing
 from loader.operations.build import native, steps
 from loader.operations.build.native import NativeLoaded, NativeSteps, made_for
-from loader.operations.build.steps import FULL, BuildOptions
+from loader.operations.build.steps import BuildOptions
+from loader.operations.options import MigrateOptions
 from loader.operations.publish import Checked, Published, TargetDatabase, existing, head_digest
 from loader.operations.sizing import choose_maxsize, require_room
 from loader.piped import piped
@@ -58,44 +55,33 @@ _LARGEST = 8  # factor: upper bound of the new database's size, even with added 
 _SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two
 
 
-@dataclass(frozen=True)
-class MigrateOptions(Placing, Sorting):
-    """`source`, `target`: database directories. `config_path`: configuration of the new slapd. `suffix`: selects the
-    database in it (None: the one with the source's suffix). The other fields are as in BuildOptions."""
+def _identity(options: MigrateOptions) -> dict[str, object]:
+    """What must not change between a run and its resumption."""
+    return {
+        "source": str(options.source.absolute()),
+        "config": str(options.config_path.absolute()),
+        "suffix": options.suffix,
+        "maxsize": options.maxsize,
+    }
 
-    source: Annotated[Path, Argument()]
-    target: Annotated[Path, Argument()]
-    config_path: Config
-    suffix: Suffix = None
-    verify: Annotated[VerifyNew, Choice([*LEVELS, FULL])] = "quick"
-    check_space: SpaceCheck = True
 
-    def identity(self) -> dict[str, object]:
-        """What must not change between a run and its resumption."""
-        return {
-            "source": str(self.source.absolute()),
-            "config": str(self.config_path.absolute()),
-            "suffix": self.suffix,
-            "maxsize": self.maxsize,
-        }
-
-    def building(self, place: TargetDatabase) -> BuildOptions:
-        """Returns build options that keep entries as stored, as for a replica; values of invalid syntax are counted."""
-        beside = not files.same(place.database.directory, self.target)
-        return BuildOptions(
-            config_path=self.config_path,
-            suffix=place.database.suffix,
-            replace=self.replace,
-            maxsize=self.maxsize,
-            verify=self.verify,
-            seeding=True,
-            target=self.target if beside else None,
-            memory=self.memory,
-            jobs=self.jobs,
-            scratch=self.scratch,
-            check_space=self.check_space,
-            glue=False,
-        )
+def _building(options: MigrateOptions, place: TargetDatabase) -> BuildOptions:
+    """Returns build options that keep entries as stored, as for a replica; values of invalid syntax are counted."""
+    beside = not files.same(place.database.directory, options.target)
+    return BuildOptions(
+        config_path=options.config_path,
+        suffix=place.database.suffix,
+        replace=options.replace,
+        maxsize=options.maxsize,
+        verify=options.verify,
+        seeding=True,
+        target=options.target if beside else None,
+        memory=options.memory,
+        jobs=options.jobs,
+        scratch=options.scratch,
+        check_space=options.check_space,
+        glue=False,
+    )
 
 
 def source_of(options: MigrateOptions) -> DatabaseSummary:
@@ -198,7 +184,7 @@ def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
     in use of the old one. id2e of the old one says more than a sample, which may miss a few large entries."""
     facts, freed = readers.free_list(options.source)
     try:
-        target = native.target_of(options.building(place), place)
+        target = native.target_of(_building(options, place), place)
         forecast = sizing.forecast(sampling.of_database(options.source, _SIZE, meter), target, meter, timed=0.0)
     except (NotProven, EmptyInput):
         return facts.used - sum(freed.values()) * facts.page_size
@@ -238,7 +224,7 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def build_options(self) -> BuildOptions:
-        return self.options.building(self.place)
+        return _building(self.options, self.place)
 
     @cached_property
     def building(self) -> NativeSteps:
@@ -320,13 +306,13 @@ def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, flo
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
         place = place_of(options, source)
-        run_dir, identity = place.directory / RUN_DIR, options.identity()
+        run_dir, identity = place.directory / RUN_DIR, _identity(options)
         # If the source, the new slapd or its configuration changed since the source was read, the result is useless.
         with recorded(run_dir) as catalogue:
             loaded = catalogue.facts_of("load", MigrateLoaded) if catalogue else None
         stale = loaded is not None and (
             state_of(options.source) != loaded.source_as_read
-            or made_for(place.config, place.database, options.building(place)) != loaded.made_for
+            or made_for(place.config, place.database, _building(options, place)) != loaded.made_for
         )
         anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
         with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:

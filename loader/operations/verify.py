@@ -5,21 +5,18 @@ from __future__ import annotations
 import shlex
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from click import Choice
 from msgspec import Struct
 
 from loader import backmdb, syncrepl, units
 from loader import config as glue
 from loader.config import Config, Database
-from loader.declared import Argument, OptionalConfig, Suffix
 from loader.defaults import LADDER
 from loader.errors import IndexesUnknown, MdbDamaged, NoSuchPath, NotProven, SyncreplUnreadable, UsageProblem
 from loader.mdb import contents, meta, verify
-from loader.mdb.verify import Problem, Resources
+from loader.mdb.verify import Problem
+from loader.operations.options import VerifyOptions
 from loader.progress import Progress
 from loader.server import configuration
 from loader.sinks import mdb
@@ -35,25 +32,6 @@ _NAMING = "indexes.naming"  # an entry without the value of its RDN
 # Bytes up to which a level takes minutes.
 _UP_TO = {"indexes": 32 << 30, "tree": 128 << 30, "pages": 512 << 30}
 _TABLES: tuple[Table, ...] = ("id2v", "ixck")  # what the file has goes before what a slapd would have
-
-
-@dataclass(frozen=True)
-class VerifyOptions(Resources):
-    """`place`: an environment directory or data file; None: that of the configuration. `level`: one of
-    loader.defaults.LADDER; None picks the highest that takes minutes."""
-
-    place: Annotated[Path | None, Argument("[DIR]")] = None
-    config_path: Annotated[
-        OptionalConfig,
-        "The server's slapd.d or slapd.conf, for schema and indexes, and for the directory if DIR is not given.",
-    ] = None
-    suffix: Suffix = None
-    level: Annotated[
-        str | None,
-        "--verify",
-        Choice(LADDER),
-        "How thoroughly to check (default: the highest level that takes a few minutes; indexes needs --config).",
-    ] = None
 
 
 class VerifyReport(Struct, frozen=True):

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loader import config, dn, ldif, standard
+from loader.defaults import STDIN
 from loader.errors import NoSuchPath, NoSuchTemplate, UsageProblem
 from loader.ldif import EntryDigests
 from loader.mdb import meta
@@ -25,7 +26,6 @@ from loader.sources import Comparable, Entries, Entry, Inputs, mdb
 from loader.sources.mdb import Part
 from loader.storage import files
 
-STDIN = "-"
 _DATABASE = "mdb:"  # prefix of a directory that is a database, whatever it contains
 
 

@@ -35,8 +35,9 @@ from loader.sources.location import Kind, LdifFiles, is_stream, locate
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files
 from seeders.replica import catchup, preflight
-from seeders.replica.seed_cmd import STRATEGIES, options_of
-from seeders.replica.strategies import Clone, Ldif, Search, SeedOptions, StoppedConsumer, Strategy, reading
+from seeders.replica.options import SeedOptions
+from seeders.replica.seed import STRATEGIES, options_of
+from seeders.replica.strategies import Clone, Ldif, Search, StoppedConsumer, Strategy, reading
 
 _READ_FOR, _READ_MOST = 3.0, 96 << 20  # limits of the trial reading: seconds, bytes of LDIF
 _COPY = 128 << 20  # maximum bytes of the trial copy, which ends with fsync

@@ -31,7 +31,8 @@ from loader.server import visibility
 from loader.server.session import Session, session
 from loader.storage import files
 from seeders.replica.catchup import Preflight
-from seeders.replica.strategies import READING_TAKES, Consumer, SeedOptions, Strategy, estimate, read_provider, reading
+from seeders.replica.options import SeedOptions
+from seeders.replica.strategies import READING_TAKES, Consumer, Strategy, estimate, read_provider, reading
 
 _NO_CONTEXT = "Use the output of `ditseed export`, which always has one."
 _ONLY_EMPTY = (

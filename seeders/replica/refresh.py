@@ -12,13 +12,11 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from loader import backmdb, config, csn, defaults, dn, syncrepl
-from loader.declared import AllowHidden, Config, ConsumerSuffix, RunDir
 from loader.errors import (
     IndexesUnknown,
     MdbDamaged,
@@ -46,6 +44,7 @@ from loader.sinks.changing import SyncResult
 from loader.sinks.mdb import Resources
 from loader.sources import ldap as source
 from loader.storage import files
+from seeders.replica.options import RefreshOptions
 
 VERB = "replica refresh"
 RUN_DIR = ".ditseed-refresh"  # in the database directory
@@ -58,17 +57,6 @@ _FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.u
 _SCRATCH = "sort"
 LOOKS = 50  # passes before TreeRestless: a tree whose containers still change is being rebuilt, not used
 _TOGETHER = 100  # maximum number of entryUUIDs in one filter
-
-
-@dataclass(frozen=True)
-class RefreshOptions:
-    """`connection` is the provider."""
-
-    config_path: Config
-    connection: Connection = field(default_factory=Connection)
-    suffix: ConsumerSuffix = None
-    allow_hidden: AllowHidden = False
-    run_dir: RunDir = None
 
 
 class Start(msgspec.Struct, frozen=True, omit_defaults=True):

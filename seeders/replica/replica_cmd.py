@@ -15,10 +15,8 @@ from loader.cli.options import Json, Run, Shown
 from loader.cli.report import show, show_facts, show_json, show_report
 from loader.declared import command as declare
 from loader.errors import UsageProblem
-from seeders.replica import preflight, seed_cmd, status_cmd, waiting
-from seeders.replica import refresh as refreshing
-from seeders.replica.refresh import RefreshOptions
-from seeders.replica.waiting import VerifyOptions
+from seeders.replica import seed_cmd, status_cmd
+from seeders.replica.options import RefreshOptions, VerifyOptions
 
 _KINDS = {"only-a": "missing", "only-b": "only on the replica", "changed": "differs"}
 
@@ -57,6 +55,8 @@ def release(
       ditseed replica release -H ldap://provider -D cn=admin,cn=config -y /root/config.pw -b dc=example,dc=com
       ditseed replica release -H ldap://removed -b dc=example,dc=com --forget
     """
+    from seeders.replica import preflight
+
     connection = access.connection_of(server)
     if not forget:
         done = preflight.release(connection, connection.base)
@@ -83,6 +83,8 @@ def refresh(server: Server, options: RefreshOptions, run: Run) -> None:
       ditseed replica refresh -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --config /etc/ldap/slapd.d
     """
+    from seeders.replica import refresh as refreshing
+
     connection = access.connection_of(server)
     if not connection.uri:
         raise UsageProblem(reason="give the provider: -H URI")
@@ -117,6 +119,8 @@ def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) 
       ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --consumer ldap://new-replica
     """
+    from seeders.replica import preflight, waiting
+
     provider = access.connection_of(server)
     options = replace(options, provider=provider, consumer=access.consumer_of(provider, at) or provider)
     waited, report, how = waiting.verify(options, shown.progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -18,16 +18,8 @@ from loader.cli.options import RecordedRun, is_given, note, refuse_given
 from loader.cli.report import for_people, show, show_facts, show_json, show_report, show_table
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
-from loader.progress import Progress
-from loader.run.log import Report
-from loader.run.steps import open_run
-from seeders.replica.catchup import Preflight
-from seeders.replica.online import Online
-from seeders.replica.preflight import preflight
-from seeders.replica.strategies import Clone, Ldif, Search, SeedOptions, Strategy
+from seeders.replica.options import STRATEGY_NAMES, SeedOptions
 
-STRATEGIES: dict[str, type[Strategy]] = {"search": Search, "ldif": Ldif, "clone": Clone, "online": Online}
-OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
 # Command-line parameters of those SeedOptions fields whose names differ from the parameter's.
 _PARAMETERS = {
     "consumer": ("consumer_uri", "consumer_bind_dn", "consumer_password_file", "consumer_mechanism"),
@@ -35,33 +27,11 @@ _PARAMETERS = {
 }
 
 
-def options_of(name: str, options: SeedOptions) -> SeedOptions:
-    """Returns the options for strategy `name`, and resets those it does not accept, which a profile may have set."""
-    unfitting = OPTIONAL - STRATEGIES[name].takes
-    kept = {field.name: field.default for field in dataclasses.fields(options) if field.name in unfitting}
-    return SeedOptions(**{**vars(options), **kept, "strategy": name})
-
-
-def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False) -> Report:
-    """Runs or resumes the seeding; does nothing if it has finished. Returns the facts for the report."""
-    strategy = STRATEGIES[options.strategy](options)
-    run_dir, anew = strategy.run_dir, strategy.begins_anew(restart)
-    with open_run(run_dir, strategy.verb, strategy.identity, progress, timeouts, anew) as run:
-        strategy.begin(run, anew)
-        checked = run.do("preflight", lambda meter: preflight(strategy), Preflight)
-        facts = {**strategy.run(run), **run.told_before()}
-        if checked.catch_up:
-            facts["catch_up"] = checked.catch_up
-        if checked.prepared is not None:
-            facts["prepared"] = checked.prepared
-        return {**facts, "run_dir": str(run_dir)}
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Entries:
     strategy: Annotated[
         str | None,
-        Choice(list(STRATEGIES)),
+        Choice(STRATEGY_NAMES),
         "Source of the entries: a search, LDIF or a database directory; online loads into a running consumer (with "
         "--dry-run, the default is to try each).",
     ] = None
@@ -115,14 +85,16 @@ def command(entries: _Entries, servers: Servers, options: SeedOptions, at: Consu
       ditseed replica seed --dry-run -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --config /etc/ldap/slapd.d --from /mnt/provider/var/lib/ldap --from /srv/export
     """
+    from seeders.replica import seed
+
     name, source = entries.strategy, entries.source
     if name is None and not run.dry_run:
         raise UsageProblem(reason="give --strategy; `ditseed replica seed --dry-run` tells which")
     if name is not None:
-        _refuse_unfitting(STRATEGIES[name].takes, source, len(servers.uris))
+        _refuse_unfitting(seed.STRATEGIES[name].takes, source, len(servers.uris))
     # Step names in a profile's timeouts may be of any strategy; those on the command line must fit this one.
-    strategies = [STRATEGIES[name]] if name is not None and is_given("timeouts") else STRATEGIES.values()
-    timeouts = run.timeouts_of(tuple(dict.fromkeys(step for strategy in strategies for step in strategy.steps)))
+    names = [name] if name is not None and is_given("timeouts") else STRATEGY_NAMES
+    timeouts = run.timeouts_of(tuple(dict.fromkeys(step for each in names for step in seed.STRATEGIES[each].steps)))
     connection, replicas = access.providers_of(servers)
     admin = None
     if entries.prepare_provider:
@@ -140,10 +112,10 @@ def command(entries: _Entries, servers: Servers, options: SeedOptions, at: Consu
         jobs=options.jobs or defaults.connections(),
     )
     if name is not None:
-        options = options_of(name, options)
+        options = seed.options_of(name, options)
     if run.dry_run:
         return _try(options, run)
-    facts = seed(options, run.progress, timeouts, run.restart)
+    facts = seed.seed(options, run.progress, timeouts, run.restart)
     note(facts)
     show_report(facts, run.as_json)
     return EXIT_OK
@@ -151,6 +123,8 @@ def command(entries: _Entries, servers: Servers, options: SeedOptions, at: Consu
 
 def _refuse_unfitting(takes: Collection[str], source: tuple[Path, ...], providers: int) -> None:
     """Refuses options on the command line that the strategy does not accept; a profile may contain those of others."""
+    from seeders.replica.seed import OPTIONAL, STRATEGIES
+
     for field in sorted(OPTIONAL - set(takes)):
         takers = ", ".join(name for name, strategy in STRATEGIES.items() if field in strategy.takes)
         refuse_given(_PARAMETERS.get(field, (field,)), f"--strategy {takers}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -16,13 +16,10 @@ from loader.cli.report import show, show_facts, show_json, show_table
 from loader.declared import ConsumerSuffix, OptionalConfig, RunDir
 from loader.declared import command as declare
 from loader.errors import NoRun, UsageProblem
-from loader.operations import add, build
-from loader.operations.export import STEPS as EXPORT_STEPS
-from loader.operations.export import ReadingPlan
-from loader.run import lease
-from loader.run.log import Row, report_of
-from loader.run.steps import Failure, RunStatus, status_of
-from seeders.replica import online, preflight, strategies
+
+if TYPE_CHECKING:
+    from loader.run.log import Row
+    from loader.run.steps import Failure, RunStatus
 
 
 class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +67,11 @@ def command(
       ditseed replica status --config /etc/ldap/slapd.d
       ditseed replica status --consumer ldapi:/// -b dc=example,dc=com
     """
+    from loader.operations import build
+    from loader.run.log import report_of
+    from loader.run.steps import status_of
+    from seeders.replica import online, strategies
+
     if is_given("consumer") and not is_given("config_path"):
         config_path = None
     if is_given("config_path") and not is_given("consumer"):
@@ -93,6 +95,11 @@ def command(
 
 def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
     """Shows what runs have done to a running consumer: the seeding in `directory`, loads, and settings changed."""
+    from loader.operations import add
+    from loader.run import lease
+    from loader.run.log import report_of
+    from seeders.replica import preflight
+
     seed = _online(directory)
     loads = []
     for run in add.loads_of(consumer):
@@ -127,12 +134,16 @@ def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
 
 def _online(directory: Path) -> RunProgress | None:
     """Returns the state of a seeding by --strategy online; None if `directory` has no run."""
+    from loader.operations import add
+    from loader.operations.export import STEPS, ReadingPlan
+    from loader.run.steps import status_of
+
     run = status_of(directory)
     if run is None:
         return None
     load, step, counted = status_of(directory / "add"), None, None
     if not run.catalogue.is_done("claim"):
-        exporting = EXPORT_STEPS if run.options["provider"] else ()
+        exporting = STEPS if run.options["provider"] else ()
         is_joined = run.catalogue.is_done("join")
         own = () if is_joined else ("preflight", *exporting, "join")
         steps = [*((name, run) for name in own), *((name, load) for name in add.STEPS), ("claim", run)]

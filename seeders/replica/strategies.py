@@ -12,27 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import msgspec
 
 from loader import backmdb, csn, defaults, dn, indexes, ldif
 from loader import config as glue
 from loader.config import Config, Database
-from loader.declared import (
-    AllowHidden,
-    ConsumerSuffix,
-    Engine,
-    Jobs,
-    OptionalConfig,
-    Page,
-    Pieces,
-    Placing,
-    Reading,
-    RunDir,
-    VerifyNew,
-    WriteContextCsn,
-)
 from loader.errors import GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix, UsageProblem
 from loader.mdb import contents, copy, edits, meta, verify
 from loader.mdb.edits import cap_entry_csns
@@ -41,7 +27,8 @@ from loader.operations import build, export, live, made_with, migrate, packaged,
 from loader.operations.build import BuildOptions, native, steps
 from loader.operations.export import ExportOptions, Start, export_steps, trial_plan
 from loader.operations.made_with import Fit, Origin, Rebuilt
-from loader.operations.migrate import MigrateLoaded, MigrateOptions, MigrateSteps
+from loader.operations.migrate import MigrateLoaded, MigrateSteps
+from loader.operations.options import MigrateOptions
 from loader.operations.publish import Checked, Published, TargetDatabase
 from loader.operations.shards import clear
 from loader.operations.sizing import choose_maxsize
@@ -49,11 +36,11 @@ from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run
 from loader.server import configuration, tools
-from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.storage import files
 from seeders.replica import partial
 from seeders.replica.catchup import Preflight
+from seeders.replica.options import SeedOptions
 from seeders.replica.partial import Partial
 
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
@@ -66,43 +53,8 @@ _ANEW = (
 )
 _HEAD = 1 << 18  # bytes of LDIF searched for contextCSN, which is in the suffix entry: the first entry of the file
 _LINE = re.compile(rb"^contextCSN: ([0-9A-Za-z.#]+)\s*$", re.MULTILINE | re.IGNORECASE)
-_READ = "search, online: number of"
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeedOptions(Placing, Reading):
-    """`strategy`: its name; empty if a dry run tries all strategies. `connection`: the provider. `admin`: for
-    --prepare-provider, connections that may change the provider's cn=config, and write to its tree. `source`: paths of
-    --from (LDIF, an export directory, or a database directory). `config_path`: the configuration of a stopped consumer.
-    `consumer`: the connection to a running consumer."""
-
-    strategy: str = ""
-    config_path: OptionalConfig = None
-    suffix: ConsumerSuffix = None
-    consumer: Connection | None = None
-    connection: Connection | None = None
-    source: tuple[Path, ...] = ()
-    admin: tuple[Connection, Connection] | None = None
-    replicas: tuple[Connection, ...] = ()  # more providers of the same tree
-    engine: Engine = defaults.ENGINES[0]
-    verify: VerifyNew = "quick"
-    write_context: Annotated[
-        WriteContextCsn, "ldif: compute contextCSN from the entries, as slapadd -w (for the output of slapcat only)."
-    ] = False
-    allow_hidden: AllowHidden = False
-    jobs: Annotated[Jobs, f"{_READ} parallel connections to each provider (default: one per processor, at most 4)."] = (
-        None
-    )
-    pieces: Annotated[
-        Pieces,
-        f"{_READ} searches into which the tree is divided; 0: as many as jobs. If a connection breaks, one of them is "
-        "repeated.",
-    ] = 0
-    page: Annotated[Page, "search, online: entries per page; 0: no paging unless a limit requires it."] = 0
-    nosync: Annotated[bool, "online: switch nosync on during the load, as `ditseed add --nosync`."] = False
-    run_dir: RunDir = None
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from loader import csn, units
-from loader.declared import Duration, Limit, OptionalConfig
 from loader.errors import ConfigHidden, LoaderError, NoContextCSN, NoSuchBase, NoSuchSuffix, NotInSync
 from loader.operations import live
 from loader.operations.compare import IGNORED, CompareOptions, CompareReport, compare
@@ -29,6 +26,7 @@ from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
 from loader.sources.ldap import Server
 from seeders.replica import catchup, partial
+from seeders.replica.options import VerifyOptions
 from seeders.replica.partial import Partial
 
 _LOOK_EVERY = 0.5  # seconds between two polls of the consumer, each of which opens a connection
@@ -167,23 +165,6 @@ def behind(consumer: Mapping[str, str], provider: Mapping[str, str]) -> str:
 
 def _listed(csns: Mapping[str, str]) -> str:
     return " ".join(sorted(csns.values())) or "none"
-
-
-@dataclass(frozen=True)
-class VerifyOptions:
-    """`wait`: seconds that the replica may take to catch up; None derives the limit from what the provider has to send.
-    `config_path`: the consumer's configuration on this host; None reads the consumer's cn=config over LDAP."""
-
-    provider: Connection = field(default_factory=Connection)
-    consumer: Connection = field(default_factory=Connection)
-    config_path: OptionalConfig = None
-    wait: Annotated[
-        float | None,
-        "--wait SECONDS",
-        Duration(),
-        "How long to wait for the replica to catch up (default: derived from what the provider has to send).",
-    ] = None
-    limit: Annotated[Limit, "Number of differing entries to name."] = 20
 
 
 def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareReport, str]:

@@ -6,23 +6,23 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 from click import Choice, FloatRange, IntRange
 
-from loader import defaults, ldif, standard, units
+from loader import defaults, standard, units
 from loader.cli.options import Json, ProgressMode, Shown, progress_of
 from loader.cli.report import show_report
 from loader.cli.trees import Tree, TreeOutput, TreeSuffix, generate
 from loader.declared import Argument, Jobs, Share
 from loader.declared import command as declare
+from loader.defaults import STDIN
 from loader.errors import UsageProblem
-from loader.sources import dit
-from loader.sources.dit import PlanOptions, TreeSpec
-from loader.sources.location import STDIN, Kind, locate
 from loader.storage import files
-from seeders.synthetic import templates
+
+if TYPE_CHECKING:
+    from loader.sources.dit import PlanOptions
 
 TemplateName = Annotated[str, Argument("TEMPLATE")]
 
@@ -41,7 +41,7 @@ def command() -> None:
     """Make a synthetic tree from a template."""
 
 
-@declare("tree")
+@declare("tree", command)
 def tree(template_name: TemplateName, to: TreeOutput, tree: Tree, tree_suffix: TreeSuffix, shown: Shown) -> None:
     """Make a synthetic tree from TEMPLATE: `people`, or the path of a template file of your own.
 
@@ -60,7 +60,7 @@ def tree(template_name: TemplateName, to: TreeOutput, tree: Tree, tree_suffix: T
     generate(tree.spec(template_name, tree_suffix), to, shown)
 
 
-@declare("show")
+@declare("show", command)
 def show(
     template_name: TemplateName,
     number: Annotated[int | None, Argument("[NUMBER]"), IntRange(min=0)],
@@ -90,7 +90,7 @@ def show(
     sys.stdout.buffer.flush()
 
 
-@declare("templates")
+@declare("templates", command)
 def list_templates(as_json: Json) -> None:
     """List the templates that come with ditseed.
 
@@ -98,6 +98,9 @@ def list_templates(as_json: Json) -> None:
     Example:
       ditseed generate templates
     """
+    from loader.sources.dit import TreeSpec
+    from seeders.synthetic import templates
+
     described = {
         name: TreeSpec(path, (templates.LISTS,)).compiled(otherwise=1).description
         for name, path in templates.shipped().items()
@@ -105,7 +108,7 @@ def list_templates(as_json: Json) -> None:
     show_report({"templates": described}, as_json, described)
 
 
-@declare("learn")
+@declare("learn", command)
 def learn(
     sources: Annotated[tuple[str, ...], Argument("SOURCE..."), {"required": True}],
     output: Annotated[str, "-o --output TEMPLATE|-", "The template file to write; -: standard output."],
@@ -124,6 +127,9 @@ def learn(
       ditseed export /var/lib/ldap -o - | ditseed generate learn - -o ours.toml
       ditseed generate ./ours.toml -n 30000000 -o /srv/tree         a tree like it, of any size
     """
+    from loader import ldif
+    from loader.sources.location import Kind, locate
+
     template = None if output == STDIN else Path(output)
     if template is None:
         standard.reserve_output()
@@ -194,13 +200,15 @@ class _Operations:
     jobs: Jobs = None
 
     def plan(self, seed: int) -> PlanOptions:
+        from loader.sources.dit import PlanOptions
+
         return PlanOptions(
             *(self.count, shares(self.mix or MIX[self.form], self.form), self.miss, self.skew, seed),
             *(parse_search_option(self.looks), self.form == "ldif"),
         )
 
 
-@declare("operations")
+@declare("operations", command)
 def operations(
     template_name: Annotated[str, Argument("TEMPLATE")],
     options: _Operations,
@@ -219,6 +227,8 @@ def operations(
       ditseed generate operations accounts -n 1000 --operations 100 --search 'uid=80,mail=15,cn*=5'
       ditseed generate operations people -n 1000 --operations 500 --format ldif | ldapmodify -H ldap://test ...
     """
+    from loader.sources import dit
+
     template = tree.spec(template_name, tree_suffix).compiled()
     plan, jobs = options.plan(tree.seed), options.jobs or defaults.processors()
     with progress_of(progress_mode).step("operations", options.count) as meter:
@@ -256,7 +266,3 @@ def parse_search_option(text: str | None) -> tuple[tuple[str, bool, int], ...]:
             raise UsageProblem(reason=f"--search {text}: write ATTRIBUTE[*][=WEIGHT],...")
         attributes.append((attribute, name.endswith("*"), int(weight or 1)))
     return tuple(attributes)
-
-
-for subcommand in (learn, tree, show, operations, list_templates):
-    command.add_command(subcommand)

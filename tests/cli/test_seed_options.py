@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import UsageProblem
-from seeders.replica.seed_cmd import STRATEGIES
+from seeders.replica.seed import STRATEGIES
 from tests.support.command import Done, ditseed
 
 # Neither the files nor the servers exist: work that was begun would fail with another error.

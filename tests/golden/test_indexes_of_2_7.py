@@ -15,9 +15,10 @@ from fixtures.golden.case import server_with
 from fixtures.golden.of_2_7 import ALL, Made
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
+from loader.declared import AuditResources
 from loader.errors import OtherFormat
 from loader.mdb import contents, edits, meta
-from loader.mdb.verify import AuditReport, Resources, audit, verify
+from loader.mdb.verify import AuditReport, audit, verify
 from loader.operations import made_with
 from loader.operations.made_with import Fit, by_core
 from loader.operations.verify import given_to_core, known_to_core
@@ -64,7 +65,7 @@ def _verified(there: Slapd) -> AuditReport:
     """`ditseed verify` refuses the file: the slapd of here cannot open it."""
     config, place = configuration.read(there.config_path), there.database_dir
     known = known_to_core(config, config.database(there.suffix), place)
-    return audit(place, "indexes", Resources(), Meter("verify"), known)
+    return audit(place, "indexes", AuditResources(), Meter("verify"), known)
 
 
 def _rebuild(there: Slapd, attributes: list[str], scratch: Path) -> None:

@@ -22,7 +22,8 @@ from loader import backmdb
 from loader.errors import MadeOtherwise, MdbDamaged
 from loader.mdb import meta
 from loader.mdb.verify import verify
-from loader.operations.migrate import MigrateOptions, migrate
+from loader.operations.migrate import migrate
+from loader.operations.options import MigrateOptions
 from loader.progress import Meter, Progress
 from loader.server import configuration, tools
 from loader.sinks import mdb

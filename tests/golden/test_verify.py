@@ -24,7 +24,8 @@ from fixtures.golden.records import SUFFIX
 from fixtures.golden.worn import CASE, wear
 from fixtures.slapd import Slapd
 from loader.mdb import meta
-from loader.operations.verify import VerifyOptions, VerifyReport, verify_database
+from loader.operations.options import VerifyOptions
+from loader.operations.verify import VerifyReport, verify_database
 from loader.progress import Progress
 from tests.golden.everything import BY_NAME
 from tests.support.damaged import Steps, Worn, all_steps, by_end, campaign, show, verifying

@@ -27,10 +27,9 @@ from loader import errors
 from loader.mdb import contents, meta
 from loader.operations.backup import manifest, repository, restore
 from loader.operations.backup import run as taking
-from loader.operations.backup.check import Limits, Status, check
+from loader.operations.backup.check import Status, check
 from loader.operations.backup.manifest import StoredFile
-from loader.operations.backup.restore import RestoreOptions
-from loader.operations.backup.run import BackupOptions
+from loader.operations.backup.options import BackupOptions, Limits, RestoreOptions
 from loader.operations.publish import REPLACED
 from loader.run.log import exclusive
 from loader.storage import files

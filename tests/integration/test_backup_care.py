@@ -26,9 +26,8 @@ from fixtures.waiting import until
 from loader.errors import BackupDamaged, BackupFromFuture, LoaderError, Locked, NoSpace, SystemFailed, UsageProblem
 from loader.mdb import meta
 from loader.operations.backup import manifest, pack, repository
-from loader.operations.backup.check import Limits, Status, check
-from loader.operations.backup.pack import Packing
-from loader.operations.backup.repository import Policy
+from loader.operations.backup.check import Status, check
+from loader.operations.backup.options import Limits, Packing, Policy
 from loader.run.log import exclusive
 from loader.storage import files
 from tests.support.backups import assert_all_good, dated, drill_latest, fill, flip, forge, only, take, verify

@@ -15,7 +15,8 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import NoEntry, ReadOnly, UsageProblem
 from loader.operations.backup import manifest, repository
-from loader.operations.backup.check import Limits, Status, check
+from loader.operations.backup.check import Status, check
+from loader.operations.backup.options import Limits
 from loader.server import private
 from loader.server.session import Session
 from loader.storage.files import Owner

@@ -22,11 +22,10 @@ from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, ManifestBroken, NoSpace
 from loader.mdb import contents
 from loader.operations.backup import drill, manifest, pack, repository, restore
-from loader.operations.backup.check import Limits, Status, check
-from loader.operations.backup.drill import DrillOptions
+from loader.operations.backup.check import Status, check
 from loader.operations.backup.manifest import PAGES, Backup, StoredFile
+from loader.operations.backup.options import DrillOptions, Limits, Policy
 from loader.operations.backup.pack import PageMap
-from loader.operations.backup.repository import Policy
 from loader.progress import Meter
 from loader.storage import files
 from tests.support.backups import QUIET, assert_all_good, fill, flip, forge, put_back, take, verify

@@ -27,7 +27,7 @@ from loader import errors
 from loader.operations.backup import manifest, repository
 from loader.operations.backup import remote as remote_lock
 from loader.operations.backup import run as taking
-from loader.operations.backup.run import BackupOptions
+from loader.operations.backup.options import BackupOptions
 from loader.operations.monitoring import Status
 from loader.storage import remote
 from tests.support.backups import QUIET, altered, fill

@@ -38,8 +38,7 @@ from loader.mdb.snapshot import AccessLog
 from loader.operations.backup import manifest, repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.manifest import MANIFEST, Backup, Verification
-from loader.operations.backup.repository import Policy
-from loader.operations.backup.run import BackupOptions
+from loader.operations.backup.options import KEEP_ALL, BackupOptions, Policy
 from tests.support.backups import ONE_ENTRY, QUIET, put_back, take
 from tests.support.command import Done, ditseed
 from tests.support.keys import generated
@@ -469,7 +468,7 @@ class World:
     def run(self) -> None:
         """Mostly by copying what `backup run` made."""
         kind = self.chance.choice(KINDS)
-        policy = self.policy() if self.chance.random() < 0.5 else repository.KEEP_ALL
+        policy = self.policy() if self.chance.random() < 0.5 else KEEP_ALL
         if self.chance.random() < 0.02:
             asked = options(self.made.source, self.repo, kind.replace("emptied", "tree"))
             for one in repository.members(self.repo, taking.run(asked, QUIET)):

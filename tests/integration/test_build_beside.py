@@ -19,8 +19,9 @@ from fixtures.slapd import Slapd
 from fixtures.trees import record
 from loader import _native
 from loader.errors import SystemFailed
-from loader.operations.build import FULL, BuildOptions, target_database
+from loader.operations.build import BuildOptions, target_database
 from loader.operations.build.native import NativeLoaded, NativeSteps
+from loader.operations.options import FULL
 from loader.operations.verify import given_to_core
 from loader.progress import Meter, Progress
 from loader.run.steps import open_run

@@ -28,7 +28,8 @@ from fixtures.waiting import until
 from loader import errors
 from loader.mdb import contents, copy, meta
 from loader.mdb.copy import Sizes
-from loader.operations.clone import CloneOptions, CloneReport, clone, plan
+from loader.operations.clone import CloneReport, clone, plan
+from loader.operations.options import CloneOptions
 from loader.operations.publish import WORKSHOP
 from loader.run.log import exclusive
 from loader.storage import files

@@ -19,7 +19,8 @@ from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.operations.made_with import SAMPLE
-from loader.operations.verify import VerifyOptions, verify_database
+from loader.operations.options import VerifyOptions
+from loader.operations.verify import verify_database
 from loader.progress import Progress
 from tests.support.command import Done, ditseed
 

@@ -18,8 +18,9 @@ from loader.errors import MaxsizeTooSmall, MdbDamaged, SchemaMissing
 from loader.mdb import contents, edits, meta
 from loader.progress import Progress
 from loader.server import tools
-from seeders.replica import seed_cmd
-from seeders.replica.strategies import Clone, SeedOptions
+from seeders.replica import seed
+from seeders.replica.options import SeedOptions
+from seeders.replica.strategies import Clone
 from tests.support import killing
 from tests.support.command import ditseed
 
@@ -78,7 +79,7 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         back = SeedOptions(
             strategy="clone", config_path=newer.config_path, suffix=newer.suffix, source=(ours.database_dir,)
         )
-        assert seed_cmd.seed(back, Progress("none"), {})["converted"] == "data format 1 to 3"
+        assert seed.seed(back, Progress("none"), {})["converted"] == "data format 1 to 3"
         assert meta.read_meta(newer.database_dir).format == 3
         ditseed("compare", first, newer.database_dir, "--with-context-csn").ok()
         found = differences(first, newer.database_dir)

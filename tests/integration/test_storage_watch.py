@@ -18,8 +18,9 @@ import pytest
 from fixtures import storage_vm
 from fixtures.limits import loop_device, loop_filesystem, missing_loop_filesystem
 from fixtures.waiting import until
+from loader.operations.options import WatchOptions
 from loader.operations.storage.verdict import Layer
-from loader.operations.storage.watch import Target, Watch, WatchOptions
+from loader.operations.storage.watch import Target, Watch
 from loader.storage.probes import FileLock
 from tests.integration.test_storage_check import images
 from tests.support.command import COMMAND, Done, ditseed, start

@@ -40,9 +40,9 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.mdb import contents, meta, verify
+from loader.operations.options import IndexChange
 from loader.operations.sizing import recommended_size
 from loader.operations.tune import Outcome, State, apply_maxsize, indexing, maxsize, maxsize_plan, opened, syncing
-from loader.operations.tune.indexing import IndexChange
 from loader.progress import Meter
 from loader.server import configuration
 from loader.server.options import Connection

@@ -18,10 +18,9 @@ from fixtures.slapd import Slapd
 from loader import typed
 from loader.operations.backup import drill, manifest, repository, restore
 from loader.operations.backup import run as taking
-from loader.operations.backup.drill import DrillOptions, VerifyOptions
 from loader.operations.backup.manifest import MANIFEST, VERIFIED, Backup, Drill, Verification
-from loader.operations.backup.restore import RestoreOptions, RestoreReport
-from loader.operations.backup.run import BackupOptions
+from loader.operations.backup.options import BackupOptions, DrillOptions, RestoreOptions, VerifyOptions
+from loader.operations.backup.restore import RestoreReport
 from loader.progress import Progress
 
 QUIET = Progress("none")

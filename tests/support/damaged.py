@@ -24,10 +24,11 @@ from fixtures.golden.cases import INDEXES
 from fixtures.golden.tables import masked
 from fixtures.golden.worn import Moments
 from fixtures.slapd import Slapd
+from loader.declared import AuditResources
 from loader.defaults import LADDER
 from loader.errors import LoaderError, MdbDamaged, MdbProtected, NotLmdb
 from loader.mdb import meta
-from loader.mdb.verify import AuditReport, Resources, audit
+from loader.mdb.verify import AuditReport, audit
 from loader.operations.verify import known_to_core
 from loader.progress import Meter
 from loader.server import configuration
@@ -67,7 +68,9 @@ class Worn:
 
     def look(self, path: Path) -> AuditReport:
         """What verify says of a damaged copy, on all rungs."""
-        return audit(path, LADDER[-1], Resources(memory=32 << 20, jobs=2, limit=10**6), Meter("verify"), self.known)
+        return audit(
+            path, LADDER[-1], AuditResources(memory=32 << 20, jobs=2, limit=10**6), Meter("verify"), self.known
+        )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tests.support.trees import tree
 KILL_AT = "DITSEED_KILL_AT"
 RUN_DIR = ".ditseed-seed"
 _IMPORTED = """
-import sys, seeders.replica.replica_cmd
+import sys, seeders.replica.seed
 for name, module in sys.modules.items():
     if name.startswith(("loader.", "seeders.")) and module.__file__.endswith(".py"):
         print(module.__file__)

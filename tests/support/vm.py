@@ -6,7 +6,8 @@ import sys
 
 _PROGRAM = """exec {python} - <<'END'
 import os, shlex, sys
-import loader.cli, loader.cli.storage_cmd, loader.cli.storage_timing_cmd
+import loader.cli, loader.cli.storage_cmd
+from loader.operations.storage import bench, check, migrate, plan, watch
 
 def ditseed(words, out):
     child = os.fork()

@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from loader.errors import DisksUnequal, LoaderError, StripesImpossible, UsageProblem, VolumeTooSmall
+from loader.operations.options import VolumeOptions
 from loader.operations.storage import check
-from loader.operations.storage.plan import Disk, Plan, VolumeOptions, plan
+from loader.operations.storage.plan import Disk, Plan, plan
 from loader.storage.survey import Device
 
 GIB = 1 << 30

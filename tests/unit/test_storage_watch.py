@@ -24,9 +24,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from loader.operations import monitoring
 from loader.operations.monitoring import Status
+from loader.operations.options import WatchOptions
 from loader.operations.storage import verdict, watch
 from loader.operations.storage.verdict import Figures, Layer, LayerState, Limits, Readings, State, Watcher
-from loader.operations.storage.watch import Target, Watch, WatchOptions
+from loader.operations.storage.watch import Target, Watch
 from loader.storage.mounts import Mount
 from loader.storage.probes import Timed
 from loader.storage.survey import Device

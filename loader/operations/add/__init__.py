@@ -12,17 +12,14 @@ import logging
 import re
 import struct
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import click
 import msgspec
 import xxhash
-from click import Choice, IntRange
 
 from loader import csn, defaults, dn, ldif, overlays, units
-from loader.declared import MaxRate, MaxRejects, Rejecting, RunDir
 from loader.defaults import state_dir
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, UsageProblem
 from loader.ldif import Rejected
@@ -31,6 +28,7 @@ from loader.operations import sizing
 from loader.operations.add import lending
 from loader.operations.build import native
 from loader.operations.build.steps import LdifInputs
+from loader.operations.options import ON_EXISTS, DeclaredAdd
 from loader.progress import Meter, Progress
 from loader.run.log import Counted, Report, killpoint, recorded
 from loader.run.steps import Run, RunStatus, open_run, status_of
@@ -50,7 +48,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ON_EXISTS = ("error", "skip", "replace", "newer")
 LOOSER = 1.5  # factor: slapd leaves pages half full where it inserts, the core fills them
 # A record of journal.rs in loader/native/load/src: kind, first position, end position (exclusive), XXH3 of the three.
 _RECORD = struct.Struct("<4Q")
@@ -72,45 +69,14 @@ NAMING = (
 )
 
 
-class Batch(click.types.IntParamType):
-    """Option type: a number of entries, or `auto`, which becomes 0."""
-
-    name = "batch"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return 0 if value == "auto" else int(IntRange(1)(value, param, ctx))
-
-
 @dataclass(frozen=True)
-class AddOptions(Rejecting, LdifInputs):
+class AddOptions(DeclaredAdd, LdifInputs):
     """Options for adding LDIF files (or directories of them), or a generated `tree`, to a running server.
 
     `batch`: entries per transaction; 0: chosen automatically, 1: no transactions. `max_rate`: entries/s; 0: no limit.
     `as_replication`: sends every attribute unchanged, except contextCSN (lending.py).
     """
 
-    connection: Connection = field(default_factory=Connection)
-    inputs: tuple[Path, ...] = ()
-    jobs: Annotated[int, "-j --jobs", IntRange(1), "Number of parallel connections."] = 3
-    batch: Annotated[
-        int,
-        "--batch N|auto",
-        Batch(),
-        {"default": "auto", "show_default": True},
-        "Entries per transaction; 1: no transactions, each entry by itself.",
-    ] = 0
-    on_exists: Annotated[str, Choice(ON_EXISTS), "What to do with an entry that exists already."] = ON_EXISTS[0]
-    max_rejects: Annotated[MaxRejects, "Maximum number of rejected entries before the load stops."] = field(
-        default=0, kw_only=True
-    )
-    max_rate: Annotated[MaxRate, IntRange(1), "At most N entries per second, over all connections."] = 0
-    nosync: Annotated[
-        bool, "Switch nosync on during the load (through cn=config); it is switched off again however the load ends."
-    ] = False
-    keep_operational: Annotated[
-        bool, "Send entryUUID, creatorsName, createTimestamp ... as well, with the relax control."
-    ] = False
-    run_dir: Annotated[RunDir, "Directory for the state of the run (default: below the state directory)."] = None
     as_replication: bool = False
     tree: Synthetic | None = None  # replaces `inputs`
 

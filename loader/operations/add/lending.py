@@ -20,6 +20,7 @@ from functools import partial
 from loader.config import Change, Config, Database
 from loader.errors import LeaseStands, LoaderError, NotAReplica, ServerRefused, UsageProblem
 from loader.operations import leases
+from loader.operations.options import OFF, ON
 from loader.operations.tune import opened, syncing
 from loader.run import lease
 from loader.run.lease import Lease
@@ -45,7 +46,7 @@ def nosync_on(connection: Connection) -> Iterator[None]:
         log.warning("%s has nosync on already, and keeps it", database.suffix)
         yield
         return
-    with lease.lent(nosync, partial(_set, connection, nosync, syncing.ON), partial(restore, connection, nosync)):
+    with lease.lent(nosync, partial(_set, connection, nosync, ON), partial(restore, connection, nosync)):
         yield
 
 
@@ -164,7 +165,7 @@ def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Dat
     with opened(connection) as target:
         database, uri = target.config.database(connection.base), target.config.uri or ""
         # If nosync is on, other runs have lent it.
-        before = syncing.OFF if kind == syncing.NOSYNC else syncing.SETTINGS[kind].of(database)
+        before = OFF if kind == syncing.NOSYNC else syncing.SETTINGS[kind].of(database)
         options = (*target.place, "-b", database.suffix, f"--{kind}", before, "--apply")
         undo, mark = shlex.join(("ditseed", "tune", "sync", *options)), leases.mark(target.config, database)
     return Lease(kind, uri, database.suffix, undo, before=before, mark=mark, why=why), database

@@ -4,52 +4,18 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-from click import IntRange
 
 from loader import dn, plain, units
-from loader.declared import Duration, Share
 from loader.errors import LoaderError, of_system
 from loader.operations import monitoring
 from loader.operations.backup import repository
 from loader.operations.backup.manifest import Backup, Proof
+from loader.operations.backup.options import Limits
 from loader.operations.backup.repository import Listing, Where
 from loader.operations.monitoring import Status
 
-SHRINK = 0.5
 _BEFORE = 7  # number of earlier backups whose entries are compared with those of the latest
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Ages in seconds; 0 or None for `verify_age` and `drill_age`: no limit."""
-
-    max_age: Annotated[
-        float, "--max-age TIME", Duration(), {"default": "26h"}, "CRITICAL if the latest backup is older: 26h, 90m."
-    ] = 26 * 3600.0
-    min_count: Annotated[int, "--min-count N", IntRange(0), "WARNING if there are fewer backups."] = 1
-    verify_age: Annotated[
-        float | None,
-        "--max-verify-age TIME",
-        Duration(),
-        "WARNING if the last verification is older: 8d (default: no limit).",
-    ] = None
-    drill_age: Annotated[
-        float | None,
-        "--max-drill-age TIME",
-        Duration(),
-        "WARNING if no backup was drilled for longer: 35d (default: no limit).",
-    ] = None
-    shrink: Annotated[
-        float,
-        "--max-shrink SHARE",
-        Share(),
-        {"default": f"{SHRINK:.0%}"},
-        "WARNING if the latest backup has so many fewer entries than those before it (the median of seven).",
-    ] = SHRINK
 
 
 class Check(monitoring.Check, frozen=True):

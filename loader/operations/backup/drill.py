@@ -13,18 +13,15 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from msgspec import structs
 
 from loader import backmdb, csn, defaults, ldif, overlays, standard, units
 from loader.child import Child
 from loader.config import Database
-from loader.declared import OptionalConfig, Scratch, Share, Suffix
 from loader.errors import (
     BackupDamaged,
     ConnectionLost,
@@ -42,8 +39,8 @@ from loader.mdb.contents import indexes, summarise
 from loader.operations.add import PROTECTED
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import Backup, Drill, Verification
+from loader.operations.backup.options import EVERY, DrillOptions, ExtractOptions, VerifyOptions
 from loader.operations.backup.pack import Compared
-from loader.operations.backup.repository import LATEST, IdentityFiles, RepoOption, Which
 from loader.operations.backup.restore import Contents
 from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
@@ -56,7 +53,6 @@ from loader.sources.mdb import Part
 from loader.storage import files, held
 
 log = logging.getLogger(__name__)
-EVERY = "all"
 _SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "olcReadOnly": [b"TRUE"]}
 _UUID = "entryUUID"
 _PAGE = 1000  # entries per page of a search for all DNs
@@ -69,18 +65,6 @@ _OF_OVERLAYS = (
 
 
 # --- verify ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class VerifyOptions:
-    """`names`: backup IDs, "latest" or "all"."""
-
-    repo: RepoOption
-    names: Sequence[str] = (EVERY,)
-    suffix: Suffix = None
-    sample: Annotated[
-        float, "--sample SHARE", Share(), {"default": "100%"}, "Share of the data to read, chosen at random each time."
-    ] = 1.0
 
 
 def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
@@ -115,21 +99,6 @@ def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
 
 
 # --- drill ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DrillOptions:
-    repo: RepoOption
-    which: Which = LATEST
-    suffix: Suffix = None
-    config_path: OptionalConfig = None
-    scratch: Annotated[Scratch, "Directory in which the backup is restored for the drill (default: /tmp)."] = None
-    user: Annotated[
-        str | None,
-        "--run-as NAME",
-        "Account that slapd runs as (default: that of the database on this host, or nobody).",
-    ] = None
-    identities: IdentityFiles = ()
 
 
 def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
@@ -238,21 +207,6 @@ def _scratch(kind: str, top: Path, backup: Backup) -> Iterator[Path]:
 
 
 # --- extract --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ExtractOptions:
-    repo: RepoOption
-    which: Which = LATEST
-    suffix: Suffix = None
-    dn: Annotated[str | None, "--dn DN", "The entry DN, and all entries below it."] = None
-    where: Annotated[str | None, "--filter FILTER", "The entries that an LDAP filter matches."] = None
-    keep_operational: Annotated[
-        bool, "Write entryUUID, creatorsName, createTimestamp ... as well: for slapadd, or ldapadd -e relax."
-    ] = False
-    config_path: OptionalConfig = None
-    scratch: Annotated[Scratch, "Directory in which the backup is unpacked (default: $TMPDIR or /tmp)."] = None
-    identities: IdentityFiles = ()
 
 
 def extract(options: ExtractOptions, progress: Progress) -> int:

@@ -31,7 +31,6 @@ from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 FORMAT = 1
 MANIFEST, VERIFIED, DRILLED = "manifest.json", "verified.json", "drilled.json"
 CONFIG, MAP, PACK, ENTRIES = "config.ldif", "pages.map", "pages.pack", "data.ldif.zst"
-KINDS = MDB, LDIF = "mdb", "ldif"  # a backup stores the pages of the database, or its entries
 PAGES = "pages"  # the directory of the packs that incremental backups share
 PACK_NAME = re.compile(r"[0-9a-f]{64}\.pack")  # named by the SHA-256 of the pack's index
 CHUNK = 64 << 20  # bytes that one checksum covers: the manifest of a 1 TB backup then takes 1 MB

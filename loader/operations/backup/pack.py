@@ -30,17 +30,16 @@ from typing import Annotated, BinaryIO, TypeVar, cast
 
 import msgspec
 import zstandard
-from click import IntRange
 from msgspec.structs import replace
 
 from loader import age, defaults, units
-from loader.age import Identities, Recipients
-from loader.declared import Size
+from loader.age import Identities
 from loader.errors import BackupDamaged, BackupEncrypted, FileUnsafe, NoSuchPath
 from loader.ldif import with_counters
 from loader.mdb import meta, readers
 from loader.mdb.copy import KnownPages, PageBlock, PagePacks, PageStream, explained_packs
 from loader.operations.backup.manifest import CHUNK, MAP, PACK, PAGES, Backup, StoredFile
+from loader.operations.backup.options import Packing
 from loader.progress import Meter
 from loader.run.log import killpoint
 from loader.storage import files, held
@@ -61,39 +60,6 @@ _READ = 1 << 20  # bytes per read
 Task = TypeVar("Task")
 Done = TypeVar("Done")
 Data = TypeVar("Data", bound=Sized)
-
-
-@dataclass(frozen=True)
-class Packing:
-    """`level`: zstd level; the output at level 2 is 3 % larger than at level 3, in two thirds of the time. `throttle`:
-    bytes of data read per second (0: no limit). `keep_free`: bytes to leave free on the disk. `recipients`: keys that
-    can decrypt the backup; None: it is not encrypted."""
-
-    level: Annotated[
-        int, "--compress-level", IntRange(1, 19), "Level of zstd; a higher level makes a smaller file and takes longer."
-    ] = 2
-    throttle: Annotated[
-        int,
-        "--throttle SIZE",
-        Size(),
-        {"show_default": False},
-        "Read no more of the database than that each second (default: as fast as the disk gives it).",
-    ] = 0
-    keep_free: Annotated[
-        int,
-        "--keep-free SIZE",
-        Size(),
-        {"show_default": False},
-        "Refuse, or stop, rather than leave less free space than that in the repository.",
-    ] = 0
-    recipients: Recipients | None = None
-    ldif: bool = False
-
-    def stored_name(self, name: str) -> str:
-        return name if self.recipients is None else name + age.SUFFIX
-
-
-PACKING = Packing()
 
 
 def in_order(work: Callable[[Task], Done], tasks: Iterable[Task]) -> Iterator[Done]:

@@ -19,17 +19,13 @@ import shlex
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeGuard, TypeVar
+from typing import TypeGuard, TypeVar
 
-import click
-from click import IntRange
 from msgspec import Struct
 from msgspec.structs import replace
 
 from loader import dn, plain
-from loader.declared import Argument, Duration, Written
 from loader.errors import (
     BackupDamaged,
     BackupFromFuture,
@@ -55,10 +51,10 @@ from loader.operations.backup.manifest import (
     Proofs,
     Verification,
 )
+from loader.operations.backup.options import LATEST, Policy, Which
 from loader.progress import Progress
 from loader.run.log import exclusive, killpoint
 from loader.storage import files, held
-from loader.storage import remote as locations
 from loader.storage.files import PARTIAL, explained
 from loader.storage.remote import Location
 from loader.typed import Unfit
@@ -66,14 +62,11 @@ from loader.typed import Unfit
 log = logging.getLogger(__name__)
 LOCK, RUN = "lock", ".ditseed"
 MARKER, MARK = "repository.json", b'{"format": 1}\n'
-LATEST = "latest"
 ID = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9-]+")
 SKEW = datetime.timedelta(minutes=5)  # tolerated clock difference between hosts that share a repository
 _STAMP = len("20261121T070501Z")  # the time at the start of an ID
 _QUIET = Progress("none")
 now = manifest.now
-
-Which = str | datetime.datetime  # a backup ID; LATEST; or a time, for the latest backup made by then
 
 
 class Repository:
@@ -154,76 +147,6 @@ Where = Path | Location | Repository  # Path or Location: as given on the comman
 
 
 # --- options ----------------------------------------------------------------------------------------
-
-
-class _RepositoryType(click.Path):
-    """Option type: a local directory, or a location on another host."""
-
-    def convert(  # type: ignore[override]  # click.Path returns paths only
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Path | Location:
-        if isinstance(value, Location):
-            return value
-        if isinstance(value, str) and locations.is_remote(value):
-            return locations.parse(value)
-        return Path(os.fsdecode(super().convert(value, param, ctx)))  # type: ignore[arg-type]
-
-
-RepoOption = Annotated[
-    Where,
-    "-R --repo",
-    _RepositoryType(readable=False),
-    "Directory that holds the backups; or s3://BUCKET/PREFIX, or sftp://USER@HOST/DIRECTORY.",
-]
-EveryDatabase = Annotated[
-    bool, "--all-databases", "All mdb databases of the configuration, accesslogs included, as they were at one moment."
-]
-IdentityFiles = Annotated[
-    tuple[Path, ...],
-    "--identity FILE",
-    click.Path(path_type=Path, readable=False, dir_okay=False),
-    "age or SSH identity file that decrypts the backup (mode 0600); may be given several times.",
-]
-
-
-class _Moment(Written):
-    """Option type: a date with a time of day, not in the future."""
-
-    name, kind = "time", datetime.datetime
-
-    def parse(self, text: str) -> datetime.datetime:
-        try:
-            moment = datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip())).astimezone()
-        except (ValueError, OverflowError):
-            moment = None
-        if moment is None or ":" not in text:
-            raise UsageProblem(reason=f"not a time: {text!r} (write 2026-11-25T03:00, or 2026-11-25T02:00Z)")
-        if moment > now():
-            raise UsageProblem(reason=f"{text} is in the future")
-        return moment
-
-
-@dataclass(frozen=True)
-class WhichBackup:
-    """The command-line parameters that select a backup: its ID, "latest", or a time."""
-
-    name: Annotated[str | None, Argument("[ID|latest]")] = None
-    as_of: Annotated[
-        datetime.datetime | None,
-        "--as-of TIME",
-        _Moment(),
-        "Take the newest backup that was made by then: 2026-11-25T03:00, in the time zone of this host, or "
-        "2026-11-25T02:00Z.",
-    ] = None
-
-    def begin(self) -> None:
-        """Raises UsageProblem unless exactly one of ID and time is given."""
-        if (self.name is None) == (self.as_of is None):
-            raise UsageProblem(reason="say which backup: its ID, latest, or --as-of TIME")
-
-    @property
-    def which(self) -> Which:
-        return self.as_of or self.name or LATEST
 
 
 # --- opening and creating ---------------------------------------------------------------------------
@@ -577,43 +500,8 @@ def keep(repo: Where, record: Record) -> Record:
 
 # --- pruning --------------------------------------------------------------------------------------
 
+
 _PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-W%V", "monthly": "%Y-%m", "yearly": "%Y"}
-_Number = Annotated[int, IntRange(0), {"show_default": False}]
-_KEEP = "Keep the last backup of each of the last N {} that have one."
-
-
-@dataclass(frozen=True)
-class Policy:
-    """The retention policy. `last`: number of newest backups to keep. `daily`, `weekly` (ISO 8601), `monthly`, `yearly`
-    (UTC): number of periods with backups whose last backup is kept. `within`: seconds; younger backups are all kept."""
-
-    last: Annotated[_Number, "--keep-last N", "Keep the last N backups."] = 0
-    daily: Annotated[_Number, "--keep-daily N", _KEEP.format("days")] = 0
-    weekly: Annotated[_Number, "--keep-weekly N", _KEEP.format("weeks")] = 0
-    monthly: Annotated[_Number, "--keep-monthly N", _KEEP.format("months")] = 0
-    yearly: Annotated[_Number, "--keep-yearly N", _KEEP.format("years")] = 0
-    within: Annotated[
-        float, "--keep-within TIME", Duration(), {"show_default": False}, "Keep all backups younger than that: 30d."
-    ] = 0.0
-
-    def __bool__(self) -> bool:
-        return self != KEEP_ALL
-
-    def kept(self, newest_first: Sequence[Backup]) -> Iterator[tuple[Backup, str]]:
-        """Yields each backup to keep with the reason; a backup may come several times."""
-        yield from ((backup, "last") for backup in newest_first[: self.last])
-        if self.within:
-            oldest = now() - datetime.timedelta(seconds=self.within)
-            yield from ((backup, "within") for backup in newest_first if backup.when >= oldest)
-        for name, written in _PERIODS.items():
-            periods: dict[str, Backup] = {}
-            for backup in newest_first:
-                periods.setdefault(backup.when.astimezone(datetime.timezone.utc).strftime(written), backup)
-            for period, backup in list(periods.items())[: getattr(self, name)]:
-                yield backup, f"{name} {period}"
-
-
-KEEP_ALL = Policy()
 
 
 class Pruned(Struct, frozen=True):
@@ -705,7 +593,7 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
                 reasons[backup.id].append("none of its suffix is known to be restorable")
         if last := next((backup for backup in newest_first if backup.id in good and proven[backup.id].is_proven), None):
             reasons[last.id].append("the latest that was proven good")
-        for backup, reason in policy.kept([backup for backup in newest_first if backup.id in good]):
+        for backup, reason in _kept(policy, [backup for backup in newest_first if backup.id in good]):
             reasons[backup.id].append(reason)
         # A sound backup is not in `good` if its set is damaged elsewhere.
         newer = itertools.takewhile(lambda backup: backup.id not in good, newest_first)
@@ -713,6 +601,20 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
             reasons[last.id].append("the latest that can be restored by itself")
     _keep_sets(reasons, groups, good, {name_of(error) for error in every.broken})
     return reasons
+
+
+def _kept(policy: Policy, newest_first: Sequence[Backup]) -> Iterator[tuple[Backup, str]]:
+    """Yields each backup to keep with the reason; a backup may come several times."""
+    yield from ((backup, "last") for backup in newest_first[: policy.last])
+    if policy.within:
+        oldest = now() - datetime.timedelta(seconds=policy.within)
+        yield from ((backup, "within") for backup in newest_first if backup.when >= oldest)
+    for name, written in _PERIODS.items():
+        periods: dict[str, Backup] = {}
+        for backup in newest_first:
+            periods.setdefault(backup.when.astimezone(datetime.timezone.utc).strftime(written), backup)
+        for period, backup in list(periods.items())[: getattr(policy, name)]:
+            yield backup, f"{name} {period}"
 
 
 def _keep_sets(

@@ -9,9 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
@@ -19,13 +17,13 @@ from msgspec.structs import replace
 from loader import age, backmdb, config, dn, units
 from loader.age import Identities
 from loader.config import DEFAULT_MODE, Config, Database, Entry
-from loader.declared import OptionalConfig, Suffix, Target, VerifyCopy
 from loader.errors import BackupDamaged, BackupEncrypted, LoaderError, UsageProblem
 from loader.mdb import copy, meta
 from loader.operations import made_with
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
-from loader.operations.backup.repository import LATEST, EveryDatabase, IdentityFiles, RepoOption, Repository, Which
+from loader.operations.backup.options import RestoreOptions
+from loader.operations.backup.repository import Repository
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
 from loader.operations.made_with import Origin, Rebuilt
@@ -132,25 +130,6 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 # --- a restore ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RestoreOptions:
-    """Exactly one of `config_path` and `target` names where the database goes. `verify`: None picks a level by size."""
-
-    repo: RepoOption
-    which: Which = LATEST
-    config_path: OptionalConfig = None
-    suffix: Suffix = None
-    target: Target = None
-    replace: Annotated[
-        bool,
-        "Replace the existing database once the restored one is checked. Its data file is kept in the directory as "
-        "data.mdb.replaced-TIME.",
-    ] = False
-    verify: VerifyCopy = None
-    every: EveryDatabase = False
-    identities: IdentityFiles = ()
 
 
 class RestorePlan(msgspec.Struct, frozen=True):

@@ -17,22 +17,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 import zstandard
 
 from loader import defaults, dn, plain
-from loader.config import Config, Database
-from loader.declared import OptionalConfig, Suffix
 from loader.errors import NoSuchSuffix, UsageProblem
 from loader.mdb import contents, meta, snapshot
 from loader.mdb.copy import paged
 from loader.mdb.snapshot import AccessLog
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, MANIFEST, Backup, StoredFile
-from loader.operations.backup.pack import PACKING, Packing, PreviousBackup, StoredPages
-from loader.operations.backup.repository import KEEP_ALL, EveryDatabase, Policy, RepoOption, Repository
+from loader.operations.backup.options import BackupOptions, Packing
+from loader.operations.backup.pack import PreviousBackup, StoredPages
+from loader.operations.backup.repository import Repository
 from loader.operations.clone import require_source
 from loader.piped import piped
 from loader.progress import Meter, Progress
@@ -47,26 +45,6 @@ from loader.storage import files, held
 log = logging.getLogger(__name__)
 _READ = 256 << 10  # bytes of LDIF per read
 _SAMPLE = SampleSize(5000, 0.0)  # sample of 5000 entries that predicts the bytes of the LDIF
-
-
-@dataclass(frozen=True)
-class BackupOptions:
-    """Exactly one of `config_path` and `source` names the database. `policy`: which backups of the same suffixes a
-    successful run keeps; others are removed."""
-
-    repo: RepoOption
-    config_path: OptionalConfig = None
-    source: Annotated[Path | None, "--from DIR", "Database directory, if there is no configuration."] = None
-    suffix: Suffix = None
-    packing: Packing = PACKING
-    policy: Policy = KEEP_ALL
-    incremental: Annotated[
-        bool, "Store only the pages that the last incremental backup of this suffix does not have."
-    ] = False
-    every: EveryDatabase = False
-
-    def databases(self, config: Config) -> Sequence[Database]:
-        return config.mdb_databases if self.every else [config.database(self.suffix)]
 
 
 @dataclass

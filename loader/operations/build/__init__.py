@@ -13,7 +13,7 @@ from loader import backmdb
 from loader.errors import UsageProblem
 from loader.operations.build import glued, native, slapadd
 from loader.operations.build.native import made_for
-from loader.operations.build.steps import FULL, BuildOptions, Engine
+from loader.operations.build.steps import BuildOptions, Engine
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
 from loader.run.log import Report
@@ -21,7 +21,7 @@ from loader.run.steps import Run, open_run
 from loader.server import configuration
 from loader.storage import files
 
-__all__ = ["FULL", "STEPS", "BuildOptions", "build", "build_steps", "plan", "require", "target_database"]
+__all__ = ["STEPS", "BuildOptions", "build", "build_steps", "plan", "require", "target_database"]
 
 _ENGINES: dict[str, Engine] = {"native": native, "slapadd": slapadd}
 STEPS = tuple(dict.fromkeys(glued.STEPS + native.STEPS + slapadd.STEPS))

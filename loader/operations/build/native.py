@@ -33,7 +33,8 @@ from loader.mdb import verify
 from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
 from loader.operations import sizing
-from loader.operations.build.steps import FULL, BuildOptions, BuildSteps, Loaded, Outcome, Scanned
+from loader.operations.build.steps import BuildOptions, BuildSteps, Loaded, Outcome, Scanned
+from loader.operations.options import FULL
 from loader.operations.publish import Checked, Published, TargetDatabase
 from loader.operations.sizing import Limits, require_room
 from loader.progress import Meter

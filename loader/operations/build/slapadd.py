@@ -18,11 +18,13 @@ import msgspec
 
 from loader import backmdb, defaults, ldif, standard, units
 from loader.backmdb import definitions, synonyms
+from loader.defaults import STDIN
 from loader.errors import EmptyInput, EntriesLost, LdifUnreadable, NotProven
 from loader.mdb import contents, verify
 from loader.mdb.meta import DATA
 from loader.operations.build import native
-from loader.operations.build.steps import MOST_SHARDS, BuildOptions, BuildSteps, Loaded, Outcome, Scanned
+from loader.operations.build.steps import BuildOptions, BuildSteps, Loaded, Outcome, Scanned
+from loader.operations.options import MOST_SHARDS
 from loader.operations.publish import Checked, Published, TargetDatabase
 from loader.operations.sizing import choose_maxsize
 from loader.progress import Meter
@@ -32,7 +34,7 @@ from loader.server import configuration
 from loader.sinks import slapadd
 from loader.sinks.slapadd import Cut, Slice, SlicedLdif
 from loader.sources import names
-from loader.sources.location import STDIN, is_stream
+from loader.sources.location import is_stream
 from loader.storage import files
 
 SPOOL = "spool"  # a step, and its directory in the run directory

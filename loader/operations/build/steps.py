@@ -9,22 +9,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Protocol
 
 import msgspec
-from click import Choice, IntRange
 
 from loader import child, csn, dn, ldif, units
 from loader import config as configs
 from loader.config import Config, Database
-from loader.declared import Config as ConfigOption
-from loader.declared import Engine as EngineOption
-from loader.declared import Placing, Rejecting, Sorting, SpaceCheck, Suffix, Target, VerifyNew, WriteContextCsn
-from loader.defaults import ENGINES, ENV_EPOCH, LADDER, LEVELS
+from loader.defaults import ENV_EPOCH
 from loader.errors import EmptyInput, GlueRefused, NoContextCSN, NoSuchSuffix, SchemaMissing, UsageProblem
 from loader.ldif import Rejected
 from loader.mdb import contents, meta, verify
 from loader.mdb.meta import DATA
+from loader.operations.options import FULL, DeclaredBuild
 from loader.operations.publish import Checked, Published, TargetDatabase, publish_environment
 from loader.operations.sizing import choose_maxsize
 from loader.progress import Meter
@@ -36,8 +33,6 @@ from loader.sources.dit import Synthetic
 from loader.sources.location import LdifFiles
 from loader.storage import files
 
-MOST_SHARDS = 256
-FULL = LADDER[-1]  # a level of --verify: every entry is read again, every index made again
 NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
 _NATIVE = {
     "memory": "--memory",
@@ -74,38 +69,13 @@ class LdifInputs:
 
 
 @dataclass(frozen=True)
-class BuildOptions(Placing, Sorting, Rejecting, LdifInputs):
+class BuildOptions(DeclaredBuild, LdifInputs):
     """What to load (LDIF files, directories of them, or a `tree`), and into the database of which configuration.
 
     `maxsize`: None keeps the configured one; "auto" and a number change a slapd.d, unless `target` replaces the
     configured directory. `seeding`: the database is for a consumer, so it must have a contextCSN (of the LDIF, or with
     `write_context` of its entries), and nothing in it may be newer."""
 
-    config_path: ConfigOption
-    inputs: tuple[Path, ...] = ()
-    suffix: Suffix = None
-    target: Target = None
-    glue: Annotated[bool, "-g --no-glue", "Do not build the databases glued to it (subordinate), as slapadd -g."] = True
-    engine: EngineOption = ENGINES[0]
-    verify: Annotated[VerifyNew, Choice([*LEVELS, FULL])] = "quick"
-    write_context: Annotated[WriteContextCsn, "Write contextCSN from the entries' entryCSN, as slapadd -w."] = False
-    server_id: Annotated[
-        int | None, "-S --server-id", IntRange(0, 4095), "Server ID for generated entryCSNs (default: olcServerID)."
-    ] = None
-    shards: Annotated[
-        int | None,
-        IntRange(1, MOST_SHARDS),
-        "With --engine slapadd: number of slapadds to run in parallel (default: by size, processors and memory).",
-    ] = None
-    check_values: Annotated[
-        bool, "--no-value-check", "Accept values that violate their syntax, as slapadd does by default."
-    ] = True
-    file_urls: Annotated[
-        bool,
-        "--allow-file-urls",
-        "Allow `attribute:< file:///path` and `include: file:///path` to read files of this host.",
-    ] = False
-    check_space: SpaceCheck = True
     seeding: bool = False
     check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
     complete_naming: bool = True  # adds missing RDN values to entries, as slapadd does

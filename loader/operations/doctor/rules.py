@@ -21,9 +21,11 @@ from msgspec.structs import replace
 
 from loader import child, csn, units
 from loader.config import DEFAULT_MAXSIZE
+from loader.declared import AuditResources
 from loader.errors import ToolFailed, UsageProblem
 from loader.mdb import meta, verify
 from loader.operations.backup import check as backup_check
+from loader.operations.backup.options import Limits
 from loader.operations.doctor.looking import Database, Server
 from loader.operations.monitoring import Status
 from loader.operations.publish import REPLACED
@@ -365,7 +367,7 @@ def _contents(database: Database) -> Findings:
     directory = None if database.server.request.quick else database.tables
     # Without an index of entryUUID, the search for duplicates would read every entry.
     if directory is not None and "entryUUID eq" not in database.lacking_indexes:
-        look = partial(verify.shared_uuids, directory, verify.Resources(), Meter("entryUUIDs"))
+        look = partial(verify.shared_uuids, directory, AuditResources(), Meter("entryUUIDs"))
         for uuid, first, other in database.look("entryUUIDs", look) or ():
             what = f"{first} and {other} share the entryUUID {uuid}"
             why = "Replication cannot tell them apart: deleting one of them removes either from a replica."
@@ -458,7 +460,7 @@ def _storage(server: Server) -> Findings:
 def _backups(database: Database) -> Findings:
     directory, repo = database.data, database.server.request.repo
     if repo is not None:
-        check = partial(backup_check.judged, repo, backup_check.Limits(BACKUP_AGE), database.suffix)
+        check = partial(backup_check.judged, repo, Limits(BACKUP_AGE), database.suffix)
         if result := database.look("backups", check):
             severity = graded(result.status == Status.CRITICAL, result.status != Status.OK)
             why = "A database without a usable backup of the last night is one fault from lost."

@@ -5,7 +5,6 @@ Each measurement starts with an empty database directory of its own.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -15,17 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from click import IntRange
 
 from loader import child, defaults
 from loader.child import Child
-from loader.declared import Size
 from loader.errors import UsageProblem
 from loader.operations import build as building
 from loader.operations.build import BuildOptions
+from loader.operations.options import BenchSizes
 from loader.progress import Meter, Progress
 from loader.server import private, questions, tools
 from loader.server.questions import Question
@@ -59,24 +56,6 @@ _FIO_JOBS = {
     "random_reads": (("--stonewall", "--rw=randread", *_FIO_TIMED), "read", "iops"),
     "fsyncs": (("--stonewall", "--rw=randwrite", "--fsync=1", *_FIO_TIMED), "write", "iops"),
 }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BenchSizes:
-    """How much is done in each directory."""
-
-    entries: Annotated[int, "-n --entries N", IntRange(1), "Number of entries that are loaded without sync."] = 20_000
-    sync_entries: Annotated[
-        int,
-        "--sync-entries N",
-        IntRange(0),
-        "Number of entries that are loaded with sync, each a transaction; 0: none.",
-    ] = 1_000
-    searches: Annotated[int, "--searches N", IntRange(0), "Number of searches; 0: none."] = 20_000
-    seed: Annotated[int, "Random seed; a different seed makes different entries."] = 1
-    fio_size: Annotated[int, Size(), {"default": "256M"}, "Size of the file that fio reads and writes; 0: none."] = (
-        256 << 20
-    )
 
 
 class Load(msgspec.Struct, frozen=True):

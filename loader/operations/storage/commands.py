@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from shlex import quote
 
 from loader import units
+from loader.operations.options import STRIPE
 from loader.storage.survey import Device, PhysicalVolume, Volume, Volumes
 
 PAGE = 4096  # bytes; LMDB 0.9 uses the page size of the processor
-STRIPE = 64 * 1024  # bytes; the default of lvcreate
 FEW_SECTORS = 32  # sectors of 512 bytes, 16 KiB: readahead for a database that does not fit into memory
 XFS_MINIMUM = 300 << 20  # bytes; mkfs.xfs refuses a smaller device
 

@@ -22,6 +22,7 @@ from shlex import join, quote
 import msgspec
 
 from loader import child, units
+from loader.declared import AuditResources
 from loader.defaults import state_dir
 from loader.errors import LoaderError, MdbDamaged, MigrationRefused, ToolFailed, UsageProblem
 from loader.mdb import verify as databases
@@ -439,7 +440,7 @@ def _check(plan: MovePlan, meter: Meter, top: tuple[int, int, int]) -> None:
         raise _refused(plan.source, reason, "Give --rollback to go back.")
     for name in plan.databases:
         path = plan.source / name
-        audit = databases.audit(path, databases.default_level(path), databases.Resources(), meter)
+        audit = databases.audit(path, databases.default_level(path), AuditResources(), meter)
         if not audit.sound:
             first = audit.problems[0].told[0]
             raise MdbDamaged(path=path, reason=f"{first}; --rollback mounts the former volume")

@@ -6,26 +6,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from math import lcm
 from shlex import quote
-from typing import Annotated
 
 import msgspec
-from click import Choice, IntRange
 
-from loader import defaults, units
-from loader.declared import Size
+from loader import units
 from loader.errors import DisksUnequal, StripesImpossible, UsageProblem, VolumeTooSmall
+from loader.operations.options import FILE_SYSTEMS, STRIPE, VolumeOptions
 from loader.operations.storage import check, commands
 from loader.operations.storage.check import XFS_LEAST
-from loader.operations.storage.commands import PAGE, STRIPE, XFS_MINIMUM
+from loader.operations.storage.commands import PAGE, XFS_MINIMUM
 from loader.storage.survey import Device
 
 EXTENT = 4 << 20  # bytes; the default of vgcreate
 _SECTOR = 512
 _LOG_UNIT = 256 * 1024  # bytes: the largest stripe unit of an XFS log
-_LARGEST_FILE = {"xfs": 8 << 60, "ext4": 16 << 40}  # bytes, with blocks of 4096 bytes
+_LARGEST_FILE = dict(zip(FILE_SYSTEMS, (8 << 60, 16 << 40), strict=True))  # bytes, with blocks of 4096 bytes
 _LVM_NAME = re.compile(r"[\w+.][\w+.-]{0,62}", re.ASCII)
 # Names that lvm(8), VALID NAMES, reserves, and further names that lvcreate 2.03 refuses.
 _RESERVED = re.compile(
@@ -43,40 +40,6 @@ class Disk(msgspec.Struct, frozen=True):
     path: str
     size: int
     devices: tuple[Device, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class VolumeOptions:
-    """Sizes in bytes. `stripes`, `size`: None for as many disks, and as much of them, as there are. `redundant`: puts
-    each stripe on two disks."""
-
-    database: Annotated[int, "--database-size", Size(), "Size of the database."]
-    kind: Annotated[str, "--fs", Choice(tuple(_LARGEST_FILE)), "File system."] = "xfs"
-    stripes: Annotated[
-        int | None, IntRange(1), "Number of stripes (default: one on each disk, or on each two with --redundant)."
-    ] = None
-    stripe_size: Annotated[int, Size(), {"show_default": False}, "Stripe size (default: 64K)."] = STRIPE
-    size: Annotated[int | None, "--volume-size", Size(), "Size of the volume (default: all of the disks)."] = None
-    memory: Annotated[int, Size(), {"required": False}, "Memory of the server (default: of this host)."] = field(
-        default_factory=defaults.memory
-    )
-    group: Annotated[str, "--vg", "Name of the volume group."] = "ldap"
-    volume: Annotated[str, "--lv", "Name of the logical volume."] = "data"
-    mount: Annotated[str, "Mount point."] = "/srv/ldap"
-    unequal: Annotated[bool, "Do without what larger disks have more than the smallest."] = False
-    redundant: Annotated[bool, "Keep everything on two disks: raid10 on 4 disks or more, a mirror (raid1) on 2."] = (
-        False
-    )
-
-    @property
-    def copies(self) -> int:
-        """Number of copies of all data, each on another disk."""
-        return 2 if self.redundant else 1
-
-    @property
-    def raid_extents(self) -> int:
-        """Extents of LVM's metadata subvolume (rmeta) on each leg. One holds the superblock and 2^21 bitmap bits."""
-        return 1 if self.redundant else 0
 
 
 class Step(msgspec.Struct, frozen=True):

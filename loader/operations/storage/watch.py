@@ -8,17 +8,14 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Annotated
 
 import msgspec
-from click import FloatRange, IntRange
 
-from loader.declared import Duration
 from loader.errors import LoaderError, UsageProblem, chain
+from loader.operations.options import PROBES, WatchOptions
 from loader.operations.storage import check, verdict
 from loader.operations.storage.verdict import Layer, LayerState, Readings, State, Watcher, is_hung
 from loader.storage import files, mounts, probes, survey
@@ -26,25 +23,13 @@ from loader.storage.mounts import Mount
 from loader.storage.probes import FileLock, Timed, Unmeasurable, Writer
 from loader.storage.survey import Device
 
-PROBES: dict[str, Callable[[Path], Timed]] = {"flock": FileLock, "write": Writer}
+_PROBES: dict[str, Callable[[Path], Timed]] = dict(zip(PROBES, (FileLock, Writer), strict=True))
 _LIMIT = 3.0  # seconds; a probe that takes longer has failed
 _DIGITS = "0123456789"
 _RETRY = 60.0  # seconds between two attempts to open a target
 _DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # errors of opening a device that is dead
 _OPENING = 5.0  # seconds for opening all layers; after that the first round begins without those that are not open
 Outcome = tuple[float | None, str | None, bool]  # the last three fields of Sample
-
-
-@dataclass(frozen=True)
-class WatchOptions:
-    """In seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds; None for no end."""
-
-    interval: Annotated[float, "--interval SECONDS", FloatRange(0.05), "Time between two reads of a layer."] = 3.0
-    window: Annotated[int, IntRange(2), "Number of reads that davg and dstd_dev are of."] = 100
-    half_life: Annotated[
-        float, "--half-life TIME", Duration(), {"default": "5m"}, "Half-life with which emin and emax are released."
-    ] = 300.0
-    samples: Annotated[int | None, IntRange(1), "End after that many rounds (default: never)."] = None
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -116,7 +101,7 @@ def beside(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> 
         layer = Layer(f"{name} in {directory}", str(directory))
         if layer.name in (each.name for each in layers):
             raise UsageProblem(reason=f"--layer: {layer.name} is the name of a probe")
-        targets.append(Target(layer, partial(PROBES[name], directory), _LIMIT))
+        targets.append(Target(layer, partial(_PROBES[name], directory), _LIMIT))
     return tuple(targets)
 
 

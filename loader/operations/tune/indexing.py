@@ -10,9 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +23,7 @@ from loader.indexes import Index, Indexes
 from loader.mdb import contents
 from loader.mdb.meta import DATA
 from loader.operations import made_with
+from loader.operations.options import IndexChange, SearchSources
 from loader.operations.tune import Outcome, Plan, State, Target, carry_out, require_stopped
 from loader.operations.verify import given_to_core
 from loader.progress import Progress
@@ -72,23 +71,6 @@ def _sync_notes(database: Database, missing: Sequence[str]) -> Iterator[str]:
         yield f"syncrepl searches by {lacking}: without it every change is a search of everything"
     elif lacking:
         yield f"{lacking}: needed as soon as this database is replicated"
-
-
-@dataclass(frozen=True)
-class IndexChange:
-    """A change of the list. `wanted` replaces the list unless empty; then `add` and then `remove` are applied."""
-
-    wanted: Annotated[
-        tuple[str, ...], "--set INDEX", 'Replace the whole list: --set "uid eq" --set "cn,sn eq,sub".'
-    ] = ()
-    add: Annotated[tuple[str, ...], "--add INDEX", 'Add to the list: --add "mail eq".'] = ()
-    remove: Annotated[
-        tuple[str, ...], "--remove ATTRIBUTE", 'Remove from the list: --remove mail, or one type: --remove "cn sub".'
-    ] = ()
-
-    def of(self, present: Indexes) -> Indexes:
-        start = indexes.parse(self.wanted, present) if self.wanted else present
-        return indexes.removed(indexes.added(start, self.add), self.remove)
 
 
 def change_indexes(
@@ -205,22 +187,6 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
         tools.change_owner(owner, Path(scratch))
         command = tools.server_tool_as(owner, "slapindex", "-q", "-F", str(copy), "-b", plan.database.suffix)
         made_with.run_slapindex(command, directory, plan.database.maxsize, meter)
-
-
-@dataclass(frozen=True)
-class SearchSources:
-    logs: Annotated[
-        tuple[Path, ...],
-        "--stats-log FILE",
-        "slapd's log (loglevel stats), compressed or not, several times if need be: shows which indexes its searches "
-        "use, and which they lack.",
-    ] = ()
-    filters: Annotated[
-        tuple[Path, ...], "--filters FILE", "The same for a file with a search filter on each line."
-    ] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.logs or self.filters)
 
 
 class IndexUse(Struct, frozen=True):

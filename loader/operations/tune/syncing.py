@@ -8,14 +8,12 @@ from msgspec import Struct
 
 from loader.config import Config, Database
 from loader.operations import leases
+from loader.operations.options import NONE, OFF, ON
 from loader.operations.tune import Outcome, Plan, Target, carry_out
 from loader.run import lease
 from loader.run.lease import Lease
 
 NOSYNC, ENV_FLAGS, CHECKPOINT = "nosync", "envflags", "checkpoint"
-ON, OFF, NONE = "on", "off", "none"
-# The envflags of slapd-mdb(5), except nosync, which is a separate setting.
-FLAGS = ("mapasync", "nometasync", "nordahead", "writemap")
 
 
 class SyncSettings(Struct, frozen=True):

@@ -17,7 +17,7 @@ from loader.config import Config, Database
 from loader.operations import live
 from loader.operations.backup import check, repository
 from loader.operations.backup import manifest as backup_manifest
-from loader.operations.backup.restore import RestoreOptions
+from loader.operations.backup.options import RestoreOptions
 from loader.operations.backup.restore import plan as restore_plan
 from loader.operations.build import native
 from loader.operations.build.steps import BuildOptions

@@ -14,9 +14,10 @@ import pytest
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import people
+from loader.declared import AuditResources
 from loader.errors import LoaderError, MdbDamaged, NotLmdb, SystemFailed, UsageProblem
 from loader.mdb import contents, copy, environment, meta
-from loader.mdb.verify import Resources, audit, default_level, verify
+from loader.mdb.verify import audit, default_level, verify
 from loader.progress import Meter, Staged
 from tests.support import mapped
 from tests.support.require import require
@@ -177,7 +178,7 @@ def native(call: str, path: Path, copied: Path, page: bytes, length: int = 8192)
     """One call of the native core that opens the data file; `page`: a sound meta page."""
     meter = Meter("native")
     if call == "audit":
-        audit(path, "tree", Resources(), meter)
+        audit(path, "tree", AuditResources(), meter)
     elif call == "plain":
         copy.plain(path, copied, bytes(8192), length, None, meter)
     elif call == "compact":

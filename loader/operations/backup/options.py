@@ -1,0 +1,283 @@
+"""The options of the commands of `backup`. No operation is imported here, because --help needs none."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import click
+from click import IntRange
+
+from loader import age
+from loader.age import Recipients
+from loader.declared import (
+    Argument,
+    Duration,
+    OptionalConfig,
+    Scratch,
+    Share,
+    Size,
+    Suffix,
+    Target,
+    VerifyCopy,
+    Written,
+)
+from loader.errors import UsageProblem
+from loader.storage import remote as locations
+from loader.storage.remote import Location
+
+if TYPE_CHECKING:
+    from loader.config import Config, Database
+    from loader.operations.backup.repository import Where
+
+
+LATEST = "latest"
+KINDS = MDB, LDIF = "mdb", "ldif"  # a backup stores the pages of the database, or its entries
+Which = str | datetime.datetime  # a backup ID; LATEST; or a time, for the latest backup made by then
+
+
+class _RepositoryType(click.Path):
+    """Option type: a local directory, or a location on another host."""
+
+    def convert(  # type: ignore[override]  # click.Path returns paths only
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path | Location:
+        if isinstance(value, Location):
+            return value
+        if isinstance(value, str) and locations.is_remote(value):
+            return locations.parse(value)
+        return Path(os.fsdecode(super().convert(value, param, ctx)))  # type: ignore[arg-type]
+
+
+RepoOption = Annotated[
+    "Where",
+    "-R --repo",
+    _RepositoryType(readable=False),
+    "Directory that holds the backups; or s3://BUCKET/PREFIX, or sftp://USER@HOST/DIRECTORY.",
+]
+EveryDatabase = Annotated[
+    bool, "--all-databases", "All mdb databases of the configuration, accesslogs included, as they were at one moment."
+]
+IdentityFiles = Annotated[
+    tuple[Path, ...],
+    "--identity FILE",
+    click.Path(path_type=Path, readable=False, dir_okay=False),
+    "age or SSH identity file that decrypts the backup (mode 0600); may be given several times.",
+]
+
+
+class _Moment(Written):
+    """Option type: a date with a time of day, not in the future."""
+
+    name, kind = "time", datetime.datetime
+
+    def parse(self, text: str) -> datetime.datetime:
+        try:
+            moment = datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip())).astimezone()
+        except (ValueError, OverflowError):
+            moment = None
+        if moment is None or ":" not in text:
+            raise UsageProblem(reason=f"not a time: {text!r} (write 2026-11-25T03:00, or 2026-11-25T02:00Z)")
+        if moment > datetime.datetime.now(datetime.timezone.utc):
+            raise UsageProblem(reason=f"{text} is in the future")
+        return moment
+
+
+@dataclass(frozen=True)
+class WhichBackup:
+    """The command-line parameters that select a backup: its ID, "latest", or a time."""
+
+    name: Annotated[str | None, Argument("[ID|latest]")] = None
+    as_of: Annotated[
+        datetime.datetime | None,
+        "--as-of TIME",
+        _Moment(),
+        "Take the newest backup that was made by then: 2026-11-25T03:00, in the time zone of this host, or "
+        "2026-11-25T02:00Z.",
+    ] = None
+
+    def begin(self) -> None:
+        """Raises UsageProblem unless exactly one of ID and time is given."""
+        if (self.name is None) == (self.as_of is None):
+            raise UsageProblem(reason="say which backup: its ID, latest, or --as-of TIME")
+
+    @property
+    def which(self) -> Which:
+        return self.as_of or self.name or LATEST
+
+
+_Number = Annotated[int, IntRange(0), {"show_default": False}]
+_KEEP = "Keep the last backup of each of the last N {} that have one."
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The retention policy. `last`: number of newest backups to keep. `daily`, `weekly` (ISO 8601), `monthly`, `yearly`
+    (UTC): number of periods with backups whose last backup is kept. `within`: seconds; younger backups are all kept."""
+
+    last: Annotated[_Number, "--keep-last N", "Keep the last N backups."] = 0
+    daily: Annotated[_Number, "--keep-daily N", _KEEP.format("days")] = 0
+    weekly: Annotated[_Number, "--keep-weekly N", _KEEP.format("weeks")] = 0
+    monthly: Annotated[_Number, "--keep-monthly N", _KEEP.format("months")] = 0
+    yearly: Annotated[_Number, "--keep-yearly N", _KEEP.format("years")] = 0
+    within: Annotated[
+        float, "--keep-within TIME", Duration(), {"show_default": False}, "Keep all backups younger than that: 30d."
+    ] = 0.0
+
+    def __bool__(self) -> bool:
+        return self != KEEP_ALL
+
+
+KEEP_ALL = Policy()
+
+
+@dataclass(frozen=True)
+class Packing:
+    """`level`: zstd level; the output at level 2 is 3 % larger than at level 3, in two thirds of the time. `throttle`:
+    bytes of data read per second (0: no limit). `keep_free`: bytes to leave free on the disk. `recipients`: keys that
+    can decrypt the backup; None: it is not encrypted."""
+
+    level: Annotated[
+        int, "--compress-level", IntRange(1, 19), "Level of zstd; a higher level makes a smaller file and takes longer."
+    ] = 2
+    throttle: Annotated[
+        int,
+        "--throttle SIZE",
+        Size(),
+        {"show_default": False},
+        "Read no more of the database than that each second (default: as fast as the disk gives it).",
+    ] = 0
+    keep_free: Annotated[
+        int,
+        "--keep-free SIZE",
+        Size(),
+        {"show_default": False},
+        "Refuse, or stop, rather than leave less free space than that in the repository.",
+    ] = 0
+    recipients: Recipients | None = None
+    ldif: bool = False
+
+    def stored_name(self, name: str) -> str:
+        return name if self.recipients is None else name + age.SUFFIX
+
+
+PACKING = Packing()
+SHRINK = 0.5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Ages in seconds; 0 or None for `verify_age` and `drill_age`: no limit."""
+
+    max_age: Annotated[
+        float, "--max-age TIME", Duration(), {"default": "26h"}, "CRITICAL if the latest backup is older: 26h, 90m."
+    ] = 26 * 3600.0
+    min_count: Annotated[int, "--min-count N", IntRange(0), "WARNING if there are fewer backups."] = 1
+    verify_age: Annotated[
+        float | None,
+        "--max-verify-age TIME",
+        Duration(),
+        "WARNING if the last verification is older: 8d (default: no limit).",
+    ] = None
+    drill_age: Annotated[
+        float | None,
+        "--max-drill-age TIME",
+        Duration(),
+        "WARNING if no backup was drilled for longer: 35d (default: no limit).",
+    ] = None
+    shrink: Annotated[
+        float,
+        "--max-shrink SHARE",
+        Share(),
+        {"default": f"{SHRINK:.0%}"},
+        "WARNING if the latest backup has so many fewer entries than those before it (the median of seven).",
+    ] = SHRINK
+
+
+@dataclass(frozen=True)
+class BackupOptions:
+    """Exactly one of `config_path` and `source` names the database. `policy`: which backups of the same suffixes a
+    successful run keeps; others are removed."""
+
+    repo: RepoOption
+    config_path: OptionalConfig = None
+    source: Annotated[Path | None, "--from DIR", "Database directory, if there is no configuration."] = None
+    suffix: Suffix = None
+    packing: Packing = PACKING
+    policy: Policy = KEEP_ALL
+    incremental: Annotated[
+        bool, "Store only the pages that the last incremental backup of this suffix does not have."
+    ] = False
+    every: EveryDatabase = False
+
+    def databases(self, config: Config) -> Sequence[Database]:
+        return config.mdb_databases if self.every else [config.database(self.suffix)]
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    """Exactly one of `config_path` and `target` names where the database goes. `verify`: None picks a level by size."""
+
+    repo: RepoOption
+    which: Which = LATEST
+    config_path: OptionalConfig = None
+    suffix: Suffix = None
+    target: Target = None
+    replace: Annotated[
+        bool,
+        "Replace the existing database once the restored one is checked. Its data file is kept in the directory as "
+        "data.mdb.replaced-TIME.",
+    ] = False
+    verify: VerifyCopy = None
+    every: EveryDatabase = False
+    identities: IdentityFiles = ()
+
+
+EVERY = "all"
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """`names`: backup IDs, "latest" or "all"."""
+
+    repo: RepoOption
+    names: Sequence[str] = (EVERY,)
+    suffix: Suffix = None
+    sample: Annotated[
+        float, "--sample SHARE", Share(), {"default": "100%"}, "Share of the data to read, chosen at random each time."
+    ] = 1.0
+
+
+@dataclass(frozen=True)
+class DrillOptions:
+    repo: RepoOption
+    which: Which = LATEST
+    suffix: Suffix = None
+    config_path: OptionalConfig = None
+    scratch: Annotated[Scratch, "Directory in which the backup is restored for the drill (default: /tmp)."] = None
+    user: Annotated[
+        str | None,
+        "--run-as NAME",
+        "Account that slapd runs as (default: that of the database on this host, or nobody).",
+    ] = None
+    identities: IdentityFiles = ()
+
+
+@dataclass(frozen=True)
+class ExtractOptions:
+    repo: RepoOption
+    which: Which = LATEST
+    suffix: Suffix = None
+    dn: Annotated[str | None, "--dn DN", "The entry DN, and all entries below it."] = None
+    where: Annotated[str | None, "--filter FILTER", "The entries that an LDAP filter matches."] = None
+    keep_operational: Annotated[
+        bool, "Write entryUUID, creatorsName, createTimestamp ... as well: for slapadd, or ldapadd -e relax."
+    ] = False
+    config_path: OptionalConfig = None
+    scratch: Annotated[Scratch, "Directory in which the backup is unpacked (default: $TMPDIR or /tmp)."] = None
+    identities: IdentityFiles = ()
