@@ -11,11 +11,8 @@ use ldif::Counters;
 use lmdbfile::{NextSnapshot, Reader, TableReader};
 use schema::Schema;
 
-use crate::audit::ahead::{IdRange, StopReason, TableRange};
-use crate::audit::expected_postings::ExpectedPostings;
-use crate::audit::indexes::{ConfiguredIndexes, table_name};
-use crate::audit::parts::id_ranges;
-use crate::audit::readers::side_by_side;
+use crate::audit::indexes::{ConfiguredIndexes, ExpectedPostings, table_name};
+use crate::audit::ranges::{IdRange, StopReason, TableRange, id_ranges, side_by_side};
 use crate::numbering::Numbering;
 use crate::postings;
 use crate::stored_keys::StoredKeys;
@@ -45,8 +42,7 @@ pub fn reindex(
     means: &Resources,
     counters: &Counters,
 ) -> Result<Reindexed> {
-    let mut reader = Reader::open(path)?;
-    tables::set_orders(&mut reader);
+    let reader = tables::with_orders(Reader::open(path)?);
     let asked = wanted(&reader, known, attributes)?;
     let texts = reader.table(b"ad2i").map_or_else(|| Ok(Vec::new()), verify::descriptions)?;
     let keys = StoredKeys::new(known.0, &asked, &texts)?;
@@ -156,7 +152,7 @@ impl Span<'_> {
         let mut stored = TableRange::new(self.id2e, "id2e", 8, span)?;
         let mut waiting = 0;
         while let Some(id) = stored.id() {
-            self.entry(id, &stored.value)?;
+            self.entry(id, &stored.record.value)?;
             stored.step()?;
             waiting += 1;
             if waiting == PATIENCE {

@@ -8,9 +8,8 @@ use common::{Counters, Result};
 use extsort::TupleSorter;
 use lmdbfile::{Reader, TableReader};
 
-use crate::audit::names::dn;
-use crate::audit::parts::id_ranges;
-use crate::audit::readers::side_by_side;
+use crate::audit::dn;
+use crate::audit::ranges::{id_ranges, side_by_side};
 use crate::changes::{id_of, uuid_of};
 use crate::{VerifyMeans, lock};
 
@@ -35,11 +34,7 @@ pub fn shared_uuids(
     means: &VerifyMeans,
     counters: &Counters,
 ) -> Result<Vec<SharedUuid>> {
-    let mut reader = match txn {
-        Some(txn) => Reader::open_at(path, txn)?,
-        None => Reader::open(path)?,
-    };
-    tables::set_orders(&mut reader);
+    let reader = tables::with_orders(Reader::open_at(path, txn)?);
     let (Some(id2e), Some(number)) = (reader.table(b"id2e"), uuid_number(&reader)?) else {
         return Ok(Vec::new());
     };

@@ -31,9 +31,7 @@ impl Contents {
 
     /// The snapshot of this meta page, for which the caller holds a reader slot.
     pub fn open_meta(path: &Path, page: &[u8]) -> Result<Self> {
-        let mut reader = Reader::open_meta(path, page)?;
-        tables::set_orders(&mut reader);
-        Ok(Self(reader))
+        Ok(Self(tables::with_orders(Reader::open_meta(path, page)?)))
     }
 
     pub fn tables(&self) -> BTreeMap<String, Table> {

@@ -5,16 +5,14 @@ use std::path::Path;
 use lmdbfile::{Reader, TableReader};
 use tree::{Description, Names};
 
-use crate::entry::{Decoder, Entry};
+use crate::entry::Entry;
 use crate::parents::ParentDn;
 use crate::{Error, Result};
 
 /// Opens the snapshot of transaction `txn`, for which the caller holds a reader slot. `None` means that nobody writes, or
 /// that the caller finds out by the meta pages whether somebody did.
 pub(crate) fn open(path: &Path, txn: Option<u64>) -> Result<Reader> {
-    let mut reader = txn.map_or_else(|| Reader::open(path), |txn| Reader::open_at(path, txn))?;
-    codec::tables::set_orders(&mut reader);
-    Ok(reader)
+    Ok(codec::tables::with_orders(Reader::open_at(path, txn)?))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -43,9 +41,8 @@ impl<'r> Tables<'r> {
         if value.is_empty() {
             return Ok(());
         }
-        let descriptions = self.descriptions(&Names::default())?;
-        let decoder = Decoder { descriptions: &descriptions, id2v: self.id2v };
-        see(&decoder.entry(id, &value, &ParentDn::default()))
+        let (descriptions, place) = (&self.descriptions(&Names::default())?, &ParentDn::default());
+        see(&Entry { id, place, descriptions, value: &value, id2v: self.id2v })
     }
 
     /// `ignore` names the attributes that fingerprints leave out.
