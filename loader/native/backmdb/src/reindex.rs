@@ -16,7 +16,7 @@ use crate::audit::ranges::{IdRange, StopReason, TableRange, id_ranges, side_by_s
 use crate::numbering::Numbering;
 use crate::postings;
 use crate::stored_keys::StoredKeys;
-use crate::verify::{self, Resources, wrong};
+use crate::verify::{self, Resources, table, wrong};
 use crate::{Code, Error, Result, Settings};
 
 /// After so many entries the sorter may put its buffers in order, and a wish to stop is heard.
@@ -125,10 +125,6 @@ impl Task<'_> {
         }
         Ok(made)
     }
-}
-
-fn table<'r>(reader: &'r Reader, name: &str) -> Result<TableReader<'r>> {
-    reader.table(name.as_bytes()).ok_or_else(|| wrong(format!("the table {name} is missing")))
 }
 
 fn as_error(reason: StopReason) -> Error {

@@ -78,11 +78,7 @@ impl<'r> Database<'r> {
         settings: &Settings,
         indexes: &'r Indexes,
     ) -> Result<Self> {
-        let table = |name: &str| {
-            reader
-                .table(name.as_bytes())
-                .ok_or_else(|| wrong(format!("the table {name} is missing")))
-        };
+        let table = |name: &str| table(reader, name);
         let (id2e, dn2i) = (table("id2e")?, table("dn2i")?);
         let entries = id2e.record().entries;
         let nodes = dn2i.record().entries;
@@ -103,6 +99,10 @@ impl<'r> Database<'r> {
             entries,
         })
     }
+}
+
+pub fn table<'r>(reader: &'r Reader, name: &str) -> Result<TableReader<'r>> {
+    reader.table(name.as_bytes()).ok_or_else(|| wrong(format!("the table {name} is missing")))
 }
 
 pub(crate) fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {

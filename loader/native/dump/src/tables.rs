@@ -19,7 +19,7 @@ pub(crate) fn open(path: &Path, txn: Option<u64>) -> Result<Reader> {
 pub(crate) struct Tables<'r> {
     pub(crate) id2e: TableReader<'r>,
     pub(crate) dn2i: TableReader<'r>,
-    ad2i: TableReader<'r>,
+    pub(crate) ad2i: TableReader<'r>,
     /// Exists in databases of slapd 2.5 and later.
     pub(crate) id2v: Option<TableReader<'r>>,
 }
@@ -41,13 +41,9 @@ impl<'r> Tables<'r> {
         if value.is_empty() {
             return Ok(());
         }
-        let (descriptions, place) = (&self.descriptions(&Names::default())?, &ParentDn::default());
+        let (descriptions, place) =
+            (&Descriptions::read(&self.ad2i, &Names::default())?, &ParentDn::default());
         see(&Entry { id, place, descriptions, value: &value, id2v: self.id2v })
-    }
-
-    /// `ignore` names the attributes that fingerprints leave out.
-    pub(crate) fn descriptions(&self, ignore: &Names) -> Result<Descriptions> {
-        Descriptions::read(&self.ad2i, ignore)
     }
 }
 
@@ -63,6 +59,7 @@ pub(crate) struct Descriptions {
 }
 
 impl Descriptions {
+    /// `ignore` names the attributes that fingerprints leave out.
     pub(crate) fn read(ad2i: &TableReader<'_>, ignore: &Names) -> Result<Self> {
         let (mut found, drop) = (Vec::new(), Names::default());
         let mut cursor = ad2i.cursor()?;

@@ -124,7 +124,7 @@ impl Plan<'_> {
         mut work: W,
     ) -> Result<WalkCounts> {
         let tables = Tables::of(snapshot)?;
-        let descriptions = tables.descriptions(self.ignore)?;
+        let descriptions = Descriptions::read(&tables.ad2i, self.ignore)?;
         let mut walker = Walker::new(&tables, &descriptions, self.base)?;
         let go_on = || if turns.is_stopped() { Err(GivenUp.into()) } else { self.counters.check() };
         for number in turns.iter() {

@@ -1,9 +1,11 @@
 //! Tables by ranges of entry IDs, which workers with a reader of their own take in turn.
 
+use ldif::Counters;
 use lmdbfile::{Peekable, Reader, TableReader};
 use workers::Turns;
 
 use super::findings::Finding;
+use crate::changes::id_of;
 use crate::{Error, Result};
 
 /// Parts of the entries for each worker, or up to twice as many: so many keep all of them at work to the end. Were there
@@ -135,4 +137,35 @@ pub fn side_by_side(
     let readers = readers.collect::<lmdbfile::Result<Vec<_>>>()?;
     let turns = Turns::new(parts);
     workers::side_by_side(readers, &|| turns.stop(), |reader| work(&reader, &turns)).map(drop)
+}
+
+/// Shows every entry of id2e to `note`, in ranges that `jobs` workers take; `keep` gets what was noted of each range.
+pub fn scan<T: Default>(
+    reader: &Reader,
+    id2e: &TableReader<'_>,
+    (jobs, counters): (usize, &Counters),
+    note: impl Fn(u64, &[u8], &mut T) -> Result<()> + Sync,
+    keep: impl Fn(T) -> Result<()> + Sync,
+) -> Result<()> {
+    counters.begin("entries", id2e.record().entries);
+    let spans = id_ranges(id2e, jobs);
+    side_by_side(reader, jobs, spans.len(), |reader, turns| {
+        let Some(id2e) = reader.table(b"id2e") else { return Ok(()) };
+        for at in turns.iter() {
+            counters.check()?;
+            let (mut noted, mut seen, mut cursor) = (T::default(), 0, id2e.cursor()?);
+            cursor.seek(&spans[at].from.to_ne_bytes())?;
+            while let Some((key, value)) = cursor.next()? {
+                let id = id_of(key)?;
+                if !spans[at].has(id) {
+                    break;
+                }
+                seen += 1;
+                note(id, value, &mut noted)?;
+            }
+            counters.advance(seen);
+            keep(noted)?;
+        }
+        Ok(())
+    })
 }

@@ -135,15 +135,13 @@ impl Sample<'_> {
     ) -> std::result::Result<MultivalRecords, StopReason> {
         let mut rows = MultivalRecords::new();
         for one in entry.attributes.iter().filter(|one| one.apart) {
-            #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
-            let number = one.number as u16;
-            let table = self.tables.id2v.map(|table| table.get_all(&id2v::key(id, number)));
+            let table = self.tables.id2v.map(|table| id2v::rows(&table, id, one.number));
             let found = table.transpose()?.unwrap_or_default();
             if found.len() != one.count as usize {
                 let what = values_apart(found.len(), one);
                 self.findings.add(Kind::Values, || Finding::of_entry(id, what));
             }
-            rows.push((number, found));
+            rows.push((one.number, found));
         }
         rows.sort_by_key(|(number, _)| *number);
         Ok(rows)

@@ -75,10 +75,10 @@ pub struct Walk<'a> {
 }
 
 /// The rows of id2v that one entry has: an attribute's number, and its rows in their order.
-pub type MultivalRecords = Vec<(u16, Vec<Vec<u8>>)>;
+pub type MultivalRecords = Vec<(u32, Vec<Vec<u8>>)>;
 
 pub fn of_number(rows: &MultivalRecords, number: u32) -> &[Vec<u8>] {
-    let found = rows.binary_search_by_key(&number, |(number, _)| (*number).into());
+    let found = rows.binary_search_by_key(&number, |(number, _)| *number);
     found.map_or(&[], |at| &rows[at].1)
 }
 
@@ -209,6 +209,7 @@ impl Walk<'_> {
         let Some(values) = values else { return Ok(()) };
         while values.id() == Some(id) {
             let Some((_, number)) = codec::id2v::read_key(&values.record.key) else { break };
+            let number = number.into();
             if rows.last().is_none_or(|(last, _)| *last != number) {
                 rows.push((number, Vec::new()));
             }
