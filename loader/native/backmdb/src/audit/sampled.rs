@@ -97,14 +97,14 @@ impl Sample<'_> {
         let rows = self.rows(id, &entry)?;
         let own = self.tables.dn2i.get(&id.to_ne_bytes())?;
         let node = own.as_deref().and_then(dn2i::read).filter(|node| node.child.is_none());
-        if self.look.new {
-            self.place(id, node.as_ref())?;
-        }
         let (mut keys, judge) = (IndexKeys::default(), self.judge);
         let mut tell =
             |kind, finding| self.findings.add(kind, || Finding { id: Some(id), ..finding });
         judge.entry(&entry, &rows, &mut keys, &mut tell);
-        if let Some(node) = node {
+        if self.look.new {
+            self.place(id, node.as_ref())?;
+        } else if let Some(node) = node {
+            // A new partial replica may lack the attribute that an entry is named by.
             judge.name(&node, &entry, &rows, &mut tell);
         }
         keys.0.into_iter().try_for_each(|(at, key)| self.key(at, key, id))
