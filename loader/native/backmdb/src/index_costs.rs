@@ -30,8 +30,7 @@ pub struct IndexCosts {
 
 /// Of the snapshot that a reader's slot of transaction `txn` holds, or a later one.
 pub fn index_costs(path: &Path, txn: u64, counters: &Counters) -> Result<IndexCosts> {
-    let mut reader = Reader::open_at(path, txn)?;
-    tables::set_orders(&mut reader);
+    let reader = tables::with_orders(Reader::open_at(path, Some(txn))?);
     let is_index = |name: &&[u8]| tables::ALL.iter().all(|table| table.name.as_bytes() != *name);
     let names = reader.names().filter(is_index);
     let found = names.filter_map(|name| Some((name, reader.table(name)?)));

@@ -46,7 +46,6 @@ mod settings;
 mod shared;
 mod shared_uuids;
 pub mod split;
-mod stored;
 mod stored_keys;
 mod subtrees;
 mod superseded;

@@ -11,15 +11,12 @@ use ldif::Counters;
 use lmdbfile::{NextSnapshot, Reader, TableReader};
 use schema::Schema;
 
-use crate::audit::ahead::{IdRange, StopReason, TableRange};
-use crate::audit::expected_postings::ExpectedPostings;
-use crate::audit::indexes::{ConfiguredIndexes, table_name};
-use crate::audit::parts::id_ranges;
-use crate::audit::readers::side_by_side;
+use crate::audit::indexes::{ConfiguredIndexes, ExpectedPostings, table_name};
+use crate::audit::ranges::{IdRange, StopReason, TableRange, id_ranges, side_by_side};
 use crate::numbering::Numbering;
 use crate::postings;
 use crate::stored_keys::StoredKeys;
-use crate::verify::{self, Resources, wrong};
+use crate::verify::{self, Resources, table, wrong};
 use crate::{Code, Error, Result, Settings};
 
 /// After so many entries the sorter may put its buffers in order, and a wish to stop is heard.
@@ -45,8 +42,7 @@ pub fn reindex(
     means: &Resources,
     counters: &Counters,
 ) -> Result<Reindexed> {
-    let mut reader = Reader::open(path)?;
-    tables::set_orders(&mut reader);
+    let reader = tables::with_orders(Reader::open(path)?);
     let asked = wanted(&reader, known, attributes)?;
     let texts = reader.table(b"ad2i").map_or_else(|| Ok(Vec::new()), verify::descriptions)?;
     let keys = StoredKeys::new(known.0, &asked, &texts)?;
@@ -131,10 +127,6 @@ impl Task<'_> {
     }
 }
 
-fn table<'r>(reader: &'r Reader, name: &str) -> Result<TableReader<'r>> {
-    reader.table(name.as_bytes()).ok_or_else(|| wrong(format!("the table {name} is missing")))
-}
-
 fn as_error(reason: StopReason) -> Error {
     match reason {
         StopReason::Failed(error) => *error,
@@ -156,7 +148,7 @@ impl Span<'_> {
         let mut stored = TableRange::new(self.id2e, "id2e", 8, span)?;
         let mut waiting = 0;
         while let Some(id) = stored.id() {
-            self.entry(id, &stored.value)?;
+            self.entry(id, &stored.record.value)?;
             stored.step()?;
             waiting += 1;
             if waiting == PATIENCE {

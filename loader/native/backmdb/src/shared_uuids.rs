@@ -8,9 +8,8 @@ use common::{Counters, Result};
 use extsort::TupleSorter;
 use lmdbfile::{Reader, TableReader};
 
-use crate::audit::names::dn;
-use crate::audit::parts::id_ranges;
-use crate::audit::readers::side_by_side;
+use crate::audit::dn;
+use crate::audit::ranges::{scan, side_by_side};
 use crate::changes::{id_of, uuid_of};
 use crate::{VerifyMeans, lock};
 
@@ -35,11 +34,7 @@ pub fn shared_uuids(
     means: &VerifyMeans,
     counters: &Counters,
 ) -> Result<Vec<SharedUuid>> {
-    let mut reader = match txn {
-        Some(txn) => Reader::open_at(path, txn)?,
-        None => Reader::open(path)?,
-    };
-    tables::set_orders(&mut reader);
+    let reader = tables::with_orders(Reader::open_at(path, txn)?);
     let (Some(id2e), Some(number)) = (reader.table(b"id2e"), uuid_number(&reader)?) else {
         return Ok(Vec::new());
     };
@@ -48,7 +43,13 @@ pub fn shared_uuids(
     let search = Search { number, jobs: means.jobs, sorter: &sorter, counters };
     match index(&reader, &id2e) {
         Some(index) => search.by_index(&reader, &index)?,
-        None => search.by_scan(&reader, &id2e)?,
+        None => scan(
+            &reader,
+            &id2e,
+            (means.jobs, counters),
+            |id, value, found| search.note(id, value, found),
+            |found| search.keep(found),
+        )?,
     }
     let sorter = sorter.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     pairs(sorter, limit, &reader)
@@ -104,27 +105,6 @@ impl Search<'_> {
                     if let Some(value) = id2e.get(&id.to_ne_bytes())? {
                         self.note(*id, &value, &mut found)?;
                     }
-                }
-                self.keep(found)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn by_scan(&self, reader: &Reader, id2e: &TableReader<'_>) -> Result<()> {
-        let spans = id_ranges(id2e, self.jobs);
-        side_by_side(reader, self.jobs, spans.len(), |reader, turns| {
-            let Some(id2e) = reader.table(b"id2e") else { return Ok(()) };
-            for at in turns.iter() {
-                self.counters.check()?;
-                let (mut found, mut cursor) = (Vec::new(), id2e.cursor()?);
-                cursor.seek(&spans[at].from.to_ne_bytes())?;
-                while let Some((key, value)) = cursor.next()? {
-                    let id = id_of(key)?;
-                    if !spans[at].has(id) {
-                        break;
-                    }
-                    self.note(id, value, &mut found)?;
                 }
                 self.keep(found)?;
             }

@@ -57,8 +57,7 @@ impl<'a> StoredKeys<'a> {
                 return self.of_values(column, &stored.compared(), keys);
             }
             let table = id2v.ok_or_else(damaged_entry)?;
-            #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
-            let rows = table.get_all(&id2v::key(id, stored.number as u16))?;
+            let rows = id2v::rows(table, id, stored.number)?;
             let values = rows.iter().map(|row| id2v::read_row(row, stored.has_normals));
             let values: Vec<_> = values.collect::<Option<_>>().ok_or_else(damaged_entry)?;
             self.of_values(column, &values.iter().map(|(normal, _)| *normal), keys)

@@ -16,9 +16,7 @@ use crate::{Code, Method, Source, ValueCheck};
 use fixture::{Build, SUFFIX, unit};
 
 fn opened(build: &Build) -> Reader {
-    let mut reader = Reader::open(&build.path("data.mdb")).unwrap();
-    codec::tables::set_orders(&mut reader);
-    reader
+    codec::tables::with_orders(Reader::open(&build.path("data.mdb")).unwrap())
 }
 
 /// ID, parent's ID and RDN of each node, by ID.

@@ -1,5 +1,4 @@
-//! A finished database, looked at with other eyes than those that wrote it: read back from the disk, its
-//! entries taken apart, and their keys looked for in every index.
+//! A finished database, looked at with other eyes than those that wrote it ([`audit`]); and its tables.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +6,8 @@ use ldif::Counters;
 use lmdbfile::{Reader, TableReader};
 use schema::Schema;
 
-use crate::audit::{self, AuditOptions, EntryChecker, Level};
-use crate::descriptions::AttributeDescriptions;
+use crate::audit::{self, AuditOptions, Level};
 use crate::indexes::Indexes;
-use crate::stored::EntryReader;
 use crate::{Code, Error, Result, Settings};
 
 /// So many entries are looked up when not all are.
@@ -28,48 +25,26 @@ pub struct Resources {
 /// The database in the file at `path`, whose configuration is `settings`. How many entries it has.
 ///
 /// Always: that tables and their counts agree, and that a sample of entries stands in dn2i and in every
-/// index. With `full`: every page, every entry, and every index made again and compared ([`audit`]); whether the file is
-/// `new`, as it was written in one go.
+/// index. With `full`: every page, every entry, and every index made again and compared. `new`: the file was written in
+/// one go. Nothing may be found.
 pub fn verify(
     path: &Path,
-    schema: &Schema,
-    settings: &Settings,
-    full: Option<(&Resources, bool)>,
+    known: (&Schema, &Settings),
+    means: &Resources,
+    (full, new): (bool, bool),
     counters: &Counters,
 ) -> Result<u64> {
-    if let Some((means, new)) = full {
-        return all(path, schema, settings, (means, new), counters);
-    }
-    let indexes = Indexes::read(schema, settings)?;
-    // The keys of a sample lie all over the file: what lies around them is of no use.
-    let mut reader = Reader::open_scattered(path)?;
-    codec::tables::set_orders(&mut reader);
-    let columns = AttributeDescriptions::new(schema, settings, &indexes);
-    let database = Database::open(&reader, settings, &indexes)?;
-    let judge = EntryChecker::new(schema, settings, &columns, &database.texts);
-    sample(&EntryReader { database: &database, judge: &judge }, counters)?;
-    Ok(database.entries)
-}
-
-/// Nothing may be found.
-fn all(
-    path: &Path,
-    schema: &Schema,
-    settings: &Settings,
-    (means, new): (&Resources, bool),
-    counters: &Counters,
-) -> Result<u64> {
-    let known = Some((schema, settings));
-    let (txn, level, new, limit) = (None, Level::Indexes, new, 1);
+    // An index that is not known well enough is refused, and not left out.
+    let sample = if full { 0 } else { Indexes::read(known.0, known.1).map(|_| SAMPLE)? };
     let found = audit::audit(&AuditOptions {
         path,
-        txn,
-        level,
-        sample: 0,
-        known,
-        new,
+        txn: None,
+        level: Level::Indexes,
+        sample,
+        known: Some(known),
+        new: new || !full,
         seen: None,
-        limit,
+        limit: 1,
         means,
         counters,
     })?;
@@ -95,8 +70,6 @@ pub struct Database<'r> {
     /// Attribute descriptions by number, from 1.
     pub texts: Vec<String>,
     pub entries: u64,
-    /// Those with IDs from 1 on.
-    placed: u64,
 }
 
 impl<'r> Database<'r> {
@@ -105,11 +78,7 @@ impl<'r> Database<'r> {
         settings: &Settings,
         indexes: &'r Indexes,
     ) -> Result<Self> {
-        let table = |name: &str| {
-            reader
-                .table(name.as_bytes())
-                .ok_or_else(|| wrong(format!("the table {name} is missing")))
-        };
+        let table = |name: &str| table(reader, name);
         let (id2e, dn2i) = (table("id2e")?, table("dn2i")?);
         let entries = id2e.record().entries;
         let nodes = dn2i.record().entries;
@@ -128,9 +97,12 @@ impl<'r> Database<'r> {
             index_tables: names.collect::<Result<_>>()?,
             texts: descriptions(table("ad2i")?)?,
             entries,
-            placed,
         })
     }
+}
+
+pub fn table<'r>(reader: &'r Reader, name: &str) -> Result<TableReader<'r>> {
+    reader.table(name.as_bytes()).ok_or_else(|| wrong(format!("the table {name} is missing")))
 }
 
 pub(crate) fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {
@@ -143,27 +115,6 @@ pub(crate) fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {
         found.push(String::from_utf8_lossy(text).into_owned());
     }
     Ok(found)
-}
-
-/// Entries at even distances, the first among them. A build beside a live server leaves gaps between IDs: then the next
-/// one is looked at.
-fn sample(stored: &EntryReader<'_>, counters: &Counters) -> Result<()> {
-    let database = stored.database;
-    let count = database.placed.min(SAMPLE);
-    counters.begin("verify", count);
-    let mut cursor = database.id2e.cursor()?;
-    for at in 0..count {
-        counters.check()?;
-        let id = 1 + at * (database.placed - 1) / (count - 1).max(1);
-        cursor.seek(&id.to_ne_bytes())?;
-        let next = cursor.next()?;
-        let (key, value) = next.ok_or_else(|| wrong(format!("entry {id} is not in id2e")))?;
-        let id = codec::id::read(key).ok_or_else(|| wrong("a key of id2e is no entry ID"))?;
-        stored.entry(id, value)?;
-        stored.node(id)?;
-        counters.advance(1);
-    }
-    Ok(())
 }
 
 /// Taken apart: the name in both forms, and the numbers behind it.

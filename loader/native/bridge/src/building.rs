@@ -357,10 +357,8 @@ pub fn verify(
     full: bool,
     new: bool,
 ) -> PyResult<u64> {
-    let means = limits.means();
-    let (schema, settings) = database.parts();
-    let means = full.then_some((&means, new));
-    enter(py, &counters.0, || backmdb::verify(&path, schema, settings, means, &counters.0))
+    let (means, known) = (limits.means(), database.parts());
+    enter(py, &counters.0, || backmdb::verify(&path, known, &means, (full, new), &counters.0))
 }
 
 record!(SplitResult from SplitCounts { entries: u64, newest: BTreeMap<String, String> });

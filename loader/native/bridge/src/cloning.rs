@@ -55,8 +55,7 @@ pub fn clone_compact(
     counters: &Counters,
 ) -> PyResult<u64> {
     let work = || {
-        let mut reader = Reader::open_meta(&source, &meta)?;
-        codec::tables::set_orders(&mut reader);
+        let reader = codec::tables::with_orders(Reader::open_meta(&source, &meta)?);
         reader.compact(&target, &|bytes| counted(counters, bytes))
     };
     enter(py, &counters.0, work).map(|made| made.bytes)
@@ -176,8 +175,7 @@ pub fn compact_in_pieces(
     let writer = lock(&pieces.writer).take();
     let writer = writer.ok_or_else(|| PyValueError::new_err("pieces that were made before"))?;
     let work = move || {
-        let mut reader = Reader::open_meta(&source, &meta)?;
-        codec::tables::set_orders(&mut reader);
+        let reader = codec::tables::with_orders(Reader::open_meta(&source, &meta)?);
         reader.compact_in_pieces(writer, &|bytes| counted(counters, bytes))
     };
     enter(py, &counters.0, work)

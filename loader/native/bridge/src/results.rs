@@ -77,7 +77,7 @@ record!(Difference from tree::Difference {
 type Subtree = (Option<String>, (u64, String), (u64, String), u64);
 
 fn subtree(found: tree::Subtree) -> Subtree {
-    let side = |side: tree::digest::SubtreeTotals| (side.entries, side.checksum.hex());
+    let side = |side: tree::fingerprint::Totals| (side.entries, side.checksum.hex());
     (found.dn, side(found.left), side(found.right), found.changes)
 }
 

@@ -49,11 +49,11 @@ impl Selection {
     }
 
     fn request(&self) -> Vec<String> {
-        self.read.request()
+        self.read.attributes.request()
     }
 
     fn left_out(&self) -> Vec<String> {
-        self.read.left_out(self.schema.get().inner())
+        self.read.attributes.left_out(self.schema.get().inner())
     }
 }
 

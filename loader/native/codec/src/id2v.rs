@@ -8,12 +8,20 @@
 
 use std::cmp::Ordering;
 
+use lmdbfile::TableReader;
+
 /// The key of an entry's values of one attribute.
 pub fn key(id: u64, number: u16) -> [u8; 10] {
     let mut key = [0; 10];
     key[..8].copy_from_slice(&id.to_ne_bytes());
     key[8..].copy_from_slice(&number.to_ne_bytes());
     key
+}
+
+/// The rows of an entry's attribute, whose number is from id2e: back-mdb keeps 16 bits of it.
+#[allow(clippy::cast_possible_truncation)]
+pub fn rows(table: &TableReader<'_>, id: u64, number: u32) -> lmdbfile::Result<Vec<Vec<u8>>> {
+    table.get_all(&key(id, number as u16))
 }
 
 /// ID and number of the attribute; `None` when it is no key.

@@ -61,11 +61,13 @@ pub fn writer(name: &str, layout: Layout) -> TreeWriter {
     own.map_or_else(|| TreeWriter::new(INDEX, layout), |table| table.writer(layout))
 }
 
-/// Tells a reader the orders that back-mdb gives its tables.
-pub fn set_orders(reader: &mut Reader) {
+/// The reader, knowing the orders that back-mdb gives its tables.
+#[must_use]
+pub fn with_orders(mut reader: Reader) -> Reader {
     for table in ALL {
         reader.set_orders(table.name.as_bytes(), table.key_order, table.value_order);
     }
+    reader
 }
 
 /// The order of an attribute's values in id2v is that of its equality rule, which only the schema knows.

@@ -3,7 +3,7 @@
 use codec::dn2i;
 use common::Counters;
 use ldif::write::line;
-use tree::name::ParsedDn;
+use tree::name::{ParsedDn, is_within};
 
 use crate::tables::{Tables, open};
 use crate::{Code, Error, Result, Source};
@@ -49,17 +49,13 @@ pub(crate) fn suffixes(tables: &Tables<'_>) -> Result<Vec<Found>> {
 fn step(tables: &Tables<'_>, here: &Found, wanted: &[u8]) -> Result<Option<Found>> {
     let mut found = None;
     children(tables, here, |child| {
-        if is_above(&key(&child.dn), wanted) {
+        let above = key(&child.dn);
+        if !above.is_empty() && is_within(wanted, &above) {
             found = Some(child);
         }
         found.is_none()
     })?;
     Ok(found)
-}
-
-fn is_above(key: &[u8], wanted: &[u8]) -> bool {
-    let rest = wanted.strip_suffix(key);
-    !key.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(b","))
 }
 
 /// Calls `go_on` for each child of a node until it returns false.

@@ -31,9 +31,7 @@ impl Contents {
 
     /// The snapshot of this meta page, for which the caller holds a reader slot.
     pub fn open_meta(path: &Path, page: &[u8]) -> Result<Self> {
-        let mut reader = Reader::open_meta(path, page)?;
-        tables::set_orders(&mut reader);
-        Ok(Self(reader))
+        Ok(Self(tables::with_orders(Reader::open_meta(path, page)?)))
     }
 
     pub fn tables(&self) -> BTreeMap<String, Table> {
@@ -97,8 +95,7 @@ impl Contents {
         if !stored.apart {
             return Ok(Some(stored.values().map(<[u8]>::to_vec).collect()));
         }
-        #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
-        let rows = self.table("id2v")?.get_all(&id2v::key(id, stored.number as u16))?;
+        let rows = id2v::rows(&self.table("id2v")?, id, stored.number)?;
         let values = rows.iter().map(|row| {
             let (_, value) = id2v::read_row(row, stored.has_normals)?;
             Some(value.to_vec())

@@ -18,9 +18,10 @@ use crate::{Error, Result};
 pub(crate) struct Entry<'a> {
     pub(crate) id: u64,
     pub(crate) place: &'a ParentDn,
-    descriptions: &'a Descriptions,
-    value: &'a [u8],
-    id2v: Option<TableReader<'a>>,
+    pub(crate) descriptions: &'a Descriptions,
+    /// That of the key `id` in id2e.
+    pub(crate) value: &'a [u8],
+    pub(crate) id2v: Option<TableReader<'a>>,
 }
 
 /// A value of an entry.
@@ -179,25 +180,6 @@ impl SeenDescriptions {
         let there = *word & bit != 0;
         *word |= bit;
         there
-    }
-}
-
-/// Creates [`Entry`] values with the tables that decoding needs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Decoder<'d> {
-    pub(crate) descriptions: &'d Descriptions,
-    pub(crate) id2v: Option<TableReader<'d>>,
-}
-
-impl<'d> Decoder<'d> {
-    /// `value` is the value of the key `id` in id2e.
-    #[inline]
-    pub(crate) fn entry<'a>(&self, id: u64, value: &'a [u8], place: &'a ParentDn) -> Entry<'a>
-    where
-        'd: 'a,
-    {
-        let Self { descriptions, id2v } = *self;
-        Entry { id, place, descriptions, value, id2v }
     }
 }
 

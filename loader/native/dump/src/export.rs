@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use common::{Counters, InFile, lock};
 use tree::Names;
-use tree::fingerprint::{Fingerprinter, ShardTotals};
+use tree::fingerprint::{Fingerprinter, Totals};
 
 use crate::base::{self, Found};
 use crate::entry::Entry;
@@ -128,7 +128,7 @@ impl Gathered {
         files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let (late, last) = self.late.write(place, done.ranges + 1)?;
         files.extend(last);
-        let mut all = ShardTotals::default();
+        let mut all = Totals::default();
         for file in &files {
             all.join(file.tally);
         }

@@ -4,7 +4,7 @@ use common::Counters;
 use tree::Names;
 use tree::fingerprint::Fingerprinter;
 
-use crate::tables::{Tables, open};
+use crate::tables::{Descriptions, Tables, open};
 use crate::walk::{Range, Walker, id};
 use crate::{Result, Source};
 
@@ -37,7 +37,7 @@ pub fn sample(source: &Source<'_>, size: SampleSize, counters: &Counters) -> Res
     let snapshot = open(source.path, source.txn)?;
     let tables = Tables::of(&snapshot)?;
     let base = source.base_id(&tables)?;
-    let descriptions = tables.descriptions(&Names::default())?;
+    let descriptions = Descriptions::read(&tables.ad2i, &Names::default())?;
     let mut walker = Walker::new(&tables, &descriptions, base)?;
     let records = tables.id2e.record().entries;
     let windows = windows(&tables, records, wanted(size, records))?;

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use common::{Counters, Result, lock};
 use extsort::RecordSorter;
 use ldif::Output;
-use tree::fingerprint::ShardTotals;
+use tree::fingerprint::Totals;
 
 use crate::parents::ParentDn;
 
@@ -39,7 +39,7 @@ pub(crate) struct Shard {
     pub(crate) text: Vec<u8>,
     /// Before compression.
     pub(crate) bytes: u64,
-    pub(crate) tally: ShardTotals,
+    pub(crate) tally: Totals,
 }
 
 /// A file that is complete and synced.
@@ -50,14 +50,14 @@ pub struct Finished {
     pub sum: String,
     /// Before compression.
     pub bytes: u64,
-    pub tally: ShardTotals,
+    pub tally: Totals,
 }
 
 impl Shard {
     pub(crate) fn new(directory: &Path, name: String) -> Self {
         let path = directory.join(&name);
         let text = Vec::with_capacity(CHUNK + (CHUNK >> 2));
-        Self { name, path, output: None, text, bytes: 0, tally: ShardTotals::default() }
+        Self { name, path, output: None, text, bytes: 0, tally: Totals::default() }
     }
 
     /// Writes `text` if there is enough of it. The caller has appended complete entries only.
@@ -100,7 +100,7 @@ impl Shard {
 pub(crate) struct ClosingShard {
     name: String,
     bytes: u64,
-    tally: ShardTotals,
+    tally: Totals,
     output: ldif::Closing,
 }
 

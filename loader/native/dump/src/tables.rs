@@ -5,23 +5,21 @@ use std::path::Path;
 use lmdbfile::{Reader, TableReader};
 use tree::{Description, Names};
 
-use crate::entry::{Decoder, Entry};
+use crate::entry::Entry;
 use crate::parents::ParentDn;
 use crate::{Error, Result};
 
 /// Opens the snapshot of transaction `txn`, for which the caller holds a reader slot. `None` means that nobody writes, or
 /// that the caller finds out by the meta pages whether somebody did.
 pub(crate) fn open(path: &Path, txn: Option<u64>) -> Result<Reader> {
-    let mut reader = txn.map_or_else(|| Reader::open(path), |txn| Reader::open_at(path, txn))?;
-    codec::tables::set_orders(&mut reader);
-    Ok(reader)
+    Ok(codec::tables::with_orders(Reader::open_at(path, txn)?))
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tables<'r> {
     pub(crate) id2e: TableReader<'r>,
     pub(crate) dn2i: TableReader<'r>,
-    ad2i: TableReader<'r>,
+    pub(crate) ad2i: TableReader<'r>,
     /// Exists in databases of slapd 2.5 and later.
     pub(crate) id2v: Option<TableReader<'r>>,
 }
@@ -43,14 +41,9 @@ impl<'r> Tables<'r> {
         if value.is_empty() {
             return Ok(());
         }
-        let descriptions = self.descriptions(&Names::default())?;
-        let decoder = Decoder { descriptions: &descriptions, id2v: self.id2v };
-        see(&decoder.entry(id, &value, &ParentDn::default()))
-    }
-
-    /// `ignore` names the attributes that fingerprints leave out.
-    pub(crate) fn descriptions(&self, ignore: &Names) -> Result<Descriptions> {
-        Descriptions::read(&self.ad2i, ignore)
+        let (descriptions, place) =
+            (&Descriptions::read(&self.ad2i, &Names::default())?, &ParentDn::default());
+        see(&Entry { id, place, descriptions, value: &value, id2v: self.id2v })
     }
 }
 
@@ -66,6 +59,7 @@ pub(crate) struct Descriptions {
 }
 
 impl Descriptions {
+    /// `ignore` names the attributes that fingerprints leave out.
     pub(crate) fn read(ad2i: &TableReader<'_>, ignore: &Names) -> Result<Self> {
         let (mut found, drop) = (Vec::new(), Names::default());
         let mut cursor = ad2i.cursor()?;

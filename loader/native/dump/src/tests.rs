@@ -233,8 +233,7 @@ fn values_come_from_id2v_too() {
 /// Writes the database anew without the records for which `is_lost` is true.
 fn without(build: &Build, is_lost: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
     let path = build.path("data.mdb");
-    let mut reader = Reader::open(&path).unwrap();
-    codec::tables::set_orders(&mut reader);
+    let reader = codec::tables::with_orders(Reader::open(&path).unwrap());
     let copy = build.path("copy.mdb");
     let options = Options { format: Format::V1, page_size: 4096, map_size: 1 << 30 };
     let mut file = FileWriter::create(&copy, &options).unwrap();

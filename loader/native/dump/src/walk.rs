@@ -5,7 +5,7 @@ use lmdbfile::Reader;
 use tree::Names;
 use workers::{GivenUp, Turns, side_by_side};
 
-use crate::entry::{Decoder, Entry};
+use crate::entry::Entry;
 use crate::parents::{Nodes, ParentDn, Parents};
 use crate::tables::{Descriptions, Tables};
 use crate::{Error, Result};
@@ -124,7 +124,7 @@ impl Plan<'_> {
         mut work: W,
     ) -> Result<WalkCounts> {
         let tables = Tables::of(snapshot)?;
-        let descriptions = tables.descriptions(self.ignore)?;
+        let descriptions = Descriptions::read(&tables.ad2i, self.ignore)?;
         let mut walker = Walker::new(&tables, &descriptions, self.base)?;
         let go_on = || if turns.is_stopped() { Err(GivenUp.into()) } else { self.counters.check() };
         for number in turns.iter() {
@@ -142,7 +142,7 @@ impl Plan<'_> {
 #[derive(Debug)]
 pub(crate) struct Walker<'w> {
     tables: Tables<'w>,
-    decoder: Decoder<'w>,
+    descriptions: &'w Descriptions,
     nodes: Nodes<'w>,
     parents: Parents<'w>,
     place: ParentDn,
@@ -158,7 +158,7 @@ impl<'w> Walker<'w> {
     ) -> Result<Self> {
         Ok(Self {
             tables: *tables,
-            decoder: Decoder { descriptions, id2v: tables.id2v },
+            descriptions,
             nodes: Nodes::new(&tables.dn2i)?,
             parents: Parents::new(&tables.dn2i, base)?,
             place: ParentDn::default(),
@@ -215,7 +215,8 @@ impl<'w> Walker<'w> {
             return Ok(0);
         }
         self.met.entries += 1;
-        see(&self.decoder.entry(id, value, &self.place))
+        let Self { descriptions, place, tables, .. } = self;
+        see(&Entry { id, place, descriptions, value, id2v: tables.id2v })
     }
 }
 

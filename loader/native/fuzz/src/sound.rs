@@ -11,8 +11,7 @@ use lmdbfile::{Reader, TableReader};
 /// When something does not fit.
 pub fn check(path: &Path, built: &Built) {
     assert_eq!(built.records, built.entries + built.rejections.len() as u64);
-    let mut reader = Reader::open(path).expect("the file opens");
-    tables::set_orders(&mut reader);
+    let reader = tables::with_orders(Reader::open(path).expect("the file opens"));
     let found = reader.walk(&mut |_| {}).expect("the file is sound");
     assert!(found.unreachable.is_empty(), "{:?}", found.unreachable);
     let told = built.tables.iter().map(|(name, values)| (name.as_bytes(), *values));

@@ -1,46 +1,35 @@
 //! What a table is: the flags of `mdb_dbi_open`, and the orders that follow from them.
 
 use std::cmp::Ordering;
-use std::ops::BitOr;
 
-/// Flags of a table, LMDB's own numbers (lmdb.h).
-///
-/// Those about values include `DUPSORT`, without which LMDB gives them no meaning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flags(u16);
+use bitflags::bitflags;
+
+bitflags! {
+    /// Flags of a table, LMDB's own numbers (lmdb.h).
+    ///
+    /// Those about values include `DUPSORT`, without which LMDB gives them no meaning.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct Flags: u16 {
+        /// Keys compare from their last byte.
+        const REVERSEKEY = 0x02;
+        /// A key may have many values, in order.
+        const DUPSORT = 0x04;
+        /// Keys are integers in the machine's byte order.
+        const INTEGERKEY = 0x08;
+        /// All values are of one size.
+        const DUPFIXED = 0x14;
+        /// Values are integers in the machine's byte order.
+        const INTEGERDUP = 0x24;
+        /// Values compare from their last byte.
+        const REVERSEDUP = 0x44;
+        /// LMDB has others, and a damaged file any.
+        const _ = !0;
+    }
+}
 
 impl Flags {
     /// One value a key, keys in the order of their bytes.
-    pub const NONE: Self = Self(0);
-    /// Keys compare from their last byte.
-    pub const REVERSEKEY: Self = Self(0x02);
-    /// A key may have many values, in order.
-    pub const DUPSORT: Self = Self(0x04);
-    /// Keys are integers in the machine's byte order.
-    pub const INTEGERKEY: Self = Self(0x08);
-    /// All values are of one size.
-    pub const DUPFIXED: Self = Self(0x14);
-    /// Values are integers in the machine's byte order.
-    pub const INTEGERDUP: Self = Self(0x24);
-    /// Values compare from their last byte.
-    pub const REVERSEDUP: Self = Self(0x44);
-
-    pub(crate) const fn from_bits(bits: u16) -> Self {
-        Self(bits)
-    }
-
-    pub const fn bits(self) -> u16 {
-        self.0
-    }
-
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
+    pub const NONE: Self = Self::empty();
 
     /// The order of keys (`mdb_default_cmp`).
     pub const fn key_order(self) -> Order {
@@ -67,18 +56,11 @@ impl Flags {
     /// The flags of the table that holds one key's values (`mdb_cursor_put`).
     pub(crate) const fn of_values(self) -> Self {
         if !self.contains(Self::DUPFIXED) {
-            return Self(0);
+            return Self::NONE;
         }
-        let order = if self.contains(Self::INTEGERDUP) { Self::INTEGERKEY.0 } else { 0 };
-        Self(0x10 | order)
-    }
-}
-
-impl BitOr for Flags {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        self.union(other)
+        // DUPFIXED without DUPSORT.
+        let fixed = Self::from_bits_retain(0x10);
+        if self.contains(Self::INTEGERDUP) { fixed.union(Self::INTEGERKEY) } else { fixed }
     }
 }
 

@@ -40,6 +40,6 @@ pub use layout::{Format, Layout};
 pub use meta::{Head, Meta, Table};
 pub use next::NextSnapshot;
 pub use reader::{
-    Cursor, KeyValues, Keys, PageKind, PageUsage, PageUse, Reader, Seen, TableReader,
+    Cursor, KeyValues, Keys, PageKind, PageUsage, PageUse, Peekable, Reader, Seen, TableReader,
 };
 pub use writer::{PendingValue, TreeWriter};

@@ -223,7 +223,7 @@ impl Table {
     pub(crate) fn decode(record: &[u8]) -> Self {
         Self {
             pad: read_u32(record, 0),
-            flags: Flags::from_bits(read_u16(record, 4)),
+            flags: Flags::from_bits_retain(read_u16(record, 4)),
             depth: read_u16(record, 6),
             branch_pages: read_u64(record, 8),
             leaf_pages: read_u64(record, 16),

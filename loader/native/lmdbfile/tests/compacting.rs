@@ -231,10 +231,10 @@ fn a_snapshot_by_its_transaction() {
     let directory = tempfile::tempdir().unwrap();
     let (path, copy) = (directory.path().join("data.mdb"), directory.path().join("copy"));
     write_file(&path, PAGE, &[]);
-    assert!(Reader::open_at(&path, 1).is_ok());
+    assert!(Reader::open_at(&path, Some(1)).is_ok());
     let meta = std::fs::read(&path).unwrap();
     let reader = Reader::open_meta(&path, &meta[PAGE..]).unwrap();
     assert!(reader.compact(&copy, &|_| true).is_ok());
-    assert_eq!(Reader::open_at(&path, 7).unwrap_err().kind, ErrorKind::Corrupt);
+    assert_eq!(Reader::open_at(&path, Some(7)).unwrap_err().kind, ErrorKind::Corrupt);
     assert!(Reader::open_meta(&path, &meta[..100]).is_err());
 }

@@ -290,7 +290,7 @@ proptest! {
         let path = directory.path().join("data.mdb");
         let tables = tables(rng, 4096);
         write_file(&path, 4096, &tables);
-        let reader = Reader::open_at(&path, 0).unwrap();
+        let reader = Reader::open_at(&path, Some(0)).unwrap();
         for (name, content) in &tables {
             let table = reader.table(name.as_bytes()).unwrap();
             let cuts = table.cuts(wanted).unwrap();
@@ -337,8 +337,8 @@ fn a_snapshot_older_than_the_held_one_is_refused() {
     let path = directory.path().join("data.mdb");
     write_file(&path, 4096, &tables(&mut Rng::with_seed(1), 4096));
     let txn = Reader::open(&path).unwrap().txn();
-    assert_eq!(Reader::open_at(&path, txn).unwrap().txn(), txn);
-    assert_eq!(Reader::open_at(&path, txn + 1).unwrap_err().kind, ErrorKind::Corrupt);
+    assert_eq!(Reader::open_at(&path, Some(txn)).unwrap().txn(), txn);
+    assert_eq!(Reader::open_at(&path, Some(txn + 1)).unwrap_err().kind, ErrorKind::Corrupt);
 }
 
 /// Each format has its own limits: what is just below them is written and read back, from pages of every size.

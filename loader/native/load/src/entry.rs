@@ -8,7 +8,7 @@ use ldif::Field;
 use ldif::records::Record;
 use tree::Names;
 use tree::fingerprint::{hash, hash_description};
-use tree::name::ParsedDn;
+use tree::name::{ParsedDn, is_within};
 use wire::ber::Writer;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -74,12 +74,6 @@ impl Entry {
         let entry = record(&self.text, self.line).entry()?;
         entry.fields.collect()
     }
-}
-
-/// Whether a normalized DN is `context`, or below it.
-pub fn is_within(key: &[u8], context: &[u8]) -> bool {
-    let above = key.strip_suffix(context);
-    above.is_some_and(|above| above.is_empty() || above.ends_with(b",") || context.is_empty())
 }
 
 /// The DN of a value of the syntax Name And Optional UID (RFC 4517): `DN#'0101'B`.

@@ -9,12 +9,12 @@ use extsort::{RecordSorter, Records};
 use rustc_hash::FxHashSet;
 use tree::Names;
 use tree::fingerprint::hash;
-use tree::name::ParsedDn;
+use tree::name::{ParsedDn, is_within};
 use wire::ConnectionOptions;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::batch_queue::BatchQueue;
-use crate::entry::{Entry, is_within};
+use crate::entry::Entry;
 use crate::journal::Journal;
 use crate::options::Options;
 use crate::order::{SendOrder, short};

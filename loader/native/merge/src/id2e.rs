@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use codec::id2e;
 use common::Counters;
+use lmdbfile::Peekable;
 use tree::csn;
 use tree::name::ParsedDn;
 
 use crate::merge::Rows;
-use crate::shards::{PeekableCursor, Shards, table};
+use crate::shards::{Shards, id_at, table};
 use crate::{Code, Error, Result, nodes};
 
 /// Server ID -> greatest entryCSN.
@@ -27,9 +28,9 @@ pub fn rows(
         let reader = shard.reader()?;
         let first = if number == 0 { 1 } else { shards.shared + 1 };
         let id2e = table(&reader, &shard.path, "id2e")?;
-        let mut from = PeekableCursor::new(&id2e, &first.to_ne_bytes())?;
+        let mut from = Peekable::new(&id2e, &first.to_ne_bytes())?;
         for id in first..=shard.last {
-            if from.id() != id {
+            if id_at(&from) != id {
                 return Err(shard.wrong(format!("entry {id} is not in id2e")));
             }
             let damaged = || shard.wrong("an entry in id2e is damaged");

@@ -4,11 +4,11 @@
 use codec::idl::{self, IndexRecord};
 use codec::{id, id2v};
 use common::Counters;
-use lmdbfile::Reader;
+use lmdbfile::{Peekable, Reader};
 
 use crate::Result;
 use crate::merge::Rows;
-use crate::shards::{PeekableCursor, Shard, Shards, table};
+use crate::shards::{Shard, Shards, id_at, table};
 
 /// Tells the rows of the index `name`. `exponent`: `idlexp`.
 pub fn rows(
@@ -21,7 +21,7 @@ pub fn rows(
     let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
     let mut all = Vec::new();
     for (reader, shard) in readers.iter().zip(&shards.all) {
-        all.push(PeekableCursor::new(&table(reader, &shard.path, name)?, b"")?);
+        all.push(Peekable::new(&table(reader, &shard.path, name)?, b"")?);
     }
     let mut row = idl::Writer::new(exponent);
     while let Some(key) = all.iter().filter(|one| one.live).map(|one| &one.key).min() {
@@ -44,7 +44,7 @@ pub fn rows(
 fn take(
     shards: &Shards,
     shard: &Shard,
-    from: &mut PeekableCursor<'_>,
+    from: &mut Peekable<'_>,
     with_shared: bool,
     row: &mut idl::Writer,
 ) -> Result<()> {
@@ -73,7 +73,7 @@ fn take(
     Ok(())
 }
 
-fn read(shard: &Shard, from: &PeekableCursor<'_>) -> Result<u64> {
+fn read(shard: &Shard, from: &Peekable<'_>) -> Result<u64> {
     id::read(&from.value).ok_or_else(|| shard.wrong("an index has an ID that has not 8 bytes"))
 }
 
@@ -81,11 +81,10 @@ pub fn multival_rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -
     for (number, shard) in shards.all.iter().enumerate() {
         let reader = shard.reader()?;
         let first = if number == 0 { 0 } else { shards.shared + 1 };
-        let mut from =
-            PeekableCursor::new(&table(&reader, &shard.path, "id2v")?, &id2v::key(first, 0))?;
+        let mut from = Peekable::new(&table(&reader, &shard.path, "id2v")?, &id2v::key(first, 0))?;
         while from.live {
             counters.check()?;
-            let id = from.id();
+            let id = id_at(&from);
             if shard.is_plain {
                 let old = attribute(shard, &from)?;
                 values(shards, shard, (id, old), &mut from, out)?;
@@ -102,11 +101,11 @@ fn entry(
     shards: &Shards,
     shard: &Shard,
     id: u64,
-    from: &mut PeekableCursor<'_>,
+    from: &mut Peekable<'_>,
     out: &mut Rows<'_>,
 ) -> Result<()> {
     let mut numbers = Vec::new();
-    while from.live && from.id() == id {
+    while from.live && id_at(from) == id {
         let old = attribute(shard, from)?;
         numbers.push((shard.number(u32::from(old))?, old));
         let Some(next) = old.checked_add(1) else { break };
@@ -117,14 +116,14 @@ fn entry(
         from.seek(&id2v::key(id, old))?;
         values(shards, shard, (id, old), from, out)?;
     }
-    from.seek(&id2v::key(id + 1, 0))
+    Ok(from.seek(&id2v::key(id + 1, 0))?)
 }
 
 fn values(
     shards: &Shards,
     shard: &Shard,
     (id, old): (u64, u16),
-    from: &mut PeekableCursor<'_>,
+    from: &mut Peekable<'_>,
     out: &mut Rows<'_>,
 ) -> Result<()> {
     let new = u16::try_from(shard.number(u32::from(old))?).unwrap_or(u16::MAX);
@@ -137,7 +136,7 @@ fn values(
     out.end()
 }
 
-fn attribute(shard: &Shard, from: &PeekableCursor<'_>) -> Result<u16> {
+fn attribute(shard: &Shard, from: &Peekable<'_>) -> Result<u16> {
     let key = id2v::read_key(&from.key);
     key.map(|(_, number)| number).ok_or_else(|| shard.wrong("a key of id2v is damaged"))
 }

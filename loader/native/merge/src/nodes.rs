@@ -2,17 +2,17 @@
 
 use codec::dn2i::{self, Node};
 use common::Counters;
-use lmdbfile::Reader;
+use lmdbfile::{Peekable, Reader};
 
 use crate::merge::Rows;
-use crate::shards::{PeekableCursor, Shard, Shards, table};
+use crate::shards::{Shard, Shards, id_at, table};
 use crate::{Code, Error, Result};
 
 pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<()> {
     let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
     let mut all = Vec::new();
     for (reader, shard) in readers.iter().zip(&shards.all) {
-        all.push(PeekableCursor::new(&table(reader, &shard.path, "dn2i")?, b"")?);
+        all.push(Peekable::new(&table(reader, &shard.path, "dn2i")?, b"")?);
     }
     let mut names = Names::default();
     let below = counted(shards, &readers)?;
@@ -47,12 +47,12 @@ fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     let (Some(reader), Some(shard)) = (readers.first(), shards.all.first()) else {
         return Ok(Vec::new());
     };
-    let mut from = PeekableCursor::new(&table(reader, &shard.path, "dn2i")?, b"")?;
+    let mut from = Peekable::new(&table(reader, &shard.path, "dn2i")?, b"")?;
     let size =
         usize::try_from(shards.shared + 1).map_err(|_| Error::damaged("too many entries"))?;
     let mut parents = vec![0; size];
-    while from.live && from.id() <= shards.shared {
-        let id = from.id();
+    while from.live && id_at(&from) <= shards.shared {
+        let id = id_at(&from);
         if id > 0 && !dn2i::is_child(&from.value) {
             let parent = own(shard, &from.value)?.id;
             if parent >= id {
@@ -76,7 +76,7 @@ fn place(id: u64) -> usize {
 
 fn shared_node(
     shards: &Shards,
-    all: &mut [PeekableCursor<'_>],
+    all: &mut [Peekable<'_>],
     id: u64,
     below: &[u64],
     names: &mut Names,
@@ -113,7 +113,7 @@ fn shared_node(
     out.end()
 }
 
-fn least(all: &[PeekableCursor<'_>], key: &[u8]) -> Option<Vec<u8>> {
+fn least(all: &[Peekable<'_>], key: &[u8]) -> Option<Vec<u8>> {
     let here = all.iter().filter(|from| from.is_at(key));
     here.map(|from| dn2i::name_of(&from.value)).min().map(<[u8]>::to_vec)
 }
@@ -147,13 +147,13 @@ impl Sum {
 fn own_nodes(
     shards: &Shards,
     shard: &Shard,
-    from: &mut PeekableCursor<'_>,
+    from: &mut Peekable<'_>,
     counters: &Counters,
     out: &mut Rows<'_>,
 ) -> Result<()> {
     let (mut before, mut record) = (0, Vec::new());
     while from.live {
-        let id = from.id();
+        let id = id_at(from);
         if id % 1024 == 0 {
             counters.check()?;
         }

@@ -73,7 +73,7 @@ impl Attributes {
         names
     }
 
-    /// Names of the types that are left out of what comes.
+    /// Names of the types that are left out of what comes (`exattrs`).
     pub fn left_out(&self, schema: &Schema) -> Vec<String> {
         self.excluded.iter().map(|id| schema.get(*id).name.clone()).collect()
     }

@@ -11,7 +11,7 @@ use crate::selection::{OWN, Selection};
 const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 
 /// What is known of an attribute description as it is spelled.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AttributeDescription {
     pub description: Option<Description>,
     pub keep: bool,
@@ -23,12 +23,13 @@ pub struct AttributeDescription {
 }
 
 /// Attributes that the stage itself looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum SpecialAttribute {
     Class,
     Csn,
     /// One of `OWN`.
     Own(usize),
+    #[default]
     Other,
 }
 
@@ -71,13 +72,7 @@ impl<'a> AttributeDescriptions<'a> {
         let attributes = &self.selection.attributes;
         let Ok(description) = self.schema.describe(spelling) else {
             let keep = attributes.keep_unknown();
-            return AttributeDescription {
-                description: None,
-                keep,
-                dn: false,
-                asked: Vec::new(),
-                part: SpecialAttribute::Other,
-            };
+            return AttributeDescription { keep, ..AttributeDescription::default() };
         };
         let kind = self.schema.get(description.attribute);
         let filter = self.selection.filter.as_ref().map_or(&[][..], Filter::asked);

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use schema::{Result, Schema};
+use tree::name::is_within;
 use values::InvalidValue;
 
 /// As slapd.conf(5) has them; `Subordinate` is without the base.
@@ -61,12 +62,12 @@ impl Suffixes {
     }
 
     fn covers(&self, normal: &[u8]) -> bool {
-        let below = is_below(normal, &self.base);
+        let is_base = normal == self.base;
         match self.scope {
-            Scope::Base => normal == self.base,
-            Scope::One => below && parent(normal) == self.base,
-            Scope::Sub => below || normal == self.base,
-            Scope::Subordinate => below,
+            Scope::Base => is_base,
+            Scope::One => !is_base && parent(normal) == self.base,
+            Scope::Sub => is_within(normal, &self.base),
+            Scope::Subordinate => !is_base && is_within(normal, &self.base),
         }
     }
 
@@ -90,14 +91,6 @@ impl Suffixes {
 /// The parent of a normalised DN, in which a comma inside a value is escaped in hexadecimal digits.
 pub fn parent(normal: &[u8]) -> &[u8] {
     normal.iter().position(|&byte| byte == b',').map_or(b"", |comma| &normal[comma + 1..])
-}
-
-pub fn is_below(normal: &[u8], base: &[u8]) -> bool {
-    match normal.strip_suffix(base) {
-        Some(rest) if base.is_empty() => !rest.is_empty(),
-        Some(rest) => rest.last() == Some(&b','),
-        None => false,
-    }
 }
 
 /// Normalises DNs; most entries have the parent of the entry before.

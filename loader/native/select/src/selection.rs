@@ -30,7 +30,7 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Selection {
     pub(crate) filter: Option<Filter>,
-    pub(crate) attributes: Attributes,
+    pub attributes: Attributes,
     pub(crate) suffixes: Suffixes,
     pub(crate) suffix: Vec<u8>,
     pub(crate) scope: Scope,
@@ -58,16 +58,6 @@ impl Selection {
                 .map(|text| schema.dn(text.as_bytes()).map(|dn| dn.pretty()))
                 .transpose()?,
         })
-    }
-
-    /// Attributes of what the provider sends that the consumer does not store (`exattrs`).
-    pub fn left_out(&self, schema: &Schema) -> Vec<String> {
-        self.attributes.left_out(schema)
-    }
-
-    /// The attributes to ask the provider for.
-    pub fn request(&self) -> Vec<String> {
-        self.attributes.request()
     }
 
     /// The attributes of `OWN` that are not `present`: by the root DN, at the time of the entryCSN.

@@ -9,7 +9,7 @@ use ldif::{Field, Input, Output, Record, write};
 use schema::Schema;
 
 use crate::columns::{AttributeDescriptions, SpecialAttribute};
-use crate::filter::{FilterResult, Values};
+use crate::filter::Values;
 use crate::glue::Glue;
 use crate::place::{ConsumerDn, DnNormaliser, Scope};
 use crate::selection::Selection;
@@ -192,7 +192,7 @@ impl<'a> Stage<'a> {
         }
         let values = Values(&self.found.asked);
         let filter = self.selection.filter.as_ref();
-        filter.is_none_or(|filter| filter.test(self.schema, &values) == FilterResult::True)
+        filter.is_none_or(|filter| filter.test(self.schema, &values) == Some(true))
     }
 
     /// The values of one attribute come out side by side: slapd 2.6.11 to 2.6.14 damage entries where they do not.

@@ -9,12 +9,12 @@ use std::thread;
 
 use common::{Counters, InFile, Result};
 use extsort::{Buckets, bucket_records};
+use ldif::Input;
 use ldif::tail::TruncationDetector;
 use ldif::walk::each_record;
-use ldif::{Input, Record};
 use rustc_hash::FxHashMap;
 
-use crate::fingerprint::{Checksum, Fingerprint, Fingerprinter};
+use crate::fingerprint::{Checksum, Fingerprint, Fingerprinter, Totals};
 use crate::name::{ParsedDn, parent_text, rdns};
 use crate::names::Names;
 
@@ -72,27 +72,10 @@ impl Digest {
         let mut tail = TruncationDetector::default();
         each_record(Input::from_path(path, counters)?, counters, |record| {
             tail.record(record, b"");
-            self.add(record, Some(&mut tail))
+            let print = self.printer.print_with(record, |field, _| tail.field(field))?;
+            self.add_entry(&print, &record.entry()?.dn)
         })?;
         tail.end().in_file(Some(path))
-    }
-
-    /// A pipe; whether it ended as it should is known to who made it.
-    pub fn add_stream(&mut self, input: Input<'_>, counters: &Counters) -> Result<()> {
-        each_record(input, counters, |record| self.add(record, None)).map(drop)
-    }
-
-    fn add(
-        &mut self,
-        record: &Record<'_>,
-        mut tail: Option<&mut TruncationDetector>,
-    ) -> Result<()> {
-        let print = self.printer.print_with(record, |field, _| {
-            if let Some(tail) = &mut tail {
-                tail.field(field);
-            }
-        })?;
-        self.add_entry(&print, &record.entry()?.dn)
     }
 
     /// `print` overlooks what this one does.
@@ -218,10 +201,10 @@ impl Collector {
 
     fn count(&mut self, left: Option<&EntryDigest<'_>>, right: Option<&EntryDigest<'_>>) {
         if let Some(left) = left {
-            self.subtrees.at(left.text).left.add(left);
+            self.subtrees.at(left.text).left.add(left.print().combined());
         }
         if let Some(right) = right {
-            self.subtrees.at(right.text).right.add(right);
+            self.subtrees.at(right.text).right.add(right.print().combined());
         }
     }
 
@@ -254,17 +237,10 @@ impl Collector {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subtree {
     pub dn: Option<String>,
-    pub left: SubtreeTotals,
-    pub right: SubtreeTotals,
+    pub left: Totals,
+    pub right: Totals,
     /// Entries that differ.
     pub changes: u64,
-}
-
-/// What one tree has of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SubtreeTotals {
-    pub entries: u64,
-    pub checksum: Checksum,
 }
 
 /// Beyond so many subtrees, entries of further ones are counted in none.
@@ -328,13 +304,6 @@ impl Subtrees {
         }
         self.parents.insert(parent.to_vec(), at);
         at
-    }
-}
-
-impl SubtreeTotals {
-    fn add(&mut self, row: &EntryDigest<'_>) {
-        self.entries += 1;
-        self.checksum.add(row.print().combined());
     }
 }
 

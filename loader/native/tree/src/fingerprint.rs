@@ -45,14 +45,14 @@ impl Checksum {
     }
 }
 
-/// What one file of an export holds, or several.
+/// What a part of a tree has: a subtree, or files of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ShardTotals {
+pub struct Totals {
     pub entries: u64,
     pub checksum: Checksum,
 }
 
-impl ShardTotals {
+impl Totals {
     /// `print`: [`Fingerprint::combined`] of one more entry.
     pub fn add(&mut self, print: u128) {
         self.entries += 1;

@@ -113,6 +113,12 @@ pub fn rdns(dn: &[u8]) -> impl Iterator<Item = &[u8]> {
     split(dn, b',').filter(move |_| !trim_spaces(dn).is_empty())
 }
 
+/// Whether a DN is `context`, or below it. Both are in one normal form, which escapes commas in values.
+pub fn is_within(dn: &[u8], context: &[u8]) -> bool {
+    let above = dn.strip_suffix(context);
+    above.is_some_and(|above| above.is_empty() || above.ends_with(b",") || context.is_empty())
+}
+
 fn unescaped(text: &[u8], separator: u8) -> Option<usize> {
     let mut escaped = false;
     text.iter().position(|&byte| {

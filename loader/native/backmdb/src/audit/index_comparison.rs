@@ -2,12 +2,12 @@
 
 use codec::idl::{self, IndexRecord};
 use extsort::Visitor;
-use lmdbfile::{Cursor, TableReader};
+use lmdbfile::{Peekable, TableReader};
 use values::keys::Key;
 
-use super::ahead::StopReason;
 use super::findings::{Finding, Findings, Kind};
 use super::indexes::TOO_LONG;
+use super::ranges::StopReason;
 
 /// What the entries ask of an index, and how much of it is not there.
 #[derive(Debug, Default, Clone, Copy)]
@@ -212,28 +212,24 @@ impl Visitor for IndexComparison<'_> {
 /// The postings of an index, the next in hand.
 #[derive(Debug)]
 pub struct IndexRecords<'r> {
-    cursor: Cursor<'r>,
+    posting: Peekable<'r>,
     name: &'r str,
-    key: Vec<u8>,
     id: u64,
-    /// There is one in hand.
-    live: bool,
     /// The one in hand is the first of its key.
     first: bool,
 }
 
 impl<'r> IndexRecords<'r> {
     pub fn new(table: &TableReader<'r>, name: &'r str) -> Result<Self, StopReason> {
-        let (cursor, key) = (table.cursor()?, Vec::new());
-        let mut rows = Self { cursor, name, key, id: 0, live: true, first: true };
-        rows.step()?;
-        rows.first = true;
-        Ok(rows)
+        let posting = Peekable::new(table, b"")?;
+        let mut records = Self { posting, name, id: 0, first: true };
+        records.read_id()?;
+        Ok(records)
     }
 
     /// The key of the posting in hand.
     pub fn key(&self) -> Option<&[u8]> {
-        self.live.then_some(self.key.as_slice())
+        self.posting.live.then_some(self.posting.key.as_slice())
     }
 
     /// What stands under the key in hand, whose first posting that is. A range is passed.
@@ -244,32 +240,28 @@ impl<'r> IndexRecords<'r> {
 
     /// The ID in hand, while it is of the same key.
     pub fn id(&self) -> Option<u64> {
-        (self.live && !self.first).then_some(self.id)
+        (self.posting.live && !self.first).then_some(self.id)
     }
 
     /// On to the next, which is told if it is of the same key.
     pub fn another(&mut self) -> Result<Option<u64>, StopReason> {
         if self.id().is_some() {
-            self.step()?;
+            self.posting.step()?;
+            self.read_id()?;
         }
         Ok(self.id())
     }
 
-    fn step(&mut self) -> Result<(), StopReason> {
-        let Some((key, value)) = self.cursor.next()? else {
-            self.live = false;
+    fn read_id(&mut self) -> Result<(), StopReason> {
+        if !self.posting.live {
             return Ok(());
-        };
-        let Some(id) = codec::id::read(value) else {
-            let what = format!("a posting of {} bytes where all have 8", value.len());
-            return Err(StopReason::damage(Finding::new(what).of_table(self.name)));
-        };
-        self.id = id;
-        self.first = key != self.key;
-        if self.first {
-            self.key.clear();
-            self.key.extend_from_slice(key);
         }
+        let value = &self.posting.value;
+        self.id = codec::id::read(value).ok_or_else(|| {
+            let what = format!("a posting of {} bytes where all have 8", value.len());
+            StopReason::damage(Finding::new(what).of_table(self.name))
+        })?;
+        self.first = self.posting.is_first;
         Ok(())
     }
 }

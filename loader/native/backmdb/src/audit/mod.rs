@@ -1,35 +1,28 @@
 //! Is a database sound? A ladder of looks at any back-mdb file, however old, each dearer than the one
 //! before. Problems are collected, not stopped at.
 //!
-//! [`head`]: meta pages and tables. [`pages`]: the structure of the file. [`walk`]: entries and tree.
+//! [`structure`]: meta pages, tables and pages. [`walk`]: entries and tree.
 //! [`indexes`]: every index, made again.
 
-pub(crate) mod ahead;
 pub(crate) mod as_loaded;
-pub(crate) mod descriptions;
 mod entry_checker;
-pub(crate) mod expected_postings;
 pub(crate) mod findings;
-pub(crate) mod head;
 mod index_comparison;
 pub(crate) mod indexes;
 pub(crate) mod last_values;
-pub(crate) mod names;
-mod node_parents;
-mod pages;
-pub(crate) mod parts;
-pub(crate) mod readers;
+pub(crate) mod node_parents;
+pub(crate) mod ranges;
 mod sampled;
-pub(crate) mod sums;
+pub(crate) mod structure;
 pub(crate) mod walk;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use codec::tables;
+use codec::{dn2i, tables};
 use common::InFile;
 use ldif::Counters;
-use lmdbfile::{ErrorKind, Reader, Seen};
+use lmdbfile::{ErrorKind, Reader, Seen, TableReader};
 use schema::Schema;
 
 use crate::descriptions::AttributeDescriptions;
@@ -100,18 +93,20 @@ pub struct AuditReport {
 
 /// For whoever copies the snapshot that the meta page `meta` of the file tells of, to note what its pages are.
 pub fn seen(path: &Path, meta: &[u8]) -> lmdbfile::Result<Seen> {
-    let mut reader = Reader::open_meta(path, meta)?;
-    tables::set_orders(&mut reader);
-    Ok(Seen::new(&reader))
+    Ok(Seen::new(&tables::with_orders(Reader::open_meta(path, meta)?)))
 }
 
 /// Looks. An error is not the file's fault.
 pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
     let (mut verdict, mut findings) = (AuditReport::default(), Findings::new(look.limit));
-    let opened =
-        look.txn.map_or_else(|| Reader::open(look.path), |txn| Reader::open_at(look.path, txn));
-    let mut reader = match opened {
-        Ok(reader) => reader,
+    // The keys of a sample lie all over a new file, which is in the page cache: what lies around them is of no use.
+    let opened = if look.new && look.sample > 0 {
+        Reader::open_scattered(look.path)
+    } else {
+        Reader::open_at(look.path, look.txn)
+    };
+    let reader = match opened {
+        Ok(reader) => tables::with_orders(reader),
         Err(error) => {
             if error.kind == ErrorKind::Io {
                 return Err(error).in_file(Some(look.path));
@@ -121,7 +116,6 @@ pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
             return Ok(verdict);
         }
     };
-    tables::set_orders(&mut reader);
     look.climb(&reader, &mut verdict, &mut findings)?;
     name(&reader, &mut findings);
     verdict.notes.extend(findings.notes());
@@ -139,11 +133,11 @@ impl AuditOptions<'_> {
         verdict.txn = reader.txn();
         verdict.entries = reader.table(b"id2e").map_or(0, |table| table.record().entries);
         self.counters.begin("meta", 0);
-        head::check(reader, findings);
+        structure::head(reader, findings);
         let mut damaged = BTreeSet::new();
         // A file may end before its last page when that one is free: only the walk can tell.
         if self.sample == 0 && (self.level >= Level::Pages || !reader.is_whole()) {
-            damaged = pages::check(reader, self.new, self.seen, self.counters, findings)
+            damaged = structure::pages(reader, self.new, self.seen, self.counters, findings)
                 .in_file(Some(self.path))?;
         }
         self.counters.check()?;
@@ -165,10 +159,13 @@ impl AuditOptions<'_> {
         verdict: &mut AuditReport,
         findings: &mut Findings,
     ) -> Result<()> {
-        let texts = descriptions::read(reader, findings);
+        let texts = structure::descriptions(reader, findings);
         let Some((schema, settings)) = self.known.filter(|_| self.level >= Level::Indexes) else {
-            return parts::check(self, reader, &texts, None, findings);
+            return walk::check(self, reader, &texts, None, findings);
         };
+        if self.new && settings.has_id2v && reader.table(b"id2v").is_none() {
+            findings.add(Kind::Table, || Finding::new("the table is missing").of_table("id2v"));
+        }
         let asked = ConfiguredIndexes::of(reader, schema, settings)?;
         verdict.notes.extend_from_slice(&asked.notes);
         verdict.left_out.clone_from(&asked.left_out);
@@ -180,10 +177,10 @@ impl AuditOptions<'_> {
         verdict.notes.extend(judge.notes());
         if self.sample > 0 {
             let drifted = &mut verdict.drifted;
-            return sampled::check(reader, &asked, &judge, self.sample, findings, drifted);
+            return sampled::check(self, reader, &asked, &judge, findings, drifted);
         }
         let postings = asked.postings(self.means, self.counters);
-        parts::check(self, reader, &texts, Some((&judge, &postings)), findings)?;
+        walk::check(self, reader, &texts, Some((&judge, &postings)), findings)?;
         let sorted = postings.finish(self.means.jobs)?;
         let (limit, jobs, counters) = (self.limit, self.means.jobs, self.counters);
         let task = indexes::Task {
@@ -204,7 +201,32 @@ fn name(reader: &Reader, findings: &mut Findings) {
     let Some(dn2i) = reader.table(b"dn2i") else { return };
     for problem in findings.problems.values_mut() {
         for one in &mut problem.told {
-            one.dn = one.id.and_then(|id| names::dn(&dn2i, id));
+            one.dn = one.id.and_then(|id| dn(&dn2i, id));
         }
     }
+}
+
+/// Deeper than any DN: slapd takes those of 8192 bytes.
+const DEEPEST: usize = 4096;
+
+/// The DN of a node, as far up as dn2i tells it: the tree may be damaged.
+pub fn dn(dn2i: &TableReader<'_>, mut id: u64) -> Option<String> {
+    let mut parts = Vec::new();
+    while id != 0 && parts.len() < DEEPEST {
+        let record = dn2i.get(&id.to_ne_bytes()).ok().flatten();
+        let Some(node) = record.as_deref().and_then(dn2i::read).filter(|one| one.child.is_none())
+        else {
+            break;
+        };
+        parts.push(String::from_utf8_lossy(node.pretty).into_owned());
+        id = node.id;
+    }
+    let whole = id == 0;
+    if parts.is_empty() {
+        return None;
+    }
+    if !whole {
+        parts.push(format!("(ID {id}) ..."));
+    }
+    Some(parts.join(","))
 }

@@ -2,28 +2,30 @@
 
 use std::collections::BTreeSet;
 
+use codec::dn2i::{self, Node};
 use codec::id2e::StoredEntry;
-use codec::{dn2i, id2v, idl};
+use codec::{id2v, idl};
 use lmdbfile::{Reader, TableReader};
 use values::keys::Key;
 
-use super::ahead::StopReason;
+use super::AuditOptions;
 use super::entry_checker::EntryChecker;
 use super::findings::{Finding, Findings, Kind};
 use super::indexes::{ConfiguredIndexes, NOT_THERE, TOO_LONG};
-use super::walk::{MultivalRecords, Tables};
+use super::ranges::StopReason;
+use super::walk::{MultivalRecords, Tables, values_apart};
 use crate::indexer::IndexKeys;
 use crate::{Result, damaged_entry};
 
 /// One part in so many of the sample are the newest entries: an index that was not kept for a while lacks those.
 const NEWEST: u64 = 4;
 
-/// Looks at up to `count` entries. What has to be made again is in `drifted` as well.
+/// Looks at up to `look.sample` entries. What has to be made again is in `drifted` as well.
 pub fn check(
+    look: &AuditOptions<'_>,
     reader: &Reader,
     asked: &ConfiguredIndexes,
     judge: &EntryChecker<'_>,
-    count: u64,
     findings: &mut Findings,
     drifted: &mut BTreeSet<String>,
 ) -> Result<()> {
@@ -31,9 +33,9 @@ pub fn check(
     let found = asked.indexes.tables.iter().map(|table| reader.table(table.name.as_bytes()));
     let indexes = found.collect();
     let seen = BTreeSet::new();
-    let mut sample = Sample { tables, asked, judge, indexes, seen, findings, drifted };
+    let mut sample = Sample { look, tables, asked, judge, indexes, seen, findings, drifted };
     sample.require_tables();
-    match sample.entries(count) {
+    match sample.entries() {
         Ok(()) => Ok(()),
         Err(StopReason::Failed(error)) => Err(*error),
         Err(StopReason::Damage(finding)) => {
@@ -44,6 +46,7 @@ pub fn check(
 }
 
 struct Sample<'a> {
+    look: &'a AuditOptions<'a>,
     tables: Tables<'a>,
     asked: &'a ConfiguredIndexes,
     judge: &'a EntryChecker<'a>,
@@ -70,14 +73,16 @@ impl Sample<'_> {
         self.findings.add(kind, || finding().of_attribute(name));
     }
 
-    fn entries(&mut self, count: u64) -> std::result::Result<(), StopReason> {
+    fn entries(&mut self) -> std::result::Result<(), StopReason> {
         let last = self.tables.id2e.last_key()?.and_then(|key| codec::id::first(&key));
         let (mut cursor, mut met) = (self.tables.id2e.cursor()?, BTreeSet::new());
-        for wanted in chosen(last.unwrap_or(0), count) {
+        for wanted in chosen(last.unwrap_or(0), self.look.sample) {
+            self.look.counters.check()?;
             cursor.seek(&wanted.to_ne_bytes())?;
             let Some((key, value)) = cursor.next()? else { break };
             let id = codec::id::read(key).ok_or_else(damaged_entry)?;
-            if id > 0 && !value.is_empty() && met.insert(id) {
+            let is_kept_free = value.is_empty() && !self.look.new;
+            if id > 0 && !is_kept_free && met.insert(id) {
                 self.entry(id, value)?;
             }
         }
@@ -91,29 +96,52 @@ impl Sample<'_> {
         };
         let rows = self.rows(id, &entry)?;
         let own = self.tables.dn2i.get(&id.to_ne_bytes())?;
-        let node = own.as_deref().and_then(dn2i::read);
+        let node = own.as_deref().and_then(dn2i::read).filter(|node| node.child.is_none());
         let (mut keys, judge) = (IndexKeys::default(), self.judge);
         let mut tell =
             |kind, finding| self.findings.add(kind, || Finding { id: Some(id), ..finding });
         judge.entry(&entry, &rows, &mut keys, &mut tell);
-        if let Some(node) = node.filter(|node| node.child.is_none()) {
+        if self.look.new {
+            self.place(id, node.as_ref())?;
+        } else if let Some(node) = node {
+            // A new partial replica may lack the attribute that an entry is named by.
             judge.name(&node, &entry, &rows, &mut tell);
         }
         keys.0.into_iter().try_for_each(|(at, key)| self.key(at, key, id))
     }
 
+    /// The node's own record is there, and, for a leaf, the one in its parent's list.
+    fn place(&mut self, id: u64, own: Option<&Node<'_>>) -> std::result::Result<(), StopReason> {
+        let Some(node) = own.filter(|node| node.id != id) else {
+            let what = "it has no record of its own in dn2i";
+            self.findings.add(Kind::Node, || Finding::of_entry(id, what));
+            return Ok(());
+        };
+        let (table, mut listed) = (self.tables.dn2i, Vec::new());
+        dn2i::child(&mut listed, node.normal, node.pretty, id, 1);
+        let is_leaf = table.counted(&id.to_ne_bytes())?.is_some_and(|(_, records)| records == 1);
+        if is_leaf && !table.contains(&node.id.to_ne_bytes(), &listed)? {
+            let what = format!("not in the list of its parent {}", node.id);
+            self.findings.add(Kind::Place, || Finding::of_entry(id, what));
+        }
+        Ok(())
+    }
+
     /// What the entry has in id2v.
     fn rows(
-        &self,
+        &mut self,
         id: u64,
         entry: &StoredEntry<'_>,
     ) -> std::result::Result<MultivalRecords, StopReason> {
         let mut rows = MultivalRecords::new();
-        let Some(table) = self.tables.id2v else { return Ok(rows) };
         for one in entry.attributes.iter().filter(|one| one.apart) {
-            #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
-            let number = one.number as u16;
-            rows.push((number, table.get_all(&id2v::key(id, number))?));
+            let table = self.tables.id2v.map(|table| id2v::rows(&table, id, one.number));
+            let found = table.transpose()?.unwrap_or_default();
+            if found.len() != one.count as usize {
+                let what = values_apart(found.len(), one);
+                self.findings.add(Kind::Values, || Finding::of_entry(id, what));
+            }
+            rows.push((one.number, found));
         }
         rows.sort_by_key(|(number, _)| *number);
         Ok(rows)

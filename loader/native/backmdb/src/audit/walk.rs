@@ -3,22 +3,27 @@
 //!
 //! Every node must appear twice, as itself and in its parent's list, and every subtree must have the
 //! entries that are told of it. Both are summed up with hashes in such a way that what fits together
-//! vanishes ([`super::sums`]), so that this needs no memory. A node's subtree is larger than each of its
+//! vanishes ([`NodeChecksums`]), so that this needs no memory. A node's subtree is larger than each of its
 //! children's; so when the sums vanish there can be no cycle, and all hangs below the root.
 
-use codec::id2e::StoredEntry;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use codec::id2e::{Stored, StoredEntry};
 use codec::{dn2i, id2v};
+use extsort::Postings;
 use ldif::Counters;
 use lmdbfile::{Reader, TableReader};
 
-use super::ahead::{IdRange, StopReason, TableRange};
+use super::AuditOptions;
 use super::as_loaded::AsLoaded;
 use super::entry_checker::EntryChecker;
-use super::expected_postings::ExpectedPostings;
 use super::findings::{Finding, Findings, Kind};
+use super::indexes::ExpectedPostings;
 use super::last_values::LastValues;
-use super::sums::NodeChecksums;
-use crate::Result;
+use super::node_parents::{self, NodeChecksums};
+use super::ranges::{IdRange, StopReason, TableRange, id_ranges, side_by_side};
+use crate::{Code, Error, Result, lock};
 
 /// The tables of one reader.
 #[derive(Debug, Clone, Copy)]
@@ -70,11 +75,16 @@ pub struct Walk<'a> {
 }
 
 /// The rows of id2v that one entry has: an attribute's number, and its rows in their order.
-pub type MultivalRecords = Vec<(u16, Vec<Vec<u8>>)>;
+pub type MultivalRecords = Vec<(u32, Vec<Vec<u8>>)>;
 
 pub fn of_number(rows: &MultivalRecords, number: u32) -> &[Vec<u8>] {
-    let found = rows.binary_search_by_key(&number, |(number, _)| (*number).into());
+    let found = rows.binary_search_by_key(&number, |(number, _)| *number);
     found.map_or(&[], |at| &rows[at].1)
+}
+
+/// Tells that id2v has another number of values of an attribute than its entry says.
+pub fn values_apart(found: usize, one: &Stored<'_>) -> String {
+    format!("{found} values in id2v of attribute number {}, not {}", one.number, one.count)
 }
 
 /// After so many IDs the sorter may put its buffers in order, and a wish to stop is heard.
@@ -112,7 +122,7 @@ impl Walk<'_> {
             let has_entry = entries.id() == Some(id);
             self.presence(id, has_entry, ids[1] == Some(id), &rows);
             if has_entry {
-                self.entry(id, &entries.value, &rows, own.as_deref());
+                self.entry(id, &entries.record.value, &rows, own.as_deref());
                 entries.step()?;
             }
         }
@@ -133,7 +143,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    pub(super) fn add(&mut self, kind: Kind, id: u64, message: impl Into<String>) {
+    fn add(&mut self, kind: Kind, id: u64, message: impl Into<String>) {
         self.part.findings.add(kind, || Finding::of_entry(id, message));
     }
 
@@ -146,12 +156,12 @@ impl Walk<'_> {
         let (mut own, mut below, mut last) = (None, Some(1u64), Vec::new());
         let mut first = true;
         while nodes.id() == Some(id) {
-            match (first, dn2i::read(&nodes.value)) {
-                (true, _) if id == 0 && nodes.value == dn2i::ROOT => {}
+            match (first, dn2i::read(&nodes.record.value)) {
+                (true, _) if id == 0 && nodes.record.value == dn2i::ROOT => {}
                 (_, None) => self.add(Kind::Node, id, "a record of it in dn2i cannot be read"),
                 (true, Some(node)) if node.child.is_none() && id != 0 => {
                     self.part.sums.own(id, &node);
-                    own = Some(nodes.value.clone());
+                    own = Some(nodes.record.value.clone());
                 }
                 (_, Some(node)) => {
                     let counted = self.child(id, &node, &last);
@@ -198,21 +208,20 @@ impl Walk<'_> {
         rows.clear();
         let Some(values) = values else { return Ok(()) };
         while values.id() == Some(id) {
-            let Some((_, number)) = codec::id2v::read_key(&values.key) else { break };
+            let Some((_, number)) = codec::id2v::read_key(&values.record.key) else { break };
+            let number = number.into();
             if rows.last().is_none_or(|(last, _)| *last != number) {
                 rows.push((number, Vec::new()));
             }
             if let Some((_, kept)) = rows.last_mut() {
-                kept.push(values.value.clone());
+                kept.push(values.record.value.clone());
             }
             values.step()?;
         }
         Ok(())
     }
-}
 
-impl Walk<'_> {
-    pub(super) fn presence(&mut self, id: u64, entry: bool, node: bool, rows: &MultivalRecords) {
+    fn presence(&mut self, id: u64, entry: bool, node: bool, rows: &MultivalRecords) {
         match (entry, node) {
             (true, false) => self.add(Kind::NoNode, id, "an entry that is not in dn2i"),
             (false, true) if id != 0 => self.add(Kind::NoEntry, id, "a node without an entry"),
@@ -223,13 +232,7 @@ impl Walk<'_> {
         }
     }
 
-    pub(super) fn entry(
-        &mut self,
-        id: u64,
-        value: &[u8],
-        rows: &MultivalRecords,
-        own: Option<&[u8]>,
-    ) {
+    fn entry(&mut self, id: u64, value: &[u8], rows: &MultivalRecords, own: Option<&[u8]>) {
         self.part.entries += 1;
         if value.is_empty() {
             let message = "a place kept for an entry that never came";
@@ -251,17 +254,14 @@ impl Walk<'_> {
         self.numbers(id, entry);
         for one in entry.attributes.iter().filter(|one| one.apart) {
             apart += 1;
-            let (number, count) = (one.number, one.count);
-            let rows = of_number(rows, number);
-            let found = rows.len();
-            if found != count as usize {
-                let what =
-                    format!("{found} values in id2v of attribute number {number}, not {count}");
-                self.add(Kind::Values, id, what);
+            let rows = of_number(rows, one.number);
+            if rows.len() != one.count as usize {
+                self.add(Kind::Values, id, values_apart(rows.len(), one));
             }
             // The judge reads the rows, too, and says so itself.
             let legible = |row: &Vec<u8>| id2v::read_row(row, one.has_normals).is_some();
             if self.judge.is_none() && !rows.iter().all(legible) {
+                let number = one.number;
                 let what = format!("a row of id2v of attribute number {number} cannot be read");
                 self.add(Kind::Values, id, what);
             }
@@ -332,4 +332,82 @@ impl Walk<'_> {
             judge.name(&node, entry, rows, &mut tell);
         }
     }
+}
+
+type EntryCheck<'a> = Option<(&'a EntryChecker<'a>, &'a Postings)>;
+
+/// Looks at all entries, in ranges side by side. `texts`: the descriptions of ad2i.
+pub fn check(
+    look: &AuditOptions<'_>,
+    reader: &Reader,
+    texts: &[String],
+    judging: EntryCheck<'_>,
+    findings: &mut Findings,
+) -> Result<()> {
+    let Some(tables) = Tables::of(reader) else { return Ok(()) };
+    look.counters.begin("entries", tables.id2e.record().entries);
+    let spans = id_ranges(&tables.id2e, look.means.jobs);
+    let done = Mutex::new(BTreeMap::new());
+    side_by_side(reader, look.means.jobs, spans.len(), |reader, turns| {
+        let Some(tables) = Tables::of(reader) else { return Ok(()) };
+        let judge =
+            judging.map(|(judge, postings)| (judge, ExpectedPostings::new(postings.writer())));
+        let (part, counters) = (IdRangeResult::new(look.limit), look.counters);
+        let mut walk = Walk {
+            tables,
+            texts,
+            scattered: look.new,
+            judge,
+            last: LastValues::default(),
+            as_loaded: None,
+            part,
+            seen: 0,
+            counters,
+        };
+        for at in turns.iter() {
+            walk.span(spans[at])?;
+            let part = std::mem::replace(&mut walk.part, IdRangeResult::new(look.limit));
+            lock(&done).insert(at, part);
+        }
+        walk.end()
+    })?;
+    let parts = std::mem::take(&mut *lock(&done));
+    settle(look, &tables, parts, findings)
+}
+
+/// What the parts have found, in the order of IDs; when nodes and counts do not fit, which.
+fn settle(
+    look: &AuditOptions<'_>,
+    tables: &Tables<'_>,
+    parts: BTreeMap<usize, IdRangeResult>,
+    findings: &mut Findings,
+) -> Result<()> {
+    let (mut sums, mut broken, mut entries) = (NodeChecksums::default(), false, 0);
+    for part in parts.into_values() {
+        sums = sums.add(part.sums);
+        broken |= part.broken;
+        entries += part.entries;
+        findings.absorb(part.findings);
+    }
+    let expected = tables.id2e.record().entries;
+    if !broken && entries != expected {
+        return Err(Error::new(
+            Code::Damaged,
+            format!("looked at {entries} entries of {expected}"),
+        ));
+    }
+    if broken || sums == NodeChecksums::default() {
+        return Ok(());
+    }
+    look.counters.begin("places", 0);
+    let told = |findings: &Findings| {
+        [Kind::Place, Kind::Subtree].iter().any(|kind| findings.problems.contains_key(kind))
+    };
+    node_parents::check(&tables.dn2i, look.means, look.counters, findings)?;
+    if !told(findings) {
+        findings.add(Kind::Place, || {
+            Finding::new("nodes and the lists of their parents do not fit together")
+        });
+    }
+    Ok(())
 }

@@ -11,7 +11,7 @@ use super::dn2id::{Dn2idChanges, NoParent, NodeAfter};
 use super::incoming::{ReceivedEntries, receive, uuid_number, uuid_of};
 use super::local::{Local, find, id_of};
 use super::{ChangeCounts, Sink, SyncResult, Uuid, postings};
-use crate::audit::expected_postings::ExpectedPostings;
+use crate::audit::indexes::ExpectedPostings;
 use crate::audit::{EntryChecker, Finding, Kind};
 use crate::encoded::Hash;
 use crate::entry::Encoder;

@@ -12,8 +12,7 @@ use tree::claim::Claim;
 use super::edits::RefreshContext;
 use super::incoming::{ReceivedEntries, uuid_of};
 use super::{SyncResult, Uuid};
-use crate::audit::parts::id_ranges;
-use crate::audit::readers::side_by_side;
+use crate::audit::ranges::{scan, side_by_side};
 use crate::indexer::IndexKeys;
 use crate::{Code, Error, Result, damaged_entry, lock};
 use codec::id2e;
@@ -159,29 +158,11 @@ impl<'a> LocalQuery<'a> {
     }
 
     fn by_scan(&self, task: &RefreshContext<'_>) -> Result<Local> {
-        let spans = id_ranges(&task.database.id2e, task.shared.options.jobs);
-        let (counters, all) = (task.shared.counters, Mutex::new(Local::default()));
-        counters.begin("entries", task.database.entries);
-        side_by_side(task.reader, task.shared.options.jobs, spans.len(), |reader, turns| {
-            let Some(id2e) = reader.table(b"id2e") else { return Ok(()) };
-            for at in turns.iter() {
-                let (mut local, mut seen) = (Local::default(), 0);
-                let mut cursor = id2e.cursor()?;
-                cursor.seek(&spans[at].from.to_ne_bytes())?;
-                while let Some((key, value)) = cursor.next()? {
-                    let id = id_of(key)?;
-                    if !spans[at].has(id) {
-                        break;
-                    }
-                    seen += 1;
-                    self.note(id, value, &mut local)?;
-                }
-                counters.check()?;
-                counters.advance(seen);
-                lock(&all).absorb(local)?;
-            }
-            Ok(())
-        })?;
+        let (options, counters) = (task.shared.options, task.shared.counters);
+        let all = Mutex::new(Local::default());
+        let note = |id, value: &[u8], local: &mut Local| self.note(id, value, local);
+        let keep = |local| lock(&all).absorb(local);
+        scan(task.reader, &task.database.id2e, (options.jobs, counters), note, keep)?;
         Ok(std::mem::take(&mut *lock(&all)))
     }
 

@@ -79,8 +79,7 @@ pub fn apply(
     sink: &mut impl Sink,
     counters: &Counters,
 ) -> Result<ChangeCounts> {
-    let mut reader = Reader::open(path)?;
-    codec::tables::set_orders(&mut reader);
+    let reader = codec::tables::with_orders(Reader::open(path)?);
     let asked = ConfiguredIndexes::of(&reader, known.0, known.1)?;
     let database = Database::open(&reader, &asked.settings, &asked.indexes)?;
     require_known(&asked, &database)?;

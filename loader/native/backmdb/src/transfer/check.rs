@@ -8,15 +8,13 @@ use lmdbfile::Reader;
 use schema::Schema;
 
 use crate::audit::as_loaded::AsLoaded;
-use crate::audit::expected_postings::ExpectedPostings;
 use crate::audit::findings::Findings;
-use crate::audit::indexes::ConfiguredIndexes;
+use crate::audit::indexes::{ConfiguredIndexes, ExpectedPostings};
 use crate::audit::last_values::LastValues;
-use crate::audit::parts::id_ranges;
-use crate::audit::readers::side_by_side;
-use crate::audit::sums::NodeChecksums;
+use crate::audit::node_parents::NodeChecksums;
+use crate::audit::ranges::{id_ranges, side_by_side};
 use crate::audit::walk::{IdRangeResult, Tables, Walk};
-use crate::audit::{EntryChecker, descriptions, head};
+use crate::audit::{EntryChecker, structure};
 use crate::descriptions::{AttributeDescriptions, InvalidValues};
 use crate::verify::Resources;
 use crate::{Code, Error, Result, lock};
@@ -58,8 +56,8 @@ impl<'a> Check<'a> {
     /// The index keys of all entries, and what was counted of values, if they are stored as the new slapd would store them.
     pub fn run(&self, reader: &Reader) -> Result<(Sorted, Vec<InvalidValues>)> {
         let mut findings = Findings::new(TOLD);
-        head::check(reader, &mut findings);
-        let texts = descriptions::read(reader, &mut findings);
+        structure::head(reader, &mut findings);
+        let texts = structure::descriptions(reader, &mut findings);
         require_none(&findings)?;
         let columns =
             AttributeDescriptions::new(self.schema, &self.asked.settings, &self.asked.indexes);

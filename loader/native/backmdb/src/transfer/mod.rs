@@ -49,9 +49,7 @@ pub fn transfer(
     means: &Resources,
     counters: &Counters,
 ) -> Result<Transferred> {
-    let opened = txn.map_or_else(|| Reader::open(path), |txn| Reader::open_at(path, txn));
-    let mut reader = opened?;
-    tables::set_orders(&mut reader);
+    let reader = tables::with_orders(Reader::open_at(path, txn)?);
     let (schema, settings) = known;
     let asked = ConfiguredIndexes {
         settings: settings.clone(),

@@ -8,9 +8,7 @@ use ldif::Counters;
 use lmdbfile::{Cursor, FileWriter, Flags, Reader, Table};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
-use crate::audit::ahead::IdRange;
-use crate::audit::parts::id_ranges;
-use crate::audit::readers::side_by_side;
+use crate::audit::ranges::{IdRange, id_ranges, side_by_side};
 use crate::{Result, lock};
 
 /// In the order in which they are written.
@@ -89,8 +87,7 @@ pub fn copy(
 
 /// All such records of the file at `path`, which nobody writes to.
 pub fn records(path: &Path, jobs: usize, counters: &Counters) -> Result<Records> {
-    let mut reader = Reader::open(path)?;
-    tables::set_orders(&mut reader);
+    let reader = tables::with_orders(Reader::open(path)?);
     let mut parts: Vec<(&str, IdRange)> = Vec::new();
     for name in COPIED.map(|table| table.name) {
         match reader.table(name.as_bytes()) {

@@ -185,6 +185,58 @@ impl<'r> Cursor<'r> {
     }
 }
 
+/// A cursor with the record that it is at in hand.
+#[derive(Debug)]
+pub struct Peekable<'r> {
+    cursor: Cursor<'r>,
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+    /// There is such a record; else the cursor is at the end.
+    pub live: bool,
+    /// The record before had another key.
+    pub is_first: bool,
+}
+
+impl<'r> Peekable<'r> {
+    /// At the first key that is not below `key`; empty is the beginning.
+    pub fn new(table: &TableReader<'r>, key: &[u8]) -> Result<Self> {
+        let (cursor, kept) = (table.cursor()?, Vec::new());
+        let mut new = Self { cursor, key: kept, value: Vec::new(), live: false, is_first: true };
+        if key.is_empty() {
+            new.step()?;
+        } else {
+            new.seek(key)?;
+        }
+        Ok(new)
+    }
+
+    /// To the first key that is not below `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.cursor.seek(key)?;
+        self.step()
+    }
+
+    pub fn step(&mut self) -> Result<()> {
+        let next = self.cursor.next()?;
+        self.live = next.is_some();
+        if let Some((key, value)) = next {
+            self.is_first = self.key != key;
+            if self.is_first {
+                self.key.clear();
+                self.key.extend_from_slice(key);
+            }
+            self.value.clear();
+            self.value.extend_from_slice(value);
+        }
+        Ok(())
+    }
+
+    /// Whether the record in hand is of `key`.
+    pub fn is_at(&self, key: &[u8]) -> bool {
+        self.live && self.key == key
+    }
+}
+
 /// Goes through the keys of a table, and tells how many values each has, without a look into the trees that many values
 /// have.
 #[derive(Debug)]

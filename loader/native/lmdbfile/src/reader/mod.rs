@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 pub use contents::Seen;
 pub(crate) use contents::{Branch, Pointer, Within};
-pub use cursor::{Cursor, KeyValues, Keys};
+pub use cursor::{Cursor, KeyValues, Keys, Peekable};
 pub(crate) use rules::{TreeRules, other_counts};
 use store::BlockCache;
 pub(crate) use view::{PageCheck, View};

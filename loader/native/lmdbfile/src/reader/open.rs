@@ -22,7 +22,7 @@ const TRIES: u32 = 1000;
 impl Reader {
     /// Takes the newer of the two meta pages; both must be whole, or LMDB would refuse the file.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_file(path, None).map_err(|error| error.of_file(path))
+        Self::open_at(path, None)
     }
 
     /// The same for a file whose pages lie in no order, in the page cache for the most part: page by page,
@@ -42,9 +42,19 @@ impl Reader {
     ///
     /// A slot keeps the pages of later snapshots too: LMDB uses a page again only when all readers began after the
     /// transaction that freed it (`mdb_page_alloc`). So nobody has to be quicker than the writers, whose second commit
-    /// writes over the meta page of `txn`.
-    pub fn open_at(path: &Path, txn: u64) -> Result<Self> {
-        Self::open_file(path, Some(txn)).map_err(|error| error.of_file(path))
+    /// writes over the meta page of `txn`. `None`: nobody writes, or the caller finds out by the meta pages.
+    pub fn open_at(path: &Path, txn: Option<u64>) -> Result<Self> {
+        let open = || {
+            let file = File::open(path)?;
+            let Head { layout, meta } = settled(&file)?;
+            if txn.is_some_and(|txn| meta.txn < txn) {
+                let message =
+                    format!("a snapshot older than the one that is held, of {}", meta.txn);
+                return Err(Error::corrupt(meta.txn % 2, message));
+            }
+            Self::open_snapshot(path, file, layout, meta)
+        };
+        open().map_err(|error: Error| error.of_file(path))
     }
 
     /// The snapshot that a meta page tells of, `page` being the beginning of that at least. A
@@ -61,16 +71,6 @@ impl Reader {
     pub fn fork(&self) -> Result<Self> {
         let Self { store, meta, tables } = self;
         Ok(Self { store: store.fork(), meta: *meta, tables: tables.clone() })
-    }
-
-    fn open_file(path: &Path, txn: Option<u64>) -> Result<Self> {
-        let file = File::open(path)?;
-        let Head { layout, meta } = settled(&file)?;
-        if txn.is_some_and(|txn| meta.txn < txn) {
-            let message = format!("a snapshot older than the one that is held, of {}", meta.txn);
-            return Err(Error::corrupt(meta.txn % 2, message));
-        }
-        Self::open_snapshot(path, file, layout, meta)
     }
 
     fn open_snapshot(path: &Path, file: File, layout: Layout, meta: Meta) -> Result<Self> {

@@ -125,14 +125,14 @@ impl Test {
     pub fn holds(&self, schema: &Schema, entry: &Values<'_>, number: usize) -> FilterResult {
         let attributes = &entry.0[number];
         if matches!(self, Self::Present) {
-            return FilterResult::of(!attributes.is_empty());
+            return Some(!attributes.is_empty());
         }
-        let mut found = FilterResult::False;
+        let mut found = Some(false);
         for (id, values) in attributes {
             match self.of(schema, schema.get(*id), values) {
-                FilterResult::True => return FilterResult::True,
-                FilterResult::Undefined => found = FilterResult::Undefined,
-                FilterResult::False => {}
+                Some(true) => return Some(true),
+                None => found = None,
+                Some(false) => {}
             }
         }
         found
@@ -140,22 +140,20 @@ impl Test {
 
     /// A subtype is compared by its own rules.
     fn of(&self, schema: &Schema, kind: &AttributeType, values: &[Vec<u8>]) -> FilterResult {
-        let any = |holds: &dyn Fn(&[u8]) -> bool| {
-            FilterResult::of(values.iter().any(|value| holds(value)))
-        };
+        let any = |holds: &dyn Fn(&[u8]) -> bool| Some(values.iter().any(|value| holds(value)));
         match self {
-            Self::Present => FilterResult::True,
-            Self::Equal(_) if kind.equality.is_none() => FilterResult::Undefined,
+            Self::Present => Some(true),
+            Self::Equal(_) if kind.equality.is_none() => None,
             Self::Equal(wanted) => any(&|value| equal(kind, value, wanted)),
             Self::Class(wanted) => of_class(schema, values, *wanted),
             Self::Ordered { at_least, than } => match kind.ordering.as_ref() {
-                None => FilterResult::Undefined,
+                None => None,
                 Some(rule) => any(&|value| {
                     let order = order(&rule.name, value, than);
                     if *at_least { order.is_ge() } else { order.is_le() }
                 }),
             },
-            Self::Pieces(_) if kind.substrings.is_none() => FilterResult::Undefined,
+            Self::Pieces(_) if kind.substrings.is_none() => None,
             Self::Pieces(pieces) => any(&|value| pieces.stand_in(value)),
         }
     }
@@ -172,12 +170,12 @@ fn equal(kind: &AttributeType, value: &[u8], wanted: &[u8]) -> bool {
 fn of_class(schema: &Schema, values: &[Vec<u8>], wanted: ClassId) -> FilterResult {
     for value in values {
         match schema.class(value) {
-            None => return FilterResult::Undefined,
-            Some(class) if schema.object_class(class).is_a(wanted) => return FilterResult::True,
+            None => return None,
+            Some(class) if schema.object_class(class).is_a(wanted) => return Some(true),
             Some(_) => {}
         }
     }
-    FilterResult::False
+    Some(false)
 }
 
 fn order(rule: &str, value: &[u8], than: &[u8]) -> Ordering {

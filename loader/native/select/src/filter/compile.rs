@@ -4,16 +4,16 @@
 use schema::{AttributeType, Description, Normalise, Result, RuleKind, Schema};
 use values::{Normaliser, refuse};
 
+use super::Compiled;
 use super::assertion::{Comparison, SubstringAssertion, Test, compared, in_ordering_form};
 use super::parse::{Item, ItemKind, Node};
-use super::{Compiled, FilterResult};
 
 /// Of these slapd's backend knows more than the entry says.
 const OF_THE_TREE: [&str; 3] = ["hasSubordinates", "numSubordinates", "numAllSubordinates"];
 /// Every entry has them, though none stores them.
 const EVERYWHERE: [&str; 3] = ["entryDN", "subschemaSubentry", "hasSubordinates"];
 
-const UNDEFINED: Compiled = Compiled::Known(FilterResult::Undefined);
+const UNDEFINED: Compiled = Compiled::Known(None);
 
 #[derive(Debug)]
 pub struct Compiler<'a> {
@@ -55,7 +55,7 @@ impl<'a> Compiler<'a> {
         let kind = self.schema.get(description.attribute);
         if item.asks == ItemKind::Present {
             if EVERYWHERE.contains(&kind.name.as_str()) {
-                return Ok(Compiled::Known(FilterResult::True));
+                return Ok(Compiled::Known(Some(true)));
             }
             return Ok(self.ask(description, Test::Present));
         }

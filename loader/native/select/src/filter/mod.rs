@@ -10,27 +10,9 @@ use assertion::Test;
 pub use assertion::Values;
 pub use parse::{Item, ItemKind, Node, filter as parsed};
 
-/// RFC 4511, 4.5.1.7: what is asked of an attribute that the schema does not know is neither true nor false.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FilterResult {
-    True,
-    False,
-    Undefined,
-}
-
-impl FilterResult {
-    fn of(holds: bool) -> Self {
-        if holds { Self::True } else { Self::False }
-    }
-
-    fn not(self) -> Self {
-        match self {
-            Self::True => Self::False,
-            Self::False => Self::True,
-            Self::Undefined => Self::Undefined,
-        }
-    }
-}
+/// RFC 4511, 4.5.1.7: what is asked of an attribute that the schema does not know is neither true nor false, but
+/// Undefined: `None`.
+pub type FilterResult = Option<bool>;
 
 /// A filter that is ready to be asked.
 #[derive(Debug)]
@@ -73,22 +55,26 @@ impl Compiled {
         match self {
             Self::Known(truth) => *truth,
             Self::And(parts) => all(parts.iter().map(|part| part.test(schema, entry))),
-            Self::Or(parts) => all(parts.iter().map(|part| part.test(schema, entry).not())).not(),
-            Self::Not(part) => part.test(schema, entry).not(),
+            Self::Or(parts) => not(all(parts.iter().map(|part| not(part.test(schema, entry))))),
+            Self::Not(part) => not(part.test(schema, entry)),
             Self::Ask(number, test) => test.holds(schema, entry, *number),
         }
     }
 }
 
 /// False if one is, else Undefined if one is. True of none at all (RFC 4526).
-fn all(mut parts: impl Iterator<Item = FilterResult>) -> FilterResult {
-    let mut found = FilterResult::True;
-    loop {
-        match parts.next() {
-            Some(FilterResult::False) => return FilterResult::False,
-            Some(FilterResult::Undefined) => found = FilterResult::Undefined,
-            Some(FilterResult::True) => {}
-            None => return found,
+fn all(parts: impl Iterator<Item = FilterResult>) -> FilterResult {
+    let mut found = Some(true);
+    for part in parts {
+        match part {
+            Some(false) => return Some(false),
+            None => found = None,
+            Some(true) => {}
         }
     }
+    found
+}
+
+fn not(part: FilterResult) -> FilterResult {
+    part.map(|holds| !holds)
 }

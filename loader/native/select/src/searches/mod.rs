@@ -12,10 +12,10 @@ use common::{Counters, InFile, Result};
 use ldif::Input;
 use rustc_hash::FxHashMap;
 use schema::Schema;
+use tree::name::is_within;
 use values::keys::Substrings;
 
 use crate::filter::{self, Node};
-use crate::place::is_below;
 use log::{Line, Operation};
 use served::{IndexKind, Indexes, Needs};
 
@@ -175,9 +175,8 @@ impl<'a> Reader<'a> {
         }
         let ours = self.schema.dn(base.as_bytes()).is_ok_and(|dn| {
             let normal = dn.normal();
-            normal == self.suffix
-                || is_below(&normal, &self.suffix)
-                || (scope == 2 && !normal.is_empty() && is_below(&self.suffix, &normal))
+            is_within(&normal, &self.suffix)
+                || (scope == 2 && !normal.is_empty() && is_within(&self.suffix, &normal))
         });
         if self.bases.len() >= BASES {
             self.bases.clear();

@@ -18,7 +18,7 @@ use ldif::{Input, Record};
 use self::pieces::Pieces;
 use self::plan::{Decision, RowDecision};
 use crate::editor::Editor;
-use crate::fingerprint::{Checksum, Fingerprinter, ShardTotals};
+use crate::fingerprint::{Checksum, Fingerprinter, Totals};
 use crate::join::{RootStamp, context_csn};
 use crate::name::parent_text;
 use crate::names::Names;
@@ -35,7 +35,7 @@ pub struct Arrangement {
     /// That of a tree digest of all files written with nothing ignored.
     pub checksum: String,
     /// Files written, in the order in which they load, and what each holds.
-    pub files: Vec<(String, ShardTotals)>,
+    pub files: Vec<(String, Totals)>,
     /// Files that hold a file of the input as it is: its name, and that of the one in the input.
     pub taken: Vec<(String, String)>,
     /// Parents that the input lacks, each once, with the first child that names it.
@@ -135,7 +135,7 @@ struct Writer {
     stamp: RootStamp,
     editor: Editor,
     printer: Fingerprinter,
-    all: ShardTotals,
+    all: Totals,
     text: Vec<u8>,
     done: Arrangement,
 }
@@ -147,7 +147,7 @@ impl Writer {
             stamp,
             editor: Editor::new(context_csn()),
             printer: Fingerprinter::new(context_csn()),
-            all: ShardTotals::default(),
+            all: Totals::default(),
             text: Vec::new(),
             done: Arrangement::default(),
         }
@@ -177,7 +177,7 @@ impl Writer {
 
     /// The whole file as it is.
     fn take(&mut self, path: &Path, shard: usize, rows: usize, checksum: Checksum) -> Result<()> {
-        let tally = ShardTotals { entries: rows as u64, checksum };
+        let tally = Totals { entries: rows as u64, checksum };
         self.all.join(tally);
         let name = self.pieces.take(path, shard, tally)?;
         let from = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use common::{InFile, Result};
 use ldif::Output;
 
-use crate::fingerprint::ShardTotals;
+use crate::fingerprint::Totals;
 
 /// Leaves are the bulk, so another thread compresses them. One more makes no difference to the bytes.
 const LEAF_THREADS: u32 = 1;
@@ -17,12 +17,12 @@ const LEAF_THREADS: u32 = 1;
 pub(super) struct Pieces {
     directory: PathBuf,
     suffix: &'static str,
-    leaf: Option<(Output, String, ShardTotals)>,
+    leaf: Option<(Output, String, Totals)>,
     /// One file a depth, so that interior entries need no memory however many they are.
     depths: BTreeMap<usize, (PathBuf, Output)>,
-    interior: ShardTotals,
+    interior: Totals,
     /// Finished files of leaves.
-    done: Vec<(String, ShardTotals)>,
+    done: Vec<(String, Totals)>,
 }
 
 impl Pieces {
@@ -33,7 +33,7 @@ impl Pieces {
             suffix,
             leaf: None,
             depths: BTreeMap::new(),
-            interior: ShardTotals::default(),
+            interior: Totals::default(),
             done: Vec::new(),
         }
     }
@@ -44,7 +44,7 @@ impl Pieces {
     }
 
     /// Makes a finished file the shard, without copying it where the file system allows. Returns its new name.
-    pub(super) fn take(&mut self, path: &Path, shard: usize, tally: ShardTotals) -> Result<String> {
+    pub(super) fn take(&mut self, path: &Path, shard: usize, tally: Totals) -> Result<String> {
         let target = self.shard(shard);
         let taken = fs::hard_link(path, &target).or_else(|_| copy(path, &target));
         taken.in_file(Some(&target))?;
@@ -64,7 +64,7 @@ impl Pieces {
     pub(super) fn leaf(&mut self, shard: usize, text: &[u8], print: u128) -> Result<()> {
         if self.leaf.is_none() {
             let output = Output::create(&self.shard(shard), LEAF_THREADS)?;
-            self.leaf = Some((output, self.name(shard), ShardTotals::default()));
+            self.leaf = Some((output, self.name(shard), Totals::default()));
         }
         let Some((output, _, tally)) = &mut self.leaf else { return Ok(()) };
         tally.add(print);
@@ -92,7 +92,7 @@ impl Pieces {
 
     /// Puts the depths one behind the other (zstd frames may follow each other) and syncs all. Returns all files in
     /// the order of their names, and what each holds.
-    pub(super) fn finish(self) -> Result<Vec<(String, ShardTotals)>> {
+    pub(super) fn finish(self) -> Result<Vec<(String, Totals)>> {
         let mut paths = Vec::new();
         for (path, output) in self.depths.into_values() {
             output.finish()?;

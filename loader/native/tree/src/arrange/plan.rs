@@ -98,10 +98,10 @@ pub(super) fn verdicts(
     let total = lots.iter().map(|lot| lot.rows).sum();
     let verdicts = vec![RowDecision::LEAF; total];
     let mut plan = Plan { rows, counters, verdicts, name_orphans: task.name_orphans };
-    let (met, parents) = plan.look(&mut lots)?;
+    let ([uuids, dns], parents) = plan.look(&mut lots)?;
     let mut doubtful = Vec::new();
     plan.mark_parents(root, parents, |at, row| {
-        if met.again(row) {
+        if uuids.again(row.uuid) || dns.again(row.dn) {
             doubtful.push(Key::of(at, row));
         }
     })?;
@@ -124,14 +124,15 @@ struct Plan<'a> {
 impl Plan<'_> {
     /// Looks at every row: which keys may be there twice, and all parents. Adds up the checksums.
     fn look(&self, lots: &mut [FileRows]) -> Result<(DuplicateCandidates, Parents)> {
-        let (mut met, mut parents) =
-            (DuplicateCandidates::new(self.verdicts.len()), Parents::default());
+        let [mut uuids, mut dns] = [(); 2].map(|()| PossibleDuplicates::new(self.verdicts.len()));
+        let mut parents = Parents::default();
         self.rows.each(self.counters, true, |file, _, row| {
             lots[file].checksum.add(row.print);
-            met.see(row);
+            uuids.see(row.uuid);
+            dns.see(row.dn);
             parents.see(row);
         })?;
-        Ok((met, parents))
+        Ok(([uuids, dns], parents))
     }
 
     /// Of rows with the same key only the newest stays; whether any does not. An entry must win both by entryUUID and
@@ -212,26 +213,8 @@ impl Plan<'_> {
     }
 }
 
-/// Which rows may have the entryUUID or the DN of another.
-struct DuplicateCandidates {
-    uuids: PossibleDuplicates,
-    dns: PossibleDuplicates,
-}
-
-impl DuplicateCandidates {
-    fn new(rows: usize) -> Self {
-        Self { uuids: PossibleDuplicates::new(rows), dns: PossibleDuplicates::new(rows) }
-    }
-
-    fn see(&mut self, row: &EntryRecord) {
-        self.uuids.see(row.uuid);
-        self.dns.see(row.dn);
-    }
-
-    fn again(&self, row: &EntryRecord) -> bool {
-        self.uuids.again(row.uuid) || self.dns.again(row.dn)
-    }
-}
+/// Of entryUUIDs, and of DNs.
+type DuplicateCandidates = [PossibleDuplicates; 2];
 
 /// Hashes of the DNs that rows name as their parents'.
 #[derive(Default)]

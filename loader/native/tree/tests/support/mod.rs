@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use common::Counters;
 use ldif::write;
+use tree::fingerprint::Fingerprinter;
 use tree::{Digest, Names};
 
 /// One entry: its DN, and its attributes in their order.
@@ -40,8 +41,12 @@ pub fn put(directory: &Path, name: &str, entries: &[Entry]) -> PathBuf {
 }
 
 pub fn digest(text: &[u8], ignore: &[&str]) -> Digest {
-    let mut digest = Digest::new(Names::new(ignore));
-    digest.add_stream(ldif::Input::from_reader(text), &Counters::default()).unwrap();
+    let (mut digest, mut printer) =
+        (Digest::new(Names::new(ignore)), Fingerprinter::new(Names::new(ignore)));
+    ldif::walk::each_record(ldif::Input::from_reader(text), &Counters::default(), |record| {
+        digest.add_entry(&printer.print(record)?, &record.entry()?.dn)
+    })
+    .unwrap();
     digest
 }
 
