@@ -1,5 +1,5 @@
 use super::Key;
-use crate::{InvalidValue, syntax};
+use crate::{InvalidValue, Result, syntax};
 
 /// Decimal digits that are cut off together, and the bytes that they count for.
 const CHOP: (usize, usize) = (7, 3);
@@ -13,7 +13,7 @@ const CHOP: (usize, usize) = (7, 3);
 ///
 /// # Panics
 /// With another length.
-pub fn integer(value: &[u8], length: usize) -> Result<Key, InvalidValue> {
+pub fn integer(value: &[u8], length: usize) -> Result<Key> {
     assert!((4..=8).contains(&length), "length of integer keys");
     let negative = value.first() == Some(&b'-');
     let limit = (8 * length - 1) * 146 / 485 + 3 - usize::from(!negative);
