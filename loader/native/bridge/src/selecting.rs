@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use ::select::searches::{Found, Group, Kind, Setting, read};
-use ::select::{AttributeLists, Scope, Settings};
-use common::{Code, WithCode};
+use ::select::{AttributeLists, Settings};
+use common::{Code, Scope, WithCode};
 use pyo3::prelude::*;
 use values::keys::Substrings;
 
