@@ -10,7 +10,7 @@ use lmdbfile::{Reader, TableReader};
 /// # Panics
 /// When something does not fit.
 pub fn check(path: &Path, built: &Built) {
-    assert_eq!(built.records, built.entries + built.rejections.len() as u64);
+    assert_eq!(built.read, built.entries + built.rejections.len() as u64);
     let mut reader = Reader::open(path).expect("the file opens");
     tables::set_orders(&mut reader);
     let found = reader.walk(&mut |_| {}).expect("the file is sound");
