@@ -9,9 +9,8 @@ use pyo3::prelude::*;
 
 use crate::building::{Database, Resources};
 use crate::cloning::Seen;
-use crate::counters::Counters;
 use crate::error::one_of;
-use crate::gate::enter;
+use crate::gate::{Counters, enter};
 use crate::results::record;
 
 record!(Finding from core::Finding {

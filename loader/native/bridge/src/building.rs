@@ -12,10 +12,9 @@ use pyo3::prelude::*;
 use schema::{Definition, Kind};
 use values::keys::Substrings;
 
-use crate::counters::Counters;
 use crate::error::{both, one_of, raised};
 use crate::feed::{Asked, Feed, Live};
-use crate::gate::{duplicate, enter};
+use crate::gate::{Counters, duplicate, enter};
 use crate::results::{argument, record};
 
 #[pyclass(frozen, module = "loader._native")]

@@ -6,9 +6,8 @@ use load::{OnExists, Source};
 use pyo3::prelude::*;
 
 use crate::building::{PathOrDescriptor, Rejection, reported};
-use crate::counters::Counters;
 use crate::error::one_of;
-use crate::gate::{duplicate, enter};
+use crate::gate::{Counters, duplicate, enter};
 use crate::results::{argument, record};
 use crate::wire::{Link, seconds};
 

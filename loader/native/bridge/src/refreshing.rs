@@ -10,8 +10,7 @@ use backmdb::{Options, reindex as indexes};
 use pyo3::prelude::*;
 
 use crate::building::{Database, Misfits, Resources, misfits_of};
-use crate::counters::Counters;
-use crate::gate::{duplicate, enter};
+use crate::gate::{Counters, duplicate, enter};
 use crate::results::record;
 
 record!(Refreshed from ChangeCounts {

@@ -7,8 +7,7 @@ use common::lock;
 use pyo3::prelude::*;
 use tree::Digest;
 
-use crate::counters::Counters;
-use crate::gate;
+use crate::gate::{self, Counters};
 
 /// Declares a class with the fields of a result of the core. Where the two forms of a field differ, an expression makes
 /// that of Python; so it does what stands `beside` them.

@@ -9,9 +9,8 @@ use pyo3::prelude::*;
 use values::keys::Substrings;
 
 use crate::building::Schema;
-use crate::counters::Counters;
 use crate::error::{one_of, raised};
-use crate::gate::enter;
+use crate::gate::{Counters, enter};
 use crate::results::record;
 
 /// A consumer's syncrepl, understood by its schema.

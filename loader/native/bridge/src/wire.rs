@@ -9,10 +9,9 @@ use pyo3::prelude::*;
 use tree::Names;
 use wire::{FeedFiles, OutputFiles, Secret};
 
-use crate::counters::Counters;
 use crate::error::one_of;
 use crate::feed::Feed;
-use crate::gate::enter;
+use crate::gate::{Counters, enter};
 use crate::results::{EntryDigests, argument, record};
 
 argument!(

@@ -8,7 +8,6 @@ pub mod ber;
 pub mod buffer;
 pub mod channel;
 pub mod error;
-pub mod feed;
 pub mod filter;
 pub mod message;
 pub mod parts;
@@ -19,9 +18,8 @@ pub mod sync;
 
 pub use channel::{Channel, ConnectionOptions, Secret};
 pub use error::{Error, Failure, Phase, Result};
-pub use feed::{FeedFiles, feed};
 pub use message::Message;
-pub use parts::{OutputFiles, SearchOutput, file, part};
+pub use parts::{FeedFiles, OutputFiles, SearchOutput, feed, file, part};
 pub use record::{Recorder, digest, discard};
 pub use search::{Search, search};
 pub use sync::sync;

@@ -4,15 +4,13 @@ mod hash;
 mod number;
 mod phonetic;
 mod substrings;
-mod time;
 
 use std::fmt;
 
 pub use hash::{Seed, Width};
-pub use number::integer;
+pub use number::{integer, time, time_of_2_4};
 pub use phonetic::phonetic;
 pub use substrings::Substrings;
-pub use time::{time, time_of_2_4};
 
 use crate::order;
 
