@@ -19,7 +19,7 @@ from click import Choice, FloatRange
 
 from loader import plain, units
 from loader.cli.options import Json, Shown, is_given, refuse_given
-from loader.cli.report import findings, show, show_json, show_json_line, show_report, show_table, tell
+from loader.cli.report import findings, show, show_check, show_json, show_json_line, show_report, show_table, tell
 from loader.cli.trees import Tree
 from loader.declared import Argument, Metrics, Milliseconds, OptionalConfig, Suffix
 from loader.declared import command as declare

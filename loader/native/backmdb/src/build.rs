@@ -32,7 +32,8 @@ use crate::{Code, Error, Options, Result, Settings, context, lock, postings, rej
 /// What a build made.
 #[derive(Debug)]
 pub struct Built {
-    pub records: u64,
+    /// Records of the input.
+    pub read: u64,
     pub entries: u64,
     /// Left out, beside a live server: for a newer copy, and for want of a parent.
     pub duplicates: u64,
@@ -277,7 +278,7 @@ impl Build<'_> {
         let rejected = gathered.rejections.len() as u64;
         Ok(Built {
             stale,
-            records: gathered.records,
+            read: gathered.records,
             entries: gathered.records - rejected - duplicates - dropped,
             duplicates,
             dropped,

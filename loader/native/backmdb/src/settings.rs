@@ -80,13 +80,14 @@ impl Method {
 }
 
 /// What is done with values that their syntax forbids, and slapadd stores all the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Default, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueCheck {
     /// Their entries are rejected.
     Refuse,
     /// They are taken, and counted.
     Count,
     /// Nobody looks.
+    #[default]
     Skip,
 }
 
@@ -103,7 +104,7 @@ impl ValueCheck {
 }
 
 /// How to build: what to check, what to do with entries that fail, and what may be used.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of the user's")]
 pub struct Options {
     /// The time of what is made, as in createTimestamp: 20260102030405Z.

@@ -124,7 +124,7 @@ fn a_dn_that_comes_twice_is_rejected_and_told_with_the_place_of_the_first() {
     fs::remove_file(&build.options.rejects).unwrap();
     build.options.max_rejects = 1;
     let done = build.run(&text).unwrap();
-    assert_eq!((done.records, done.entries, done.rejections.len()), (4, 3, 1));
+    assert_eq!((done.read, done.entries, done.rejections.len()), (4, 3, 1));
     assert_eq!(stored(&build, 2, "description").2, [b"first"]);
     assert_eq!(nodes(&build)[2], (3, 1, "ou=b".into()));
 }

@@ -9,9 +9,8 @@ use pyo3::prelude::*;
 
 use crate::building::{Database, Resources};
 use crate::cloning::Seen;
-use crate::counters::Counters;
 use crate::error::one_of;
-use crate::gate::enter;
+use crate::gate::{Counters, enter};
 use crate::results::record;
 
 record!(Finding from core::Finding {
@@ -66,7 +65,7 @@ pub fn audit(
     if level == Level::Indexes && known.is_none() {
         return Err(PyValueError::new_err("indexes are made again by a configuration"));
     }
-    let (path, means, counters) = (path.as_path(), &limits.means(), &counters.0);
+    let (path, means, counters) = (path.as_path(), &limits.core()?, &counters.0);
     let seen = seen.map(|seen| &seen.0);
     let look =
         AuditOptions { path, txn, level, sample, known, new: false, seen, limit, means, counters };
@@ -109,7 +108,7 @@ pub fn shared_uuids(
     txn: Option<u64>,
     limit: usize,
 ) -> PyResult<Vec<(String, String, String)>> {
-    let means = limits.means();
+    let means = limits.core()?;
     let search = || backmdb::shared_uuids(&path, txn, limit, &means, &counters.0);
     let found = enter(py, &counters.0, search)?;
     Ok(found.into_iter().map(|one| (one.uuid, one.dns.0, one.dns.1)).collect())

@@ -12,11 +12,10 @@ use pyo3::prelude::*;
 use schema::{Definition, Kind};
 use values::keys::Substrings;
 
-use crate::counters::Counters;
 use crate::error::{both, one_of, raised};
 use crate::feed::{Asked, Feed, Live};
-use crate::gate::{duplicate, enter};
-use crate::results::record;
+use crate::gate::{Counters, duplicate, enter};
+use crate::results::{argument, record};
 
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
@@ -112,8 +111,17 @@ pub struct Rejection {
     pub reason: String,
 }
 
-/// At most this many are reported; all are in the reject file.
-pub const REPORTED_REJECTIONS: usize = 100;
+impl From<backmdb::Rejection> for Rejection {
+    fn from(one: backmdb::Rejection) -> Self {
+        let path = one.path.map(|path| path.as_ref().clone());
+        Self { path, line: one.line, dn: one.dn, reason: one.reason }
+    }
+}
+
+/// At most a hundred are reported; all are in the reject file.
+pub fn reported<R: Into<Rejection>>(all: Vec<R>) -> Vec<Rejection> {
+    all.into_iter().take(100).map(R::into).collect()
+}
 
 /// Attribute description, syntax, and how many values the syntax forbids.
 pub type Misfits = Vec<(String, String, u64)>;
@@ -122,48 +130,22 @@ pub fn misfits_of(all: Vec<backmdb::InvalidValues>) -> Misfits {
     all.into_iter().map(|one| (one.attribute, one.syntax, one.count)).collect()
 }
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Built {
+record!(Built from backmdb::Built {
     entries: u64,
     read: u64,
-    rejected: usize,
     duplicates: u64,
     dropped: u64,
     stale: Vec<u64>,
-    rejections: Vec<Rejection>,
-    misfits: Misfits,
-    completed: String,
+    rejections: Vec<Rejection> = reported(rejections),
+    misfits: Misfits = misfits_of(misfits),
+    completed: String = completed.hex(),
     bytes: u64,
     pages: u64,
     tables: BTreeMap<String, u64>,
-    phases: BTreeMap<&'static str, f64>,
-}
-
-impl From<backmdb::Built> for Built {
-    fn from(built: backmdb::Built) -> Self {
-        let rejected = built.rejections.len();
-        let rejections = built.rejections.into_iter().take(REPORTED_REJECTIONS).map(|one| {
-            let path = one.path.map(|path| path.as_ref().clone());
-            Rejection { path, line: one.line, dn: one.dn, reason: one.reason }
-        });
-        Self {
-            entries: built.entries,
-            read: built.records,
-            rejected,
-            duplicates: built.duplicates,
-            dropped: built.dropped,
-            stale: built.stale,
-            rejections: rejections.collect(),
-            misfits: misfits_of(built.misfits),
-            completed: built.completed.hex(),
-            bytes: built.bytes,
-            pages: built.pages,
-            tables: built.tables,
-            phases: built.phases.into_iter().collect(),
-        }
-    }
-}
+    phases: BTreeMap<&'static str, f64> = phases.into_iter().collect(),
+} beside {
+    rejected: usize = rejections.len(),
+});
 
 /// What slapd is configured to do with one database, and its schema.
 #[pyclass(frozen, module = "loader._native")]
@@ -246,20 +228,10 @@ impl Database {
     }
 }
 
-/// `loader.defaults.Resources`.
-#[derive(FromPyObject)]
-pub struct Resources {
-    pub memory: usize,
-    pub jobs: usize,
-    pub scratch: PathBuf,
-}
-
-impl Resources {
-    pub fn means(self) -> VerifyMeans {
-        let Self { memory, jobs, scratch } = self;
-        VerifyMeans { memory, jobs, scratch }
-    }
-}
+argument!(
+    /// `loader.defaults.Resources`.
+    Resources for VerifyMeans { memory: usize, jobs: usize, scratch: PathBuf }
+);
 
 #[derive(FromPyObject)]
 pub enum PathOrDescriptor {
@@ -357,7 +329,7 @@ pub fn verify(
     full: bool,
     new: bool,
 ) -> PyResult<u64> {
-    let (means, known) = (limits.means(), database.parts());
+    let (means, known) = (limits.core()?, database.parts());
     enter(py, &counters.0, || backmdb::verify(&path, known, &means, (full, new), &counters.0))
 }
 

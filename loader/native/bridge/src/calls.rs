@@ -12,9 +12,8 @@ use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 use tree::{Digest, Names};
 
-use crate::counters::Counters;
 use crate::error::both;
-use crate::gate::{duplicate, enter};
+use crate::gate::{Counters, duplicate, enter};
 use crate::results::{Arrangement, EntryDigests, ScanResult, Shard};
 
 #[pyfunction]

@@ -13,9 +13,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::counters::Counters;
 use crate::error::raised;
-use crate::gate::{PATIENCE, duplicate, enter};
+use crate::gate::{Counters, PATIENCE, duplicate, enter};
 
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]

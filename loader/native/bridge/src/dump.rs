@@ -6,8 +6,7 @@ use common::lock;
 use dump::{SampleSize, ShardTarget, Source};
 use pyo3::prelude::*;
 
-use crate::counters::Counters;
-use crate::gate::{duplicate, enter};
+use crate::gate::{Counters, duplicate, enter};
 use crate::results::{EntryDigests, record};
 
 /// A snapshot of a data file, and which part of it.

@@ -1,12 +1,14 @@
-//! The one way into the core: without the interpreter lock, and with an ear for Ctrl-C.
+//! The one way into the core: without the interpreter lock, and with an ear for Ctrl-C; the counters of a call.
 
+use std::ffi::OsString;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::panic;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use common::Counters;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -20,7 +22,7 @@ pub const PATIENCE: Duration = Duration::from_millis(50);
 /// cancels the work, and its exception comes out once the work has stopped.
 pub fn enter<T: Send, E: Raise + Send>(
     py: Python<'_>,
-    counters: &Counters,
+    counters: &common::Counters,
     work: impl FnOnce() -> Result<T, E> + Send,
 ) -> PyResult<T> {
     let (result, interrupt) = py.detach(|| {
@@ -42,7 +44,7 @@ pub fn enter<T: Send, E: Raise + Send>(
 }
 
 /// Waits until the worker drops its end of the channel, in whatever way it ends.
-fn watch(worker: &Receiver<()>, counters: &Counters) -> Option<PyErr> {
+fn watch(worker: &Receiver<()>, counters: &common::Counters) -> Option<PyErr> {
     while worker.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
         if let Some(interrupt) = Python::attach(|py| py.check_signals().err()) {
             counters.cancel();
@@ -61,4 +63,53 @@ pub fn duplicate(fd: RawFd) -> PyResult<OwnedFd> {
     #[allow(unsafe_code)]
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     Ok(borrowed.try_clone_to_owned()?)
+}
+
+/// The counters of a running call, as Python sees them.
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug, Default)]
+pub struct Counters(pub Arc<common::Counters>);
+
+#[pymethods]
+impl Counters {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    #[getter]
+    fn entries(&self) -> u64 {
+        self.0.entries()
+    }
+
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    #[getter]
+    fn files(&self) -> Vec<(OsString, u64, String)> {
+        let told = |file: common::WholeFile| {
+            (file.path.into_os_string(), file.bytes, format!("{:032x}", file.checksum))
+        };
+        self.0.files().into_iter().map(told).collect()
+    }
+
+    #[getter]
+    fn open_ends(&self) -> Vec<OsString> {
+        self.0.open_ends().into_iter().map(PathBuf::into_os_string).collect()
+    }
+
+    #[getter]
+    fn stage(&self) -> (&'static str, u64, u64) {
+        self.0.stage()
+    }
+
+    fn limit(&self, rate: u64) {
+        self.0.limit(rate);
+    }
+
+    fn cancel(&self) {
+        self.0.cancel();
+    }
 }

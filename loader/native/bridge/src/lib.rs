@@ -11,7 +11,6 @@ mod building;
 mod calls;
 mod cloning;
 mod contents;
-mod counters;
 mod dump;
 mod error;
 mod feed;
@@ -49,13 +48,13 @@ mod _native {
     #[pymodule_export]
     use super::contents::{Contents, MetaPage, TableRecord, entry_with, new_entry};
     #[pymodule_export]
-    use super::counters::Counters;
-    #[pymodule_export]
     use super::dump::{Dump, Exported, Sample};
     #[pymodule_export]
     use super::error::NativeError;
     #[pymodule_export]
     use super::feed::Feed;
+    #[pymodule_export]
+    use super::gate::Counters;
     #[pymodule_export]
     use super::loading::{Loaded, add};
     #[pymodule_export]

@@ -2,25 +2,21 @@
 
 use std::path::PathBuf;
 
-use load::{OnExists, Options, Source};
+use load::{OnExists, Source};
 use pyo3::prelude::*;
 
-use crate::building::{PathOrDescriptor, REPORTED_REJECTIONS, Rejection};
-use crate::counters::Counters;
+use crate::building::{PathOrDescriptor, Rejection, reported};
 use crate::error::one_of;
-use crate::gate::{duplicate, enter};
+use crate::gate::{Counters, duplicate, enter};
+use crate::results::{argument, record};
 use crate::wire::{Link, seconds};
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Loaded {
+record!(Loaded from load::Loaded {
     read: u64,
     added: u64,
     present: u64,
     replaced: u64,
-    rejected: usize,
-    rejections: Vec<Rejection>,
-    orphans: bool,
+    rejections: Vec<Rejection> = reported(rejections),
     stopped: bool,
     before: u64,
     left_out: u64,
@@ -29,87 +25,44 @@ pub struct Loaded {
     reconnects: u64,
     transactions: u64,
     largest: usize,
-}
+} beside {
+    rejected: usize = rejections.len(),
+    orphans: bool = rejections.iter().all(|one| one.orphan),
+});
 
-impl From<load::Loaded> for Loaded {
-    fn from(done: load::Loaded) -> Self {
-        let rejected = done.rejections.len();
-        let orphans = done.rejections.iter().all(|one| one.orphan);
-        let rejections = done.rejections.into_iter().take(REPORTED_REJECTIONS).map(|one| {
-            let path = one.path.map(|path| path.as_ref().clone());
-            Rejection { path, line: one.line, dn: one.dn, reason: one.reason }
-        });
-        Self {
-            read: done.read,
-            added: done.added,
-            present: done.present,
-            replaced: done.replaced,
-            rejected,
-            rejections: rejections.collect(),
-            orphans,
-            stopped: done.stopped,
-            before: done.before,
-            left_out: done.left_out,
-            deferred: done.deferred,
-            named: done.named,
-            reconnects: done.reconnects,
-            transactions: done.transactions,
-            largest: done.largest,
-        }
+impl From<load::Rejection> for Rejection {
+    fn from(one: load::Rejection) -> Self {
+        let path = one.path.map(|path| path.as_ref().clone());
+        Self { path, line: one.line, dn: one.dn, reason: one.reason }
     }
 }
 
-/// What a load does, as Python gives it.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct LoadOptions {
-    jobs: usize,
-    batch: usize,
-    transactions: bool,
-    window: (usize, usize),
-    exists: String,
-    leave_out: Vec<String>,
-    relax: bool,
-    contexts: Vec<String>,
-    aliases: Vec<(String, String)>,
-    references: Vec<String>,
-    singly: bool,
-    max_rejects: u64,
-    rejects: PathBuf,
-    max_rate: u64,
-    journal: PathBuf,
-    all_uncertain: bool,
-    memory: usize,
-    scratch: PathBuf,
-    patience: f64,
-}
-
-impl LoadOptions {
-    fn options(self) -> PyResult<Options> {
-        let exists = OnExists::from_name(&self.exists);
-        Ok(Options {
-            jobs: self.jobs.max(1),
-            batch: self.batch,
-            transactions: self.transactions,
-            window: (self.window.0.max(1), self.window.1.max(self.window.0).max(1)),
-            exists: one_of(exists, &self.exists, "way with entries that exist")?,
-            leave_out: self.leave_out,
-            relax: self.relax,
-            contexts: self.contexts,
-            aliases: self.aliases,
-            references: self.references,
-            singly: self.singly,
-            max_rejects: self.max_rejects,
-            rejects: self.rejects,
-            max_rate: self.max_rate,
-            journal: self.journal,
-            all_uncertain: self.all_uncertain,
-            memory: self.memory,
-            scratch: self.scratch,
-            patience: seconds(self.patience)?,
-        })
+argument!(
+    /// What a load does, as Python gives it.
+    #[pyo3(from_item_all)]
+    LoadOptions for load::Options {
+        jobs: usize = jobs.max(1),
+        batch: usize,
+        transactions: bool,
+        window: (usize, usize) = (window.0.max(1), window.1.max(window.0).max(1)),
+        exists: String =
+            one_of(OnExists::from_name(&exists), &exists, "way with entries that exist")?,
+        leave_out: Vec<String>,
+        relax: bool,
+        contexts: Vec<String>,
+        aliases: Vec<(String, String)>,
+        references: Vec<String>,
+        singly: bool,
+        max_rejects: u64,
+        rejects: PathBuf,
+        max_rate: u64,
+        journal: PathBuf,
+        all_uncertain: bool,
+        memory: usize,
+        scratch: PathBuf,
+        patience: f64 = seconds(patience)?,
     }
-}
+);
 
 #[pyfunction]
 pub fn add(
@@ -119,7 +72,7 @@ pub fn add(
     counters: &Counters,
     options: LoadOptions,
 ) -> PyResult<Loaded> {
-    let (link, options) = (link.options()?, options.options()?);
+    let (link, options) = (link.core()?, options.core()?);
     let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
     let work = || load::load(sources, &link, &options, &counters.0);
     Ok(enter(py, &counters.0, work)?.into())

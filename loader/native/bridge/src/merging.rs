@@ -11,9 +11,8 @@ use pyo3::prelude::*;
 use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
-use crate::counters::Counters;
 use crate::error::both;
-use crate::gate::{duplicate, enter};
+use crate::gate::{Counters, duplicate, enter};
 use crate::results::record;
 
 /// File, offset, line, and entries before it.

@@ -9,9 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::cloning::PageBlock;
-use crate::counters::Counters;
 use crate::error::raised;
-use crate::gate::{duplicate, enter};
+use crate::gate::{Counters, duplicate, enter};
 
 /// Runs, the first of the backup's own pages, how many pages.
 type SegmentFields = (Vec<u8>, u32, u64);

@@ -6,12 +6,11 @@ use std::path::PathBuf;
 
 use backmdb::changes::{ChangeCounts, SyncResult};
 use backmdb::transfer::{self as core, Records};
-use backmdb::{Options, ValueCheck, reindex as indexes};
+use backmdb::{Options, reindex as indexes};
 use pyo3::prelude::*;
 
 use crate::building::{Database, Misfits, Resources, misfits_of};
-use crate::counters::Counters;
-use crate::gate::{duplicate, enter};
+use crate::gate::{Counters, duplicate, enter};
 use crate::results::record;
 
 record!(Refreshed from ChangeCounts {
@@ -52,19 +51,13 @@ pub fn refresh(
     let told = SyncResult { changed, present, deleted, lost, reached };
     let options = Options {
         now,
-        first: 0,
-        write_context: false,
         claimed: Some(claimed),
-        values: ValueCheck::Skip,
-        check_schema: false,
-        complete_naming: false,
-        account: false,
-        file_urls: false,
         memory,
         jobs,
         rejects: scratch.join("rejects.ldif"),
         scratch,
-        max_rejects: 0,
+        // What the provider sent is not checked.
+        ..Options::default()
     };
     let (known, allowed) = (database.parts(), duplicate(allowed)?);
     let work = || ::refresh::refresh(&directory, known, &options, &told, allowed, &counters.0);
@@ -82,7 +75,7 @@ pub fn reindex(
     limits: Resources,
     counters: &Counters,
 ) -> PyResult<Reindexed> {
-    let (known, means) = (database.parts(), limits.means());
+    let (known, means) = (database.parts(), limits.core()?);
     let work = || indexes::reindex(&path, known, &attributes, &means, &counters.0);
     Ok(enter(py, &counters.0, work)?.into())
 }
@@ -106,7 +99,7 @@ pub fn transfer(
     limits: Resources,
     counters: &Counters,
 ) -> PyResult<Transferred> {
-    let (known, means) = (database.parts(), limits.means());
+    let (known, means) = (database.parts(), limits.core()?);
     let work = || core::transfer((&path, txn), &out, known, &means, &counters.0);
     let core::Transferred { entries, records, tables, misfits, .. } = enter(py, &counters.0, work)?;
     let (checksum, misfits) = (text_of(records), misfits_of(misfits));

@@ -7,29 +7,57 @@ use common::lock;
 use pyo3::prelude::*;
 use tree::Digest;
 
-use crate::counters::Counters;
-use crate::gate;
+use crate::gate::{self, Counters};
 
 /// Declares a class with the fields of a result of the core. Where the two forms of a field differ, an expression makes
-/// that of Python.
+/// that of Python; so it does what stands `beside` them.
 macro_rules! record {
-    ($name:ident from $core:path { $($field:ident: $kind:ty $(= $value:expr)?),* $(,)? }) => {
+    ($name:ident from $core:path {
+        $($field:ident: $kind:ty $(= $value:expr)?),* $(,)?
+    } $(beside { $($more:ident: $of_more:ty = $made:expr),* $(,)? })?) => {
         #[pyo3::pyclass(frozen, get_all, module = "loader._native")]
         #[derive(Debug, Clone)]
         pub struct $name {
-            $($field: $kind),*
+            $($field: $kind,)*
+            $($($more: $of_more),*)?
         }
 
         impl From<$core> for $name {
             fn from(core: $core) -> Self {
                 let $core { $($field,)* .. } = core;
+                $($(let $more = $made;)*)?
                 $($(let $field = $value;)?)*
-                Self { $($field),* }
+                Self { $($field,)* $($($more),*)? }
             }
         }
     };
 }
 pub(crate) use record;
+
+/// Declares an argument, an object of Python with the fields of a struct of the core. Where the two forms of a field
+/// differ, an expression makes that of the core.
+macro_rules! argument {
+    ($(#[$meta:meta])* $name:ident for $core:path {
+        $($(#[$of_field:meta])* $field:ident: $kind:ty $(= $value:expr)?),* $(,)?
+    }) => {
+        #[derive(pyo3::FromPyObject)]
+        $(#[$meta])*
+        pub struct $name {
+            $($(#[$of_field])* pub $field: $kind),*
+        }
+
+        impl $name {
+            #[allow(clippy::unnecessary_wraps, reason = "some are refused")]
+            pub fn core(self) -> PyResult<$core> {
+                type Core = $core;
+                let Self { $($field),* } = self;
+                $($(let $field = $value;)?)*
+                Ok(Core { $($field),* })
+            }
+        }
+    };
+}
+pub(crate) use argument;
 
 type FirstUses = BTreeMap<String, (String, u64)>;
 

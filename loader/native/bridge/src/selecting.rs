@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 
 use ::select::searches::{Found, Group, Kind, Setting, read};
-use ::select::{AttributeLists, Scope, Settings};
-use common::{Code, WithCode};
+use ::select::{AttributeLists, Settings};
+use common::{Code, Scope, WithCode};
 use pyo3::prelude::*;
 use values::keys::Substrings;
 
 use crate::building::Schema;
-use crate::counters::Counters;
 use crate::error::{one_of, raised};
-use crate::gate::enter;
+use crate::gate::{Counters, enter};
 use crate::results::record;
 
 /// A consumer's syncrepl, understood by its schema.

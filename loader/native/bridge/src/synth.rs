@@ -8,9 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 use synth::{Maker, Options, Problem, Task, Tree, compile, model, toml};
 
-use crate::counters::Counters;
 use crate::error::raised;
-use crate::gate::{duplicate, enter};
+use crate::gate::{Counters, duplicate, enter};
 use crate::results::{Shard, record};
 
 /// A template made ready for one seed, one suffix and one number of entries.

@@ -4,79 +4,52 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::lock;
+use common::{Scope, lock};
 use pyo3::prelude::*;
 use tree::Names;
-use wire::{FeedFiles, OutputFiles, Scope, Secret};
+use wire::{FeedFiles, OutputFiles, Secret};
 
-use crate::counters::Counters;
 use crate::error::one_of;
 use crate::feed::Feed;
-use crate::gate::enter;
-use crate::results::{EntryDigests, record};
+use crate::gate::{Counters, enter};
+use crate::results::{EntryDigests, argument, record};
 
-/// How to reach a server, and as whom.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct Link {
-    uri: Option<String>,
-    bind_dn: Option<String>,
-    secret: Option<Vec<u8>>,
-    mechanism: Option<String>,
-    authcid: Option<String>,
-    authzid: Option<String>,
-    realm: Option<String>,
-    secprops: Option<String>,
-    as_written: bool,
-    start_tls: u8,
-    connect_timeout: f64,
-    bind_timeout: f64,
-    silence: f64,
-}
-
-impl Link {
-    pub fn options(self) -> PyResult<wire::ConnectionOptions> {
-        Ok(wire::ConnectionOptions {
-            uri: self.uri,
-            bind_dn: self.bind_dn,
-            secret: self.secret.map(Secret::new),
-            mechanism: self.mechanism,
-            authcid: self.authcid,
-            authzid: self.authzid,
-            realm: self.realm,
-            secprops: self.secprops,
-            as_written: self.as_written,
-            start_tls: self.start_tls,
-            connect_timeout: seconds(self.connect_timeout)?,
-            bind_timeout: seconds(self.bind_timeout)?,
-            silence: seconds(self.silence)?,
-        })
+argument!(
+    /// How to reach a server, and as whom.
+    #[pyo3(from_item_all)]
+    Link for wire::ConnectionOptions {
+        uri: Option<String>,
+        bind_dn: Option<String>,
+        secret: Option<Vec<u8>> = secret.map(Secret::new),
+        mechanism: Option<String>,
+        authcid: Option<String>,
+        authzid: Option<String>,
+        realm: Option<String>,
+        secprops: Option<String>,
+        as_written: bool,
+        start_tls: u8,
+        connect_timeout: f64 = seconds(connect_timeout)?,
+        bind_timeout: f64 = seconds(bind_timeout)?,
+        silence: f64 = seconds(silence)?,
     }
-}
+);
 
 pub fn seconds(value: f64) -> PyResult<Duration> {
     one_of(Duration::try_from_secs_f64(value).ok(), &value.to_string(), "number of seconds")
 }
 
-/// `loader.server.options.Search`.
-#[derive(FromPyObject)]
-struct Search {
-    base: String,
-    #[pyo3(attribute("where"))]
-    filter: String,
-    scope: String,
-    attributes: Vec<String>,
-    page: u32,
-    subentries: bool,
-}
-
-impl Search {
-    fn core(self) -> PyResult<wire::Search> {
-        let Self { base, filter, scope, attributes, page, subentries } = self;
-        let scope = one_of(Scope::from_name(&scope), &scope, "scope")?;
-        Ok(wire::Search { base, scope, filter, attributes, page, subentries })
+argument!(
+    /// `loader.server.options.Search`.
+    Search for wire::Search {
+        base: String,
+        #[pyo3(attribute("where"))]
+        filter: String,
+        scope: String = one_of(Scope::from_name(&scope), &scope, "scope")?,
+        attributes: Vec<String>,
+        page: u32,
+        subentries: bool,
     }
-}
+);
 
 record!(Part from wire::SearchOutput {
     entries: u64,
@@ -129,7 +102,7 @@ impl Channel {
 impl Channel {
     #[new]
     fn new(py: Python<'_>, link: Link, counters: &Counters) -> PyResult<Self> {
-        let (link, counters) = (link.options()?, Arc::clone(&counters.0));
+        let (link, counters) = (link.core()?, Arc::clone(&counters.0));
         let opened = enter(py, &counters, || wire::Channel::open(&link, &counters))?;
         Ok(Self { channel: Mutex::new(Some(opened)), counters })
     }

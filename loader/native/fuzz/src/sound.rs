@@ -10,7 +10,7 @@ use lmdbfile::{Reader, TableReader};
 /// # Panics
 /// When something does not fit.
 pub fn check(path: &Path, built: &Built) {
-    assert_eq!(built.records, built.entries + built.rejections.len() as u64);
+    assert_eq!(built.read, built.entries + built.rejections.len() as u64);
     let reader = tables::with_orders(Reader::open(path).expect("the file opens"));
     let found = reader.walk(&mut |_| {}).expect("the file is sound");
     assert!(found.unreachable.is_empty(), "{:?}", found.unreachable);

@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
 
 /// The messages up to the first that is none, and whether there is no such.
 fn cut(mut bytes: &[u8], step: usize) -> (Vec<Vec<u8>>, bool) {
-    let (mut input, mut messages) = (Input::new(), Vec::new());
+    let (mut input, mut messages) = (Input::default(), Vec::new());
     loop {
         match input.next() {
             Err(_) => return (messages, false),

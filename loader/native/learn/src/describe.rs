@@ -2,11 +2,10 @@
 
 use common::Result;
 
-use crate::registry::{Choice, Registry};
 use crate::schemes::{is_certificate, is_made_by_servers, is_signed, structural};
 use crate::shapes::{LEAST_SEEN, SampledEntries, shapes};
 use crate::statistics::{Attribute, Kind};
-use crate::template::decimal;
+use crate::template::{Choice, Registry, decimal};
 use crate::text::{Subject, text, unique};
 use crate::token;
 use crate::tree_shape::PlacedKind;

@@ -26,16 +26,12 @@ pub struct Bucket {
 
 impl Histogram {
     pub fn add(&mut self, number: u64) {
-        self.add_many(number, 1);
-    }
-
-    pub fn add_many(&mut self, number: u64, count: u64) {
         let place = place(number);
         if place >= self.cells.len() {
             self.cells.resize(place + 1, (0, 0));
         }
-        self.cells[place].0 += count;
-        self.cells[place].1 = self.cells[place].1.saturating_add(number.saturating_mul(count));
+        self.cells[place].0 += 1;
+        self.cells[place].1 = self.cells[place].1.saturating_add(number);
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -157,7 +153,7 @@ mod tests {
         let mut some = Histogram::default();
         some.add(7);
         assert_eq!((some.only(), some.least()), (Some(7), 7));
-        some.add_many(9, 3);
+        (0..3).for_each(|_| some.add(9));
         assert_eq!((some.total(), some.only()), (4, None));
         assert!((some.mean() - 8.5).abs() < 1e-9);
         let mut other = Histogram::default();
@@ -168,10 +164,9 @@ mod tests {
     #[test]
     fn histograms() {
         let mut some = Histogram::default();
-        some.add_many(1, 700);
-        some.add_many(2, 300);
-        some.add_many(64, 500);
-        some.add_many(67, 500);
+        for (number, count) in [(1, 700), (2, 300), (64, 500), (67, 500)] {
+            (0..count).for_each(|_| some.add(number));
+        }
         assert_eq!(some.told(), "1=3500,2=1500,64-67=5000");
     }
 }

@@ -12,7 +12,6 @@ mod describe;
 mod histogram;
 mod letters;
 mod place;
-mod registry;
 mod sampled;
 mod schemes;
 mod shapes;

@@ -6,8 +6,8 @@ use synth::vocabulary::Step;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::histogram::Bucket;
-use crate::registry::{Choice, Registry};
 use crate::shapes::{LEAST_SEEN, Place, Shapes, Variant};
+use crate::template::{Choice, Registry};
 use crate::token::TokenKind;
 use crate::vocabulary::{Curve, Words};
 

@@ -19,8 +19,6 @@ pub struct Outline<'g> {
     pub kinds: Vec<PlacedKind<'g>>,
     /// Entries that are in no kind of the template and no branches.
     pub left_out: u64,
-    /// Entries of the branches, the suffix among them.
-    pub single: u64,
 }
 
 /// A kind and where it stands.
@@ -56,9 +54,8 @@ pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
     rest.retain(|(key, kind)| kind.entries >= LEAST_SEEN && !key.classes.is_empty());
     limit(&mut rest);
     let told: u64 = rest.iter().map(|(_, kind)| kind.entries).sum();
-    let mut outline =
-        Outline { branches, kinds: Vec::new(), left_out: 0, single: names.len() as u64 };
-    outline.left_out = all - told - outline.single.min(all - told);
+    let left_out = (all - told).saturating_sub(names.len() as u64);
+    let mut outline = Outline { branches, kinds: Vec::new(), left_out };
     for &&(key, kind) in &rest {
         let below = below(key, kind, &outline.kinds, &names);
         outline.kinds.push(PlacedKind { key, kind, below });

@@ -6,9 +6,7 @@
 //! modified.
 
 mod form;
-mod mix;
 mod planner;
-mod record;
 mod searches;
 mod subject;
 mod targets;
@@ -20,13 +18,12 @@ use synth::model::Template;
 use synth::{Items, MakeItem};
 
 pub use form::Operation;
-pub use mix::Action;
 pub use planner::Planner;
 pub use searches::{FilterForm, SearchWeight};
+pub use targets::Action;
 
-use mix::Schedule;
 use subject::{TargetKind, subjects};
-use targets::{Shares, Targets};
+use targets::{Schedule, Shares, Targets};
 
 /// The options of a plan.
 #[derive(Debug, Clone)]

@@ -1,9 +1,11 @@
-//! Attribute types, with what they inherit.
+//! Attribute types: what they inherit, and what slapd changes in code.
 
 use values::{Normaliser, Order};
 
-use crate::Rule;
-use crate::syntax::{Check, Syntax};
+use crate::names::Names;
+use crate::read::Raw;
+use crate::syntax::{Check, Pretty, Syntax};
+use crate::{Problem, Rule, RuleKind, Settings};
 
 /// Number of an attribute type in its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,5 +117,157 @@ impl AttributeType {
     /// Values must be given as `;binary`.
     pub fn binary(&self) -> bool {
         self.syntax.binary
+    }
+}
+
+/// Times whose normaliser slapo-accesslog replaces, so that their definition does not tell
+/// (`overlays/accesslog.c`).
+const LOG_TIMES: [&str; 2] = ["reqStart", "reqEnd"];
+
+/// The attribute whose values slapo-ppolicy looks up in the schema (`overlays/ppolicy.c`).
+const PASSWORD_ATTRIBUTE: &str = "pwdAttribute";
+
+/// Attributes compiled into slapd whose values are names of schema elements (`schema_prep.c`).
+const NAMES_OR_OIDS: [&str; 5] =
+    ["dITContentRules", "matchingRules", "attributeTypes", "objectClasses", "matchingRuleUse"];
+
+/// Builds the types in the order given; a super-type may stand behind its sub-type.
+pub fn resolve(
+    raws: &[Raw<'_>],
+    syntaxes: &[Raw<'_>],
+    names: &Names,
+    settings: &Settings,
+) -> Result<Vec<AttributeType>, Problem> {
+    let mut done: Vec<Option<AttributeType>> = raws.iter().map(|_| None).collect();
+    for raw in raws {
+        let mut chain = Vec::new();
+        let mut next = names.find(raw.oid.as_bytes());
+        while let Some(id) = next.filter(|&id| done[id as usize].is_none()) {
+            if chain.len() > MAX_CHAIN {
+                let reason = "its chain of super-types is too long or a ring";
+                return Err(Problem::of(raw.text, reason));
+            }
+            chain.push(id);
+            next = sup_of(&raws[id as usize], names)?;
+        }
+        for id in chain.into_iter().rev() {
+            let raw = &raws[id as usize];
+            let sup = sup_of(raw, names)?.and_then(|sup| done[sup as usize].as_ref());
+            done[id as usize] = Some(build(raw, AttributeId(id), sup, syntaxes, settings)?);
+        }
+    }
+    Ok(done.into_iter().flatten().collect())
+}
+
+fn sup_of(raw: &Raw<'_>, names: &Names) -> Result<Option<u32>, Problem> {
+    let Some(sup) = raw.sups.first() else { return Ok(None) };
+    let missing = || Problem::of(raw.text, &format!("unknown super-type \"{sup}\""));
+    names.find(sup.as_bytes()).ok_or_else(missing).map(Some)
+}
+
+/// Far above any real schema; it also finds rings.
+const MAX_CHAIN: usize = 100;
+
+fn build(
+    raw: &Raw<'_>,
+    id: AttributeId,
+    sup: Option<&AttributeType>,
+    syntaxes: &[Raw<'_>],
+    settings: &Settings,
+) -> Result<AttributeType, Problem> {
+    let inherited = |own: Option<&str>, sups: Option<&Rule>| own.map(Rule::find).or(sups.cloned());
+    let syntax_oid = raw.syntax.clone().or_else(|| sup.map(|sup| sup.syntax_oid.clone()));
+    let syntax_oid = syntax_oid.ok_or_else(|| Problem::of(raw.text, "it has no syntax"))?;
+    let own_syntax =
+        raw.syntax.as_deref().map(|oid| own_syntax(raw.text, oid, syntaxes)).transpose()?;
+    let mut chain = sup.map_or_else(Vec::new, |sup| sup.chain.clone());
+    if chain.len() > MAX_CHAIN {
+        return Err(Problem::of(raw.text, "its chain of super-types is too long"));
+    }
+    chain.push(id);
+    let mut kind = AttributeType {
+        id,
+        oid: raw.oid.clone(),
+        name: raw.canonical().to_owned(),
+        names: raw.names.iter().map(|&name| name.to_owned()).collect(),
+        chain,
+        syntax: own_syntax
+            .or(sup.map(|sup| sup.syntax))
+            .unwrap_or_else(|| Syntax::from_oid(&syntax_oid)),
+        syntax_oid,
+        equality: inherited(raw.equality, sup.and_then(|sup| sup.equality.as_ref())),
+        ordering: inherited(raw.ordering, sup.and_then(|sup| sup.ordering.as_ref())),
+        substrings: inherited(raw.substrings, sup.and_then(|sup| sup.substrings.as_ref())),
+        usage: raw.usage,
+        single_value: raw.single_value,
+        collective: raw.collective,
+        no_user_modification: raw.no_user_modification,
+        obsolete: raw.obsolete,
+        ordered: raw.ordered,
+        normaliser: Normalise::None,
+        order: Order::Octets,
+        builtin: raw.builtin,
+    };
+    specialise(&mut kind, settings);
+    kind.normaliser = kind.equality.as_ref().map_or(Normalise::None, |rule| rule.normalise);
+    kind.order = order(&kind);
+    Ok(kind)
+}
+
+/// The syntax that a definition names: slapd's own, or one defined with `X-SUBST` to be as another,
+/// which may stand for a third.
+fn own_syntax(text: &str, oid: &str, syntaxes: &[Raw<'_>]) -> Result<Syntax, Problem> {
+    let mut oid = oid;
+    for _ in 0..MAX_CHAIN {
+        let Some(syntax) = syntaxes.iter().find(|syntax| syntax.oid == oid) else {
+            return Err(Problem::of(text, &format!("unknown syntax \"{oid}\"")));
+        };
+        match syntax.substitute {
+            Some(substitute) => oid = substitute,
+            None if syntax.builtin => return Ok(Syntax::from_oid(oid)),
+            None => return Ok(Syntax::UNCHECKED),
+        }
+    }
+    Err(Problem::of(text, "its syntax is substituted in a ring"))
+}
+
+/// Replaces what slapd or a module replaces in code after the definition has been read.
+fn specialise(kind: &mut AttributeType, settings: &Settings) {
+    let is = |names: &[&str]| kind.builtin && names.contains(&kind.name.as_str());
+    if is(&["objectClass", "structuralObjectClass"]) {
+        kind.syntax.check = Check::OidOrName;
+        kind.syntax.pretty = Pretty::ClassName;
+        if let Some(rule) = &mut kind.equality {
+            rule.kind = RuleKind::ObjectClass;
+        }
+    } else if is(&NAMES_OR_OIDS) {
+        kind.syntax.check = Check::OidOrName;
+        // slapd gives them a copy of the rule, which its normaliser does not know again.
+        set_normaliser(kind, Normalise::Never);
+    } else if is(&LOG_TIMES) {
+        kind.syntax.check = Check::Plain(values::Syntax::LogTime);
+        set_normaliser(kind, Normalise::Value(Normaliser::LogTime));
+    } else if is(&[PASSWORD_ATTRIBUTE])
+        || settings.password_policy && kind.name == PASSWORD_ATTRIBUTE
+    {
+        kind.syntax.pretty = Pretty::AttributeName;
+        set_normaliser(kind, Normalise::AttributeOid);
+    }
+}
+
+fn set_normaliser(kind: &mut AttributeType, normalise: Normalise) {
+    if let Some(rule) = &mut kind.equality {
+        rule.normalise = normalise;
+    }
+}
+
+fn order(kind: &AttributeType) -> Order {
+    let Some(rule) = &kind.equality else { return Order::Octets };
+    match (&*rule.oid, rule.kind) {
+        _ if kind.ordered.is_some() => Order::Octets,
+        (_, RuleKind::Integer) | ("2.5.13.29", _) => Order::Integer,
+        (_, RuleKind::NameUid) => Order::NameUid,
+        ("2.5.13.13", _) => Order::Boolean,
+        _ => Order::Octets,
     }
 }

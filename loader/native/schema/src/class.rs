@@ -1,7 +1,7 @@
 //! Object classes and DIT content rules, with what they inherit.
 
 use crate::names::Names;
-use crate::read::{RawClass, RawRule};
+use crate::read::Raw;
 use crate::{AttributeId, Problem};
 
 /// Number of an object class in its schema.
@@ -99,7 +99,7 @@ impl Sources<'_> {
     }
 
     /// Builds all classes; a superior may stand behind its subclass.
-    pub fn resolve(&self, raws: &[RawClass<'_>]) -> Result<Vec<ObjectClass>, Problem> {
+    pub fn resolve(&self, raws: &[Raw<'_>]) -> Result<Vec<ObjectClass>, Problem> {
         let mut classes = raws
             .iter()
             .zip(0..)
@@ -118,10 +118,10 @@ impl Sources<'_> {
     }
 
     /// The class without what it inherits.
-    fn alone(&self, raw: &RawClass<'_>, id: u32) -> Result<ObjectClass, Problem> {
-        let implied = raw.sups.is_empty() && raw.kind == ClassKind::Structural;
+    fn alone(&self, raw: &Raw<'_>, id: u32) -> Result<ObjectClass, Problem> {
+        let implied = raw.sups.is_empty() && raw.class == ClassKind::Structural;
         let sups = if implied { vec!["2.5.6.0"] } else { raw.sups.clone() };
-        let name = raw.names.first().copied().unwrap_or(&raw.oid);
+        let name = raw.canonical();
         Ok(ObjectClass {
             id: ClassId(id),
             oid: raw.oid.clone(),
@@ -129,7 +129,7 @@ impl Sources<'_> {
             names: raw.names.iter().map(|&name| name.to_owned()).collect(),
             sups: self.classes(raw.text, &sups)?,
             lineage: Vec::new(),
-            kind: raw.kind,
+            kind: raw.class,
             obsolete: raw.obsolete,
             must: self.attributes(raw.text, &raw.must)?,
             may: self.attributes(raw.text, &raw.may)?,
@@ -140,10 +140,10 @@ impl Sources<'_> {
     }
 
     /// A content rule, and the OID of the structural class it is for.
-    pub fn rule(&self, raw: &RawRule<'_>) -> Result<(ClassId, ContentRule), Problem> {
+    pub fn rule(&self, raw: &Raw<'_>) -> Result<(ClassId, ContentRule), Problem> {
         let class = self.classes(raw.text, &[&raw.oid])?[0];
         let rule = ContentRule {
-            name: raw.names.first().map_or_else(|| raw.oid.clone(), |&name| name.to_owned()),
+            name: raw.canonical().to_owned(),
             obsolete: raw.obsolete,
             auxiliary: self.classes(raw.text, &raw.auxiliary)?,
             must: self.attributes(raw.text, &raw.must)?,

@@ -8,8 +8,6 @@
 
 mod attribute;
 mod class;
-mod component;
-mod derive;
 mod describe;
 mod dn;
 mod entry;
@@ -30,8 +28,5 @@ pub use normalise::ValueForm;
 pub use read::{Definition, Kind, Settings};
 pub use rules::{Rule, RuleKind};
 pub use schema::{Problem, Schema};
-pub use values::InvalidValue;
 use values::refuse;
-
-/// Of reading a value.
-pub type Result<T, E = InvalidValue> = std::result::Result<T, E>;
+pub use values::{InvalidValue, Result};

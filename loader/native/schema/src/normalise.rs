@@ -4,7 +4,7 @@ use values::{Normaliser, Syntax};
 
 use crate::dn::DnForm;
 use crate::syntax::{Check, Pretty};
-use crate::{AttributeId, Normalise, Result, Schema, component, refuse, x509};
+use crate::{AttributeId, Normalise, Result, Schema, refuse, x509};
 
 /// Steps over the `{n}` of an ordered value: the number with its braces, and the rest.
 fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -79,8 +79,8 @@ impl Schema {
                 let named = self.describe(value)?.attribute;
                 out.extend_from_slice(self.get(named).oid.as_bytes());
             }
-            Normalise::FirstOid => out.extend_from_slice(component::first_oid(value)?),
-            Normalise::FirstInteger => out.extend_from_slice(component::first_integer(value)?),
+            Normalise::FirstOid => out.extend_from_slice(first_oid(value)?),
+            Normalise::FirstInteger => out.extend_from_slice(first_integer(value)?),
             Normalise::Never => return refuse("slapd has no normal form of any value of it"),
             Normalise::Unfollowed | Normalise::Unproven => {
                 let rule = kind.unsupported_rule().unwrap_or_default();
@@ -140,9 +140,7 @@ impl Schema {
             Check::Dn => return self.check_dn(value, depth),
             Check::NameUid => return self.check_dn(values::keys::name_uid_part(value), depth),
             Check::Rdn => return self.check_rdn(value, depth),
-            Check::Control => {
-                (component::is_control(value), "not a control such as {1.2.3 criticality TRUE}")
-            }
+            Check::Control => (is_control(value), "not a control such as {1.2.3 criticality TRUE}"),
             Check::Oid => (is_oid(value), "not an OID"),
             Check::OidOrName => (is_oid_or_name(value), "neither an OID nor a name"),
             Check::Certificate => {
@@ -179,4 +177,62 @@ fn is_oid_or_name(value: &[u8]) -> bool {
         }
         _ => value.contains(&b'.') && is_oid(value),
     }
+}
+
+/// The first word in parentheses or braces, as of a definition of the schema, which must be an OID
+/// (`firstComponentNormalize` in `servers/slapd/schema_init.c`).
+fn first_oid(value: &[u8]) -> Result<&[u8]> {
+    first(value)
+        .filter(|word| is_oid(word))
+        .map_or_else(|| refuse("does not begin with an OID"), Ok)
+}
+
+/// The first word, which must be an integer.
+fn first_integer(value: &[u8]) -> Result<&[u8]> {
+    let fits = |word: &&[u8]| Syntax::Integer.check(word).is_ok();
+    first(value).filter(fits).map_or_else(|| refuse("does not begin with an integer"), Ok)
+}
+
+fn first(value: &[u8]) -> Option<&[u8]> {
+    let ([b'(', inner @ .., b')'] | [b'{', inner @ .., b'}']) = value else { return None };
+    Some(word(trim_start(inner))).filter(|_| !inner.is_empty())
+}
+
+fn trim_start(text: &[u8]) -> &[u8] {
+    &text[text.iter().take_while(|&&byte| byte == b' ').count()..]
+}
+
+fn word(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == b' ').next().unwrap_or_default()
+}
+
+/// `{OID criticality TRUE controlValue "0a1B"}`, the last two parts optional
+/// (`logSchemaControlValidate` in `overlays/accesslog.c`).
+fn is_control(value: &[u8]) -> bool {
+    let [b'{', inner @ .., b'}'] = value else { return false };
+    let rest = trim_start(inner);
+    let oid = word(rest);
+    let rest = trim_start(&rest[oid.len()..]);
+    is_oid(oid) && after_criticality(rest).is_some_and(is_control_value)
+}
+
+fn after_criticality(rest: &[u8]) -> Option<&[u8]> {
+    let Some(rest) = after_keyword(rest, b"criticality ") else { return Some(rest) };
+    let answer = word(rest);
+    matches!(answer, b"TRUE" | b"FALSE").then(|| trim_start(&rest[answer.len()..]))
+}
+
+fn is_control_value(rest: &[u8]) -> bool {
+    let Some(value) = after_keyword(rest, b"controlValue ") else { return rest.is_empty() };
+    let Some(digits) = value.strip_prefix(b"\"") else { return false };
+    let length = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    length % 2 == 0
+        && digits.get(length) == Some(&b'"')
+        && trim_start(&digits[length + 1..]).is_empty()
+}
+
+/// What follows the keyword, whatever its case.
+fn after_keyword<'a>(text: &'a [u8], keyword: &[u8]) -> Option<&'a [u8]> {
+    let (head, rest) = text.split_at_checked(keyword.len())?;
+    head.eq_ignore_ascii_case(keyword).then(|| trim_start(rest))
 }

@@ -55,7 +55,7 @@ impl Default for Settings {
 impl Definition {
     /// The definition without the `{n}` that orders it among its siblings, and whether it is
     /// compiled in: what is compiled in has no number.
-    pub(crate) fn unnumbered(&self) -> (&str, bool) {
+    fn unnumbered(&self) -> (&str, bool) {
         let text = self.text.trim();
         let numbered = text.strip_prefix('{').and_then(|rest| rest.split_once('}'));
         match numbered {
@@ -75,17 +75,30 @@ pub struct Macros {
 }
 
 impl Macros {
-    pub fn define(&mut self, text: &str) -> Result<(), Problem> {
+    /// Definitions of slapd.conf itself stand before those compiled in, but may build on them.
+    pub fn read(definitions: &[Definition]) -> Result<Self, Problem> {
+        let mut macros = Self::default();
+        for builtin in [true, false] {
+            for definition in definitions.iter().filter(|one| one.kind == Kind::Macro) {
+                let (text, is_builtin) = definition.unnumbered();
+                if is_builtin == builtin {
+                    macros.define(text).map_err(|what| Problem::of(text, &what))?;
+                }
+            }
+        }
+        Ok(macros)
+    }
+
+    fn define(&mut self, text: &str) -> Result<(), String> {
         let mut words = text.split_ascii_whitespace();
         let (Some(name), Some(oid), None) = (words.next(), words.next(), words.next()) else {
-            return Err(Problem::of(text, "an OID macro is a name and an OID"));
+            return Err("an OID macro is a name and an OID".into());
         };
-        let oid = self.expand(oid).ok_or_else(|| Problem::of(text, "unknown OID macro"))?;
-        let id =
-            u32::try_from(self.oids.len()).map_err(|_| Problem::of(text, "too many macros"))?;
+        let oid = self.expand(oid).ok_or("unknown OID macro")?;
+        let id = u32::try_from(self.oids.len()).map_err(|_| "too many macros")?;
         match self.names.find(name.as_bytes()) {
             Some(known) if self.oids[known as usize] == oid => return Ok(()),
-            Some(_) => return Err(Problem::of(text, "the OID macro has another meaning already")),
+            Some(_) => return Err("the OID macro has another meaning already".into()),
             None => self.names.insert(name, id),
         };
         self.oids.push(oid);
@@ -93,7 +106,7 @@ impl Macros {
     }
 
     /// The dotted form of `oid`, which begins with a digit or with a macro (`name` or `name:suffix`).
-    pub fn expand(&self, oid: &str) -> Option<String> {
+    fn expand(&self, oid: &str) -> Option<String> {
         if oid.starts_with(|first: char| first.is_ascii_digit()) {
             return Some(oid.to_owned());
         }
@@ -101,138 +114,118 @@ impl Macros {
         let base = &self.oids[self.names.find(name.as_bytes())? as usize];
         Some(if suffix.is_empty() { base.clone() } else { format!("{base}.{suffix}") })
     }
+
+    fn oid(&self, oid: &str) -> Result<String, String> {
+        self.expand(oid).ok_or_else(|| format!("unknown OID macro \"{oid}\""))
+    }
 }
 
+/// A definition as it is written. Each kind of definition has some of the keywords.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools)] // as in RFC 4512 section 4.1.2
-pub struct RawAttribute<'a> {
+pub struct Raw<'a> {
     pub text: &'a str,
+    pub builtin: bool,
     pub oid: String,
     pub names: Vec<&'a str>,
-    pub sup: Option<&'a str>,
+    pub obsolete: bool,
+    /// Of an attribute type, at most one.
+    pub sups: Vec<&'a str>,
     pub equality: Option<&'a str>,
     pub ordering: Option<&'a str>,
     pub substrings: Option<&'a str>,
     /// Dotted, without `{len}`.
     pub syntax: Option<String>,
     pub usage: Usage,
-    pub obsolete: bool,
     pub single_value: bool,
     pub collective: bool,
     pub no_user_modification: bool,
     pub ordered: Option<XOrdered>,
-    pub builtin: bool,
-}
-
-#[derive(Debug, Default)]
-pub struct RawClass<'a> {
-    pub text: &'a str,
-    pub oid: String,
-    pub names: Vec<&'a str>,
-    pub sups: Vec<&'a str>,
-    pub kind: ClassKind,
-    pub obsolete: bool,
+    pub class: ClassKind,
     pub must: Vec<&'a str>,
     pub may: Vec<&'a str>,
-    pub builtin: bool,
-}
-
-#[derive(Debug, Default)]
-pub struct RawRule<'a> {
-    pub text: &'a str,
-    pub oid: String,
-    pub names: Vec<&'a str>,
-    pub obsolete: bool,
     pub auxiliary: Vec<&'a str>,
-    pub must: Vec<&'a str>,
-    pub may: Vec<&'a str>,
     pub not: Vec<&'a str>,
-}
-
-#[derive(Debug, Default)]
-pub struct RawSyntax<'a> {
-    pub oid: String,
     /// `X-SUBST`: the syntax to be treated as.
     pub substitute: Option<&'a str>,
-    pub builtin: bool,
 }
 
-/// Reads `( oid ...`, then hands each keyword to `keyword` until the closing parenthesis.
-fn each_keyword<'a>(
-    text: &'a str,
-    macros: &Macros,
-    mut keyword: impl FnMut(&str, &mut Tokens<'a>) -> Result<(), String>,
-) -> Result<String, Problem> {
-    let mut tokens = Tokens::new(text);
-    let mut read = || {
+impl<'a> Raw<'a> {
+    pub fn read(definition: &'a Definition, macros: &Macros) -> Result<Self, Problem> {
+        let (text, builtin) = definition.unnumbered();
+        let mut raw = Self { text, builtin, ..Self::default() };
+        raw.fill(definition.kind, macros).map_err(|what| Problem::of(text, &what))?;
+        Ok(raw)
+    }
+
+    /// First name, or the OID: what slapd calls it.
+    pub fn canonical(&self) -> &str {
+        self.names.first().copied().unwrap_or(&self.oid)
+    }
+
+    /// Reads `( oid ...`, then each keyword until the closing parenthesis.
+    fn fill(&mut self, kind: Kind, macros: &Macros) -> Result<(), String> {
+        let mut tokens = Tokens { rest: self.text };
         let (Token::Open, Token::Bare(oid)) = (tokens.next()?, tokens.next()?) else {
             return Err("a definition begins with \"(\" and an OID".into());
         };
-        let oid = macros.expand(oid).ok_or_else(|| format!("unknown OID macro \"{oid}\""))?;
+        self.oid = macros.oid(oid)?;
         loop {
             match tokens.next()? {
-                Token::Close => return Ok(oid),
-                Token::Bare(word) => keyword(&word.to_ascii_uppercase(), &mut tokens)?,
+                Token::Close => return Ok(()),
+                Token::Bare(word) => {
+                    self.keyword(kind, &word.to_ascii_uppercase(), &mut tokens, macros)?;
+                }
                 Token::End => return Err("the closing parenthesis is missing".into()),
                 Token::Open | Token::Dollar | Token::Quoted(_) => {
                     return Err("a keyword was expected".into());
                 }
             }
         }
-    };
-    read().map_err(|what: String| Problem::of(text, &what))
-}
-
-/// `DESC` and extensions, which all kinds of definition may have.
-fn common(word: &str, tokens: &mut Tokens<'_>) -> Result<(), String> {
-    match word {
-        "DESC" => tokens.word(word).map(drop),
-        _ if word.starts_with("X-") => tokens.words(word).map(drop),
-        _ => Err(format!("unknown keyword \"{word}\"")),
-    }
-}
-
-impl<'a> RawAttribute<'a> {
-    pub fn read(text: &'a str, builtin: bool, macros: &Macros) -> Result<Self, Problem> {
-        let mut raw = Self { text, builtin, ..Self::default() };
-        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens, macros))?;
-        Ok(raw)
-    }
-
-    /// First name, or the OID: what slapd calls the type.
-    pub fn canonical(&self) -> &str {
-        self.names.first().copied().unwrap_or(&self.oid)
     }
 
     fn keyword(
         &mut self,
+        kind: Kind,
         word: &str,
         tokens: &mut Tokens<'a>,
         macros: &Macros,
     ) -> Result<(), String> {
-        match word {
-            "NAME" => self.names = tokens.words(word)?,
-            "SUP" => self.sup = Some(tokens.word(word)?),
-            "EQUALITY" => self.equality = Some(tokens.word(word)?),
-            "ORDERING" => self.ordering = Some(tokens.word(word)?),
-            "SUBSTR" => self.substrings = Some(tokens.word(word)?),
-            "SYNTAX" => self.syntax = Some(syntax_oid(tokens.word(word)?, macros)?),
-            "USAGE" => self.usage = usage(tokens.word(word)?)?,
-            "OBSOLETE" => self.obsolete = true,
-            "SINGLE-VALUE" => self.single_value = true,
-            "COLLECTIVE" => self.collective = true,
-            "NO-USER-MODIFICATION" => self.no_user_modification = true,
-            "X-ORDERED" => self.ordered = self.ordered.or(ordered(&tokens.words(word)?)),
-            _ => common(word, tokens)?,
+        use Kind::{AttributeType, ContentRule, ObjectClass, Syntax};
+        match (kind, word) {
+            (_, "NAME") => self.names = tokens.words(word)?,
+            (_, "DESC") => drop(tokens.word(word)?),
+            (Syntax, "X-SUBST") => self.substitute = tokens.words(word)?.first().copied(),
+            (AttributeType | ObjectClass | ContentRule, "OBSOLETE") => self.obsolete = true,
+            (AttributeType, "SUP") => self.sups = vec![tokens.word(word)?],
+            (AttributeType, "EQUALITY") => self.equality = Some(tokens.word(word)?),
+            (AttributeType, "ORDERING") => self.ordering = Some(tokens.word(word)?),
+            (AttributeType, "SUBSTR") => self.substrings = Some(tokens.word(word)?),
+            (AttributeType, "SYNTAX") => {
+                // The length in `oid{len}` is advice, and slapd ignores it.
+                let oid = tokens.word(word)?.split('{').next().unwrap_or_default();
+                self.syntax = Some(macros.oid(oid)?);
+            }
+            (AttributeType, "USAGE") => self.usage = usage(tokens.word(word)?)?,
+            (AttributeType, "SINGLE-VALUE") => self.single_value = true,
+            (AttributeType, "COLLECTIVE") => self.collective = true,
+            (AttributeType, "NO-USER-MODIFICATION") => self.no_user_modification = true,
+            (AttributeType, "X-ORDERED") => {
+                self.ordered = self.ordered.or(ordered(&tokens.words(word)?));
+            }
+            (ObjectClass, "SUP") => self.sups = tokens.words(word)?,
+            (ObjectClass, "ABSTRACT") => self.class = ClassKind::Abstract,
+            (ObjectClass, "STRUCTURAL") => self.class = ClassKind::Structural,
+            (ObjectClass, "AUXILIARY") => self.class = ClassKind::Auxiliary,
+            (ObjectClass | ContentRule, "MUST") => self.must = tokens.words(word)?,
+            (ObjectClass | ContentRule, "MAY") => self.may = tokens.words(word)?,
+            (ContentRule, "AUX") => self.auxiliary = tokens.words(word)?,
+            (ContentRule, "NOT") => self.not = tokens.words(word)?,
+            _ if word.starts_with("X-") => drop(tokens.words(word)?),
+            _ => return Err(format!("unknown keyword \"{word}\"")),
         }
         Ok(())
     }
-}
-
-/// `oid{len}` or `macro:suffix{len}`; the length is advice and slapd ignores it.
-fn syntax_oid(word: &str, macros: &Macros) -> Result<String, String> {
-    let oid = word.split_once('{').map_or(word, |(oid, _)| oid);
-    macros.expand(oid).ok_or_else(|| format!("unknown OID macro \"{oid}\""))
 }
 
 fn usage(word: &str) -> Result<Usage, String> {
@@ -253,70 +246,9 @@ fn ordered(words: &[&str]) -> Option<XOrdered> {
     }
 }
 
-impl<'a> RawClass<'a> {
-    pub fn read(text: &'a str, builtin: bool, macros: &Macros) -> Result<Self, Problem> {
-        let mut raw = Self { text, builtin, ..Self::default() };
-        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens))?;
-        Ok(raw)
-    }
-
-    fn keyword(&mut self, word: &str, tokens: &mut Tokens<'a>) -> Result<(), String> {
-        match word {
-            "NAME" => self.names = tokens.words(word)?,
-            "SUP" => self.sups = tokens.words(word)?,
-            "MUST" => self.must = tokens.words(word)?,
-            "MAY" => self.may = tokens.words(word)?,
-            "ABSTRACT" => self.kind = ClassKind::Abstract,
-            "STRUCTURAL" => self.kind = ClassKind::Structural,
-            "AUXILIARY" => self.kind = ClassKind::Auxiliary,
-            "OBSOLETE" => self.obsolete = true,
-            _ => common(word, tokens)?,
-        }
-        Ok(())
-    }
-}
-
-impl<'a> RawRule<'a> {
-    pub fn read(text: &'a str, macros: &Macros) -> Result<Self, Problem> {
-        let mut raw = Self { text, ..Self::default() };
-        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens))?;
-        Ok(raw)
-    }
-
-    fn keyword(&mut self, word: &str, tokens: &mut Tokens<'a>) -> Result<(), String> {
-        match word {
-            "NAME" => self.names = tokens.words(word)?,
-            "AUX" => self.auxiliary = tokens.words(word)?,
-            "MUST" => self.must = tokens.words(word)?,
-            "MAY" => self.may = tokens.words(word)?,
-            "NOT" => self.not = tokens.words(word)?,
-            "OBSOLETE" => self.obsolete = true,
-            _ => common(word, tokens)?,
-        }
-        Ok(())
-    }
-}
-
-impl<'a> RawSyntax<'a> {
-    pub fn read(text: &'a str, builtin: bool, macros: &Macros) -> Result<Self, Problem> {
-        let mut raw = Self { builtin, ..Self::default() };
-        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens))?;
-        Ok(raw)
-    }
-
-    fn keyword(&mut self, word: &str, tokens: &mut Tokens<'a>) -> Result<(), String> {
-        match word {
-            "X-SUBST" => self.substitute = tokens.words(word)?.first().copied(),
-            "NAME" => tokens.words(word).map(drop)?,
-            _ => common(word, tokens)?,
-        }
-        Ok(())
-    }
-}
-
 /// A word, or a sign of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Token<'a> {
+enum Token<'a> {
     Open,
     Close,
     Dollar,
@@ -327,17 +259,13 @@ pub enum Token<'a> {
 
 /// Cuts a definition into words.
 #[derive(Debug, Clone)]
-pub struct Tokens<'a> {
+struct Tokens<'a> {
     rest: &'a str,
 }
 
 impl<'a> Tokens<'a> {
-    pub fn new(text: &'a str) -> Self {
-        Self { rest: text }
-    }
-
     /// The next word; an error tells what is wrong with it.
-    pub fn next(&mut self) -> Result<Token<'a>, String> {
+    fn next(&mut self) -> Result<Token<'a>, String> {
         self.rest = self.rest.trim_start();
         let Some(first) = self.rest.bytes().next() else { return Ok(Token::End) };
         match first {
@@ -350,7 +278,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// The next word, which must be a name or an OID.
-    pub fn word(&mut self, what: &str) -> Result<&'a str, String> {
+    fn word(&mut self, what: &str) -> Result<&'a str, String> {
         match self.next()? {
             Token::Bare(word) | Token::Quoted(word) => Ok(word),
             _ => Err(format!("{what} must be followed by a name or an OID")),
@@ -358,7 +286,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// One word, or several in parentheses, with `$` between them or not.
-    pub fn words(&mut self, what: &str) -> Result<Vec<&'a str>, String> {
+    fn words(&mut self, what: &str) -> Result<Vec<&'a str>, String> {
         match self.next()? {
             Token::Bare(word) | Token::Quoted(word) => Ok(vec![word]),
             Token::Open => self.list(what),
@@ -386,8 +314,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn quoted(&mut self) -> Result<Token<'a>, String> {
-        let (word, rest) =
-            self.rest[1..].split_once('\'').ok_or_else(|| "a quote does not end".to_owned())?;
+        let (word, rest) = self.rest[1..].split_once('\'').ok_or("a quote does not end")?;
         self.rest = rest;
         Ok(Token::Quoted(word))
     }

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::attribute::{AttributeId, AttributeType};
+use crate::Rule;
+use crate::attribute::{self, AttributeId, AttributeType};
 use crate::class::{ClassId, ContentRule, ObjectClass, Sources};
 use crate::names::Names;
-use crate::read::{Definition, Kind, Macros, RawAttribute, RawClass, RawRule, RawSyntax, Settings};
-use crate::{Rule, derive};
+use crate::read::{Definition, Kind, Macros, Raw, Settings};
 
 /// Attribute types, object classes and content rules of one slapd.
 #[derive(Debug, Clone)]
@@ -22,93 +22,41 @@ pub struct Schema {
 /// An attribute type that slapd has compiled in since 2.5 (`servers/slapd/schema_prep.c`).
 const SINCE_2_5: &str = "pwdLastSuccess";
 
-/// The definitions by kind, each in the order given.
-#[derive(Default)]
-struct Raw<'a> {
-    macros: Macros,
-    syntaxes: Vec<RawSyntax<'a>>,
-    attributes: Vec<RawAttribute<'a>>,
-    classes: Vec<RawClass<'a>>,
-    rules: Vec<RawRule<'a>>,
-}
-
-impl<'a> Raw<'a> {
-    fn read(definitions: &'a [Definition]) -> Result<Self, Problem> {
-        let mut raw = Self::default();
-        // Definitions of slapd.conf itself stand before those compiled in, but may build on them.
-        for builtin in [true, false] {
-            let wanted = |definition: &&Definition| {
-                definition.kind == Kind::Macro && definition.unnumbered().1 == builtin
-            };
-            for definition in definitions.iter().filter(wanted) {
-                raw.macros.define(definition.unnumbered().0)?;
+/// The names of definitions, which must be new, with their numbers.
+fn names(definitions: &[Raw<'_>]) -> Result<Names, Problem> {
+    let mut names = Names::default();
+    for (raw, id) in definitions.iter().zip(0..) {
+        for name in std::iter::once(&raw.oid.as_str()).chain(&raw.names) {
+            if !names.insert(name, id) {
+                return Err(Problem::of(raw.text, &format!("\"{name}\" is defined twice")));
             }
         }
-        for definition in definitions {
-            raw.sort_in(definition)?;
-        }
-        Ok(raw)
     }
-
-    fn sort_in(&mut self, definition: &'a Definition) -> Result<(), Problem> {
-        let (text, builtin) = definition.unnumbered();
-        let macros = &self.macros;
-        match definition.kind {
-            Kind::Macro => {}
-            Kind::Syntax => self.syntaxes.push(RawSyntax::read(text, builtin, macros)?),
-            Kind::AttributeType => self.attributes.push(RawAttribute::read(text, builtin, macros)?),
-            Kind::ObjectClass => self.classes.push(RawClass::read(text, builtin, macros)?),
-            Kind::ContentRule => self.rules.push(RawRule::read(text, macros)?),
-        }
-        Ok(())
-    }
-}
-
-/// Enters an OID and names under a number; they must be new.
-fn enter(
-    names: &mut Names,
-    id: u32,
-    text: &str,
-    oid: &str,
-    aliases: &[&str],
-) -> Result<(), Problem> {
-    for name in std::iter::once(&oid).chain(aliases) {
-        if !names.insert(name, id) {
-            return Err(Problem::of(text, &format!("\"{name}\" is defined twice")));
-        }
-    }
-    Ok(())
+    Ok(names)
 }
 
 impl Schema {
     /// Reads the definitions of a configuration, in any order.
     pub fn read(definitions: &[Definition], settings: Settings) -> Result<Self, Problem> {
-        let raw = Raw::read(definitions)?;
-        let mut attribute_names = Names::default();
-        for (kind, id) in raw.attributes.iter().zip(0..) {
-            enter(&mut attribute_names, id, kind.text, &kind.oid, &kind.names)?;
-        }
-        let mut class_names = Names::default();
-        for (class, id) in raw.classes.iter().zip(0..) {
-            enter(&mut class_names, id, class.text, &class.oid, &class.names)?;
-        }
+        let macros = Macros::read(definitions)?;
+        let read = |kind| -> Result<Vec<Raw<'_>>, Problem> {
+            let wanted = definitions.iter().filter(|definition| definition.kind == kind);
+            wanted.map(|definition| Raw::read(definition, &macros)).collect()
+        };
+        let (types, classes) = (read(Kind::AttributeType)?, read(Kind::ObjectClass)?);
+        let (attribute_names, class_names) = (names(&types)?, names(&classes)?);
         let attributes =
-            derive::resolve(&raw.attributes, &raw.syntaxes, &attribute_names, &settings)?;
+            attribute::resolve(&types, &read(Kind::Syntax)?, &attribute_names, &settings)?;
         let of_2_4 = attribute_names
             .find(SINCE_2_5.as_bytes())
             .is_none_or(|id| !attributes[id as usize].builtin);
         let sources =
             Sources { attribute_names: &attribute_names, class_names: &class_names, of_2_4 };
-        let classes = sources.resolve(&raw.classes)?;
-        let rules = raw.rules.iter().map(|rule| sources.rule(rule)).collect::<Result<_, _>>()?;
-        Ok(Self {
-            attributes,
-            attribute_names,
-            classes,
-            class_names,
-            rules,
-            settings: tidy(settings),
-        })
+        let classes = sources.resolve(&classes)?;
+        let rules = read(Kind::ContentRule)?;
+        let rules = rules.iter().map(|rule| sources.rule(rule)).collect::<Result<_, _>>()?;
+        let settings = tidy(settings);
+        Ok(Self { attributes, attribute_names, classes, class_names, rules, settings })
     }
 
     /// The attribute type of this name or OID, whatever its case; options are not cut off.

@@ -16,6 +16,6 @@ mod stage;
 
 pub use attributes::{AttributeLists, Attributes};
 pub use filter::Filter;
-pub use place::{Scope, Suffixes};
+pub use place::Suffixes;
 pub use selection::{Selection, Settings};
 pub use stage::{Selected, select};

@@ -1,30 +1,10 @@
 //! Where entries stand: in the scope of the search or not, and under which name the consumer has them.
 
+use common::Scope;
 use rustc_hash::FxHashMap;
 use schema::{Result, Schema};
 use tree::name::is_within;
 use values::InvalidValue;
-
-/// As slapd.conf(5) has them; `Subordinate` is without the base.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    Base,
-    One,
-    Sub,
-    Subordinate,
-}
-
-impl Scope {
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "base" => Some(Self::Base),
-            "one" => Some(Self::One),
-            "sub" => Some(Self::Sub),
-            "subordinate" => Some(Self::Subordinate),
-            _ => None,
-        }
-    }
-}
 
 /// The search base at the provider, and what the consumer has in its place (`suffixmassage`).
 #[derive(Debug)]
@@ -66,8 +46,8 @@ impl Suffixes {
         match self.scope {
             Scope::Base => is_base,
             Scope::One => !is_base && parent(normal) == self.base,
-            Scope::Sub => is_within(normal, &self.base),
-            Scope::Subordinate => !is_base && is_within(normal, &self.base),
+            Scope::Subtree => is_within(normal, &self.base),
+            Scope::Children => !is_base && is_within(normal, &self.base),
         }
     }
 

@@ -1,11 +1,12 @@
 //! The configuration of a consumer, understood by its schema.
 
+use common::Scope;
 use ldif::write;
 use schema::{Result, Schema};
 
 use crate::attributes::{AttributeLists, Attributes};
 use crate::filter::Filter;
-use crate::place::{Scope, Suffixes};
+use crate::place::Suffixes;
 
 /// What slapd's consumer adds to entries that come without (`slap_add_opattrs`).
 pub const OWN: [&str; 4] = ["creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"];

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use common::{Code, Counters, Result, WithCode};
+use common::{Code, Counters, Result, Scope, WithCode};
 use ldif::walk::each_record;
 use ldif::{Field, Input, Output, Record, write};
 use schema::Schema;
@@ -11,7 +11,7 @@ use schema::Schema;
 use crate::columns::{AttributeDescriptions, SpecialAttribute};
 use crate::filter::Values;
 use crate::glue::Glue;
-use crate::place::{ConsumerDn, DnNormaliser, Scope};
+use crate::place::{ConsumerDn, DnNormaliser};
 use crate::selection::Selection;
 
 /// slapd's flag of the object class `subentry` (RFC 3672), which no search shows unless it asks for it.

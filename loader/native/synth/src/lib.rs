@@ -2,7 +2,6 @@
 //! a [`Tree`]; the tree makes the LDIF of any entry by its number. A value follows from the seed, its kind, the entry's
 //! number in that kind and its place in the template, and from nothing else: no state goes from entry to entry.
 
-pub mod alias;
 pub mod distribution;
 pub mod draw;
 pub mod list;
@@ -15,17 +14,12 @@ pub mod vocabulary;
 mod body;
 mod compile;
 mod maker;
-mod names;
-mod operational;
-mod parent;
 mod tags;
 mod tree;
 mod write;
 
-pub use compile::is_description;
-pub use compile::{Options, compile};
-pub use maker::Maker;
-pub use names::escape;
+pub use compile::{Options, compile, is_description};
+pub use maker::{Maker, escape};
 pub use problem::{Location, Problem};
 pub use tree::{EntryRef, Tree};
 pub use write::{Items, MakeItem, Task, to_descriptor, to_file};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::alias::{Alias, even};
+use crate::distribution::{Alias, even};
 use crate::problem::{Location, Problem, read_text};
 
 /// Bytes of the largest list that is read.

@@ -3,8 +3,11 @@
 //! Entry 0 is the suffix, then come the branches, then kind by kind: a parent has always a smaller number.
 
 use crate::body::Body;
-use crate::operational::Clock;
-use crate::parent::{Levels, ParentChooser};
+use crate::distribution::{Zipf, normal};
+use crate::draw::{Stream, again, below};
+use crate::model::Pick;
+use crate::permute::Permutation;
+use crate::tags::time::Clock;
 
 #[derive(Debug)]
 pub struct Tree {
@@ -108,6 +111,193 @@ impl Tree {
                 Some(index) => EntryRef::Entry { kind, index },
                 None => EntryRef::Branch(*branch),
             },
+        }
+    }
+}
+
+/// Takes one of `of` for each of `count`.
+#[derive(Debug, Clone)]
+pub struct ParentChooser {
+    stream: Stream,
+    count: u64,
+    of: u64,
+    way: ParentDistribution,
+}
+
+#[derive(Debug, Clone)]
+enum ParentDistribution {
+    Each,
+    Uniform(Permutation),
+    /// Ranks, and which number has which.
+    Zipf(Zipf, Permutation),
+    Normal,
+}
+
+impl ParentChooser {
+    /// `of` is not 0.
+    pub fn new(pick: Pick, stream: Stream, count: u64, of: u64) -> Result<Self, String> {
+        let way = match pick {
+            Pick::Each => ParentDistribution::Each,
+            Pick::Uniform => ParentDistribution::Uniform(Permutation::new(of)),
+            Pick::Zipf(exponent) => {
+                ParentDistribution::Zipf(Zipf::new(of, exponent)?, Permutation::new(of))
+            }
+            Pick::Normal => ParentDistribution::Normal,
+        };
+        Ok(Self { stream, count: count.max(1), of, way })
+    }
+
+    pub fn choose(&self, index: u64) -> u64 {
+        match &self.way {
+            ParentDistribution::Each => self.shared(index),
+            ParentDistribution::Uniform(_) => below(self.stream.at(index), self.of),
+            ParentDistribution::Zipf(zipf, places) => {
+                places.of(self.stream, zipf.rank(self.stream.at(index)) - 1)
+            }
+            ParentDistribution::Normal => self.bell(self.stream.at(index)),
+        }
+    }
+
+    /// The same for one of several values; those of [`Pick::Each`] and [`Pick::Uniform`] are all different.
+    pub fn choose_another(&self, index: u64, occurrence: u64) -> u64 {
+        let bits = self.stream.at(index);
+        match &self.way {
+            ParentDistribution::Each => (self.shared(index) + occurrence % self.of) % self.of,
+            ParentDistribution::Uniform(places) => places.place(bits, occurrence),
+            ParentDistribution::Zipf(zipf, places) => {
+                places.of(self.stream, zipf.rank(again(bits, occurrence + 1)) - 1)
+            }
+            ParentDistribution::Normal => self.bell(again(bits, occurrence + 1)),
+        }
+    }
+
+    /// Neighbours together, as many below each as below any other.
+    #[allow(clippy::cast_possible_truncation, reason = "less than `of`")]
+    fn shared(&self, index: u64) -> u64 {
+        let place = u128::from(index) * u128::from(self.of) / u128::from(self.count);
+        (place as u64).min(self.of - 1)
+    }
+
+    /// The middle, and a sixth of all as the deviation.
+    #[allow(clippy::cast_precision_loss, reason = "as near as an f64 can say")]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    fn bell(&self, bits: u64) -> u64 {
+        let all = self.of as f64;
+        let at = all / 2.0 + normal(bits) * all / 6.0;
+        (at.max(0.0) as u64).min(self.of - 1)
+    }
+}
+
+/// A kind that lies below itself: in levels, each entry below one of the level above.
+#[derive(Debug, Clone)]
+pub struct Levels {
+    /// Where each level begins; the last one is the number of all.
+    starts: Vec<u64>,
+    /// How those of each level but the first choose among those of the level above.
+    choosers: Vec<ParentChooser>,
+}
+
+impl Levels {
+    /// `count` entries in up to so many levels, each level larger by the same factor.
+    pub fn new(count: u64, levels: u32, pick: Pick, stream: Stream) -> Result<Self, String> {
+        let starts = level_starts(count, levels);
+        let choosers = starts.windows(3).map(|edge| {
+            ParentChooser::new(pick, stream.part(edge[0]), edge[2] - edge[1], edge[1] - edge[0])
+        });
+        let choosers = choosers.collect::<Result<_, String>>()?;
+        Ok(Self { starts, choosers })
+    }
+
+    /// None on the first level.
+    pub fn parent(&self, index: u64) -> Option<u64> {
+        let level = self.starts.partition_point(|&start| start <= index).checked_sub(2)?;
+        let start = self.starts[level + 1];
+        Some(self.starts[level] + self.choosers.get(level)?.choose(index - start))
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "levels are as near as an f64 can say")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to count")]
+fn level_starts(count: u64, levels: u32) -> Vec<u64> {
+    let all = count as f64;
+    let factor = libm::pow(all, 1.0 / f64::from(levels.max(1)));
+    let mut starts = vec![0];
+    if factor > 1.0 {
+        let whole = libm::pow(factor, f64::from(levels)) - 1.0;
+        for level in 1..levels {
+            let share = (libm::pow(factor, f64::from(level)) - 1.0) / whole;
+            let start = ((all * share) as u64).max(starts[starts.len() - 1] + 1);
+            if start >= count {
+                break;
+            }
+            starts.push(start);
+        }
+    }
+    starts.push(count);
+    starts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    fn chosen(pick: Pick, count: u64, of: u64) -> Vec<u64> {
+        let chooser = ParentChooser::new(pick, Stream::new(1, &["parent"]), count, of).unwrap();
+        (0..count).map(|index| chooser.choose(index)).collect()
+    }
+
+    #[test]
+    fn each_gets_as_many() {
+        assert_eq!(chosen(Pick::Each, 6, 3), [0, 0, 1, 1, 2, 2]);
+        assert_eq!(chosen(Pick::Each, 2, 4), [0, 2]);
+    }
+
+    #[test]
+    fn every_way_stays_inside() {
+        for pick in [Pick::Each, Pick::Uniform, Pick::Zipf(1.1), Pick::Normal] {
+            assert!(chosen(pick, 5000, 70).iter().all(|&one| one < 70), "{pick:?}");
+            assert!(chosen(pick, 10, 1).iter().all(|&one| one == 0), "{pick:?}");
+        }
+    }
+
+    #[test]
+    fn zipf_loves_some() {
+        let mut counts = [0; 100];
+        for one in chosen(Pick::Zipf(1.2), 100_000, 100) {
+            counts[usize::try_from(one).unwrap()] += 1;
+        }
+        counts.sort_unstable();
+        assert!(counts[99] > 20_000 && counts[50] < 1_000, "{counts:?}");
+        assert!(counts[0] > 0, "a rank is without a place");
+    }
+
+    #[test]
+    fn others_of_one_entry_are_different() {
+        for pick in [Pick::Each, Pick::Uniform] {
+            let chooser = ParentChooser::new(pick, Stream::new(1, &["members"]), 10, 50).unwrap();
+            let mut members: Vec<u64> =
+                (0..50).map(|turn| chooser.choose_another(3, turn)).collect();
+            members.sort_unstable();
+            assert_eq!(members, (0..50).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn levels_grow_and_parents_stand_above() {
+        let levels = Levels::new(10_000, 4, Pick::Uniform, Stream::new(1, &["levels"])).unwrap();
+        assert_eq!(levels.starts, [0, 9, 99, 999, 10_000].map(|start: u64| start));
+        assert_eq!(levels.parent(8), None);
+        for index in 9..10_000 {
+            let parent = levels.parent(index).unwrap();
+            let at = |number| levels.starts.partition_point(|&start| start <= number);
+            assert_eq!(at(parent) + 1, at(index), "{index}");
+        }
+    }
+
+    #[test]
+    fn few_entries_make_few_levels() {
+        for (count, levels) in [(1, 9), (2, 9), (3, 1), (0, 4)] {
+            let made = Levels::new(count, levels, Pick::Each, Stream::new(1, &["few"])).unwrap();
+            assert!((0..count).all(|index| made.parent(index).is_none_or(|parent| parent < index)));
         }
     }
 }

@@ -91,95 +91,43 @@ fn run(task: &Task<'_>, counters: &Counters, sum: bool, sink: Sink<'_>) -> Resul
         return Err(Error::new(Code::Empty, message));
     }
     let turns = (task.end - task.first).div_ceil(TURN);
-    let shared = Shared {
-        task,
-        counters,
-        sum,
-        turns: Turns::new(usize::try_from(turns).unwrap_or(usize::MAX)),
-        out: Turn::new(Out { sink, checksum: Checksum::default() }),
+    let turns = Turns::new(usize::try_from(turns).unwrap_or(usize::MAX));
+    // What is written, in the order of the turns.
+    let out = Turn::new((sink, Checksum::default()));
+    let work = |_| {
+        let (mut make, mut printer) = (task.items.maker(), Fingerprinter::default());
+        let (mut bytes, mut entries, mut checksum) = (Vec::new(), 0, Checksum::default());
+        for turn in turns.iter() {
+            let turn = turn as u64;
+            let start = task.first + turn * TURN;
+            let end = task.end.min(start + TURN);
+            for number in start..end {
+                let begin = bytes.len();
+                make(number, &mut bytes)?;
+                entries += 1;
+                if sum {
+                    // Without the empty line behind it.
+                    let bytes = &bytes[begin..bytes.len() - 1];
+                    let record = Record { bytes, line: 1, closed: true, last: false };
+                    checksum.add(printer.print(&record)?.combined());
+                }
+                if bytes.len() >= FULL || number + 1 == end {
+                    out.with(turn, |(sink, whole)| {
+                        whole.join(mem::take(&mut checksum));
+                        counters.check().and_then(|()| sink(&bytes))
+                    })??;
+                    counters.add(mem::take(&mut entries), bytes.len() as u64);
+                    bytes.clear();
+                }
+            }
+            out.pass(turn)?;
+        }
+        Ok::<_, Error>(())
     };
     let stop = || {
-        shared.turns.stop();
-        shared.out.abandon();
+        turns.stop();
+        out.abandon();
     };
-    side_by_side(0..threads(task), &stop, |_| shared.work())?;
-    Ok(shared.out.into_inner().checksum)
-}
-
-struct Shared<'a, 's> {
-    task: &'a Task<'a>,
-    counters: &'a Counters,
-    sum: bool,
-    turns: Turns,
-    out: Turn<Out<'s>>,
-}
-
-/// What is written, in the order of the turns.
-struct Out<'s> {
-    sink: Sink<'s>,
-    checksum: Checksum,
-}
-
-impl Shared<'_, '_> {
-    fn work(&self) -> Result<()> {
-        let mut worker = Worker {
-            make: self.task.items.maker(),
-            printer: Fingerprinter::default(),
-            made: Buffer::default(),
-        };
-        self.turns.iter().try_for_each(|turn| self.turn(turn as u64, &mut worker))
-    }
-
-    fn turn(&self, turn: u64, worker: &mut Worker<'_>) -> Result<()> {
-        let start = self.task.first + turn * TURN;
-        for number in start..self.task.end.min(start + TURN) {
-            worker.make(number, self.sum)?;
-            if worker.made.bytes.len() >= FULL {
-                self.hand_on(turn, &mut worker.made)?;
-            }
-        }
-        self.hand_on(turn, &mut worker.made)?;
-        Ok(self.out.pass(turn)?)
-    }
-
-    /// Writes what is made, once it is this turn's turn.
-    fn hand_on(&self, turn: u64, made: &mut Buffer) -> Result<()> {
-        self.out.with(turn, |out| {
-            out.checksum.join(mem::take(&mut made.checksum));
-            self.counters.check().and_then(|()| (out.sink)(&made.bytes))
-        })??;
-        self.counters.add(made.entries, made.bytes.len() as u64);
-        made.bytes.clear();
-        made.entries = 0;
-        Ok(())
-    }
-}
-
-struct Worker<'t> {
-    make: MakeItem<'t>,
-    printer: Fingerprinter,
-    made: Buffer,
-}
-
-/// What a thread has made and not yet handed on.
-#[derive(Default)]
-struct Buffer {
-    bytes: Vec<u8>,
-    entries: u64,
-    checksum: Checksum,
-}
-
-impl Worker<'_> {
-    fn make(&mut self, number: u64, sum: bool) -> Result<()> {
-        let start = self.made.bytes.len();
-        (self.make)(number, &mut self.made.bytes)?;
-        self.made.entries += 1;
-        if sum {
-            // Without the empty line behind it.
-            let bytes = &self.made.bytes[start..self.made.bytes.len() - 1];
-            let record = Record { bytes, line: 1, closed: true, last: false };
-            self.made.checksum.add(self.printer.print(&record)?.combined());
-        }
-        Ok(())
-    }
+    side_by_side(0..threads(task), &stop, work)?;
+    Ok(out.into_inner().1)
 }

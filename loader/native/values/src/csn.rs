@@ -1,7 +1,7 @@
 //! Change sequence numbers: `YYYYmmddHHMMSS.uuuuuuZ#SSSSSS#SID#ssssss` (draft-chu-ldap-csn), and
 //! the older forms that slapd still reads (`servers/slapd/schema_init.c`).
 
-use crate::{InvalidValue, time};
+use crate::{InvalidValue, Result, time};
 
 const REFUSAL: InvalidValue = InvalidValue::new("not a valid CSN");
 
@@ -33,7 +33,7 @@ pub fn is_sid(text: &[u8]) -> bool {
 }
 
 /// Where slapd checks CSNs, it goes by its normaliser and not by its validator.
-pub fn check(value: &[u8]) -> Result<(), InvalidValue> {
+pub fn check(value: &[u8]) -> Result<()> {
     if is_current(value) { Ok(()) } else { normalise(value, &mut Vec::new()) }
 }
 
@@ -45,7 +45,7 @@ fn is_valid(value: &[u8]) -> bool {
 }
 
 /// Only values of an old form are checked beyond the places of their `#`.
-pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     if is_current(value) {
         out.extend_from_slice(value);
@@ -62,7 +62,7 @@ pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
 }
 
 /// The third field, of two digits in CSNs of 2.3; the others are not looked at.
-pub fn normalise_sid(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+pub fn normalise_sid(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let [_, _, sid, _] = fields(value).ok_or(REFUSAL)?;
     InvalidValue::unless(is_hex(sid, 2) || is_sid(sid), "not a valid CSN")?;
     out.extend_from_slice(if sid.len() == 2 { b"0" } else { b"" });

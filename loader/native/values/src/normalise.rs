@@ -1,6 +1,6 @@
 use crate::syntax::PRINTABLE;
 use crate::uuid::{DIGITS, NO_DIGIT, octets};
-use crate::{InvalidValue, csn, spaces, text, time};
+use crate::{InvalidValue, Result, csn, text, time};
 
 /// How an equality rule makes values comparable byte by byte (`servers/slapd/schema_init.c`).
 ///
@@ -40,7 +40,7 @@ impl Normaliser {
     /// Appends the normal form of `value` to `out`; a refused value leaves `out` as it was.
     ///
     /// slapd checks values elsewhere, so this accepts much that [`Syntax`](crate::Syntax) refuses.
-    pub fn apply(self, value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+    pub fn apply(self, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         let result = match self {
             Self::CaseIgnore => directory_string(value, true, out),
@@ -64,11 +64,11 @@ impl Normaliser {
     }
 }
 
-fn directory_string(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+fn directory_string(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     text::normalise(value, fold, out)?;
     let empty = out.len() == start;
-    spaces::collapse_spaces(out, start);
+    collapse_spaces(out, start);
     if out.len() == start && !empty {
         out.push(b' ');
     }
@@ -76,11 +76,42 @@ fn directory_string(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), I
 }
 
 #[expect(clippy::unnecessary_wraps)] // one shape for all
-fn ia5(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+fn ia5(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     text::push_ascii(before_nul(value), fold, out);
-    spaces::collapse_spaces(out, start);
+    collapse_spaces(out, start);
     Ok(())
+}
+
+/// Trims both ends of `out[start..]` and makes one of each run of spaces. Nothing but spaces
+/// becomes no byte at all. Only byte 0x20 is a space (`servers/slapd/schema_init.c`).
+fn collapse_spaces(out: &mut Vec<u8>, start: usize) {
+    if is_tidy(&out[start..]) {
+        return;
+    }
+    let mut end = start;
+    let mut after_space = true;
+    for at in start..out.len() {
+        let byte = out[at];
+        let space = byte == b' ';
+        if !(space && after_space) {
+            out[end] = byte;
+            end += 1;
+        }
+        after_space = space;
+    }
+    if end > start && out[end - 1] == b' ' {
+        end -= 1;
+    }
+    out.truncate(end);
+}
+
+/// Folded instead of searched, because that compiles to vector instructions.
+fn is_tidy(text: &[u8]) -> bool {
+    let [first, .., last] = text else { return text != b" " };
+    let pairs = text.iter().zip(&text[1..]);
+    let doubled = pairs.fold(0, |seen, (&a, &b)| seen | u8::from((a | b) == b' ' && a == b));
+    *first != b' ' && *last != b' ' && doubled == 0
 }
 
 /// slapd treats some values as C strings.
@@ -90,7 +121,7 @@ fn before_nul(value: &[u8]) -> &[u8] {
 
 /// A single space stands for a value that holds nothing but what is dropped.
 #[expect(clippy::unnecessary_wraps)]
-fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(value);
     let (kept, mut length) = (&mut out[start..], 0);
@@ -120,7 +151,7 @@ pub fn telephone(value: &[u8]) -> Option<([u8; 32], usize)> {
     (is_valid && length > 0).then_some((kept, length))
 }
 
-fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     for (number, line) in value.split(|&byte| byte == b'$').enumerate() {
         if number > 0 {
             out.push(b'$');
@@ -131,7 +162,7 @@ fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue>
 }
 
 /// Looks, as slapd does, at 36 bytes and no further, wherever the hyphens stand.
-fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     const REFUSAL: InvalidValue = InvalidValue::new("not a UUID");
     let text: &[u8; 36] = value.first_chunk().ok_or(REFUSAL)?;
     if let Some(octets) = octets(text) {

@@ -1,6 +1,6 @@
-use std::cmp::Ordering;
+//! The order of values, and names with a bit string behind them (RFC 4517, 3.3.2 and 3.3.21).
 
-use crate::uid;
+use std::cmp::Ordering;
 
 /// How slapd's equality rules order values that they hold different: in id2v records and for
 /// `sortvals` (slapd-mdb(5), slapd.conf(5)). Values are normal forms where the rule has a normaliser.
@@ -41,11 +41,25 @@ fn integers(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 fn names(a: &[u8], b: &[u8]) -> Ordering {
-    let (a_name, a_uid) = uid::split(a);
-    let (b_name, b_uid) = uid::split(b);
+    let (a_name, a_uid) = split(a);
+    let (b_name, b_uid) = split(b);
     let first = match (a_uid, b_uid) {
         (Some(a), Some(b)) => octets(a, b),
         (a, b) => b.is_some().cmp(&a.is_some()),
     };
     first.then_with(|| octets(a_name, b_name))
+}
+
+/// Whether `value` is `'bits'B`.
+pub fn is_bit_string(value: &[u8]) -> bool {
+    let bits = value.strip_prefix(b"'").and_then(|rest| rest.strip_suffix(b"'B"));
+    bits.is_some_and(|bits| bits.iter().all(|bit| matches!(bit, b'0' | b'1')))
+}
+
+/// Name and bit string. What follows the last `#` counts as one only if it has the form of one.
+pub fn split(value: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memrchr(b'#', value) {
+        Some(at) if is_bit_string(&value[at + 1..]) => (&value[..at], Some(&value[at + 1..])),
+        _ => (value, None),
+    }
 }

@@ -1,8 +1,8 @@
-use crate::text::utf8;
-use crate::{InvalidValue, csn, time, uid};
+//! Syntaxes, checked as slapd's validators do, which is not always what the standards say.
 
-mod registered;
-mod structured;
+use crate::order::is_bit_string;
+use crate::text::utf8;
+use crate::{InvalidValue, Result, csn, time};
 
 /// A syntax whose check needs no schema (RFC 4517, `servers/slapd/schema_init.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,41 +40,44 @@ pub enum Syntax {
 }
 
 impl Syntax {
-    /// `None` for an OID that slapd does not register, and for syntaxes whose check needs the
+    /// `None` for an OID that slapd 2.5 does not register, and for syntaxes whose check needs the
     /// schema (names, OIDs) or belongs with its reading of certificates.
     pub fn from_oid(oid: &str) -> Option<Self> {
-        registered::from_oid(oid)
+        match oid.strip_prefix("1.3.6.1.4.1.1466.115.121.1.") {
+            // `parse` would take `+6` and `06`.
+            Some(number) if number.starts_with(|first| matches!(first, '1'..='9')) => {
+                of_rfc_4517(number.parse().ok()?)
+            }
+            Some(_) => None,
+            None => elsewhere(oid),
+        }
     }
 
     /// Accepts what `slapadd -o value-check=yes` and LDAP operations accept, save for values of
     /// [`Unchecked`](Self::Unchecked) and malformed [`PrivateKey`](Self::PrivateKey)s.
-    pub fn check(self, value: &[u8]) -> Result<(), InvalidValue> {
+    pub fn check(self, value: &[u8]) -> Result<()> {
         let (holds, clause) = match self {
             Self::OctetString | Self::Unchecked => return Ok(()),
             Self::SubtreeSpecification => return utf8::check(value),
             Self::GeneralizedTime => return time::check(value),
             Self::LogTime => return time::check_logged(value),
             Self::Csn => return csn::check(value),
-            Self::PostalAddress => return structured::postal_address(value),
+            Self::PostalAddress => return postal_address(value),
             Self::DirectoryString if !value.is_empty() => return utf8::check(value),
             Self::DirectoryString => (false, "empty"),
-            Self::BitString => (uid::is_bit_string(value), "not a bit string such as '0101'B"),
+            Self::BitString => (is_bit_string(value), "not a bit string such as '0101'B"),
             Self::Boolean => (matches!(value, b"TRUE" | b"FALSE"), "neither TRUE nor FALSE"),
-            Self::BootParameter => {
-                (structured::boot_parameter(value), "not of the form key=server:path")
-            }
+            Self::BootParameter => (boot_parameter(value), "not of the form key=server:path"),
             Self::CertificatePair => (value.len() > 1 && value[0] == 0x30, "not a BER sequence"),
             Self::CountryString => {
                 (value.len() == 2 && is_printable(value), "not two printable characters")
             }
             Self::CsnSid => (csn::is_sid(value), "not three hexadecimal digits"),
-            Self::DeliveryMethod => {
-                (structured::delivery_method(value), "not a list of delivery methods")
-            }
+            Self::DeliveryMethod => (delivery_method(value), "not a list of delivery methods"),
             Self::Ia5String => (value.is_ascii(), "not all ASCII"),
             Self::Integer => (is_integer(value), "not an integer"),
             Self::NisNetgroupTriple => {
-                (structured::netgroup_triple(value), "not of the form (host,user,domain)")
+                (netgroup_triple(value), "not of the form (host,user,domain)")
             }
             Self::NumericString => (
                 !value.is_empty()
@@ -90,7 +93,7 @@ impl Syntax {
                     .all(|part| !part.is_empty() && is_printable(part)),
                 "not printable strings between `$`",
             ),
-            Self::PrivateKey => (structured::private_key(value), "not a PKCS #8 private key"),
+            Self::PrivateKey => (private_key(value), "not a PKCS #8 private key"),
             Self::Uuid => (crate::uuid::is_spelled(value), "not a UUID"),
             Self::Void => (false, "this syntax has no values"),
         };
@@ -121,4 +124,143 @@ pub(crate) fn is_integer(value: &[u8]) -> bool {
         [b'1'..=b'9', digits @ ..] => digits.iter().all(u8::is_ascii_digit),
         _ => false,
     }
+}
+
+fn of_rfc_4517(number: u8) -> Option<Syntax> {
+    Some(match number {
+        4 | 5 | 28 | 40 | 49 => Syntax::OctetString,
+        6 => Syntax::BitString,
+        7 => Syntax::Boolean,
+        10 => Syntax::CertificatePair,
+        11 => Syntax::CountryString,
+        14 => Syntax::DeliveryMethod,
+        15 => Syntax::DirectoryString,
+        22 => Syntax::FacsimileNumber,
+        24 => Syntax::GeneralizedTime,
+        26 | 39 => Syntax::Ia5String,
+        27 => Syntax::Integer,
+        36 => Syntax::NumericString,
+        41 => Syntax::PostalAddress,
+        44 => Syntax::PrintableString,
+        45 => Syntax::SubtreeSpecification,
+        50 => Syntax::TelephoneNumber,
+        52 => Syntax::TelexNumber,
+        1..=3 | 13 | 16 | 17 | 19..=21 | 23 | 25 | 29..=33 | 35 | 37 | 42 | 43 | 51 | 54..=58 => {
+            Syntax::Unchecked
+        }
+        _ => return None,
+    })
+}
+
+fn elsewhere(oid: &str) -> Option<Syntax> {
+    Some(match oid {
+        "1.3.6.1.1.1.0.0" => Syntax::NisNetgroupTriple,
+        "1.3.6.1.1.1.0.1" => Syntax::BootParameter,
+        "1.3.6.1.1.16.1" => Syntax::Uuid,
+        "1.3.6.1.4.1.4203.666.11.2.1" => Syntax::Csn,
+        "1.3.6.1.4.1.4203.666.11.2.4" => Syntax::CsnSid,
+        "1.3.6.1.4.1.4203.1.1.1" => Syntax::Void,
+        "1.2.840.113549.1.8.1.1" => Syntax::PrivateKey,
+        // Assertions about certificates.
+        "1.3.6.1.1.15.2" | "1.3.6.1.1.15.3" | "1.3.6.1.1.15.4" | "1.3.6.1.1.15.6"
+        | "1.3.6.1.1.15.7" => Syntax::Unchecked,
+        _ => return None,
+    })
+}
+
+/// Lines of text between `$`; `\24` and `\5C` are the only escapes.
+fn postal_address(value: &[u8]) -> Result<()> {
+    let mut escapes = memchr::memchr_iter(b'\\', value).map(|at| &value[at + 1..]);
+    let known = escapes.all(|tail| matches!(tail, [b'2', b'4', ..] | [b'5', b'C' | b'c', ..]));
+    InvalidValue::unless(known, "an escape other than \\24 and \\5C")?;
+    utf8::check(value)
+}
+
+/// Attribute descriptions and the like consist of these.
+fn is_name(text: &[u8]) -> bool {
+    text.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"-.;".contains(&byte))
+}
+
+/// RFC 2307: `(host,user,domain)`, each part may be empty.
+fn netgroup_triple(value: &[u8]) -> bool {
+    let inner = value.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")"));
+    inner.is_some_and(|inner| {
+        let parts = inner.split(|&byte| byte == b',');
+        parts.clone().count() == 3 && parts.clone().all(is_name)
+    })
+}
+
+/// RFC 2307: `key=server:path`.
+fn boot_parameter(value: &[u8]) -> bool {
+    let Some((key, rest)) = split_at_byte(value, b'=') else { return false };
+    let Some((server, path)) = split_at_byte(rest, b':') else { return false };
+    is_name(key) && is_name(server) && is_printable(path)
+}
+
+fn split_at_byte(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let at = memchr::memchr(byte, text)?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+/// RFC 4517, 3.3.5: methods between `$`.
+fn delivery_method(value: &[u8]) -> bool {
+    const METHODS: [&[u8]; 10] = [
+        b"any",
+        b"mhs",
+        b"physical",
+        b"telex",
+        b"teletex",
+        b"telephone",
+        b"g3fax",
+        b"g4fax",
+        b"ia5",
+        b"videotex",
+    ];
+    // Spaces stand around `$` and nowhere else.
+    let outer = [value.first(), value.last()];
+    !outer.contains(&Some(&b' '))
+        && value
+            .split(|&byte| byte == b'$')
+            .map(trim)
+            .all(|part| METHODS.iter().any(|method| method.eq_ignore_ascii_case(part)))
+}
+
+fn trim(mut text: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] | [rest @ .., b' '] = text {
+        text = rest;
+    }
+    text
+}
+
+const INTEGER: u8 = 0x02;
+const OCTETS: u8 = 0x04;
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+
+/// PKCS #8, not encrypted (slapd's check always fails on encrypted keys): a sequence of version,
+/// algorithm, key and, optionally, a set of attributes. slapd also takes some with wrong lengths.
+fn private_key(value: &[u8]) -> bool {
+    let inner = || {
+        let (_, rest) = element(value, SEQUENCE).filter(|(behind, _)| behind.is_empty())?;
+        let (rest, _) = element(rest, INTEGER)?;
+        let (rest, _) = element(rest, SEQUENCE)?;
+        let (rest, _) = element(rest, OCTETS)?;
+        Some(element(rest, SET).map_or(rest, |(rest, _)| rest))
+    };
+    inner().is_some_and(<[u8]>::is_empty)
+}
+
+/// What follows the BER element at the head, and its contents.
+fn element(text: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (&first, rest) = text.strip_prefix(&[tag])?.split_first()?;
+    let (length, rest) = match first {
+        0..=0x7F => (usize::from(first), rest),
+        0x81..=0x88 => {
+            let (length, rest) = rest.split_at_checked(usize::from(first & 0x7F))?;
+            let number = length.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
+            (usize::try_from(number).ok()?, rest)
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(length).map(|(contents, rest)| (rest, contents))
 }

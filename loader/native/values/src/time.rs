@@ -1,6 +1,6 @@
 //! Generalized Time (RFC 4517, 3.3.13) the way slapd reads it (`servers/slapd/schema_init.c`).
 
-use crate::InvalidValue;
+use crate::{InvalidValue, Result};
 
 const REFUSAL: InvalidValue = InvalidValue::new("not a valid Generalized Time");
 
@@ -13,19 +13,19 @@ const HOUR: usize = 4;
 const MINUTE: usize = 5;
 const SECOND: usize = 6;
 
-pub fn check(value: &[u8]) -> Result<(), InvalidValue> {
+pub fn check(value: &[u8]) -> Result<()> {
     Time::read(value).map(|_| ()).ok_or(REFUSAL)
 }
 
 /// The same for times of slapo-accesslog, which have no offset.
-pub fn check_logged(value: &[u8]) -> Result<(), InvalidValue> {
+pub fn check_logged(value: &[u8]) -> Result<()> {
     check(value)?;
     InvalidValue::unless(value.ends_with(b"Z"), "not a Generalized Time in UTC")
 }
 
 /// As [`normalise`], but zeros at the end of a fraction stay: they tell two log entries apart
 /// (`overlays/accesslog.c`).
-pub fn normalise_logged(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+pub fn normalise_logged(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     check_logged(value)?;
     let Time { parts, .. } = Time::read(value).ok_or(REFUSAL)?;
     let fraction = value.iter().position(|byte| matches!(byte, b'.' | b','));
@@ -36,7 +36,7 @@ pub fn normalise_logged(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidVa
 
 /// Appends `YYYYmmddHHMMSS[.f]Z`. A fraction of an hour or minute is written as one of a second,
 /// as slapd does.
-pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     write(Time::read(value).ok_or(REFUSAL)?, out);
     Ok(())
 }

@@ -21,15 +21,11 @@ pub struct Input {
 
 impl Default for Input {
     fn default() -> Self {
-        Self::new()
+        Self { memory: vec![0; READ], filled: 0..0 }
     }
 }
 
 impl Input {
-    pub fn new() -> Self {
-        Self { memory: vec![0; READ], filled: 0..0 }
-    }
-
     /// Takes out the next whole message, as a place for [`Self::bytes`] that holds until more is read.
     #[allow(clippy::should_implement_trait, reason = "it fails, and more may come after the end")]
     pub fn next(&mut self) -> Result<Option<Range<usize>>> {
@@ -120,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_claim_takes_no_memory() {
-        let mut input = Input::new();
+        let mut input = Input::default();
         let head = [SEQUENCE, 0x84, 0x0f, 0xff, 0, 0];
         input.room()[..head.len()].copy_from_slice(&head);
         input.fill(head.len());
@@ -131,7 +127,7 @@ mod tests {
     #[test]
     fn a_message_larger_than_the_buffer_is_whole() {
         let length = 5 * READ;
-        let mut input = Input::new();
+        let mut input = Input::default();
         let mut sent = vec![SEQUENCE, 0x84];
         sent.extend_from_slice(&u32::try_from(length).unwrap().to_be_bytes());
         sent.extend((0..length).map(|at| u8::try_from(at % 251).unwrap()));

@@ -1,6 +1,8 @@
-//! A bound connection as a stream of messages, out and in.
+//! A bound connection as a stream of messages, out and in; how to reach a server, and as whom.
 
 use std::fmt;
+use std::hint::black_box;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
@@ -14,7 +16,61 @@ use rustix::net::sockopt::socket_domain;
 
 use crate::buffer::{Input, Output};
 use crate::session::{IoResult, Session, check_silence};
-use crate::{ConnectionOptions, Error, Message, Result};
+use crate::{Error, Message, Result};
+
+/// A password. Overwritten when it is let go, and never printed.
+#[derive(Clone)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    pub const fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // Or the compiler would see that nobody reads it any more.
+        black_box(&self.0);
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Secret")
+    }
+}
+
+/// Options of ldapsearch, with its meaning. Where `None` stands, libldap's own files and variables
+/// decide (ldap.conf(5)).
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionOptions {
+    pub uri: Option<String>,
+    pub bind_dn: Option<String>,
+    pub secret: Option<Secret>,
+    /// SASL; without it the bind is simple.
+    pub mechanism: Option<String>,
+    /// Who SASL says we are, and for whom we act.
+    pub authcid: Option<String>,
+    pub authzid: Option<String>,
+    pub realm: Option<String>,
+    /// What a security layer must be (ldap.conf(5), `SASL_SECPROPS`).
+    pub secprops: Option<String>,
+    /// The server's name is that of the URI, whatever its address is called (`SASL_NOCANON`).
+    pub as_written: bool,
+    /// 1: try, and go on in the clear (-Z). 2: demand (-ZZ).
+    pub start_tls: u8,
+    pub connect_timeout: Duration,
+    /// So long may the answer to `StartTLS`, and to each step of a bind, take; zero is without limit.
+    pub bind_timeout: Duration,
+    /// So long may a server that owes us something send not a byte; zero is without limit.
+    pub silence: Duration,
+}
 
 /// How long a wait may overlook that we are cancelled.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -57,7 +113,7 @@ impl Channel {
             session,
             stop: Arc::clone(stop),
             silence: link.silence,
-            input: Input::new(),
+            input: Input::default(),
             output: Output::default(),
             // libldap's own requests, of which none is left, had the first few.
             next_id: 100,
@@ -159,16 +215,9 @@ impl Channel {
     /// Writes what goes without a wait; what the rest is waiting for, `None` when nothing is left.
     fn push_out(&mut self) -> Result<Option<PollFlags>> {
         while !self.output.is_empty() {
-            match self.session.write(self.output.next()) {
-                Ok(IoResult::Bytes(count)) => self.output.consumed(count),
-                Ok(IoResult::NeedsWrite) => return Ok(Some(PollFlags::OUT)),
-                Ok(IoResult::NeedsRead) => return Ok(Some(PollFlags::IN)),
-                Ok(IoResult::End) => return Err(closed()),
-                Err(error) => match Errno::from_io_error(&error) {
-                    Some(Errno::INTR) => {}
-                    Some(Errno::AGAIN) => return Ok(Some(PollFlags::OUT)),
-                    _ => return Err(Error::lost(error.to_string())),
-                },
+            match moved(self.session.write(self.output.next()), PollFlags::OUT)? {
+                Ok(count) => self.output.consumed(count),
+                Err(needed) => return Ok(Some(needed)),
             }
         }
         Ok(None)
@@ -177,19 +226,13 @@ impl Channel {
     /// Reads what is there. Where nothing is, what it is waiting for.
     fn read_some(&mut self) -> Result<Option<PollFlags>> {
         loop {
-            match self.session.read(self.input.room()) {
-                Ok(IoResult::Bytes(count)) => {
+            match moved(self.session.read(self.input.room()), PollFlags::IN)? {
+                Ok(0) => {}
+                Ok(count) => {
                     self.input.fill(count);
                     return Ok(None);
                 }
-                Ok(IoResult::NeedsRead) => return Ok(Some(PollFlags::IN)),
-                Ok(IoResult::NeedsWrite) => return Ok(Some(PollFlags::OUT)),
-                Ok(IoResult::End) => return Err(closed()),
-                Err(error) => match Errno::from_io_error(&error) {
-                    Some(Errno::INTR) => {}
-                    Some(Errno::AGAIN) => return Ok(Some(PollFlags::IN)),
-                    _ => return Err(Error::lost(error.to_string())),
-                },
+                Err(needed) => return Ok(Some(needed)),
             }
         }
     }
@@ -222,6 +265,21 @@ fn open(bytes: &[u8]) -> Result<Message<'_>> {
     if message.id == 0 { Err(message.notice_of_disconnection()) } else { Ok(message) }
 }
 
-fn closed() -> Error {
-    Error::lost("the server closed the connection")
+/// How many bytes were read or written, 0 if a signal came in between; else what it is waiting for, `own` unless a
+/// security layer wants the other direction.
+fn moved(
+    done: io::Result<IoResult>,
+    own: PollFlags,
+) -> Result<std::result::Result<usize, PollFlags>> {
+    Ok(match done {
+        Ok(IoResult::Bytes(count)) => Ok(count),
+        Ok(IoResult::NeedsRead) => Err(PollFlags::IN),
+        Ok(IoResult::NeedsWrite) => Err(PollFlags::OUT),
+        Ok(IoResult::End) => return Err(Error::lost("the server closed the connection")),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::INTR) => Ok(0),
+            Some(Errno::AGAIN) => Err(own),
+            _ => return Err(Error::lost(error.to_string())),
+        },
+    })
 }

@@ -1,6 +1,7 @@
 //! Messages of a server (RFC 4511, 4): taken apart as they lie in the buffer.
 
 use crate::ber::{OCTETS, Reader, SEQUENCE, SET};
+use crate::session::meaning;
 use crate::{Error, Failure, Phase, Result};
 
 /// Tags of what servers send.
@@ -136,11 +137,6 @@ impl<'a> LdapResult<'a> {
     pub fn check(&self) -> Result<()> {
         if self.code == 0 { Ok(()) } else { Err(self.failure().into()) }
     }
-}
-
-/// What libldap says about a code.
-fn meaning(code: i32) -> String {
-    crate::session::meaning(code)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

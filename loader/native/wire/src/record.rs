@@ -1,14 +1,14 @@
-//! Entries as LDIF records, and what their rows say of them.
+//! Entries as LDIF records with their rows, as fingerprints, or only counted.
 
+use common::Counters;
 use ldif::write::line;
 use tree::description::IdentityAttributes;
 use tree::fingerprint::{Fingerprinter, hash, hash_value};
 use tree::row::hash_uuid;
-use tree::{Description, EntryRecord, Names, csn};
+use tree::{Description, Digest, EntryRecord, Names, csn};
 
-use crate::Result;
-use crate::descriptions::Descriptions;
 use crate::message::{Entry, Values};
+use crate::{Channel, Error, Result, Search, search};
 
 /// Writes records; keeps its memory from entry to entry.
 ///
@@ -179,5 +179,107 @@ fn attribute_lines(
 fn add(known: &Description, hash: u128, printer: &mut Fingerprinter) {
     if !known.ignored {
         printer.add(hash);
+    }
+}
+
+/// Adds every entry to `digest`.
+pub fn digest(
+    channel: &mut Channel,
+    asked: &Search,
+    digest: &mut Digest,
+    counters: &Counters,
+) -> Result<()> {
+    let mut descriptions = Descriptions::new(Names::default(), digest.ignored().clone());
+    let mut printer = Fingerprinter::default();
+    search(channel, asked, |entry| {
+        printer.begin();
+        for attribute in entry.attributes.clone() {
+            let (name, values) = attribute?;
+            let known = descriptions.of(name)?;
+            for value in values {
+                let value = value?;
+                if !known.ignored {
+                    printer.add(hash_value(known.hash, value));
+                }
+            }
+        }
+        digest.add_entry(&printer.end(entry.dn), entry.dn)?;
+        counters.add(1, entry.length());
+        Ok(())
+    })
+}
+
+/// Receives and counts every entry, whose attributes are not looked at: what reading a server takes by itself.
+pub fn discard(channel: &mut Channel, asked: &Search, counters: &Counters) -> Result<()> {
+    search(channel, asked, |entry| {
+        counters.add(1, entry.length());
+        Ok(())
+    })
+}
+
+/// More than any schema has; a server that sends more of them gets no more of our memory.
+const MOST: usize = 10_000;
+
+/// Entries that are alike send the same descriptions in the same order.
+#[derive(Debug)]
+struct Descriptions {
+    drop: Names,
+    ignore: Names,
+    known: Vec<Description>,
+    expected: usize,
+    /// All descriptions of the entry so far stand before it.
+    beyond: usize,
+    /// Two that are known may be spellings of one.
+    twins: bool,
+}
+
+impl Descriptions {
+    fn new(drop: Names, ignore: Names) -> Self {
+        Self { drop, ignore, known: Vec::new(), expected: 0, beyond: 0, twins: false }
+    }
+
+    /// Options included. An error where `text` is no description.
+    #[inline]
+    fn of(&mut self, text: &[u8]) -> Result<&Description> {
+        let at = match self.known.get(self.expected) {
+            Some(expected) if expected.text() == text => self.expected,
+            _ => self.find(text)?,
+        };
+        self.expected = at + 1;
+        Ok(&self.known[at])
+    }
+
+    /// The same, and whether it comes later than all before it in the usual order: then it is none of those.
+    #[inline]
+    fn next(&mut self, text: &[u8], first: bool) -> Result<(&Description, bool)> {
+        if first {
+            self.beyond = 0;
+        }
+        self.of(text)?;
+        let at = self.expected - 1;
+        let new = at >= self.beyond && !self.twins;
+        self.beyond = self.beyond.max(at + 1);
+        Ok((&self.known[at], new))
+    }
+
+    fn find(&mut self, text: &[u8]) -> Result<usize> {
+        if let Some(at) = self.known.iter().position(|known| known.text() == text) {
+            return Ok(at);
+        }
+        if self.known.len() == MOST {
+            self.known.clear();
+            self.twins = true; // In an entry that goes on, numbers mean nothing any more.
+        }
+        let new = self.learn(text)?;
+        self.twins |= self.known.iter().any(|known| known.hash == new.hash);
+        self.known.push(new);
+        Ok(self.known.len() - 1)
+    }
+
+    fn learn(&self, text: &[u8]) -> Result<Description> {
+        Description::learn(text, &self.drop, &self.ignore).ok_or_else(|| {
+            let name = text.escape_ascii().to_string();
+            Error::protocol(format!("\"{name}\" is no attribute description"))
+        })
     }
 }

@@ -1,5 +1,7 @@
 //! Searches: one request and all its entries, or as many requests as there are pages.
 
+use common::Scope;
+
 use crate::ber::{Reader, Writer};
 use crate::message::{Entry, tag};
 use crate::{Channel, Error, Message, Result, filter, sync};
@@ -19,27 +21,6 @@ const VALSORT: &[u8] = b"1.3.6.1.4.1.4203.666.5.14";
 const UNSORTED: &[u8] = &[0x30, 0x03, 0x01, 0x01, 0xff];
 /// RFC 2696.
 const PAGED: &[u8] = b"1.2.840.113556.1.4.319";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    Base = 0,
-    One = 1,
-    Subtree = 2,
-    Children = 3,
-}
-
-impl Scope {
-    /// As ldapsearch's `-s` has them.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "base" => Some(Self::Base),
-            "one" => Some(Self::One),
-            "sub" => Some(Self::Subtree),
-            "children" => Some(Self::Children),
-            _ => None,
-        }
-    }
-}
 
 #[derive(Debug, Clone)]
 pub struct Search {

@@ -6,7 +6,7 @@ mod key;
 mod parse;
 mod write;
 
-use crate::{AttributeId, InvalidValue, Result, Schema};
+use crate::{AttributeId, Result, Schema, refuse};
 
 pub use forms::DnForm;
 pub use key::dn_key;
@@ -76,9 +76,5 @@ impl Schema {
 }
 
 fn within_limit(text: &[u8]) -> Result<()> {
-    if text.len() > MAX_LENGTH {
-        Err(InvalidValue("longer than 8192 bytes".into()))
-    } else {
-        Ok(())
-    }
+    if text.len() > MAX_LENGTH { refuse("longer than 8192 bytes") } else { Ok(()) }
 }

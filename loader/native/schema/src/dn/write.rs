@@ -1,7 +1,7 @@
 //! Values into DN strings. Escapes are always a backslash and two upper-case hexadecimal digits.
 
 use super::parse::is_space;
-use crate::{InvalidValue, Result};
+use crate::{Result, refuse};
 use values::utf8::char_len;
 
 const fn always(byte: u8) -> bool {
@@ -56,7 +56,7 @@ fn each_char(
     while at < value.len() {
         let len = char_len(&value[at..]);
         match (len, value[at]) {
-            (0, _) => return Err(InvalidValue("an RDN value is not valid UTF-8".into())),
+            (0, _) => return refuse("an RDN value is not valid UTF-8"),
             (1, byte) if needs_escape(value, at) => hex(byte, out),
             (1, byte) => out.push(byte),
             _ => beyond_ascii(&value[at..at + len], out),

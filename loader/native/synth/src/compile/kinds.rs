@@ -7,10 +7,9 @@ use super::items::{self, Place};
 use super::{Context, ENTRY};
 use crate::body::{Body, Presence, SlotValue};
 use crate::model::{Attribute, Condition, Count, Item, Kind, Named, Parent, Pick, Piece, Tag};
-use crate::parent::{Levels, ParentChooser};
 use crate::problem::{Problem, suggestion};
 use crate::tags::{self, KindFacts, SlotFacts, Slots};
-use crate::tree::{self, Branch, ParentRule};
+use crate::tree::{self, Branch, Levels, ParentChooser, ParentRule};
 
 /// Levels of a kind below itself, at most.
 const LEVELS: u32 = 250;

@@ -8,8 +8,8 @@ pub use branches::is_description;
 
 use crate::draw::Stream;
 use crate::model::{Count, Kind, Parent, Template};
-use crate::operational::Clock;
 use crate::problem::{Location, Problem};
+use crate::tags::time::Clock;
 use crate::tree::Tree;
 
 /// Entries of a tree, at most.

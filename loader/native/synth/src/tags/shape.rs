@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 use rustc_hash::FxHashSet;
 
 use super::{EntryContext, Scope, place};
-use crate::alias::Alias;
 use crate::body::Text;
 use crate::compile::items;
+use crate::distribution::Alias;
 use crate::draw::{Stream, again};
 use crate::vocabulary::Ranks;
 

@@ -4,17 +4,15 @@ mod hash;
 mod number;
 mod phonetic;
 mod substrings;
-mod time;
 
 use std::fmt;
 
 pub use hash::{Seed, Width};
-pub use number::integer;
+pub use number::{integer, time, time_of_2_4};
 pub use phonetic::phonetic;
 pub use substrings::Substrings;
-pub use time::{time, time_of_2_4};
 
-use crate::uid;
+use crate::order;
 
 /// An index key as stored, at most 8 bytes. Ordered as LMDB orders keys: by bytes, and shorter
 /// first where one is the head of the other.
@@ -61,5 +59,5 @@ impl fmt::Debug for Key {
 
 /// What of a value of syntax Name and Optional UID is hashed: all before a `#'bits'B` at the end.
 pub fn name_uid_part(value: &[u8]) -> &[u8] {
-    uid::split(value).0
+    order::split(value).0
 }

@@ -1,5 +1,5 @@
 use super::Key;
-use crate::{InvalidValue, text};
+use crate::{Result, text};
 
 /// Letters of a word that count, and characters of a code.
 const LETTERS: usize = 31;
@@ -9,7 +9,7 @@ const CODE: usize = 4;
 /// (`servers/slapd/phonetic.c`). Words without a code have no key.
 ///
 /// Refuses what is not UTF-8, on which slapd aborts.
-pub fn phonetic(normalised: &[u8], mut emit: impl FnMut(Key)) -> Result<(), InvalidValue> {
+pub fn phonetic(normalised: &[u8], mut emit: impl FnMut(Key)) -> Result<()> {
     let mut ascii = Vec::with_capacity(normalised.len());
     text::reduce_to_ascii(normalised, &mut ascii)?;
     let text = ascii.split(|&byte| byte == 0).next().unwrap_or_default();

@@ -4,18 +4,16 @@
 //! run. Each segment is folded, decomposed, reordered and composed by itself; ASCII outside segments
 //! is only folded.
 
-mod compose;
-mod decompose;
 #[rustfmt::skip]
 #[allow(clippy::unreadable_literal)] // code points are numbers without thousands
 mod tables;
 pub mod utf8;
 
-use crate::InvalidValue;
+use crate::Result;
 
 /// Appends the normal form of UTF-8 text; spaces are left to the caller. On an error `out` holds
 /// part of it.
-pub fn normalise(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+pub fn normalise(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     if value.is_ascii() {
         push_ascii(value, fold, out);
         return Ok(());
@@ -26,8 +24,8 @@ pub fn normalise(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), Inva
         let (ascii, tail) = rest.split_at(at.saturating_sub(1));
         push_ascii(ascii, fold, out);
         rest = take_segment(tail, fold, &mut segment)?;
-        decompose::reorder(&mut segment);
-        compose::compose(&mut segment);
+        reorder(&mut segment);
+        compose(&mut segment);
         for &code in &segment {
             utf8::encode(code, out);
         }
@@ -46,11 +44,7 @@ pub fn push_ascii(value: &[u8], fold: bool, out: &mut Vec<u8>) {
 }
 
 /// Fills `segment` with the decomposed characters of the segment at the head and returns the rest.
-fn take_segment<'a>(
-    text: &'a [u8],
-    fold: bool,
-    segment: &mut Vec<u32>,
-) -> Result<&'a [u8], InvalidValue> {
+fn take_segment<'a>(text: &'a [u8], fold: bool, segment: &mut Vec<u32>) -> Result<&'a [u8]> {
     segment.clear();
     let mut rest = text;
     while let Some(&byte) = rest.first() {
@@ -58,8 +52,8 @@ fn take_segment<'a>(
             break;
         }
         let (code, tail) = utf8::decode(rest).ok_or(utf8::REFUSAL)?;
-        let code = if fold { decompose::lower(code) } else { code };
-        decompose::push(code, segment);
+        let code = if fold { lower(code) } else { code };
+        push(code, segment);
         rest = tail;
     }
     Ok(rest)
@@ -67,15 +61,131 @@ fn take_segment<'a>(
 
 /// Appends what of the text can be written in ASCII: the ASCII characters of its compatibility
 /// decomposition.
-pub fn reduce_to_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+pub fn reduce_to_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let mut rest = value;
     let mut parts = Vec::new();
     while !rest.is_empty() {
         let (code, tail) = utf8::decode(rest).ok_or(utf8::REFUSAL)?;
         parts.clear();
-        decompose::push(code, &mut parts);
+        push(code, &mut parts);
         out.extend(parts.iter().filter_map(|&part| u8::try_from(part).ok()).filter(u8::is_ascii));
         rest = tail;
     }
     Ok(())
+}
+
+const BLOCK: usize = 64;
+const HANGUL_FIRST: u32 = 0xAC00;
+
+/// Place of `code` in the blocks of a two-level table; none behind the last block.
+fn place(index: &[u8], code: u32) -> Option<usize> {
+    let code = code as usize;
+    let block = usize::from(*index.get(code / BLOCK)?);
+    Some(block * BLOCK + code % BLOCK)
+}
+
+/// The simple lower-case letter of Unicode 3.2; anything but a capital or title letter is itself.
+fn lower(code: u32) -> u32 {
+    let Some(at) = place(&tables::FOLD_INDEX, code) else { return code };
+    let delta = tables::FOLD_DELTAS[usize::from(tables::FOLDS[at])];
+    code.wrapping_add_signed(delta)
+}
+
+/// Canonical combining class.
+fn class(code: u32) -> u8 {
+    place(&tables::CLASS_INDEX, code).map_or(0, |at| tables::CLASSES[at])
+}
+
+/// Appends the full compatibility decomposition of a character.
+fn push(code: u32, out: &mut Vec<u32>) {
+    if code < 0xA0 {
+        return out.push(code);
+    }
+    let at = place(&tables::PARTS_INDEX, code).map_or(0, |at| usize::from(tables::PARTS[at]));
+    if at > 0 {
+        let length = tables::POOL[at] as usize;
+        out.extend_from_slice(&tables::POOL[at + 1..=at + length]);
+    } else if (HANGUL_FIRST..=0xD7FF).contains(&code) {
+        push_hangul(code - HANGUL_FIRST, out);
+    } else {
+        out.push(code);
+    }
+}
+
+/// Also for the 92 code points behind the last syllable, as liblunicode does.
+fn push_hangul(syllable: u32, out: &mut Vec<u32>) {
+    out.push(0x1100 + syllable / 588);
+    out.push(0x1161 + syllable % 588 / 28);
+    if syllable % 28 != 0 {
+        out.push(0x11A7 + syllable % 28);
+    }
+}
+
+/// Puts each run of marks into the order of their classes; marks of one class keep their order.
+fn reorder(text: &mut [u32]) {
+    for marks in text.split_mut(|&code| class(code) == 0).filter(|marks| marks.len() > 1) {
+        marks.sort_by_key(|&mark| class(mark));
+    }
+}
+
+/// Stands for a class above all marks, so that nothing joins a mark at the head of a segment.
+const ABOVE_ALL: u16 = 256;
+
+/// Composes the decomposed characters of a segment in place.
+fn compose(text: &mut Vec<u32>) {
+    let Some(&first) = text.first() else { return };
+    let (mut starter, mut starter_at, mut end) = (first, 0, 1);
+    let mut kept = if class(first) == 0 { 0 } else { ABOVE_ALL };
+    for at in 1..text.len() {
+        let code = text[at];
+        let class = u16::from(class(code));
+        if let Some(both) = pair(starter, code).filter(|_| kept == 0 || kept < class) {
+            starter = both;
+            text[starter_at] = both;
+            continue;
+        }
+        if class == 0 {
+            (starter, starter_at) = (code, end);
+        }
+        kept = class;
+        text[end] = code;
+        end += 1;
+    }
+    text.truncate(end);
+    compose_hangul(text);
+}
+
+fn pair(first: u32, second: u32) -> Option<u32> {
+    let first = u16::try_from(first).ok()?;
+    // The lowest and the highest character that ends a pair.
+    let second = u16::try_from(second).ok().filter(|second| (0x300..=0x309A).contains(second))?;
+    let parts = u64::from(first) << 16 | u64::from(second);
+    let at = tables::COMPOSITES.binary_search_by_key(&parts, |composite| composite >> 16).ok()?;
+    Some((tables::COMPOSITES[at] & 0xFFFF) as u32)
+}
+
+fn compose_hangul(text: &mut Vec<u32>) {
+    let mut end = 1;
+    for at in 1..text.len() {
+        let code = text[at];
+        if let Some(syllable) = join_hangul(text[end - 1], code) {
+            text[end - 1] = syllable;
+        } else {
+            text[end] = code;
+            end += 1;
+        }
+    }
+    text.truncate(end);
+}
+
+/// Leading consonant and vowel, or such a syllable and a trailing consonant. liblunicode takes
+/// U+11A7 and U+11C3, the neighbours of the trailing consonants, for ones too.
+fn join_hangul(last: u32, code: u32) -> Option<u32> {
+    const SYLLABLES: u32 = 0xAC00;
+    let (leading, vowel) = (last.wrapping_sub(0x1100), code.wrapping_sub(0x1161));
+    if leading < 19 && vowel < 21 {
+        return Some(SYLLABLES + (leading * 21 + vowel) * 28);
+    }
+    let (syllable, trailing) = (last.wrapping_sub(SYLLABLES), code.wrapping_sub(0x11A7));
+    (syllable < 11_172 && syllable % 28 == 0 && trailing <= 28).then(|| last + trailing)
 }

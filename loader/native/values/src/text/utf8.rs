@@ -1,7 +1,7 @@
 //! UTF-8 as RFC 2279 had it and slapd still reads it: up to six bytes, surrogates included
 //! (`libraries/libldap/utf-8.c`).
 
-use crate::InvalidValue;
+use crate::{InvalidValue, Result};
 
 pub const REFUSAL: InvalidValue = InvalidValue::new("not valid UTF-8");
 
@@ -52,7 +52,7 @@ fn low_byte(bits: u32) -> u8 {
     bits.to_le_bytes()[0]
 }
 
-pub fn check(text: &[u8]) -> Result<(), InvalidValue> {
+pub fn check(text: &[u8]) -> Result<()> {
     if std::str::from_utf8(text).is_ok() {
         return Ok(());
     }

@@ -2,24 +2,21 @@
 
 #![allow(unsafe_code, reason = "libldap is C")]
 
-mod answers;
 mod ffi;
 mod guard;
 mod layer;
 mod opening;
 mod sasl;
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-pub(crate) use answers::meaning;
-use answers::{pointer, text};
 use common::{Counters, lock};
-use ffi::Ldap;
+use ffi::{Answer, Ldap};
 use guard::Guard;
 use layer::BufferedLayer;
 pub(crate) use layer::IoResult;
@@ -169,4 +166,47 @@ pub(crate) fn check_silence(begun: Instant, silence: Duration) -> Result<()> {
         return Ok(());
     }
     Err(Error::silent(passed.as_secs_f64()))
+}
+
+/// An answer of libldap's, or null.
+struct Message(*mut Answer);
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: it is ours, and nobody uses it after this.
+            unsafe { ffi::ldap_msgfree(self.0) };
+        }
+    }
+}
+
+/// What libldap says about a result code.
+pub(crate) fn meaning(code: i32) -> String {
+    // SAFETY: the text is constant.
+    let text = unsafe { CStr::from_ptr(ffi::ldap_err2string(code)) };
+    text.to_string_lossy().into_owned()
+}
+
+/// An option that is a text, if it has a value.
+fn text_option(handle: &Handle, option: c_int) -> Option<CString> {
+    let mut value: *mut c_char = ptr::null_mut();
+    // SAFETY: options of this kind write a pointer, to a text that is ours then, or null.
+    unsafe {
+        let code = ffi::ldap_get_option(handle.session, option, (&raw mut value).cast());
+        if code != ffi::SUCCESS || value.is_null() {
+            return None;
+        }
+        let text = CStr::from_ptr(value).to_owned();
+        ffi::ldap_memfree(value.cast());
+        Some(text)
+    }
+}
+
+fn text(value: &str, what: &str) -> Result<CString> {
+    let refused = |_| Failure::new(Phase::Connect, -9, format!("{what} has a NUL in it"));
+    Ok(CString::new(value).map_err(refused)?)
+}
+
+fn pointer(text: Option<&CString>) -> *const c_char {
+    text.map_or(ptr::null(), |text| text.as_ptr())
 }

@@ -8,8 +8,7 @@ use std::time::Instant;
 
 use common::Counters;
 
-use super::answers::{Message, meaning, pointer, text, text_option};
-use super::{Handle, check_silence, ffi, sasl};
+use super::{Handle, Message, check_silence, ffi, meaning, pointer, sasl, text, text_option};
 use crate::error::{CONNECT_ERROR, SERVER_DOWN, TIMEOUT};
 use crate::{ConnectionOptions, Error, Failure, Phase, Result};
 

@@ -5,9 +5,8 @@
 use std::ffi::{CString, c_char, c_int, c_uint, c_ulong, c_void};
 use std::ptr;
 
-use super::Handle;
-use super::answers::text_option;
 use super::ffi::{self, Ldap, Question};
+use super::{Handle, text_option};
 use crate::ConnectionOptions;
 
 // sasl.h, SASL_CB_*.

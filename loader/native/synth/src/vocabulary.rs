@@ -1,13 +1,20 @@
-//! The words of a vocabulary by their ranks.
+//! What templates say that were learned from a real tree: words that nobody wrote, drawn as often as the real ones.
+//!
+//! Word k of a vocabulary follows from the vocabulary's name and k. Which k is drawn, its ranks say: steps of them with
+//! their share of all draws. Small vocabularies are made once, so that no two words are the same.
+
+pub mod letters;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashSet;
 
-use super::letters::Letters;
+pub use letters::Letters;
+
 use crate::distribution::{Distribution, Sampler};
 use crate::draw::{Stream, again, below, unit};
+use crate::model::Text;
 
 /// Vocabularies up to this size are made once, without repetitions.
 pub const LISTED: u64 = 1 << 16;
@@ -15,6 +22,22 @@ pub const LISTED: u64 = 1 << 16;
 const TRIES: u64 = 32;
 /// Letters of a word, at most.
 pub const LONGEST: u64 = 4096;
+
+#[derive(Debug, Clone, Default)]
+pub struct Learned {
+    pub vocabularies: Vec<Arc<Vocabulary>>,
+    pub shapes: Vec<Arc<Shape>>,
+}
+
+/// One of several texts.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    pub name: String,
+    /// With their weights.
+    pub texts: Vec<(Text, f64)>,
+    /// So many distinct values are made of them; without it every draw makes another one.
+    pub phrases: Option<Ranks>,
+}
 
 /// What a template says of a vocabulary.
 #[derive(Debug, Clone, PartialEq)]
