@@ -207,6 +207,13 @@ impl EntryLines {
         if matches!(value.first()?, b' ' | b'\t'..=b'\r') || matches!(value.last()?, b' ' | b'\r') {
             return None;
         }
+        if let (Some((block, _)), Some(before)) =
+            (text[1..].split_first_chunk(), text.first_chunk())
+        {
+            if length <= BLOCK && next != Some(&b' ') {
+                return self.add_block(block, before, length);
+            }
+        }
         let count = length.div_ceil(BLOCK);
         if next == Some(&b' ') || text.len() < 1 + count * BLOCK {
             return None;
@@ -231,6 +238,31 @@ impl EntryLines {
         }
         self.bytes.truncate(at + length);
         Some(ValueSpans { value, normal: self.end_piece(at) })
+    }
+
+    /// The same of a value that ends in its first block, as most do.
+    #[inline]
+    fn add_block(
+        &mut self,
+        block: &[u8; BLOCK],
+        before: &[u8; BLOCK],
+        length: usize,
+    ) -> Option<ValueSpans> {
+        const ROOM: usize = 2 * (BLOCK + 1);
+        let (lower, odd) = fold_block(block, before);
+        if odd != 0 {
+            return None;
+        }
+        let (at, normal) = (self.bytes.len(), length + 1);
+        self.bytes.extend_from_slice(&[0; ROOM]);
+        let room = self.bytes.last_chunk_mut::<ROOM>()?;
+        room[..BLOCK].copy_from_slice(block);
+        room[length] = 0;
+        room[normal..normal + BLOCK].copy_from_slice(&lower);
+        room[normal + length] = 0;
+        self.bytes.truncate(at + 2 * normal);
+        let span = |at| Span { at, length };
+        Some(ValueSpans { value: span(at), normal: span(at + normal) })
     }
 
     /// Where in `attributes` a column is.

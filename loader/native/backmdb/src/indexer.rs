@@ -158,7 +158,9 @@ impl Indexer {
         match (self.wide, self.long) {
             (false, false) => {
                 keys.shorts(table, settings.substrings.any_keys(seeds[1], value));
-                settings.substrings.each_end(seeds, value, |key| keys.short(table, key));
+                settings
+                    .substrings
+                    .each_end(seeds, value, |ends| keys.shorts(table, ends.into_iter()));
             }
             (false, true) => settings
                 .substrings

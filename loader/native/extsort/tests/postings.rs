@@ -68,10 +68,10 @@ fn model(postings: &[Posting]) -> [Index; 2] {
         };
         *indexes[index].entry(key).or_insert_with(BTreeMap::new).entry(position).or_insert(0) += 1;
     }
-    let twice = |(position, times): (u32, usize)| std::iter::repeat_n(position, times.min(2));
+    let each = |(position, times): (u32, usize)| std::iter::repeat_n(position, times);
     indexes.map(|index| {
         let flat =
-            |(key, found): (_, BTreeMap<_, _>)| (key, found.into_iter().flat_map(twice).collect());
+            |(key, found): (_, BTreeMap<_, _>)| (key, found.into_iter().flat_map(each).collect());
         index.into_iter().map(flat).collect()
     })
 }

@@ -40,12 +40,15 @@ pub struct Records<'a> {
     /// Finds an LF with another behind it, and how many bytes followed the one that was found last.
     blank: Finder<'static>,
     after_blank: usize,
+    has_cr: bool,
 }
 
 impl<'a> Records<'a> {
     pub fn new(block: &Block<'a>) -> Self {
         let (rest, line, last_block) = (block.bytes, block.line, block.last);
-        Self { rest, line, last_block, blank: Finder::new(b"\n\n"), after_blank: usize::MAX }
+        let has_cr = memchr(b'\r', rest).is_some();
+        let blank = Finder::new(b"\n\n");
+        Self { rest, line, last_block, blank, after_blank: usize::MAX, has_cr }
     }
 
     fn take_line(&mut self) -> &'a [u8] {
@@ -120,7 +123,7 @@ impl<'a> Records<'a> {
             self.after_blank = blank.map_or(0, |at| self.rest.len() - at - 1);
         }
         let length = self.rest.len() - self.after_blank;
-        if memchr(b'\r', &self.rest[..length]).is_none() {
+        if !self.has_cr || memchr(b'\r', &self.rest[..length]).is_none() {
             return length;
         }
         let lines = self.rest.split_inclusive(|&byte| byte == b'\n');

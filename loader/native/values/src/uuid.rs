@@ -1,8 +1,7 @@
 //! UUIDs as text (RFC 4122, 3). How slapd reads values of that syntax is another matter: `normalise` takes hyphens anywhere.
 
-/// What is no hexadecimal digit in [`DIGITS`]; the hyphen.
+/// What is no hexadecimal digit in [`DIGITS`].
 pub(crate) const NO_DIGIT: u8 = 0x40;
-const HYPHEN: u8 = 0x10;
 
 /// Of each byte, its value as a hexadecimal digit.
 pub(crate) const DIGITS: [u8; 256] = {
@@ -14,24 +13,25 @@ pub(crate) const DIGITS: [u8; 256] = {
         table[byte.to_ascii_uppercase() as usize] = digit;
         digit += 1;
     }
-    table[b'-' as usize] = HYPHEN;
     table
 };
 
 /// Whether it is 32 hexadecimal digits of either case, with hyphens in their places.
 pub fn is_spelled(text: &[u8]) -> bool {
-    // No more than the hyphens are no digits.
-    let others = |text: &[u8]| text.iter().map(|byte| DIGITS[usize::from(*byte)] >> 4).sum::<u8>();
-    text.len() == 36
-        && [8, 13, 18, 23].iter().all(|at| text[*at] == b'-')
-        && others(text) == 4 * (HYPHEN >> 4)
+    octets(text).is_some()
 }
 
 /// The octets of a UUID that [is spelled](is_spelled) so.
 pub fn octets(text: &[u8]) -> Option<[u8; 16]> {
     const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
-    let digit = |at: usize| DIGITS[usize::from(text[at])];
-    is_spelled(text).then(|| PLACES.map(|at| digit(at) << 4 | digit(at + 1)))
+    let text: &[u8; 36] = text.try_into().ok()?;
+    let mut met = 0;
+    let octets = PLACES.map(|at| {
+        let [high, low] = [text[at], text[at + 1]].map(|byte| DIGITS[usize::from(byte)]);
+        met |= high | low;
+        high << 4 | low
+    });
+    (met < 16 && [8, 13, 18, 23].iter().all(|at| text[*at] == b'-')).then_some(octets)
 }
 
 /// In lower case.

@@ -6,16 +6,12 @@ use common::lock;
 
 use super::Index;
 use super::item::{Item, Key};
-use super::run::BUCKETS;
 use super::store::{Buffers, FinishedIndex, Store};
 use crate::scratch::Resources;
 use crate::{Error, Result};
 
 /// Positions in a batch: enough to make passing it on cheap, few enough to stay in cache.
 const BATCH: usize = 16 << 10;
-
-/// How often a posting that came more often is told.
-const OFTEN: u8 = 2;
 
 pub(crate) type TaskSender = workers::Outlet<Batch, Error>;
 
@@ -26,7 +22,7 @@ pub trait Visitor {
     /// A key: the first `len` bytes of `bits`, big-endian. Keys ascend as byte strings do.
     fn key(&mut self, bits: u64, len: u8) -> std::result::Result<(), Self::Error>;
     /// Positions of this key, ascending, also from one call to the next. A position that was
-    /// pushed more than once for this key comes twice.
+    /// pushed more than once for this key comes as often.
     fn positions(&mut self, positions: &[u32]) -> std::result::Result<(), Self::Error>;
     /// The key has no more positions.
     fn end(&mut self) -> std::result::Result<(), Self::Error>;
@@ -74,13 +70,17 @@ impl Sorted {
         let closed: FinishedIndex<I> =
             store.close(self.means.memory / 16 / self.threads, self.threads);
         let mut telling = BatchJoiner { visitor, key: None };
+        // To pass on a batch wakes a thread.
+        let groups = closed.groups(BATCH);
         workers::in_order(
             self.threads,
-            BUCKETS,
+            groups.len(),
             || {
                 let mut buffers = Buffers::default();
-                let closed = &closed;
-                move |bucket, outlet| closed.send(bucket, &mut buffers, &self.means, outlet)
+                let (closed, groups) = (&closed, &groups);
+                move |task: usize, outlet: &TaskSender| {
+                    closed.send(groups[task].clone(), &mut buffers, &self.means, outlet)
+                }
             },
             |batch| telling.tell(&batch),
         )?;
@@ -101,14 +101,13 @@ pub(crate) struct Batch {
 pub(crate) struct Grouper<'a, I> {
     outlet: &'a TaskSender,
     batch: Batch,
+    /// An item of the last key.
     last: I,
-    /// How often `last` came: not at all at the start.
-    times: u8,
 }
 
 impl<'a, I: Item> Grouper<'a, I> {
     pub fn new(outlet: &'a TaskSender) -> Self {
-        Self { outlet, batch: Batch::default(), last: I::zeroed(), times: 0 }
+        Self { outlet, batch: Batch::default(), last: I::zeroed() }
     }
 
     pub fn add(&mut self, mut items: &[I]) -> Result<()> {
@@ -127,30 +126,29 @@ impl<'a, I: Item> Grouper<'a, I> {
         let Batch { keys, positions } = &mut self.batch;
         positions.reserve_exact(BATCH - positions.len());
         while let Some(&first) = items.first() {
-            // Of one key, and none that came before.
-            let is_next = |pair: &&[I]| pair[0] != pair[1] && first.same_key(pair[1]);
-            let count = 1 + items.windows(2).take_while(is_next).count();
-            let (mut now, later) = items.split_at(count);
-            self.times = if first == self.last { self.times + 1 } else { 1 };
-            if self.times > OFTEN {
-                (self.times, now) = (OFTEN, &now[1..]);
+            let (now, later) = items.split_at(of_one_key(items, first));
+            if !first.same_key(self.last) || positions.is_empty() {
+                keys.push((first.key(), positions.len()));
             }
-            if let Some(item) = now.first() {
-                if !item.same_key(self.last) || positions.is_empty() {
-                    keys.push((item.key(), positions.len()));
-                }
-                positions.extend(now.iter().map(|item| item.position()));
-            }
-            if count > 1 {
-                self.times = 1;
-            }
-            (self.last, items) = (items[count - 1], later);
+            positions.extend(now.iter().map(|item| item.position()));
+            (self.last, items) = (first, later);
         }
     }
 
     pub fn finish(self) -> Result<()> {
         if self.batch.positions.is_empty() { Ok(()) } else { Ok(self.outlet.send(self.batch)?) }
     }
+}
+
+/// How many of the first items have the key of `first`. Steps double, because many keys have many positions.
+fn of_one_key<I: Item>(items: &[I], first: I) -> usize {
+    let mut step = 1;
+    while items.get(step).is_some_and(|item| item.same_key(first)) {
+        step *= 2;
+    }
+    let known = step / 2;
+    let unknown = &items[known..items.len().min(step)];
+    known + unknown.partition_point(|item| item.same_key(first))
 }
 
 /// Joins batches: a key may be in several.

@@ -1,6 +1,7 @@
 //! All postings of one index.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use common::lock;
@@ -110,26 +111,46 @@ impl<I: Item> FinishedIndex<I> {
         self.runs.iter().map(move |run| run[bucket]).filter(|extent| extent.items > 0)
     }
 
-    fn is_large(&self, bucket: usize) -> bool {
+    fn items(&self, bucket: usize) -> usize {
         let held: usize = self.chunks.iter().map(|chunk| chunk.bucket(bucket).len()).sum();
-        let spilled: usize = self.extents(bucket).map(|extent| extent.items).sum();
-        (held + spilled) * size_of::<I>() > self.limit
+        held + self.extents(bucket).map(|extent| extent.items).sum::<usize>()
     }
 
-    /// Sends a bucket, sorted and grouped.
+    fn is_large(&self, bucket: usize) -> bool {
+        self.items(bucket) * size_of::<I>() > self.limit
+    }
+
+    /// The buckets in groups, each of at most `most` items where a bucket has no more.
+    pub fn groups(&self, most: usize) -> Vec<Range<usize>> {
+        let (mut groups, mut start, mut sum) = (Vec::new(), 0, 0);
+        for bucket in 0..BUCKETS {
+            let items = self.items(bucket);
+            if sum > 0 && sum + items > most {
+                groups.push(start..bucket);
+                (start, sum) = (bucket, 0);
+            }
+            sum += items;
+        }
+        groups.push(start..BUCKETS);
+        groups
+    }
+
+    /// Sends buckets, sorted and grouped.
     pub fn send(
         &self,
-        bucket: usize,
+        buckets: Range<usize>,
         buffers: &mut Buffers<I>,
         means: &Resources,
         outlet: &TaskSender,
     ) -> Result<()> {
-        means.check_cancelled()?;
         let mut grouper = Grouper::new(outlet);
-        if self.is_large(bucket) {
-            self.merge(bucket, means, &mut grouper)?;
-        } else {
-            let Buffers { items, spare, bytes } = buffers;
+        for bucket in buckets {
+            means.check_cancelled()?;
+            if self.is_large(bucket) {
+                self.merge(bucket, means, &mut grouper)?;
+                continue;
+            }
+            let Buffers { items, spare, bytes } = &mut *buffers;
             items.clear();
             for extent in self.extents(bucket) {
                 run::read(extent, means, bytes, items)?;

@@ -146,16 +146,16 @@ pub fn time_of_2_4(normalised: &[u8]) -> Option<Key> {
 }
 
 fn read_time(text: &[u8]) -> Option<[i64; 6]> {
-    let (digits, rest) = text.split_at_checked(14)?;
+    let (text, rest) = text.split_first_chunk::<14>()?;
+    let digits = text.map(|byte| byte.wrapping_sub(b'0'));
     let fraction = rest.strip_prefix(b".").unwrap_or(rest);
     let zone = fraction.iter().find(|byte| !byte.is_ascii_digit());
-    if !digits.iter().all(u8::is_ascii_digit) || zone != Some(&b'Z') {
+    if digits.iter().any(|digit| *digit > 9) || zone != Some(&b'Z') {
         return None;
     }
-    let number =
-        |from, to| digits[from..to].iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
-    let parts =
-        [number(0, 4), number(4, 6), number(6, 8), number(8, 10), number(10, 12), number(12, 14)];
+    let number = |at: usize| i64::from(digits[at] * 10 + digits[at + 1]);
+    let year = number(0) * 100 + number(2);
+    let parts = [year, number(4), number(6), number(8), number(10), number(12)];
     let [_, month, day, hour, minute, second] = parts;
     let valid = (1..=12).contains(&month)
         && (1..=31).contains(&day)

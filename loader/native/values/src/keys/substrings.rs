@@ -38,9 +38,14 @@ impl Substrings {
         self.any_of(seed.state32(), value)
     }
 
-    /// Calls `emit` with the other keys of [`Self::each`], which initial and final have.
+    /// Calls `emit` with the other keys of [`Self::each`], which initial and final have, of each length.
     #[inline]
-    pub fn each_end(&self, [initial, _, last]: &[Seed; 3], value: &[u8], emit: impl FnMut(u32)) {
+    pub fn each_end(
+        &self,
+        [initial, _, last]: &[Seed; 3],
+        value: &[u8],
+        emit: impl FnMut([u32; 2]),
+    ) {
         self.emit_ends([initial.state32(), last.state32()], value, emit);
     }
 
@@ -48,7 +53,7 @@ impl Substrings {
     fn emit_all<S: State>(&self, states: [S; 3], value: &[u8], mut emit: impl FnMut(S::Key)) {
         let [initial, any, last] = states;
         self.any_of(any, value).for_each(&mut emit);
-        self.emit_ends([initial, last], value, emit);
+        self.emit_ends([initial, last], value, |keys| keys.into_iter().for_each(&mut emit));
     }
 
     #[inline]
@@ -65,13 +70,12 @@ impl Substrings {
         &self,
         [initial, last]: [S; 2],
         value: &[u8],
-        mut emit: impl FnMut(S::Key),
+        mut emit: impl FnMut([S::Key; 2]),
     ) {
         let Some(start) = value.get(..self.min) else { return };
         let mut initial = initial.after(start);
         for length in self.min..=self.max.min(value.len()) {
-            emit(initial.key());
-            emit(last.after(&value[value.len() - length..]).key());
+            emit([initial.key(), last.after(&value[value.len() - length..]).key()]);
             initial = initial.after(value.get(length..=length).unwrap_or_default());
         }
     }
