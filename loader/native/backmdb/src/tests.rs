@@ -12,8 +12,8 @@ use codec::{dn2i, id2e};
 use ldif::Counters;
 use lmdbfile::Reader;
 
-use crate::{Code, Method, Source, ValueCheck};
-use fixture::{Build, SUFFIX, unit};
+use crate::{Code, Method, Source, ValueCheck, VerifyMeans, verify};
+use fixture::{Build, SUFFIX, schema, unit};
 
 fn opened(build: &Build) -> Reader {
     codec::tables::with_orders(Reader::open(&build.path("data.mdb")).unwrap())
@@ -481,4 +481,33 @@ fn a_scratch_directory_that_is_missing_is_named() {
     build.options.scratch = build.path("no such directory");
     let refused = build.run(&many(5000)).unwrap_err();
     assert_eq!((refused.code, refused.path), (Code::Io, Some(build.path("no such directory"))));
+}
+
+/// The number of records that the file states for a table: the fifth word of LMDB's record, behind the table's name.
+fn add_records(file: &mut [u8], table: &[u8], more: u64) {
+    let name = file.windows(table.len() + 4).position(|at| at[..4] == *table && at[4..8] == [0; 4]);
+    let at = name.unwrap() + table.len() + 32;
+    let entries = u64::from_ne_bytes(file[at..at + 8].try_into().unwrap());
+    file[at..at + 8].copy_from_slice(&(entries + more).to_ne_bytes());
+}
+
+#[test]
+fn a_sample_misses_the_entries_that_are_gone_from_the_end() {
+    let build = Build::new();
+    build
+        .run(&(0..20).fold(SUFFIX.to_owned(), |all, at| {
+            all + &unit(&format!("ou={at},dc=example,dc=com"), "")
+        }))
+        .unwrap();
+    let check = || {
+        let resources = VerifyMeans { memory: 64 << 20, jobs: 1, scratch: build.path("") };
+        let known = (schema(), &build.settings);
+        verify(&build.path("data.mdb"), known, &resources, (false, true), &Counters::default())
+    };
+    assert_eq!(check().unwrap(), 21);
+    let mut file = read(&build.path("data.mdb"));
+    add_records(&mut file, b"id2e", 1000);
+    add_records(&mut file, b"dn2i", 2000);
+    fs::write(build.path("data.mdb"), file).unwrap();
+    assert!(check().unwrap_err().to_string().contains("it is not in id2e"));
 }

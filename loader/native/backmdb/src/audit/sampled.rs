@@ -74,12 +74,21 @@ impl Sample<'_> {
     }
 
     fn entries(&mut self) -> std::result::Result<(), StopReason> {
-        let last = self.tables.id2e.last_key()?.and_then(|key| codec::id::first(&key));
-        let (mut cursor, mut met) = (self.tables.id2e.cursor()?, BTreeSet::new());
-        for wanted in chosen(last.unwrap_or(0), self.look.sample) {
+        let id2e = &self.tables.id2e;
+        let mut last = id2e.last_key()?.and_then(|key| codec::id::first(&key)).unwrap_or(0);
+        if self.look.new {
+            // id2e is cut short if its last ID is smaller than the number of its entries below the root, ID 0.
+            let root = u64::from(id2e.get(&0u64.to_ne_bytes())?.is_some());
+            last = last.max(id2e.record().entries.saturating_sub(root));
+        }
+        let (mut cursor, mut met) = (id2e.cursor()?, BTreeSet::new());
+        for wanted in chosen(last, self.look.sample) {
             self.look.counters.check()?;
             cursor.seek(&wanted.to_ne_bytes())?;
-            let Some((key, value)) = cursor.next()? else { break };
+            let Some((key, value)) = cursor.next()? else {
+                self.findings.add(Kind::Entry, || Finding::of_entry(wanted, "it is not in id2e"));
+                break;
+            };
             let id = codec::id::read(key).ok_or_else(damaged_entry)?;
             let is_kept_free = value.is_empty() && !self.look.new;
             if id > 0 && !is_kept_free && met.insert(id) {
@@ -179,10 +188,11 @@ fn spans(table: &TableReader<'_>, key: Key, id: u64) -> lmdbfile::Result<bool> {
     Ok(matches!(row, Some((idl::IndexRecord::Range(low, high), _)) if (low..=high).contains(&id)))
 }
 
-/// IDs at even distances up to `last`, and the newest.
+/// At most `count` IDs from 1 to `last`: the newest, and others at even distances.
 fn chosen(last: u64, count: u64) -> BTreeSet<u64> {
-    let newest = count / NEWEST;
-    let spread = count - newest;
-    let even = (0..spread).map(|at| 1 + at * last.saturating_sub(1) / spread.max(1));
-    even.chain(last.saturating_sub(newest) + 1..=last).collect()
+    let newest = (count / NEWEST).min(last);
+    let (first_new, spread) = (last - newest + 1, u128::from(count - newest));
+    let even =
+        (0..spread.min(u128::from(first_new - 1))).map(|at| 1 + at * u128::from(last - 1) / spread);
+    even.filter_map(|id| u64::try_from(id).ok()).chain(first_new..=last).collect()
 }

@@ -11,7 +11,7 @@ use values::keys::Substrings;
 /// One definition a line, behind a letter for its kind; a capital letter stands for one that is compiled into slapd.
 const DEFINITIONS: &str = include_str!("../../../fuzz/src/schema.txt");
 
-fn schema() -> &'static Schema {
+pub fn schema() -> &'static Schema {
     static SCHEMA: OnceLock<Schema> = OnceLock::new();
     SCHEMA.get_or_init(|| {
         let all: Vec<Definition> = DEFINITIONS.lines().map(definition).collect();
