@@ -183,11 +183,11 @@ class TableSizes(Struct, frozen=True):
     indexes: dict[str, IndexCounts]
 
 
-def table_sizes(directory: Path, without: Path | None = None) -> TableSizes:
-    """Returns the sizes in a database without a writer. `without`: a database with a subset of the entries; its IDs are
+def table_sizes(data: Path, without: Path | None = None) -> TableSizes:
+    """Returns the sizes in a data file without a writer. `without`: the file of a subset of the entries, whose IDs are
     subtracted from the counts of each index key."""
-    facts = meta.read_meta(directory)
-    own, counts = _key_counts(directory)
+    facts = meta.read_meta(data)
+    own, counts = _key_counts(data)
     less = _key_counts(without)[1] if without else {}
     indexes = {}
     for name, keys in counts.items():
@@ -197,9 +197,9 @@ def table_sizes(directory: Path, without: Path | None = None) -> TableSizes:
     return TableSizes(facts.pages, facts.page_size, own, indexes)
 
 
-def _key_counts(directory: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]]:
+def _key_counts(data: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]]:
     """Returns table -> pages, and index -> key -> number of its IDs."""
-    with reading(directory) as contents:
+    with reading(data) as contents:
         tables = contents.tables
         counts = {name: dict(contents.index_counts(name)) for name in _indexes(tables)}
         return {name: record.pages for name, record in tables.items()}, counts

@@ -328,7 +328,7 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
     if not run.catalogue.is_done("load"):
         limits = native.limits_of(work.build_options, place)
         at_most = meta.read_meta(options.source).used * _LARGEST
-        require_room(limits, lambda: needed(options, place, Meter("sample")), at_most)
+        require_room(limits, lambda: at_most, lambda: needed(options, place, Meter("sample")))
     loaded = run.do("load", work.load, MigrateLoaded, source.entries)
     checked = run.do("check", lambda meter: work.building.check(meter, loaded), Checked)
     run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded.entries)

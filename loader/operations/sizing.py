@@ -51,6 +51,8 @@ _RANGE = 3  # IDs of a range: 0, first, last
 _EMPTY = 1 << 20  # bytes: upper bound for a database with all tables and no entries
 _COMPRESSED = 20  # factor: upper bound of LDIF size / compressed size
 _OF_FILES = SampleSize(5000, 0.0, seconds=10.0)
+_ROUGH = SampleSize(2000, 0.0, seconds=0.2, whole=32 << 20, windows=32)
+ROUGHLY = 2  # factor: upper bound of a database's size / its size as predicted from a rough sample
 _ROOM = 1 << 44  # bytes: maxsize of the sample's database
 _NOW = "20260101000000Z"
 _GLUE = """objectClass: glue
@@ -72,18 +74,20 @@ class Limits(Struct, frozen=True):
     directory: Path | None
 
 
-def require_room(limits: Limits, predict: Callable[[], int], at_most: float = math.inf) -> None:
-    """Raises MaxsizeTooSmall or NoSpace if a database of `predict()` bytes does not fit. A prediction takes seconds, so
-    none is made if even `at_most` bytes fit."""
+def require_room(limits: Limits, *predictions: Callable[[], float]) -> None:
+    """Raises MaxsizeTooSmall or NoSpace if the database does not fit. The last prediction returns its size in bytes.
+    Those before it return upper bounds in less time: the first bound that fits spares the rest."""
     maxsize, directory = limits.maxsize, limits.directory
     free = math.inf if directory is None else files.free_bytes(directory)
-    if at_most <= min(free, math.inf if maxsize is None else maxsize):
-        return
-    needed = predict()
+    needed = 0.0
+    for predict in predictions:
+        needed = predict()
+        if needed <= min(free, math.inf if maxsize is None else maxsize):
+            return
     if maxsize is not None:
-        require_map(limits.suffix, maxsize, needed)
+        require_map(limits.suffix, maxsize, math.ceil(needed))
     if directory is not None:
-        files.require_space(directory, needed)
+        files.require_space(directory, math.ceil(needed))
 
 
 def require_map(suffix: str, maxsize: int, needed: int) -> None:
@@ -263,9 +267,10 @@ class Forecast(Struct, frozen=True):
         return max((table.bytes for table in self.tables if table.is_index), default=0)
 
 
-def of_files(target: Target, ldif: LdifFiles, meter: Meter) -> Forecast:
-    """Forecasts the size only. Raises EmptyInput, NotProven, and the errors of reading LDIF."""
-    sample = sampling.of_files(ldif.paths(), ldif.entries(), _OF_FILES, meter)
+def of_files(target: Target, ldif: LdifFiles, meter: Meter, is_rough: bool = False) -> Forecast:
+    """Forecasts the size only, in up to ten seconds, or in half a second if `is_rough`. Raises EmptyInput, NotProven,
+    and the errors of reading LDIF."""
+    sample = sampling.of_files(ldif.paths(), ldif.entries(), _ROUGH if is_rough else _OF_FILES, meter)
     return forecast(sample, target, meter, timed=0.0)
 
 
@@ -322,8 +327,8 @@ def _built(sample: Sample | SizeClass, total: int, target: Target, scratch: Path
     if sampled <= 0:
         return _Built(None, rejected)
     growth = Growth(
-        before=contents.table_sizes(parents) if parents else None,
-        after=contents.table_sizes(whole, parents),
+        before=contents.table_sizes(parents / DATA) if parents else None,
+        after=contents.table_sizes(whole / DATA, parents and parents / DATA),
         sampled=sampled,
         wanted=max(sampled, total),
         longest=(1 << target.settings.idlexp) - 1,

@@ -30,20 +30,21 @@ from loader.sources.mdb import Part
 COMMON = 4 << 10  # maximum bytes of a common record; a larger record is in a size class
 _LARGE = 8 << 20  # bytes of LDIF taken from each class of larger records
 _CHUNK = 1 << 20  # bytes per read
-_READ_WHOLE = 4 << 30  # maximum bytes of LDIF that are read whole, in some seconds; larger inputs: windows
-_WINDOWS = 1024  # number of windows, each of one chunk
 _SIP = 4 << 10  # bytes
 _COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
 
 
 class SampleSize(Struct, frozen=True):
     """The size of a sample, which is kept in memory: at least `records` records and at least the fraction `share` of
-    all records, but about `most` at most. `seconds`: time limit for reading files; the rest is then extrapolated."""
+    all records, but about `most` at most. `seconds`: time limit for reading files; the rest is then extrapolated. Of
+    more than `whole` bytes of LDIF that is not compressed, only `windows` are read, each of one chunk."""
 
     records: int = 10_000
     share: float = 0.01
     most: int = 300_000
     seconds: float = math.inf
+    whole: int = 4 << 30
+    windows: int = 1024
 
     def of(self, total: float) -> float:
         return min(max(self.records, total * self.share), self.most)
@@ -86,11 +87,11 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
     are no records, LdifTruncated, LdifUnreadable."""
     origin, size = ", ".join(map(str, paths)), sum(path.stat().st_size for path in paths)
     taken = _Taken(wanted)
-    if size > _READ_WHOLE and not any(map(is_compressed, paths)):
-        for batch in _windows(paths, size // _WINDOWS):
+    if size > wanted.whole and not any(map(is_compressed, paths)):
+        for batch in _windows(paths, size // wanted.windows):
             taken.take(batch)
-        how = f"{units.number(_WINDOWS)} windows of {_CHUNK >> 20} MiB at even places of the files"
-        return taken.sample(origin, how, size / (_WINDOWS * _CHUNK), known)
+        how = f"{units.number(wanted.windows)} windows of {_CHUNK >> 20} MiB at even places of the files"
+        return taken.sample(origin, how, size / (wanted.windows * _CHUNK), known)
     until, before = time.monotonic() + wanted.seconds, 0
     for path in paths:
         with path.open("rb", buffering=0) as file:

@@ -153,7 +153,8 @@ def _require_fitting(strategy: Search, provider: Session, base: str) -> None:
             sample = of_server(replace(provider.connection, base=base), _BUILT, scratch, Meter("sample"))
             return sizing.forecast(sample, target, Meter("build"), timed=0.0).bytes
 
-    require_room(native.limits_of(strategy.building(), place), needed, count * largest if count else math.inf)
+    at_most = count * largest if count else math.inf
+    require_room(native.limits_of(strategy.building(), place), lambda: at_most, needed)
 
 
 def unknown_classes(provider: Session, base: str, schema: SchemaFacts) -> list[str]:

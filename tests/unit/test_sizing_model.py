@@ -55,12 +55,12 @@ def unneeded() -> int:
 
 
 def test_what_fits_in_any_case_is_not_predicted(tmp_path: Path) -> None:
-    require_room(Limits("dc=example", 1 << 20, tmp_path), unneeded, at_most=1 << 20)
-    require_room(Limits("dc=example", None, None), unneeded, at_most=1 << 60)
+    require_room(Limits("dc=example", 1 << 20, tmp_path), lambda: 1 << 20, unneeded)
+    require_room(Limits("dc=example", None, None), lambda: 1 << 60, unneeded)
 
 
 def test_a_prediction_is_held_against_the_map_and_the_disk(tmp_path: Path) -> None:
-    require_room(Limits("dc=example", 1 << 20, tmp_path), lambda: 1 << 20, at_most=1 << 60)
+    require_room(Limits("dc=example", 1 << 20, tmp_path), lambda: 1 << 60, lambda: 1 << 20)
     with pytest.raises(MaxsizeTooSmall, match=r"1\.0 MiB.*2\.0 MiB"):
         require_room(Limits("dc=example", 1 << 20, tmp_path), lambda: 2 << 20)
     with pytest.raises(NoSpace, match="needed"):

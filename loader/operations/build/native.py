@@ -185,13 +185,13 @@ def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
     return Limits(place.database.suffix, maxsize, place.directory if options.check_space else None)
 
 
-def predicted(options: BuildOptions, target: Target, meter: Meter) -> int:
-    """Bytes of the database, from a sample of the files. 0 for a generated tree, and for faulty input, because the load
-    reports the fault with its line."""
+def predicted(options: BuildOptions, target: Target, meter: Meter, is_rough: bool = False) -> int:
+    """Returns the bytes of the database, predicted from a sample of the files; 0 for a generated tree, and for faulty
+    input, because the load reports the fault with its line."""
     if options.tree is not None:
         return 0
     try:
-        return sizing.of_files(target, options.files, meter).bytes
+        return sizing.of_files(target, options.files, meter, is_rough).bytes
     except (EmptyInput, LdifSyntax, LdifTruncated, LdifEncoding, IncludeRefused):
         return 0
 
@@ -220,8 +220,12 @@ class NativeSteps(BuildSteps):
         there is no room; a stream cannot be sampled."""
         options = self.options
         if options.tree is None and not options.files.streamed:
-            limits, at_most = limits_of(options, self.place), sizing.at_most(options.files)
-            require_room(limits, lambda: predicted(options, self.target, Meter("sample")), at_most)
+            require_room(
+                limits_of(options, self.place),
+                lambda: sizing.at_most(options.files),
+                lambda: sizing.ROUGHLY * predicted(options, self.target, Meter("sample"), is_rough=True),
+                lambda: predicted(options, self.target, Meter("sample")),
+            )
         with options.source.reading(meter) as read:
             loaded = self.make(meter, read, claimed)
         ldif.require_read(options.inputs, loaded.read)
