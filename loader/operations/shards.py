@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from loader import ldif
+from loader import ldif, plain
 from loader.errors import LoaderError, OutputNotEmpty
 from loader.ldif import RUN_DIR, Manifest, ShardFile
 from loader.progress import Progress
@@ -125,7 +125,7 @@ class ShardDirectory(Struct, frozen=True):
             content_checksum=whole.checksum,
             context_csns=tuple(whole.context_csns),
             shards=tuple(shards),
-            source=source,
+            source=plain.printable(source),  # JSON is UTF-8, but a path may be any bytes
             started=whole.started,
             finished=now(),
             partitions=partitions,

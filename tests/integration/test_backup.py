@@ -127,6 +127,12 @@ def test_the_manifest_tells_what_was_backed_up(stopped: Slapd, repo: Path) -> No
     assert (repo / made.id / made.file).stat().st_size < made.stored_bytes < made.data_bytes / 2
 
 
+def test_a_directory_whose_name_is_not_utf_8(stopped: Slapd, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"odd\xff")
+    shutil.copytree(stopped.database_dir, odd)
+    assert take(odd, tmp_path).source.endswith(r"odd\xff")
+
+
 def test_the_configuration_lies_beside_it_and_nothing_is_for_other_eyes(repo: Path) -> None:
     text = (repo / only(repo).id / manifest.CONFIG).read_text()
     assert "olcDatabase={" in text

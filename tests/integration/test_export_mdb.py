@@ -11,6 +11,7 @@ import os
 import pty
 import random
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
@@ -29,7 +30,7 @@ from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_hard_tree, write_people
-from loader import _native
+from loader import _native, ldif
 from loader.errors import Cancelled, LdifTruncated, MdbDamaged, NoEntry, NoSpace, NotLmdb, ReaderGone, UsageProblem
 from loader.mdb import meta
 from loader.operations.export_mdb import DumpOptions, export_database
@@ -183,6 +184,15 @@ def test_a_copy_of_the_file_alone(stopped: Slapd, tmp_path: Path) -> None:
     (copy / "lock.mdb").unlink(missing_ok=True)
     export(copy, tmp_path / "out").ok()
     assert_as_slapcat(stopped, tmp_path / "out")
+
+
+def test_a_directory_whose_name_is_not_utf_8(stopped: Slapd, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"odd\xff")
+    shutil.copytree(stopped.database_dir, odd)
+    export(odd, tmp_path / "out").ok()
+    manifest = ldif.read_manifest(tmp_path / "out")
+    assert manifest is not None
+    assert manifest.source.endswith(r"odd\xff")
 
 
 # --- entries above which newer ones stand -------------------------------------------------------

@@ -267,7 +267,7 @@ def _write_manifests(options: BackupOptions, members: Sequence[_Member]) -> None
                 member.files.append(pack.write(path, [member.config], packing))
             facts = {
                 "host": socket.gethostname(),
-                "source": str(member.directory.absolute()),
+                "source": plain.printable(str(member.directory.absolute())),
                 "machine": machine(),
                 "files": member.files,
                 "packs": member.pages.packs if member.pages else (),
