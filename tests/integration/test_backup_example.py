@@ -1,5 +1,5 @@
-"""The example of docs/backup-checks.md, a data.mdb that shows 250 GiB: its crontab, run as cron does, and its restore. Only
-names and paths are those of the test."""
+"""The example of docs/backup-checks.md, a data.mdb that shows 250 GiB: its crontab, run as cron does, and its restore.
+Only names and paths are those of the test."""
 
 from __future__ import annotations
 
