@@ -361,8 +361,8 @@ def test_another_database_of_the_same_transaction_is_not_done(old: Slapd, new: S
         assert done.facts["entries"] == number + 1
 
 
-# --- docs/upgrade.md, walked through with a real 2.7 while a writer changes the provider; and the way back. Only names and
-# paths are those of the test.
+# --- docs/upgrade.md, walked through with a real 2.7 while a writer changes the provider; and the way back. Only names
+# and paths are those of the test.
 
 UP, BACK = (Path(__file__).parents[2] / "docs/upgrade.md").read_text().split("## The way back")
 SYNCPROV = f"overlay syncprov\nsyncprov-checkpoint 100 1\nsyncprov-sessionlog {SESSION_LOG}"
