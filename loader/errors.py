@@ -555,7 +555,7 @@ class TooManyEntries(LoaderError, code="build.too_many_entries", status=49):
 
 
 class TemplateError(LoaderError, code="template.bad", status=61):
-    hint = "Correct the template; docs/generate.md describes what it may contain."
+    hint = "Correct the template; docs/templates.md describes what it may contain."
 
 
 class NoSuchTemplate(LoaderError, code="template.no_such", status=62):

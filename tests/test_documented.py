@@ -155,9 +155,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def commands_in(text: str, name: str) -> list[str]:
     """`NAME VERB ...` in blocks of code and in the middle of sentences, continued lines joined."""
-    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^ *```\w*\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     lines += [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose)]
     parts = [part.strip(" $") for line in lines for part in re.split(r" [#|>] |  +|; |\"", line)]
     return [part for part in parts if part.startswith(f"{name} ")]
@@ -245,9 +245,9 @@ def undated_tables(text: str) -> list[str]:
 
 
 def test_every_figure_has_a_command_and_a_date() -> None:
-    text = (DOCS / "performance.md").read_text()
-    assert undated_tables(text) == []
-    summary = dict(sections(text))["Summary"]
+    performance, comparison = ((DOCS / name).read_text() for name in ("performance.md", "comparison.md"))
+    assert undated_tables(performance) == undated_tables(comparison) == []
+    summary = dict(sections(performance))["Summary"]
     for row in re.findall(r"^\| \[.*$", summary, re.MULTILINE):
         assert re.search(r"\| `[^`]+` \| 20\d\d-\d\d-\d\d \|$", row), row
 

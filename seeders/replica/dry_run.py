@@ -334,7 +334,7 @@ def _step(name: str, seconds: float, why: str) -> PlannedStep:
 
 
 def _adding(entries: int | None) -> list[PlannedStep]:
-    why = f"{units.number(round(_ADDS))} entries/s, as docs/performance.md has it: not measured here"
+    why = f"{units.number(round(_ADDS))} entries/s, as docs/comparison.md has it: not measured here"
     return [] if entries is None else [_step("load", entries / _ADDS, why)]
 
 

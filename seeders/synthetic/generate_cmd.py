@@ -219,7 +219,7 @@ def operations(
     """Make a load plan for the tree of TEMPLATE: give -n, --seed and --suffix as for the tree itself.
 
     Each operation states its expected result (entries found, result of a bind), which holds while the whole plan is
-    carried out, in any order. docs/generate.md describes the format.
+    carried out, in any order. docs/load-plans.md describes the format.
 
     \b
     Examples:

@@ -74,7 +74,7 @@ def test_peers_prints_a_table_for_each_job(tmp_path: Path) -> None:
     words = ("peers", "-n", 1000, "--rounds", 1, "--jobs", "load,dump,copy", "--json", tmp_path / "out.json")
     text = printed(tmp_path, *words)
     for job in ("Load LDIF into a new database", "Write a database as LDIF", "Copy a database"):
-        table = text.partition(f"### {job}\n")[2].partition("###")[0]
+        table = text.partition(f"## {job}\n")[2].partition("## ")[0]
         assert re.search(r"^\| (native, 1,000|ditseed|ditseed-checked) \| \d+\.\d\d ", table, re.MULTILINE)
         assert re.search(
             r"^\| (slapadd, 1,000|slapcat|mdb_copy) \| .* \| [\d.]+ times as fast \|$", table, re.MULTILINE

@@ -301,7 +301,7 @@ def test_restore_killed_then_run_again(stopped: Slapd, other: Slapd, repo: Path,
     assert not list(other.database_dir.glob("*partial*"))
     (kept,) = other.database_dir.glob(f"{REPLACED}*")
     assert kept.stat().st_nlink == 1
-    kept.replace(other.database_dir / "data.mdb")  # as docs/backup.md has it
+    kept.replace(other.database_dir / "data.mdb")  # as docs/restore.md has it
     assert other.slapcat() == before
 
 

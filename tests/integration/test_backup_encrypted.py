@@ -29,7 +29,7 @@ from tests.support.require import require
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
-PAGE = (Path(__file__).parents[2] / "docs/backup.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/backup-remote.md").read_text()
 
 
 @pytest.fixture(scope="module")

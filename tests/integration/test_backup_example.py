@@ -1,5 +1,5 @@
-"""The example of docs/backup.md, a data.mdb that shows 250 GiB: its crontab, run as cron does, and its restore. Only
-names and paths are those of the test."""
+"""The example of docs/backup-checks.md, a data.mdb that shows 250 GiB: its crontab, run as cron does, and its restore.
+Only names and paths are those of the test."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 
-PAGE = (Path(__file__).parents[2] / "docs/backup.md").read_text()
-TITLE = "### Example: a data.mdb that shows 250 GiB"
-LISTED, CRONTAB, RESTORE = PAGE.partition(TITLE)[2].partition("\n### ")[0].split("```\n")[1::2]
+PAGE = (Path(__file__).parents[2] / "docs/backup-checks.md").read_text()
+TITLE = "## Example: a data.mdb that shows 250 GiB"
+LISTED, CRONTAB, RESTORE = PAGE.partition(TITLE)[2].partition("\n## ")[0].split("```\n")[1::2]
 SHOWN = 250 << 30
 INIT = "ditseed backup init -R /srv/backup"
 MOST = 16 << 20  # bytes that anything here may take

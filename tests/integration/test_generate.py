@@ -120,7 +120,7 @@ def test_slapadd_takes_it(suffix: str, operational: bool) -> None:
 
 @pytest.mark.slapd
 def test_the_template_of_the_manual_is_one(tmp_path: Path) -> None:
-    manual = (Path(__file__).parents[2] / "docs" / "generate.md").read_text("utf-8")
+    manual = (Path(__file__).parents[2] / "docs" / "templates.md").read_text("utf-8")
     (template,) = re.findall(r"```toml\n(description.*?)```", manual, re.DOTALL)
     path = tmp_path / "manual.toml"
     path.write_text(template, "utf-8")

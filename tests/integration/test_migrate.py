@@ -361,12 +361,10 @@ def test_another_database_of_the_same_transaction_is_not_done(old: Slapd, new: S
         assert done.facts["entries"] == number + 1
 
 
-# --- the runbook "Upgrade without downtime" of docs/migrate.md, walked through with a real 2.7 while a writer changes
-# the provider; and the way back. Only names and paths are those of the test.
+# --- docs/upgrade.md, walked through with a real 2.7 while a writer changes the provider; and the way back. Only names
+# and paths are those of the test.
 
-PAGE = (Path(__file__).parents[2] / "docs/migrate.md").read_text()
-RUNBOOK = PAGE.partition("## Upgrade without downtime")[2].partition("\n## ")[0]
-UP, BACK = RUNBOOK.split("### The way back")
+UP, BACK = (Path(__file__).parents[2] / "docs/upgrade.md").read_text().split("## The way back")
 SYNCPROV = f"overlay syncprov\nsyncprov-checkpoint 100 1\nsyncprov-sessionlog {SESSION_LOG}"
 A_CHANGE = "dn: {}\nchangetype: modify\nreplace: o\no: changed\n"
 

@@ -1,4 +1,5 @@
-"""docs/runbook.md as it stands, with its profile: only names and paths are those of the test. And the README."""
+"""docs/runbook.md and seeding.md as they stand, with their profile: only names and paths are those of the test. And the
+README."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.support.seeding import Pair, pair
 pytestmark = pytest.mark.slapd
 
 ROOT = Path(__file__).parents[2]
-RUNBOOK = (ROOT / "docs/runbook.md").read_text().partition("## When it fails")[0]
+RUNBOOK = "".join((ROOT / "docs" / page).read_text() for page in ("runbook.md", "seeding.md"))
 SEED = "ditseed replica seed --strategy search"
 IN_SHORT = (ROOT / "README.md").read_text().partition("## A new replica")[2].partition("\n## ")[0]
 

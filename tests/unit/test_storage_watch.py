@@ -379,7 +379,7 @@ def test_what_a_plugin_says(
 
 
 ROWS = re.findall(
-    r"^\| (.*) \| \d ([A-Z]+) \|$", (Path(__file__).parents[2] / "docs/storage.md").read_text(), re.MULTILINE
+    r"^\| (.*) \| \d ([A-Z]+) \|$", (Path(__file__).parents[2] / "docs/storage-watch.md").read_text(), re.MULTILINE
 )
 LIMITS = Limits(0.02, 0.2)
 
@@ -429,7 +429,7 @@ def ended() -> State:
     return known(layer(), watcher=replace(Watcher.own(), process=done.pid))
 
 
-# The beginning of a row in docs/storage.md, and states for which its status holds.
+# The beginning of a row in docs/storage-watch.md, and states for which its status holds.
 RULES: dict[str, list[Callable[[], State | None]]] = {
     "every layer and every probe": [
         lambda: known(layer(), probes=(layer("p"),)),

@@ -1,7 +1,7 @@
 """`doctor`: everything that is wrong with the databases of one OpenLDAP server here, each with the commands that mend
 it.
 
-A new rule is a finding and a row of SOURCES in rules.py, and a row in docs/doctor.md. What it reads is a property in
+A new rule is a finding and a row of _SOURCES in rules.py, and a row in docs/doctor.md. What it reads is a property in
 looking.py.
 """
 

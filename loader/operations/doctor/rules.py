@@ -48,7 +48,8 @@ _LOG = "journalctl -u slapd -n 50"
 # Who states the reasons of which rules.
 _SOURCES = {
     "docs/add.md": ("lease",),
-    "docs/backup.md": ("data", "kept", "backup"),
+    "docs/restore.md": ("data", "kept"),
+    "docs/backup-checks.md": ("backup",),
     "slapd(8)": ("access", "slapd"),
     "slapd's log tells LMDB's error": ("slapd.database",),
     "slapd-mdb(5), maxsize": ("maxsize", "maxsize.unset"),

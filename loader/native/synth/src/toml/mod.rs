@@ -1,4 +1,4 @@
-//! Templates in our own syntax: TOML, whose texts hold tags in braces. `docs/generate.md` is its manual.
+//! Templates in our own syntax: TOML, whose texts hold tags in braces. `docs/templates.md` is its manual.
 //!
 //! A template is hostile until it is checked: whatever is wrong is a [`Problem`] with line and column.
 
