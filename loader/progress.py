@@ -150,13 +150,13 @@ class Meter:
         return self._staged.stage if self._staged else ("", 0, 0)
 
     @property
-    def noted(self) -> str:
+    def status(self) -> str:
         """The note, or else the current stage with its percentage."""
         name, done, total = self.stage
         return self.note or (f"{name} {done / total:.0%}" if total else name)
 
     @property
-    def moved(self) -> tuple[object, ...]:
+    def mark(self) -> tuple[object, ...]:
         """A value that changes whenever the step makes progress."""
         return self.entries, self.bytes, *self.stage
 
@@ -234,10 +234,10 @@ class Sampler:
         # The count shrinks when a native call fails.
         recent = max(0.0, (entries - before) / (seconds - since)) if seconds > since else 0.0
         average = entries / seconds if seconds > 0 else 0.0
-        return Sample(meter.name, meter.noted, entries, meter.bytes, seconds, recent, average, meter.total)
+        return Sample(meter.name, meter.status, entries, meter.bytes, seconds, recent, average, meter.total)
 
 
-# --- what the steps of a run did over time, for its report -----------------------------------------
+# --- the history of a run's steps, for its report --------------------------------------------------
 
 MOST = 1000  # points kept for all steps, besides the first and last of each step
 FIRST_INTERVAL = 0.05  # seconds between two points; doubled whenever there are too many points
@@ -281,7 +281,7 @@ class Recorder:
     @contextmanager
     def following(self, meter: Meter) -> Iterator[None]:
         """Records the step of `meter` while the body runs."""
-        step = self._begun(meter.name, meter.started - self._started)
+        step = self._new_step(meter.name, meter.started - self._started)
 
         def watch(ended: threading.Event) -> None:
             while not ended.wait(self._interval):
@@ -298,11 +298,11 @@ class Recorder:
         finally:
             step.entries, step.bytes = step.points[-1].entries, step.points[-1].bytes
 
-    def passed_over(self, name: str) -> None:
+    def skipped(self, name: str) -> None:
         """Records a step that an earlier run has completed."""
-        self._begun(name, self.seconds).state = DONE_BEFORE
+        self._new_step(name, self.seconds).state = DONE_BEFORE
 
-    def _begun(self, name: str, begun: float) -> StepRecord:
+    def _new_step(self, name: str, begun: float) -> StepRecord:
         step = StepRecord(name, begun, points=[Point(begun, 0, 0)])
         with self._lock:
             self.steps.append(step)
@@ -319,7 +319,7 @@ class Recorder:
                     recorded.points[1:-1] = recorded.points[2:-1:2]
 
 
-# --- what a person or a program sees ---------------------------------------------------------------
+# --- display for people and programs ---------------------------------------------------------------
 
 
 class Progress:
@@ -348,10 +348,10 @@ class Progress:
             yield meter
         self._close(meter)
 
-    def passed_over(self, name: str) -> None:
+    def skipped(self, name: str) -> None:
         """Reports a step that an earlier run has completed."""
         if self._recorder:
-            self._recorder.passed_over(name)
+            self._recorder.skipped(name)
         self.say(f"{name}: done before")
 
     def say(self, text: str) -> None:
@@ -391,7 +391,7 @@ class Progress:
         for path in dict.fromkeys(meter.open_ends):
             if path not in self._reported:
                 self._reported.add(path)
-                self.say(f"{path}: note: the last line has no end; it is read as slapadd reads it")
+                self.say(f"{path}: note: the last line has no newline; ditseed reads it as slapadd does")
         for path, size, _ in meter.files:
             _log.info("%s: read %s (%s)", meter.name, plain.with_operator_paths(path), units.size(size))
         if self._mode == "json":

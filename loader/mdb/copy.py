@@ -29,7 +29,7 @@ from loader.errors import FULL, BackupDamaged, NoReflink, NoSpace, StreamBroken,
 from loader.ldif import with_counters
 from loader.mdb import meta
 from loader.mdb.snapshot import Snapshot, image
-from loader.piped import beside
+from loader.piped import producing
 from loader.progress import Meter
 from loader.storage import files
 from loader.storage.held import private
@@ -305,7 +305,7 @@ def paged(image: Snapshot, size: int, meter: Meter) -> Iterator[PageStream]:
         with _counted(meter, image.path) as counters:
             return _native.compact_in_pieces(image.path, blocks, image.page, counters)
 
-    with beside(compact_in_pieces, blocks.close, "compact") as head:
+    with producing(compact_in_pieces, blocks.close, "compact") as head:
         yield PageStream(blocks, head, image)
 
 

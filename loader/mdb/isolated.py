@@ -116,7 +116,7 @@ def finish(child: Child, origin: Path) -> None:
     status = child.wait()
     if status == 0:
         return
-    for line in child.words:
+    for line in child.stderr_lines:
         if line.startswith(_ERROR):
             name, facts = json.loads(line.removeprefix(_ERROR))
             kind: type[LoaderError] = getattr(errors, name)

@@ -155,7 +155,7 @@ def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str
             if has_log:
                 write(copy / _ENTRY, _VALUE.sub(b"", _CHECKSUM.sub(b"", text)))
         else:
-            for file, content in slapd_conf.copied(path, str(root), "logfile").items():
+            for file, content in slapd_conf.copies(path, str(root), "logfile").items():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write(file, content.encode("utf-8", "surrogateescape"))
         tools.let_read(owner, root)
@@ -222,8 +222,8 @@ def slaptest(path: Path) -> Acceptance:
     owner = tools.of_configuration(path)
     with readable(path, owner) as (known, root):
         options = ("-u", "-F" if path.is_dir() else "-f", str(known))
-        answer = child.ask(tools.server_tool_as(owner, "slaptest", *options))
-        lines = (log.redact(line.replace(root, "")) for line in answer.words)
+        answer = child.run(tools.server_tool_as(owner, "slaptest", *options))
+        lines = (log.redact(line.replace(root, "")) for line in answer.stderr_lines)
     return Acceptance(answer.status == 0, tuple(line for line in lines if line.strip()))
 
 

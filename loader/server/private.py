@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from loader import backmdb, config
-from loader.backmdb import for_tools, require
+from loader.backmdb import require_supported, tool_settings
 from loader.child import Child
 from loader.config import Config, Database, Entry
 from loader.errors import ServerDown, ToolFailed, UsageProblem
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Values = Sequence[bytes]
 
-_EVERYWHERE = for_tools("olcGlobal", "olcFrontendConfig")  # cn=config and the frontend
+_EVERYWHERE = tool_settings("olcGlobal", "olcFrontendConfig")  # cn=config and the frontend
 # Overlays that change the schema check, by the name of the effect in `loader.backmdb.Effects`.
 _OVERLAYS = {"dynamic_objects": ("dds", "olcDDSConfig"), "password_policy": ("ppolicy", "olcPPolicyConfig")}
 _OF_SUPERIOR = ("olcRootDN", "olcLastMod")  # slapadd -b SUPERIOR applies these of SUPERIOR to glued entries
@@ -52,7 +52,7 @@ def configured(
     """Yields a slapd.d below `place` (mode 0700, removed after the body) that has only `database`. `settings`: replace
     those of the database; the default olcDbDirectory is an empty directory. `superior`: for glue, the database whose
     suffix is given to slapadd -b. Raises SettingRefused, ConfigUnreadable."""
-    require(source, database, superior or database)
+    require_supported(source, database, superior or database)
     directory = place / "slapd.d"
     empty = directory / "empty"
     files.remove_tree(directory)
@@ -79,10 +79,10 @@ def _entries(
     for name, attributes in source.entries:
         rdn, _, parent = name.partition(",")
         if re.match(r"cn=module(\{\d+\})?,cn=config$", name, re.IGNORECASE):
-            yield _entry(rdn, parent, ("olcModuleList",), _only(attributes, ("cn", *for_tools("olcModuleList"))))
+            yield _entry(rdn, parent, ("olcModuleList",), _only(attributes, ("cn", *tool_settings("olcModuleList"))))
         if re.match(r"(cn=[^,]+,)?cn=schema,cn=config$", name, re.IGNORECASE):
             yield _entry(rdn, parent, ("olcSchemaConfig",), _only(attributes, ("cn", *backmdb.DEFINITIONS)))
-    if sizes := of_first(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", for_tools("olcMdbBkConfig")):
+    if sizes := of_first(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", tool_settings("olcMdbBkConfig")):
         yield _entry("olcBackend={0}mdb", "cn=config", ("olcBackendConfig", "olcMdbBkConfig"), sizes)
     frontend = of_first(r"olcDatabase=(\{-1\})?frontend,cn=config$", _EVERYWHERE)
     yield _entry("olcDatabase={-1}frontend", "cn=config", ("olcDatabaseConfig", "olcFrontendConfig"), frontend)
@@ -94,7 +94,7 @@ def _entries(
         yield _entry(f"olcDatabase={{{number}}}ldif", "cn=config", ("olcDatabaseConfig", "olcLdifConfig"), below)
     rdn = f"olcDatabase={{{len(suffixes) + 1}}}mdb"
     by_dn: dict[str, Mapping[str, Values]] = dict(source.entries)
-    own = _only(by_dn[database.entry_dn], for_tools("olcDatabaseConfig", "olcMdbConfig"))
+    own = _only(by_dn[database.entry_dn], tool_settings("olcDatabaseConfig", "olcMdbConfig"))
     if superior.entry_dn != database.entry_dn:
         own |= {**dict.fromkeys(_OF_SUPERIOR, ()), **_only(by_dn[superior.entry_dn], _OF_SUPERIOR)}
     yield _entry(rdn, "cn=config", ("olcDatabaseConfig", "olcMdbConfig"), {**own, **settings})

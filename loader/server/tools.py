@@ -76,7 +76,7 @@ exec setpriv "$@" /bin/sh -c "$closed" sh "$path" "$(readlink -f "$path")"
 def _require_reached(tool: str, uid: int, who: tuple[str, ...], prefix: str | None) -> None:
     """Raises ToolUnreachable if the account may not enter a directory on the tool's path; a shell only returns 127."""
     command = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *who)
-    if closed := os.fsdecode(child.ask(command).out):
+    if closed := os.fsdecode(child.run(command).out):
         raise ToolUnreachable(tool=Path(tool).name, account=files.account_name(uid), place=closed)
 
 
@@ -158,7 +158,7 @@ def of_configuration(path: Path) -> Owner | None:
 
 def may_read(owner: Owner, paths: Sequence[Path]) -> bool:
     script = 'for path do test -r "$path" || exit; done'  # uses the shell's own `test`, not a program from PATH
-    return child.ask(server_tool_as(owner, "/bin/sh", "-c", script, "sh", *map(str, paths))).status == 0
+    return child.run(server_tool_as(owner, "/bin/sh", "-c", script, "sh", *map(str, paths))).status == 0
 
 
 def change_owner(owner: Owner | None, place: Path) -> None:
@@ -196,7 +196,7 @@ def release() -> Release | None:
             child.wait()
     except ToolMissing:
         return None
-    match = re.search(r"slapd (\d+)\.(\d+)(?:\.(\d+))?", " ".join(child.words))
+    match = re.search(r"slapd (\d+)\.(\d+)(?:\.(\d+))?", " ".join(child.stderr_lines))
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 

@@ -80,7 +80,7 @@ def _reading(
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "ldif.pipe":
             return ReaderGone(path=origin, what="LDIF")
-        if ldif.of_the_disk(error):
+        if ldif.is_disk_failure(error):
             return SystemFailed(path=error.path or path, reason=error.message)
         if error.code == "build.damaged":
             return MdbDamaged(path=path, reason=str(error).removeprefix(f"{path}: "))

@@ -296,7 +296,7 @@ def schedule(pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: Rea
     if state.error:
         raise state.error
     if state.unread:
-        raise Cancelled(signal="the watch over this step")
+        raise Cancelled(signal="the timeout of this step")
 
 
 class _Schedule(Struct):

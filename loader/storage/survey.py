@@ -49,9 +49,9 @@ class Asker:
         if program is None:
             self.unseen.append(Unseen(what, f"{tool} is not installed"))
             return None
-        answer = child.ask([program, *arguments])
+        answer = child.run([program, *arguments])
         if answer.status != 0:
-            printed = "; ".join(word.strip() for word in answer.words[-2:] if word.strip())
+            printed = "; ".join(word.strip() for word in answer.stderr_lines[-2:] if word.strip())
             self.unseen.append(Unseen(what, f"{tool}: {printed or f'exit status {answer.status}'}"))
             return None
         return answer.out.decode("utf-8", "replace")

@@ -195,7 +195,7 @@ def of(*entries: tuple[str, dict[str, str]]) -> Config:
 
 def ask(*entries: tuple[str, dict[str, str]]) -> None:
     found = of(*entries)
-    backmdb.require(found, found.mdb_databases[0])
+    backmdb.require_supported(found, found.mdb_databases[0])
 
 
 @pytest.mark.parametrize("object_class", backmdb.effects())

@@ -294,7 +294,7 @@ def test_every_mode_records_and_a_failed_step_is_told() -> None:
     for mode in ("none", "plain", "json"):
         recorder = Recorder()
         shower = Progress(mode, stream=io.StringIO(), recorder=recorder)
-        shower.passed_over("config")
+        shower.skipped("config")
         with shower.step("scan") as meter:
             meter.add(3)
         with pytest.raises(OSError), shower.step("load"):  # noqa: PT011

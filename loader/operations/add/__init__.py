@@ -224,7 +224,7 @@ def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], res
         with work.lease():
             added = run.do("load", lambda meter: work.load(meter, uncertain, scan), Added, scan.entries)
         work.journal.unlink(missing_ok=True)
-        return msgspec.structs.replace(added.counts, **run.told_before())
+        return msgspec.structs.replace(added.counts, **run.done_before())
 
 
 def plan(options: AddOptions, progress: Progress) -> Report:
@@ -375,7 +375,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
         if naming and offer.openldap:
             with suppress(LoaderError), session(options.connection) as server:
                 known = configuration.read_online(server).overlays
-                looks, singly = overlays.look_for_named_entries(known), overlays.change_named_entries(known)
+                looks, singly = overlays.require_named_entries(known), overlays.change_named_entries(known)
         return {
             "exists": options.on_exists,
             "leave_out": without,

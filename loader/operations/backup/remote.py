@@ -344,12 +344,12 @@ def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL)
     def renew(ended: threading.Event) -> None:
         while not ended.wait(renewal):
             try:
-                with remote.opened(store.place) as connection:
+                with remote.opened(store.location) as connection:
                     lock.renew(connection)
                     while not ended.wait(renewal):
                         lock.renew(connection)
             except LoaderError as error:  # such as a full server; the next attempt may succeed
-                log.info("%s/%s was not renewed: %s", store.place, LOCK, error)
+                log.info("%s/%s was not renewed: %s", store.location, LOCK, error)
 
     try:
         lock.take()
@@ -371,7 +371,7 @@ def _read(store: Store) -> Holder | None:
     except FileNotFoundError:
         return None
     except Unfit as error:
-        log.debug("%s/%s %s", store.place, LOCK, error)
+        log.debug("%s/%s %s", store.location, LOCK, error)
         return _UNKNOWN
 
 

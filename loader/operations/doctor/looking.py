@@ -131,7 +131,7 @@ class Server:
 
     @cached_property
     def leases(self) -> tuple[Lease, ...]:
-        return tuple(self.look("leases", lease.left) or ())
+        return tuple(self.look("leases", lease.abandoned) or ())
 
     @cached_property
     def slapd(self) -> Slapd | None:
@@ -212,7 +212,7 @@ class Database:
     @cached_property
     def nosync_holder(self) -> str:
         """Who has a lasting nosync lease, such as a running load; "" if nobody has."""
-        lasting = self.look("leases", lambda: lease.lasting(leases.identity(self.server.config), "nosync")) or ()
+        lasting = self.look("leases", lambda: lease.active(leases.identity(self.server.config), "nosync")) or ()
         return next((one.why or one.by for one in lasting if one.database == self.suffix), "")
 
     @cached_property
@@ -357,8 +357,8 @@ def _damage(directory: Path, is_opened: bool) -> str:
     if not path.exists():
         return f"there is no {path}"
     try:  # On a dead disk slapd continues from the page cache, and so would all other checks.
-        with closing(probes.opened(path)) as reader:
-            reader.once()
+        with closing(probes.open_reader(path)) as reader:
+            reader.measure()
     except (Unmeasurable, LoaderError):
         pass  # no direct read is possible here
     except OSError as error:

@@ -191,7 +191,7 @@ def check(path: Path) -> Report:
 
 def check_database(database: ConfiguredDatabase, config: Path) -> Report:
     """Checks a database of a parsed configuration. Raises NotPermitted; NoSuchPath also if it names no directory."""
-    directory = database.place(config)
+    directory = database.require_directory(config)
     settings = Configured(str(config), database.suffix, database.maxsize, database.nosync, database.env_flags)
     configured = replace(situation(directory), configured=settings)
     return Report(configured, judged(configured))

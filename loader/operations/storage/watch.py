@@ -194,7 +194,7 @@ class Probe(threading.Thread):
         )
 
     def run(self) -> None:
-        self.notes = probes.claim()
+        self.notes = probes.claim_priority()
         self._open()
         self.ready.set()
         pace, number = self._pace.get(), 0
@@ -247,7 +247,7 @@ class Watch:
         self._layers, self._options = layers, options
         self._watcher = Watcher.own()
         self._results: SimpleQueue[Sample] = SimpleQueue()
-        targets = [*(Target(layer, partial(probes.opened, Path(layer.path))) for layer in layers), *beside]
+        targets = [*(Target(layer, partial(probes.open_reader, Path(layer.path))) for layer in layers), *beside]
         step = options.interval / (len(targets) + 1)  # staggered, so that no read waits for another
         self._probes = [
             Probe(target, step * number, self._results, Readings(options.window, options.half_life))

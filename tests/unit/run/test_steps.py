@@ -86,7 +86,7 @@ def test_what_goes_on_is_said(tmp_path: Path) -> None:
     out = io.StringIO()
     with open_run(tmp_path, "test", {"a": 1}, Progress("plain", stream=out)) as run:
         run.do("one", lambda meter: None)
-    assert out.getvalue() == f"going on with the run in {tmp_path}\none: done before\n"
+    assert out.getvalue() == f"resuming the run in {tmp_path}\none: done before\n"
 
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:

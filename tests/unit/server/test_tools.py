@@ -172,7 +172,7 @@ def test_included_files_keep_their_paths_and_lines(tmp_path: Path) -> None:
     main, other = tmp_path / "slapd.conf", tmp_path / "other.conf"
     main.write_text(f'include "{other}"\ninclude /nowhere.conf\nlogfile \\\n  /log\ndatabase mdb\n')
     other.write_text("LogFile /log\npidfile /pid\n")
-    assert slapd_conf.copied(main, "/copy", "logfile") == {
+    assert slapd_conf.copies(main, "/copy", "logfile") == {
         Path(f"/copy{main}"): f'include "/copy{other}"\ninclude /nowhere.conf\n\n\ndatabase mdb\n',
         Path(f"/copy{other}"): "\npidfile /pid\n",
     }
