@@ -231,7 +231,7 @@ def _require_lasting(context: click.Context, option: click.Parameter, path: Path
     """Raises DirectoryUnsafe. The verb itself reports a directory that is missing or unusable."""
     with suppress(OSError):
         if path is not None and path.is_dir():
-            files.lasting(path)
+            files.require_safe(path)
     return path
 
 

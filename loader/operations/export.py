@@ -119,7 +119,7 @@ def start_of(options: ExportOptions) -> Start:
     starts = []
     for connection in options.providers:
         with session(connection) as server:
-            base = server.spelt(server.base())
+            base = server.stored_dn(server.base())
             uuids = server.read(base, ["entryUUID"]).get("entryuuid", [])
             start = Start(
                 base,

@@ -340,7 +340,7 @@ def require_like(leader: Session, other: Session, names: Sequence[str], told: Se
             return f"it does not show {name}" if covered else None
         if theirs.get("entrycsn") != ours.get("entrycsn"):
             return None
-        both = (ours.keys() | theirs.keys()) - visibility.NOT_ASKED
+        both = (ours.keys() | theirs.keys()) - visibility.NOT_CHECKED
         differing = [one for one in both if set(ours.get(one, ())) != set(theirs.get(one, ()))]
         return f"it shows another {min(differing)} of {name}" if differing else None
 
@@ -415,7 +415,7 @@ def require_all_visible(server: Session, base: str, wanted: Wanted = None, own: 
     if sight is None:
         return
     differing = _distorted(sight)
-    if not sight.tells_overlays:
+    if not sight.shows_overlays:
         differing += [
             f"the replica's configuration has the overlay {overlay.name}; if the provider has it as well, it changes "
             f"what a search shows: {overlay.why}"

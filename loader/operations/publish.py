@@ -230,7 +230,7 @@ def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: 
         with held.opened(partial.parent) as source:
             descriptor = source.open(partial.name, os.O_RDWR)
         with held.closing_descriptor(descriptor):
-            Owner.told(target.status).give(descriptor)
+            Owner.from_status(target.status).give(descriptor)
             os.fchmod(descriptor, mode)
             os.fsync(descriptor)
         killpoint("publish.middle")

@@ -113,7 +113,7 @@ class Log:
         """Returns a descriptor for writing; truncates the file after its last complete line."""
         if self._descriptor is None:
             with held.opened(self.directory) as directory:
-                self._descriptor = directory.found_or_made(self.path.name)
+                self._descriptor = directory.open_or_create(self.path.name)
                 os.fsync(directory.descriptor)
         os.ftruncate(self._descriptor, self._end)
         return self._descriptor
@@ -303,7 +303,7 @@ def shared(path: Path) -> Iterator[None]:
 def _locked(path: Path, mode: int) -> Iterator[None]:
     try:
         with held.opened(path.parent) as directory:
-            descriptor = directory.found_or_made(path.name)
+            descriptor = directory.open_or_create(path.name)
     except PermissionError as error:
         raise NotPermitted(action="lock", path=path, owner="root, as a rule") from error
     with held.closing_descriptor(descriptor):

@@ -150,7 +150,7 @@ class Run:
         with (
             suppress(OSError, LoaderError),
             held.opened(self.directory) as directory,
-            held.closing_descriptor(directory.found_or_made(LIVE_FILE)) as descriptor,
+            held.closing_descriptor(directory.open_or_create(LIVE_FILE)) as descriptor,
         ):
             os.pwrite(descriptor, content, 0)
             os.ftruncate(descriptor, len(content))

@@ -77,7 +77,7 @@ def probe(
                 return Reply(SyncAnswer.REFUSED, reason=words_of(error))
             raise
 
-    return server.converse(f"synchronization of {base}", converse, base, LIMIT)
+    return server.call(f"synchronization of {base}", converse, base, LIMIT)
 
 
 def _reply(handle: Any, message: int, had_cookie: bool) -> Reply:

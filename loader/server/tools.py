@@ -114,8 +114,8 @@ def of_directories(directories: Sequence[Path]) -> Owner | None:
     since that account could replace the directory. None: root may run the tools, or this process is not root's."""
     if os.geteuid() != 0:
         return None
-    statuses = (status for path in directories for status in held.on_the_way(path))
-    return next((Owner.told(status) for status in statuses if status.st_uid != 0), None)
+    statuses = (status for path in directories for status in held.statuses_along(path))
+    return next((Owner.from_status(status) for status in statuses if status.st_uid != 0), None)
 
 
 def of_directories_or(user: str | None, directories: Sequence[Path]) -> Owner | None:

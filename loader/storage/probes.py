@@ -28,8 +28,8 @@ class Unmeasurable(Exception):
     """A probe cannot measure; the text is the reason."""
 
 
-class Probe(ABC):
-    """An open probe, used only by the thread that open_reader it. `size`: bytes of a read or a write; None if the probe does
+class TimedProbe(ABC):
+    """An open probe, used only by the thread that opened it. `size`: bytes of a read or a write; None if the probe does
     neither. `note`: why the probe differs from the requested one, or None."""
 
     size: int | None = None
@@ -106,7 +106,7 @@ _OWN_FILE = 16 << 20  # bytes of the nameless file that is created and read if t
 _CACHED = "come from the page cache and are not measured"
 
 
-class Reader(Probe):
+class Reader(TimedProbe):
     """A file or device that is open for direct reads of `size` bytes, by one thread, whose reads the kernel counts.
 
     `note`: why `size` is not LEAST, or None.
@@ -206,7 +206,7 @@ _ROOM = 4 << 20  # bytes; size of the file
 _FLAGS = os.O_WRONLY | os.O_DSYNC | os.O_DIRECT | os.O_CLOEXEC
 
 
-class Writer(Probe):
+class Writer(TimedProbe):
     """Overwrites blocks of a nameless file that was filled before, so that no write has to allocate space."""
 
     size: int = SIZE
@@ -232,7 +232,7 @@ class Writer(Probe):
 # --- file lock: granted at once, unless the system is slow or a cluster must agree -----------------------------------
 
 
-class FileLock(Probe):
+class FileLock(TimedProbe):
     """Times flock(2) on a nameless file."""
 
     def __init__(self, directory: Path) -> None:

@@ -190,7 +190,7 @@ def loaded_database(connection: Connection, name: str, first: str = "") -> Loade
         if not all(map(server.exists, names)):
             return None
         uuids = [first_value(server.read(one, ["entryUUID"]), "entryuuid") for one in names]
-        return LoadedDatabase(suffix, first, uuids, list(server.shown_csns(suffix)), server.counted(suffix))
+        return LoadedDatabase(suffix, first, uuids, list(server.visible_csns(suffix)), server.entry_count(suffix))
 
 
 def is_still_loaded(connection: Connection, before: LoadedDatabase | None) -> bool:

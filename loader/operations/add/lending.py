@@ -155,7 +155,7 @@ def flush(server: Session, database: Database) -> None:
             server.add(marker, {"objectClass": [b"organizationalRole"], "cn": [name.encode()]})
         server.delete(marker)
     except ServerRefused:
-        pid = server.peer()
+        pid = server.server_pid()
         if pid is None or not tools.flushed(pid, f"{database.directory}/{DATA}"):
             raise
 

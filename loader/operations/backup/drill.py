@@ -193,7 +193,7 @@ def _searched(session: Session, backup: Backup, database: Database, is_indexed: 
         problem="; ".join(problems[:3]),
         entries=count,
         lookups=len(sample),
-        context_csns=tuple(session.shown_csns(backup.suffix)) if count else (),
+        context_csns=tuple(session.visible_csns(backup.suffix)) if count else (),
     )
 
 

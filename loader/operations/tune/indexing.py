@@ -174,7 +174,7 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
         owner = Owner.of(data)
         # slapindex follows symbolic links in the directory, so it does not run as root if others can write there.
         if owner.uid == 0 and open_dir.is_foreign:
-            owner = Owner.told(open_dir.status)
+            owner = Owner.from_status(open_dir.status)
     settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
     for change in plan.changes:
         chosen = made_with.only(change.after, plan.index) if change.attribute == "olcDbIndex" else None
