@@ -32,8 +32,8 @@ _FEW = 5000  # entries read at most for a summary of a live database: a quarter 
 def reading(place: Path) -> Iterator[Contents]:
     """Yields the current contents of an environment directory, in use or not, or of a data file without a writer.
     Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded."""
-    with snapshot.held(place, clears=False) as held, meta.explained(meta.data_file(place), held.path):
-        yield Contents(held.path, txn=held.txn)
+    with snapshot.protected(place, clears=False) as image, meta.explained(meta.data_file(place), image.path):
+        yield Contents(image.path, txn=image.txn)
 
 
 def _table(tables: dict[str, TableRecord], name: str, place: Path) -> TableRecord:
@@ -62,7 +62,7 @@ def attributes(place: Path) -> list[str]:
 
 
 def number_of(contents: Contents, name: str) -> int | None:
-    """Returns the number of an attribute description in ad2i, or None before its first use."""
+    """Returns the number of an attribute description in ad2i; None if no entry has used it yet."""
     return next((number for number, text in contents.attributes().items() if text.lower() == name.lower()), None)
 
 
@@ -99,13 +99,13 @@ def _stored_csns(contents: Contents, suffix: str | None, place: Path) -> list[st
 
 
 def newest_csns(place: Path, suffix: str | None = None, whole: bool = True, most: int | None = None) -> dict[str, str]:
-    """Returns the greatest CSN of each server ID, from the stored contextCSN and the entries changed since.
+    """Returns server ID -> greatest CSN, from the stored contextCSN and the entries changed since.
 
-    Reads the entryCSN index backwards, or all entries if there is no such index. The result is never too great. It can
-    miss a late change of another server, which syncrepl then sends once more. Without a stored contextCSN to stop at,
-    all entries are read (minutes for ten million), or with `whole=False` only those of the last second. `most` limits
-    the number of entries read through the index, to those with the highest IDs of the newest seconds: after a bulk load
-    all entries may share one second, and the last ones loaded are the newest."""
+    Reads the entryCSN index backwards, or all entries if there is no such index. No CSN of the result is too great. A
+    late change of another server can be missed; syncrepl then sends that once more. Without a stored contextCSN to stop
+    at, all entries are read (minutes for ten million), or with `whole=False` only those of the last second. `most`
+    limits the entries read through the index to those with the highest IDs in the newest seconds: after a bulk load all
+    entries may have the same second, and the last ones loaded are the newest."""
     with reading(place) as contents:
         return _newest(contents, _stored_csns(contents, suffix, place), whole, most)
 
@@ -161,21 +161,21 @@ def indexes(place: Path) -> dict[str, int]:
 
 
 def table_bytes(place: Path) -> dict[str, int]:
-    """Returns table -> bytes, without the sub-databases of duplicate values, whose pages LMDB does not count."""
+    """Returns table -> bytes, without the sub-databases of duplicate values, whose pages LMDB's statistics omit."""
     page_size = meta.read_meta(place).page_size
     with reading(place) as contents:
         return {name: record.pages * page_size for name, record in contents.tables.items()}
 
 
 class IndexCounts(Struct, frozen=True):
-    """`keys`: number of entry IDs -> number of index keys that have as many IDs. `key_bytes`: size of one key."""
+    """`keys`: number of entry IDs -> number of index keys with that many IDs. `key_bytes`: size of one key."""
 
     keys: dict[int, int]
     key_bytes: int
 
 
 class TableSizes(Struct, frozen=True):
-    """Sizes in a data file. `own`: table -> pages, as `table_bytes` counts. `indexes`: less those of a second file."""
+    """Sizes in a data file. `own`: table -> pages, counted like `table_bytes`. `indexes`: minus the second file's."""
 
     pages: int
     page_size: int
@@ -208,5 +208,5 @@ def _key_counts(directory: Path) -> tuple[dict[str, int], dict[str, dict[bytes, 
 def index_costs(place: Path, meter: Meter) -> IndexCosts:
     """Returns what the indexes of an environment directory occupy, from one snapshot. Raises what `reading` does."""
     path = meta.data_file(place)
-    with snapshot.held(place) as held, with_counters(meter, str(path)) as counters, meta.explained(path, held.path):
-        return _native.index_costs(held.path, counters, txn=held.txn)
+    with snapshot.protected(place) as own, with_counters(meter, str(path)) as counters, meta.explained(path, own.path):
+        return _native.index_costs(own.path, counters, txn=own.txn)

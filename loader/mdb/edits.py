@@ -1,10 +1,10 @@
 """Small changes to a database that no process has open, each in one durable transaction of a child process.
 
 `stamp` writes the contextCSN that the provider had before the copy began into a copy of the provider's database.
-`cap_entry_csns` lowers the entryCSN of every entry that is newer than the contextCSN that the copy will claim. A
-consumer that starts with a cookie ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c,
-nonpresent_callback). So if the provider deleted such an entry before the consumer started, the consumer would keep it
-for ever. With the lower entryCSN the entry is deleted, or, if the provider still has it, sent again as newer.
+`cap_entry_csns` lowers each entryCSN that is newer than the contextCSN that the copy will claim: a consumer that starts
+with a cookie ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c, nonpresent_callback), so it
+would keep such an entry for ever if the provider deleted the entry before the consumer started. With the lower
+entryCSN the entry is deleted, or, if the provider still has it, sent again as newer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
     with contents.reading(place) as stored:
         owner = contents.suffix_id(stored, suffix)
         number = contents.number_of(stored, CONTEXT)
-        glue = [one for name in _GLUE if (one := contents.number_of(stored, name)) is not None]
+        glue = [at for name in _GLUE if (at := contents.number_of(stored, name)) is not None]
         suffixes = ", ".join(name for name, _ in stored.suffixes()) or "none"
     is_new_root = owner is None and dn.key(suffix) == "" and len(glue) == len(_GLUE)
     if owner is None and not is_new_root:
@@ -48,8 +48,8 @@ def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
 
 @isolated.isolated
 def _stamp(place: Path, suffix: str, owner: int | None, number: int | None, glue: list[int], values: list[str]) -> None:
-    """`owner`: ID of the suffix entry; None: the entry of the empty DN is created, as slapd does, from `glue`, the
-    numbers of the glue attributes in ad2i. `number`: that of contextCSN in ad2i; None if it is not there yet."""
+    """`owner`: ID of the suffix entry; None: create the entry of the empty DN, as slapd does. `glue`: numbers of the
+    glue attributes in ad2i. `number`: of contextCSN in ad2i; None if ad2i lacks it."""
     with opened(place, writable=True) as environment:
         entries, names = require_table(environment, ENTRIES), require_table(environment, "ad2i")
         with explained(place), environment.begin(write=True) as transaction:
@@ -59,7 +59,7 @@ def _stamp(place: Path, suffix: str, owner: int | None, number: int | None, glue
                 transaction.put(number.to_bytes(4, "little"), CONTEXT.encode(), db=names, append=True)
             key = ID.pack(owner or 0)
             if owner is None:
-                entry = _native.new_entry(_GLUE_FLAGS, [(one, [b"glue"]) for one in glue])
+                entry = _native.new_entry(_GLUE_FLAGS, [(at, [b"glue"]) for at in glue])
             else:
                 entry = transaction.get(key, db=entries) or b""
             encoded = [text.encode() for text in values]
@@ -75,8 +75,8 @@ def _stamp(place: Path, suffix: str, owner: int | None, number: int | None, glue
 
 
 def cap_entry_csns(place: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
-    """Lowers every entryCSN above the claimed CSN of its server ID to that CSN, in the entry and in the index. Returns
-    the number of entries changed. `idlexp`: setting of the slapd that will use the copy."""
+    """Lowers every entryCSN above the claimed CSN with the same server ID to that CSN, in the entry and in the index.
+    Returns the number of changed entries. `idlexp`: setting of the slapd that will use the copy."""
     limits = csn.by_server(claimed)
     if not limits:
         return 0
@@ -95,8 +95,8 @@ def cap_entry_csns(place: Path, claimed: Sequence[str], idlexp: int, meter: Mete
 
 @isolated.isolated
 def _cap(place: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter) -> None:
-    """`changes`: ID, entryCSN and new entryCSN of each entry. `number`: that of entryCSN in ad2i. `longest`: IDs that
-    an index key can list; back-mdb stores a key with more as the range (0, lowest, highest)."""
+    """`changes`: ID, entryCSN and new entryCSN of each entry. `number`: of entryCSN in ad2i. `longest`: IDs that an
+    index key can list; back-mdb stores more IDs as the range (0, lowest, highest)."""
     with opened(place, writable=True) as environment:
         entries, index = require_table(environment, ENTRIES), table(environment, ENTRY)
         with meta.explained(meta.data_file(place)), environment.begin(write=True) as transaction:
@@ -112,8 +112,8 @@ def _cap(place: Path, number: int, changes: list[tuple[int, str, str]], longest:
 
 
 def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes, bytes], longest: int) -> None:
-    """Moves an ID from one index key (the first of `keys`) to another. A key with more than `longest` IDs becomes a
-    range, as in back-mdb (idl.c), whose first value is 0."""
+    """Moves an ID from the first index key in `keys` to the second. A key with more than `longest` IDs becomes a range,
+    whose first value is 0, as in back-mdb (idl.c)."""
     before, after = keys
     cursor = transaction.cursor(index)
     if not cursor.set_key(before) or ID.unpack(cursor.value()) != (0,):
@@ -124,8 +124,8 @@ def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes
         return
     ids = [owner, *filter(None, (ID.unpack(value)[0] for value in cursor.iternext_dup()))]
     transaction.delete(after, db=index)
-    for one in (0, min(ids), max(ids)):
-        transaction.put(after, ID.pack(one), db=index)
+    for number in (0, min(ids), max(ids)):
+        transaction.put(after, ID.pack(number), db=index)
 
 
 def time_key(text: str) -> bytes:
@@ -139,18 +139,18 @@ def time_key(text: str) -> bytes:
 
 @isolated.isolated
 def remove_entries(place: Path, ids: Sequence[int]) -> None:
-    """Removes records from id2e only. No other table refers to these entries, which a build met twice."""
+    """Removes entries from id2e only. No other table refers to these duplicates of a build."""
     with opened(place, writable=True) as environment:
         entries = require_table(environment, ENTRIES)
         with explained(place), environment.begin(write=True) as transaction:
-            for one in ids:
-                transaction.delete(ID.pack(one), db=entries)
+            for number in ids:
+                transaction.delete(ID.pack(number), db=entries)
 
 
 def empty_indexes(place: Path, attributes: Sequence[str]) -> None:
     """Empties the indexes of `attributes`; an attribute without an index is skipped."""
-    wanted = {name.lower() for name in attributes}
-    _empty(place, [name for name in contents.indexes(place) if name.lower() in wanted])
+    chosen = {name.lower() for name in attributes}
+    _empty(place, [name for name in contents.indexes(place) if name.lower() in chosen])
 
 
 @isolated.isolated
@@ -163,8 +163,8 @@ def _empty(place: Path, names: list[str]) -> None:
 
 
 def set_map_size(path: Path, size: int) -> None:
-    """Writes `size`, but at least the bytes in use, as the map size into both meta pages of a data file. Tools other
-    than slapd map as many bytes; slapd uses its own maxsize."""
+    """Writes `size`, but at least the bytes in use, as the map size into both meta pages of a data file. Other tools
+    than slapd map as many bytes; slapd uses maxsize instead."""
     facts = meta.read_meta(path)
     with path.open("r+b") as file:
         for number in (0, 1):

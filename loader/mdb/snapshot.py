@@ -35,12 +35,12 @@ from loader.storage import files, holders
 from loader.storage.held import checked_file
 
 _log = logging.getLogger(__name__)
-_PERHAPS_UNHEEDED = (MdbBusy, MdbDamaged)  # what a reader meets if a writer ignores lock.mdb
+_PERHAPS_UNHEEDED = (MdbBusy, MdbDamaged)  # possible errors of a reader if a writer ignores lock.mdb
 
 
 class Snapshot(Struct, frozen=True, dict=True):
-    """A data file in which no page of the snapshot of transaction `txn`, or of a later one, is overwritten. `page`: the
-    snapshot's meta page, without which it cannot be copied."""
+    """A data file in which LMDB overwrites no page of the snapshot of transaction `txn` or a later one. `page`: the
+    meta page of the snapshot, which is needed only for a copy."""
 
     path: Path
     txn: int
@@ -57,7 +57,7 @@ class Snapshot(Struct, frozen=True, dict=True):
 
     @contextmanager
     def contents(self) -> Iterator[Contents]:
-        """Yields the contents of the snapshot; without `page`, perhaps of a later one."""
+        """Yields the contents of the snapshot, or without `page`, perhaps of a later snapshot."""
         with meta.explained(self.path):
             yield Contents(self.path, meta=self.page) if self.page else Contents(self.path, txn=self.txn)
 
@@ -69,7 +69,7 @@ class Snapshot(Struct, frozen=True, dict=True):
 
 
 @contextmanager
-def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
+def protected(place: Path, clears: bool = True) -> Iterator[Snapshot]:
     """Yields the current snapshot of an environment directory, in use or not, or of a data file without a writer.
     `clears`: release the slots of dead processes first.
 
@@ -86,7 +86,7 @@ def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
 
 @contextmanager
 def image(place: Path) -> Iterator[Snapshot]:
-    """Like `held`, but for an environment directory only, and the snapshot can be copied. Also raises MdbBusy."""
+    """Like `protected`, but for an environment directory only, and the snapshot can be copied. Also raises MdbBusy."""
     with _slot(place) as take:
         yield take("image")
 
@@ -105,14 +105,14 @@ def _slot(place: Path) -> Iterator[Callable[[str], Snapshot]]:
         assert stdout is not None
 
         def take(what: str) -> Snapshot:
-            with suppress(BrokenPipeError):  # `finish` reports the better reason
+            with suppress(BrokenPipeError):  # `finish` reports why the child ended
                 stdin.write(what.encode() + b"\n")
                 stdin.flush()
             line = stdout.readline()
             if not line:
                 isolated.finish(child, data)
-            answer = json.loads(line)
-            return Snapshot(path, answer["txn"], bytes.fromhex(answer["page"]))
+            facts = json.loads(line)
+            return Snapshot(path, facts["txn"], bytes.fromhex(facts["page"]))
 
         def release() -> None:
             stdin.close()
@@ -145,8 +145,8 @@ def unlocked(place: Path) -> Iterator[None]:
 # --- several databases at one moment ---------------------------------------------------------------
 
 PATIENCE = 60.0  # seconds after which NoCommonMoment is raised
-_LOOK = 0.01  # seconds between two looks at the log
-_IDLE = 5.0  # seconds; a write that was committed earlier is in the log, if it is logged at all
+_INTERVAL = 0.01  # seconds between two reads of the log
+_IDLE = 5.0  # seconds after which a committed write is in the log, if it is logged at all
 _LEAVE_CSN = {"add", "modify", "modrdn"}  # values of reqType whose CSN becomes an entryCSN in the database
 _WRITES = _LEAVE_CSN | {"delete"}
 _MOST = 1000  # log entries per read
@@ -180,7 +180,7 @@ def images(
                 raise NoCommonMoment(path=behind.log, suffix=behind.suffix, seconds=round(patience))
         for log in logs:
             if not _has_csn_index(snapshots[log.database]):
-                text = "%s has no index of entryCSN, so it is not known whether its accesslog has the same last write"
+                text = "%s has no index of entryCSN, so ditseed cannot check that its accesslog has the same last write"
                 _log.warning(text, log.suffix)
         yield [snapshots[place] for place in places]
 
@@ -191,7 +191,7 @@ def _has_csn_index(snapshot: Snapshot) -> bool:
 
 
 def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
-    """Whether the log's snapshot has all writes of the database's. If slapd writes nothing, waits `_IDLE` seconds."""
+    """Whether the log's snapshot has all writes of the database's. Waits up to `_IDLE` seconds for the next write."""
     database = snapshots[log.database]
     if not _has_csn_index(database):
         return True
@@ -199,7 +199,7 @@ def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
     while (write := _first_write(snapshots[log.log], log.suffix)) is None:
         if time.monotonic() > end:
             return True
-        time.sleep(_LOOK)
+        time.sleep(_INTERVAL)
     kind, text = write
     server = csn.server_id(text)
     if kind not in _LEAVE_CSN or server is None:
@@ -244,7 +244,7 @@ def _hold(directory: Path) -> None:
                     transaction, page = _begun(environment, path)
                 else:
                     transaction = environment.begin()
-                isolated.say({"txn": int(transaction.id()), "page": page.hex()})
+                isolated.send({"txn": int(transaction.id()), "page": page.hex()})
         finally:
             if transaction is not None:
                 transaction.abort()

@@ -38,7 +38,7 @@ from loader.run.log import killpoint
 from loader.server import visibility
 from loader.server.options import Connection, Search
 from loader.server.session import Attributes, Session, first_value, session
-from loader.server.visibility import VisibilityReport, Wanted
+from loader.server.visibility import Relevance, VisibilityReport
 from loader.sinks.mdb import Orphan
 from loader.sources import ldap as source
 from loader.sources import location
@@ -405,13 +405,13 @@ class Replicas(Struct, frozen=True):
 # --- what a server hides ---------------------------------------------------------------------------------------------
 
 
-def require_all_visible(server: Session, base: str, wanted: Wanted = None, own: Sequence[str] = ()) -> None:
+def require_all_visible(server: Session, base: str, is_relevant: Relevance = None, own: Sequence[str] = ()) -> None:
     """Raises HiddenFromAccount if access control hides data that a replica needs, NotAsStored if overlays change it.
 
-    `wanted`: predicate for the attributes that the replica stores (None: all). `own`: the overlays of the replica's
+    `is_relevant`: predicate for attributes that the replica stores (None: all). `own`: the overlays of the replica's
     database, which are assumed for a provider whose overlays cannot be read.
     """
-    sight = visibility.compare_sample(server, base, wanted)
+    sight = visibility.compare_sample(server, base, is_relevant)
     if sight is None:
         return
     differing = _distorted(sight)

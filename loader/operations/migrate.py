@@ -238,7 +238,7 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
             "made_for": made_for(self.place.config, self.place.database, self.build_options),
         }
         try:
-            with snapshot.held(self.options.source) as held:
+            with snapshot.protected(self.options.source) as held:
                 loaded = self.building.transfer(meter, held)
             about |= {"context_csns": contents.context_csns(self.building.made), "late": 0}
         except NotProven as error:

@@ -237,7 +237,7 @@ def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: 
         require_target(target.path, replace)
         old = _keep(target) if keep else None
         target.remove(LOCK)  # of the old database
-        target.take(partial, DATA)
+        target.move_in(partial, DATA)
         return old
 
 

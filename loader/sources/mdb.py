@@ -86,7 +86,7 @@ def _reading(
             return MdbDamaged(path=path, reason=str(error).removeprefix(f"{path}: "))
         return NoEntry(path=path, dn=part.base) if error.code == "mdb.no_such_base" else None
 
-    with snapshot.held(part.directory) as held:
+    with snapshot.protected(part.directory) as held:
         if counted and not part.base:
             meter.total = held.entries() or meter.total
         dump = Dump(held.path, txn=held.txn, base=part.base or None, jobs=jobs or defaults.processors())

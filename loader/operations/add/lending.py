@@ -156,7 +156,7 @@ def flush(server: Session, database: Database) -> None:
         server.delete(marker)
     except ServerRefused:
         pid = server.server_pid()
-        if pid is None or not tools.flushed(pid, f"{database.directory}/{DATA}"):
+        if pid is None or not tools.flush(pid, f"{database.directory}/{DATA}"):
             raise
 
 

@@ -116,7 +116,7 @@ class Repository:
     def set_aside(self, name: str) -> None:
         """Renames a backup to NAME.partial before any of its files is removed; `clean` removes the directory."""
         with held.opened(self.path) as directory:
-            directory.take(directory.path / name, f"{name}{PARTIAL}")
+            directory.move_in(directory.path / name, f"{name}{PARTIAL}")
 
     def clean(self) -> None:
         """Removes the unfinished backups that interrupted runs left."""

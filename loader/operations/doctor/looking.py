@@ -138,11 +138,11 @@ class Server:
         def look() -> Slapd:
             pid = tools.slapd_on(self.config)
             if pid is None:
-                if hidden := tools.unreadable():
+                if hidden := tools.unreadable_slapd():
                     reason = f"the configuration of slapd (process {hidden}) cannot be seen: run it as root"
                     raise UsageProblem(reason=reason)
-                return Slapd(pid_file=str(tools.left_pid_file(self.config) or ""))
-            if tools.is_elsewhere(pid):
+                return Slapd(pid_file=str(tools.stale_pid_file(self.config) or ""))
+            if tools.has_other_network(pid):
                 raise UsageProblem(reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there")
             answers = questions.of(tools.uris(pid), [database.suffix for database in self.databases])
             return Slapd(pid, silence=answers.silence, failed=answers.failed)
