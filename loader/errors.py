@@ -144,7 +144,7 @@ class ToolMissing(LoaderError, code="tool.missing", status=7):
 
 class ToolUnreachable(LoaderError, code="tool.unreachable", status=102):
     message = "{tool} runs as {account}, which may not enter {place}"
-    hint = "Put a {tool} that {account} may run first in PATH, or open that directory: chmod o+x {place}."
+    hint = "Let {account} pass: chmod o+x {place}. Or install a {tool} that it may run, and put that first in PATH."
 
 
 class ToolFailed(LoaderError, code="tool.failed", status=8):

@@ -69,7 +69,7 @@ def read_meta(source: Path) -> MetaPage:
 
 
 def parse(head: bytes, origin: str, *, alone: bool = False) -> MetaPage:
-    """Returns the newer meta page in the first HEAD_BYTES of a file, or if `alone`, the meta page that is `head`. Raises
+    """Returns the newer meta page in the first HEAD_BYTES of a file, or if `alone`, the page `head` alone. Raises
     NotLmdb, MdbProtected, MdbDamaged."""
     if not head:
         raise NotLmdb(path=origin, reason="empty")
@@ -79,7 +79,7 @@ def parse(head: bytes, origin: str, *, alone: bool = False) -> MetaPage:
 
 @contextmanager
 def explained(path: Path, pin: Path | None = None) -> Iterator[None]:
-    """Translates the core's errors about data file `path`, or its name `pin` for the core, into LoaderErrors."""
+    """Translates the core's errors about data file `path`, opened under the name `pin`, into LoaderErrors."""
     try:
         yield
     except _native.NativeError as error:
