@@ -131,7 +131,7 @@ def _parameter(name: str, hint: object, default: object) -> click.Parameter:
 
 
 def _option_arguments(metadata: list[object]) -> tuple[list[str], dict[str, Any]]:
-    """Returns the option names and the arguments of click.Option that follow the type of a field."""
+    """Returns the option names, and the arguments of click.Option, in the `Annotated` type of a field."""
     first = next((item for item in metadata if isinstance(item, str)), "")
     words = first.split() if _NAMES.fullmatch(first) else []
     more: dict[str, Any] = {"metavar": words[-1]} if words and not words[-1].startswith("-") else {}

@@ -116,8 +116,8 @@ def missing(present: Indexes, lines: Iterable[str]) -> list[str]:
     return absent
 
 
-def same(one: Indexes, other: Indexes) -> bool:
-    return {index.meaning for index in one.values()} == {index.meaning for index in other.values()}
+def same(first: Indexes, second: Indexes) -> bool:
+    return {index.meaning for index in first.values()} == {index.meaning for index in second.values()}
 
 
 def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:

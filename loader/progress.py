@@ -225,7 +225,7 @@ class Sampler:
         self._meter = meter
         self._seen: deque[tuple[float, int]] = deque([(0.0, 0)])
 
-    def look(self) -> Sample:
+    def sample(self) -> Sample:
         meter, seconds, entries = self._meter, self._meter.seconds, self._meter.entries
         self._seen.append((seconds, entries))
         while len(self._seen) > 2 and self._seen[1][0] < seconds - RECENT:
@@ -285,7 +285,7 @@ class Recorder:
 
         def watch(ended: threading.Event) -> None:
             while not ended.wait(self._interval):
-                self.look(step, meter)
+                self.add_point(step, meter)
 
         try:
             with alongside(watch):
@@ -293,7 +293,7 @@ class Recorder:
                     yield
                 finally:
                     step.seconds = meter.seconds
-            self.look(step, meter)
+            self.add_point(step, meter)
             step.state = DONE
         finally:
             step.entries, step.bytes = step.points[-1].entries, step.points[-1].bytes
@@ -308,7 +308,7 @@ class Recorder:
             self.steps.append(step)
         return step
 
-    def look(self, step: StepRecord, meter: Meter) -> None:
+    def add_point(self, step: StepRecord, meter: Meter) -> None:
         """Adds a point. If there are then too many, drops every other point of all steps."""
         point = Point(self.seconds, meter.entries, meter.bytes)
         with self._lock:
@@ -376,7 +376,7 @@ class Progress:
 
             with Live(console=Console(file=self._stream), transient=True, auto_refresh=False) as live:
                 while True:
-                    sample = sampler.look()
+                    sample = sampler.sample()
                     text = Text("\n".join(sample.lines()))
                     total = sample.total
                     bar = [ProgressBar(total, min(sample.entries, total))] if total else []
@@ -384,7 +384,7 @@ class Progress:
                     if ended.wait(self._every):
                         return
         while not ended.wait(self._every):
-            sample = sampler.look()
+            sample = sampler.sample()
             self._print(*([sample.record()] if self._mode == "json" else sample.lines()))
 
     def _close(self, meter: Meter) -> None:

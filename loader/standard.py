@@ -72,26 +72,26 @@ def is_for_data() -> bool:
     return _for_data
 
 
-def output(what: str, readable: bool = False) -> int:
-    """Returns stdout's descriptor for `what`. Raises UsageProblem if it is closed, or a terminal and not `readable`."""
+def output(data: str, readable: bool = False) -> int:
+    """Returns stdout's descriptor for `data`. Raises UsageProblem if it is closed, or a terminal and not `readable`."""
     reserve_output()
-    descriptor = _require_open(1, f"{what} goes to stdout")
+    descriptor = _require_open(1, f"{data} goes to stdout")
     if not readable and os.isatty(descriptor):
-        raise UsageProblem(reason=f"{what} goes to stdout, which is a terminal: {_REDIRECT}")
+        raise UsageProblem(reason=f"{data} goes to stdout, which is a terminal: {_REDIRECT}")
     return descriptor
 
 
-def input(what: str) -> int:
-    """Returns the descriptor of stdin, for `what`. Raises UsageProblem if it is closed or a terminal."""
-    descriptor = require_input(what)
+def input(data: str) -> int:
+    """Returns the descriptor of stdin, for `data`. Raises UsageProblem if it is closed or a terminal."""
+    descriptor = require_input(data)
     if os.isatty(descriptor):
-        raise UsageProblem(reason=f"{what} comes from stdin, which is a terminal: {_REDIRECT}")
+        raise UsageProblem(reason=f"{data} comes from stdin, which is a terminal: {_REDIRECT}")
     return descriptor
 
 
-def require_input(what: str) -> int:
+def require_input(data: str) -> int:
     """Like `input`, but accepts a terminal. Without this check a closed stdin, now /dev/null, would be empty input."""
-    return _require_open(0, f"{what} comes from stdin")
+    return _require_open(0, f"{data} comes from stdin")
 
 
 def _require_open(descriptor: int, use: str) -> int:

@@ -176,7 +176,7 @@ def send(source: Path, descriptor: int, token: str | None, meter: Meter, file: P
 @contextmanager
 def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
     """Yields a path to a compacted copy in an unlinked file in `scratch`. The path is valid while the body runs. The
-    file is needed because the meta pages come first in a stream but are known last. Raises NoSpace."""
+    file is needed because the meta pages come first in a stream but are found last. Raises NoSpace."""
     require_space(source, scratch)
     with tempfile.TemporaryFile(dir=scratch, prefix="ditseed-clone-") as file:
         path = Path(f"/proc/self/fd/{file.fileno()}")
@@ -200,10 +200,10 @@ def receive(descriptor: int, run_dir: Path, target: Path, meter: Meter) -> Path:
     except StreamBroken as error:
         raise StreamBroken(**error.facts | {"advice": advice(run_dir, target)}) from error
     except NoSpace as error:
-        known = token(run_dir)
-        if known is None:
+        found = token(run_dir)
+        if found is None:
             raise
-        lack = f"{FULL}; the bytes received are kept: once there is space, the sender resumes with --skip {known}"
+        lack = f"{FULL}; the bytes received are kept: once there is space, the sender resumes with --skip {found}"
         raise NoSpace(path=partial, lack=lack) from error
     return partial
 
@@ -225,10 +225,10 @@ def forget(run_dir: Path) -> None:
 
 def advice(run_dir: Path, target: Path) -> str:
     """Returns sentences with what the operator can do after a stream broke."""
-    if (known := token(run_dir)) is None:
+    if (found := token(run_dir)) is None:
         return "Nothing was received: look at the messages of the sender."
-    have = units.size(int(known.rpartition("-")[2]))
-    return f"{have} were received. Resume with: ditseed clone SOURCE - --skip {known} | ... ditseed clone - {target}"
+    have = units.size(int(found.rpartition("-")[2]))
+    return f"{have} were received. Resume with: ditseed clone SOURCE - --skip {found} | ... ditseed clone - {target}"
 
 
 # --- calls into the native core ---------------------------------------------------------------------

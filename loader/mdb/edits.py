@@ -26,15 +26,15 @@ _GLUE_FLAGS = 0x120  # slap.h: SLAP_OC_GLUE | SLAP_OC__END (marks the flags as c
 _YEAR_0 = 365  # days from 0000-01-01 (a leap year, as back-mdb counts) to date.toordinal() 1
 
 
-def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
+def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
     """Replaces contextCSN of the suffix entry as slapadd -w does: no normalised values, no index. Raises
     NotStampable if there is no such entry, or if `csns` are not exactly one CSN per server ID."""
-    path = meta.data_file(place)
+    path = meta.data_file(env)
     values = contents.ordered(csn.by_server(csns).values())
     if not values or len(values) != len(set(csns)):
         reason = f"not one CSN for each server ID: {', '.join(csns)}"
         raise NotStampable(path=path, suffix=suffix, reason=reason)
-    with contents.reading(place) as stored:
+    with contents.reading(env) as stored:
         owner = contents.suffix_id(stored, suffix)
         number = contents.number_of(stored, CONTEXT)
         glue = [at for name in _GLUE if (at := contents.number_of(stored, name)) is not None]
@@ -43,16 +43,16 @@ def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
     if owner is None and not is_new_root:
         reason = f"there is no such entry (the database holds: {suffixes})"
         raise NotStampable(path=path, suffix=suffix, reason=reason)
-    _stamp(place, suffix, owner, number, glue, values)
+    _stamp(env, suffix, owner, number, glue, values)
 
 
 @isolated.isolated
-def _stamp(place: Path, suffix: str, owner: int | None, number: int | None, glue: list[int], values: list[str]) -> None:
+def _stamp(env: Path, suffix: str, owner: int | None, number: int | None, glue: list[int], values: list[str]) -> None:
     """`owner`: ID of the suffix entry; None: create the entry of the empty DN, as slapd does. `glue`: numbers of the
     glue attributes in ad2i. `number`: of contextCSN in ad2i; None if ad2i lacks it."""
-    with opened(place, writable=True) as environment:
+    with opened(env, writable=True) as environment:
         entries, names = require_table(environment, ENTRIES), require_table(environment, "ad2i")
-        with explained(place), environment.begin(write=True) as transaction:
+        with explained(env), environment.begin(write=True) as transaction:
             if number is None:
                 cursor = transaction.cursor(names)
                 number = int.from_bytes(cursor.key(), "little") + 1 if cursor.last() else 1
@@ -66,7 +66,7 @@ def _stamp(place: Path, suffix: str, owner: int | None, number: int | None, glue
             try:
                 entry = _native.entry_with(entry, number, encoded, normals=False)
             except _native.NativeError as error:
-                path = meta.data_file(place)
+                path = meta.data_file(env)
                 if error.code == "build.unproven":
                     raise NotStampable(path=path, suffix=suffix, reason=error.message) from error
                 reason = f"entry {owner} cannot be read: {error}"
@@ -74,13 +74,13 @@ def _stamp(place: Path, suffix: str, owner: int | None, number: int | None, glue
             transaction.put(key, entry, db=entries)
 
 
-def cap_entry_csns(place: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
+def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
     """Lowers every entryCSN above the claimed CSN with the same server ID to that CSN, in the entry and in the index.
     Returns the number of changed entries. `idlexp`: setting of the slapd that will use the copy."""
     limits = csn.by_server(claimed)
     if not limits:
         return 0
-    with contents.reading(place) as stored:
+    with contents.reading(env) as stored:
         number = contents.number_of(stored, ENTRY)
         later = stored.csns_after(min(limits.values()))
     changes = [
@@ -89,17 +89,17 @@ def cap_entry_csns(place: Path, claimed: Sequence[str], idlexp: int, meter: Mete
         if (server := csn.server_id(text)) in limits and text > limits[server]
     ]
     if changes and number is not None:
-        _cap(place, number, changes, (1 << idlexp) - 1, meter)
+        _cap(env, number, changes, (1 << idlexp) - 1, meter)
     return len(changes)
 
 
 @isolated.isolated
-def _cap(place: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter) -> None:
+def _cap(env: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter) -> None:
     """`changes`: ID, entryCSN and new entryCSN of each entry. `number`: of entryCSN in ad2i. `longest`: IDs that an
     index key can list; back-mdb stores more IDs as the range (0, lowest, highest)."""
-    with opened(place, writable=True) as environment:
+    with opened(env, writable=True) as environment:
         entries, index = require_table(environment, ENTRIES), table(environment, ENTRY)
-        with meta.explained(meta.data_file(place)), environment.begin(write=True) as transaction:
+        with meta.explained(meta.data_file(env)), environment.begin(write=True) as transaction:
             for owner, text, limit in changes:
                 key = ID.pack(owner)
                 entry = transaction.get(key, db=entries)
@@ -138,26 +138,26 @@ def time_key(text: str) -> bytes:
 
 
 @isolated.isolated
-def remove_entries(place: Path, ids: Sequence[int]) -> None:
+def remove_entries(env: Path, ids: Sequence[int]) -> None:
     """Removes entries from id2e only. No other table refers to these duplicates of a build."""
-    with opened(place, writable=True) as environment:
+    with opened(env, writable=True) as environment:
         entries = require_table(environment, ENTRIES)
-        with explained(place), environment.begin(write=True) as transaction:
+        with explained(env), environment.begin(write=True) as transaction:
             for number in ids:
                 transaction.delete(ID.pack(number), db=entries)
 
 
-def empty_indexes(place: Path, attributes: Sequence[str]) -> None:
+def empty_indexes(env: Path, attributes: Sequence[str]) -> None:
     """Empties the indexes of `attributes`; an attribute without an index is skipped."""
     chosen = {name.lower() for name in attributes}
-    _empty(place, [name for name in contents.indexes(place) if name.lower() in chosen])
+    _empty(env, [name for name in contents.indexes(env) if name.lower() in chosen])
 
 
 @isolated.isolated
-def _empty(place: Path, names: list[str]) -> None:
-    with opened(place, writable=True) as environment:
+def _empty(env: Path, names: list[str]) -> None:
+    with opened(env, writable=True) as environment:
         handles = [require_table(environment, name) for name in names]
-        with explained(place), environment.begin(write=True) as transaction:
+        with explained(env), environment.begin(write=True) as transaction:
             for handle in handles:
                 transaction.drop(handle, delete=False)
 

@@ -52,32 +52,32 @@ _open: set[tuple[int, int]] = set()
 
 
 @contextmanager
-def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
+def opened(env: Path, writable: bool = False) -> Iterator[Environment]:
     """Opens an environment directory, even under a running slapd, or a private copy (a file), without a lock file.
 
     The file gets mapped, so this works only in a child process. Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, and
     UsageProblem if the environment is already open in this process."""
     if not isolated.is_inside():
         raise RuntimeError("only a child process may map a file, because truncation of the file kills it")
-    facts = meta.read_meta(place)
-    path = meta.data_file(place)
+    facts = meta.read_meta(env)
+    path = meta.data_file(env)
     status = path.stat()
     identity = (status.st_dev, status.st_ino)
     if identity in _open:
         raise UsageProblem(reason=f"{path} is already open in this process")
     with explained(path, facts):
-        with linked(place, writable) if place.is_dir() else nullcontext(place) as opened_path:
+        with linked(env, writable) if env.is_dir() else nullcontext(env) as opened_path:
             environment = lmdb.open(
                 str(opened_path),
-                subdir=place.is_dir(),
-                lock=place.is_dir(),
+                subdir=env.is_dir(),
+                lock=env.is_dir(),
                 readonly=not writable,
                 create=False,
                 map_size=max(facts.map_size, facts.used),
                 max_dbs=MANY,
                 readahead=False,
             )
-        plain.register(opened_path, place)
+        plain.register(opened_path, env)
         _open.add(identity)
         try:
             with isolated.afterwards(lambda: _require_heeded(environment, path), (lmdb.Error, LoaderError)):

@@ -103,8 +103,8 @@ def clear(directory: Path) -> int:
 
 
 @isolated.isolated
-def _check(place: Path) -> None:
-    with environment.opened(place) as opened:
+def _check(env: Path) -> None:
+    with environment.opened(env) as opened:
         opened.reader_check()
 
 
@@ -217,7 +217,7 @@ class Room(msgspec.Struct, frozen=True):
         return self.unused + self.reusable
 
 
-def look(database: Database) -> tuple[Room, tuple[Reader, ...]]:
+def measure(database: Database) -> tuple[Room, tuple[Reader, ...]]:
     """Measures the free space in the map of a database that slapd may be using. Raises LoaderError, also if a process
     that writes to the data file does not use the lock.mdb beside it."""
     directory = database.directory

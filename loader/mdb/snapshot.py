@@ -69,37 +69,37 @@ class Snapshot(Struct, frozen=True, dict=True):
 
 
 @contextmanager
-def protected(place: Path, clears: bool = True) -> Iterator[Snapshot]:
+def protected(env: Path, clears: bool = True) -> Iterator[Snapshot]:
     """Yields the current snapshot of an environment directory, in use or not, or of a data file without a writer.
     `clears`: release the slots of dead processes first.
 
     Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded.
     """
-    txn = meta.read_meta(place).txnid
-    if place.is_dir():
-        with _slot(place) as take:
+    txn = meta.read_meta(env).txnid
+    if env.is_dir():
+        with _slot(env) as take:
             yield take("slot" if clears else "look")
     else:
-        with checked_file(place) as path:
+        with checked_file(env) as path:
             yield Snapshot(path, txn)
 
 
 @contextmanager
-def image(place: Path) -> Iterator[Snapshot]:
+def image(env: Path) -> Iterator[Snapshot]:
     """Like `protected`, but for an environment directory only, and the snapshot can be copied. Also raises MdbBusy."""
-    with _slot(place) as take:
+    with _slot(env) as take:
         yield take("image")
 
 
 @contextmanager
-def _slot(place: Path) -> Iterator[Callable[[str], Snapshot]]:
-    """Starts a child process with a reader slot of the environment directory `place`. Yields a function that replaces
+def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
+    """Starts a child process with a reader slot of the environment directory `env`. Yields a function that replaces
     the previous snapshot by the current one: "image" also reads its meta page; "look" does not release the slots of
     dead processes, "slot" does. Raises LockUnheeded if a writer does not use lock.mdb."""
-    if place.is_dir():
-        holders.require_heeded(place)
-    data = meta.data_file(place)
-    with isolated.started(_hold, place) as child:
+    if env.is_dir():
+        holders.require_heeded(env)
+    data = meta.data_file(env)
+    with isolated.started(_hold, env) as child:
         stdin, stdout = child.process.stdin, child.process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -128,15 +128,15 @@ def _slot(place: Path) -> Iterator[Callable[[str], Snapshot]]:
 
 
 @contextmanager
-def unlocked(place: Path) -> Iterator[None]:
+def unlocked(env: Path) -> Iterator[None]:
     """Allows the body to read an environment directory without a reader slot. Raises LockUnheeded if a writer that
     ignores lock.mdb is found before the body runs, or if the file changed meanwhile and nobody has lock.mdb locked."""
-    holders.require_heeded(place)
-    before = meta.read_meta(place).txnid
+    holders.require_heeded(env)
+    before = meta.read_meta(env).txnid
 
     def require_unwritten() -> None:
-        if meta.read_meta(place).txnid != before and holders.locker(place) is None:
-            raise LockUnheeded(path=meta.data_file(place), reason=UNHEEDED)
+        if meta.read_meta(env).txnid != before and holders.locker(env) is None:
+            raise LockUnheeded(path=meta.data_file(env), reason=UNHEEDED)
 
     with isolated.afterwards(require_unwritten, _PERHAPS_UNHEEDED):
         yield
@@ -168,11 +168,11 @@ def images(
     """Yields the snapshots of environment directories, in use or not, in the order of `places`. Raises NoCommonMoment
     after `patience` seconds, and what `image` raises."""
     with ExitStack() as stack:
-        takes = {place: stack.enter_context(_slot(place)) for place in places}
+        takes = {env: stack.enter_context(_slot(env)) for env in places}
         logs_first = dict.fromkeys([*(log.log for log in logs), *takes])
         end = time.monotonic() + patience
         while True:
-            snapshots = {place: takes[place]("image") for place in logs_first}
+            snapshots = {env: takes[env]("image") for env in logs_first}
             behind = next((log for log in logs if not _agrees(log, snapshots)), None)
             if behind is None:
                 break
@@ -182,7 +182,7 @@ def images(
             if not _has_csn_index(snapshots[log.database]):
                 text = "%s has no index of entryCSN, so ditseed cannot check that its accesslog has the same last write"
                 _log.warning(text, log.suffix)
-        yield [snapshots[place] for place in places]
+        yield [snapshots[env] for env in places]
 
 
 def _has_csn_index(snapshot: Snapshot) -> bool:

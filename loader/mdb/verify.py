@@ -87,25 +87,25 @@ class AuditReport(Struct, frozen=True):
         return not self.problems
 
 
-def default_level(place: Path) -> str:
+def default_level(env: Path) -> str:
     """Returns "pages" if that takes only seconds and little memory, otherwise "quick"."""
-    used = meta.read_meta(place).used
+    used = meta.read_meta(env).used
     return "pages" if used < min(PAGES_UP_TO, defaults.memory() * MEMORIES) else "quick"
 
 
-def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = None) -> Verified:
+def verify(env: Path, level: str, meter: Meter, seen: _native.Seen | None = None) -> Verified:
     """Checks a copy or a new database. `seen`: pages recorded when the file was written, which are not read again.
     Raises MdbDamaged, NotLmdb, and UsageProblem for an unknown level."""
     if level not in LEVELS:
         raise UsageProblem(reason=f"verify {level}: must be one of {', '.join(LEVELS)}")
     if level == "none":
         return Verified(level)
-    path, facts = meta.data_file(place), meta.read_meta(place)
+    path, facts = meta.data_file(env), meta.read_meta(env)
     if path.stat().st_size < facts.used and level == "quick":
         # LMDB never writes a page that was freed in the transaction that allocated it, so a sound file may lack the
         # last pages. Only level pages distinguishes this from a truncated file.
         level = "pages"
-    report = audit(place, level, AuditResources(limit=1), meter, seen=seen)
+    report = audit(env, level, AuditResources(limit=1), meter, seen=seen)
     damage = [problem for problem in report.problems if problem.kind not in _HARMLESS]
     if damage:
         count = sum(problem.count for problem in damage)
@@ -114,14 +114,14 @@ def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = No
     return Verified(level, report.entries)
 
 
-def require_end(place: Path, meter: Meter) -> None:
+def require_end(env: Path, meter: Meter) -> None:
     """Raises MdbDamaged if the file was truncated. A sound file may end before its last page if that page is free."""
-    if meta.data_file(place).stat().st_size < meta.read_meta(place).used:
-        verify(place, "pages", meter)
+    if meta.data_file(env).stat().st_size < meta.read_meta(env).used:
+        verify(env, "pages", meter)
 
 
 def audit(
-    place: Path,
+    env: Path,
     level: str,
     resources: AuditResources,
     meter: Meter,
@@ -134,7 +134,7 @@ def audit(
     `database`: schema and configuration, needed at level indexes. `sample`: at level indexes, check only this many
     entries and nothing else; 0: all. Damage is reported in the result. Exceptions (NotPermitted, SystemFailed ...) mean
     that the check could not be done."""
-    with _reading(place, meter) as (pin, txn, counters), meter.following(counters):
+    with _reading(env, meter) as (pin, txn, counters), meter.following(counters):
         result = _native.audit(
             pin,
             counters,
@@ -170,27 +170,27 @@ def shared_uuids(path: Path, bounds: AuditResources, meter: Meter, limit: int = 
         return _native.shared_uuids(pin, counters, _limits(bounds), txn=txn, limit=limit)
 
 
-def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None) -> None:
+def require_unique_uuids(env: Path, meter: Meter, scratch: Path | None = None) -> None:
     """Raises SharedUuid if two entries share an entryUUID: on a replica, syncrepl could change or delete the wrong one.
     Also raises what `shared_uuids` raises."""
-    for uuid, first, other in shared_uuids(place, AuditResources(scratch=scratch), meter, limit=1):
+    for uuid, first, other in shared_uuids(env, AuditResources(scratch=scratch), meter, limit=1):
         raise SharedUuid(uuid=uuid, first=first, dn=other)
 
 
 @contextmanager
-def _reading(place: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
+def _reading(env: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
     """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core.
 
     A reader slot is taken in an environment that other processes may write to, but not without lock.mdb, or if a meta
     page is damaged, which the core then reports."""
-    path, txn, is_readable = meta.data_file(place), None, False
+    path, txn, is_readable = meta.data_file(env), None, False
     with suppress(MdbDamaged):
-        is_readable = place.is_dir() and bool(meta.read_meta(place))
+        is_readable = env.is_dir() and bool(meta.read_meta(env))
     with ExitStack() as stack:
-        if is_readable and (place / LOCK).exists():
-            txn = stack.enter_context(snapshot.protected(place)).txn
+        if is_readable and (env / LOCK).exists():
+            txn = stack.enter_context(snapshot.protected(env)).txn
         elif is_readable:
-            stack.enter_context(snapshot.unlocked(place))
+            stack.enter_context(snapshot.unlocked(env))
         pin = stack.enter_context(checked_file(path))
         counters = stack.enter_context(with_counters(meter, str(path)))
         stack.enter_context(meta.explained(path, pin))

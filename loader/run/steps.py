@@ -309,7 +309,7 @@ class Watch:
         pauses = self._longest * SILENCE_FACTOR
         return max(pauses, SILENCE_FLOOR), f"longest pause so far {units.duration(self._longest)}"
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Returns whether the step has made progress since the last call; cancels it after too long a pause."""
         now = time.monotonic()
         seen = self._meter.mark
@@ -333,7 +333,7 @@ def watching(meter: Meter, allowed: float | None, note: Callable[[], None] | Non
 
     def loop(ended: threading.Event) -> None:
         while not ended.wait(min(1.0, (allowed or 1.0) / 4)):
-            if watch.look() and note is not None:
+            if watch.check() and note is not None:
                 note()
 
     try:

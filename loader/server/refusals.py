@@ -217,7 +217,7 @@ def _why(scheme: str, host: str, port: int) -> tuple[str, str]:
         return own, advice
     try:
         with socket.create_connection((host, port), TIMEOUT) as plain:
-            if scheme != "ldaps" and _start(plain) != 0:
+            if scheme != "ldaps" and _start_tls(plain) != 0:
                 return (
                     "the server does not offer StartTLS",
                     "Configure TLS in that server (for slapd: olcTLSCertificateFile and olcTLSCertificateKeyFile), or "
@@ -230,7 +230,7 @@ def _why(scheme: str, host: str, port: int) -> tuple[str, str]:
     except OSError as error:
         if scheme == "ldaps":
             with suppress(OSError), socket.create_connection((host, port), TIMEOUT) as plain:
-                if _start(plain) is not None:
+                if _start_tls(plain) is not None:
                     return (
                         "the server speaks LDAP without TLS on that port",
                         f"Give -H ldap://{host}:{port}, with -ZZ if the server offers StartTLS, or the port on which "
@@ -241,7 +241,7 @@ def _why(scheme: str, host: str, port: int) -> tuple[str, str]:
         return "", CERTIFICATE  # a connection can be closed for other reasons than TLS
 
 
-def _start(plain: socket.socket) -> int | None:
+def _start_tls(plain: socket.socket) -> int | None:
     """Sends StartTLS and returns the result code of the answer; None if the server does not answer in LDAP."""
     plain.settimeout(TIMEOUT)
     plain.sendall(_START_TLS)

@@ -166,26 +166,26 @@ class Store(Struct, frozen=True):
 
 
 @contextmanager
-def opened(place: Location) -> Iterator[Store]:
+def opened(location: Location) -> Iterator[Store]:
     """Connects to a location. Raises PackageMissing, RemoteFailed."""
     try:
-        module: Any = import_module(SCHEMES[place.scheme])
+        module: Any = import_module(SCHEMES[location.scheme])
     except ImportError as error:
         raise PackageMissing(
-            place=place, package=error.name or error, extra="remote", packages="fsspec, s3fs and paramiko"
+            place=location, package=error.name or error, extra="remote", packages="fsspec, s3fs and paramiko"
         ) from error
-    with _explained(place):
-        if place.scheme == "s3":
+    with _explained(location):
+        if location.scheme == "s3":
             patience = {"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 2}}
             system = module.S3FileSystem(config_kwargs=patience, use_listings_cache=False, skip_instance_cache=True)
             _warn_if_clear(str(system.s3.meta.endpoint_url))
         else:
-            login = {name: value for name, value in (("port", place.port), ("username", place.user)) if value}
-            system = module.Sftp(place.host, **login, skip_instance_cache=True)
+            login = {name: value for name, value in (("port", location.port), ("username", location.user)) if value}
+            system = module.Sftp(location.host, **login, skip_instance_cache=True)
     try:
-        yield Store(place, system)
+        yield Store(location, system)
     finally:
-        if place.scheme == "sftp":
+        if location.scheme == "sftp":
             system.close()
 
 
@@ -206,7 +206,7 @@ def _warn_if_clear(endpoint: str) -> None:
 
 
 @contextmanager
-def _explained(place: Location) -> Iterator[None]:
+def _explained(location: Location) -> Iterator[None]:
     """Turns errors of the libraries into LoaderErrors, except FileNotFoundError and FileExistsError."""
     try:
         yield
@@ -217,10 +217,10 @@ def _explained(place: Location) -> Iterator[None]:
         if not isinstance(error, (OSError, EOFError)) and packages.isdisjoint(_TRANSPORTS):
             raise
         if isinstance(error, OSError) and error.errno in FULL_ERRNOS:
-            raise RemoteFull(place=place, lack=FULL) from error
+            raise RemoteFull(place=location, lack=FULL) from error
         name, advice = type(error).__name__, _HINT
-        if place.scheme == "s3" and (isinstance(error, PermissionError) or "Credential" in name):
+        if location.scheme == "s3" and (isinstance(error, PermissionError) or "Credential" in name):
             advice = _S3_HINT
         elif name in _SSH_REFUSED or "known_hosts" in str(error):
             advice = _SSH_HINT
-        raise RemoteFailed(place=place, reason=str(error) or name, advice=advice) from error
+        raise RemoteFailed(place=location, reason=str(error) or name, advice=advice) from error

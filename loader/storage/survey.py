@@ -43,28 +43,28 @@ class ToolRunner:
     def __init__(self) -> None:
         self.unseen: list[Unseen] = []
 
-    def output(self, what: str, tool: str, *arguments: str) -> str | None:
-        """Returns what the tool prints. If it is missing or fails, returns None and lists `what` as unseen."""
+    def output(self, fact: str, tool: str, *arguments: str) -> str | None:
+        """Returns fact the tool prints. If it is missing or fails, returns None and lists `fact` as unseen."""
         program = shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_SBIN}")
         if program is None:
-            self.unseen.append(Unseen(what, f"{tool} is not installed"))
+            self.unseen.append(Unseen(fact, f"{tool} is not installed"))
             return None
         result = child.run([program, *arguments])
         if result.status != 0:
             printed = "; ".join(line.strip() for line in result.stderr_lines[-2:] if line.strip())
-            self.unseen.append(Unseen(what, f"{tool}: {printed or f'exit status {result.status}'}"))
+            self.unseen.append(Unseen(fact, f"{tool}: {printed or f'exit status {result.status}'}"))
             return None
         return result.out.decode("utf-8", "replace")
 
     def rows(
-        self, what: str, parse: Callable[[str], tuple[Parsed, ...]], tool: str, *arguments: str
+        self, fact: str, parse: Callable[[str], tuple[Parsed, ...]], tool: str, *arguments: str
     ) -> tuple[Parsed, ...]:
-        """Returns the tool's output, parsed. If it does not have the documented form, lists `what` as unseen."""
-        text = self.output(what, tool, *arguments)
+        """Returns the tool's output, parsed. If it does not have the documented form, lists `fact` as unseen."""
+        text = self.output(fact, tool, *arguments)
         try:
             return () if text is None else parse(text)
         except (msgspec.MsgspecError, KeyError, ValueError) as error:
-            self.unseen.append(Unseen(what, f"{tool}: its output cannot be parsed ({type(error).__name__}: {error})"))
+            self.unseen.append(Unseen(fact, f"{tool}: its output cannot be parsed ({type(error).__name__}: {error})"))
             return ()
 
 
@@ -244,11 +244,11 @@ class Space(msgspec.Struct, frozen=True):
 
 def parameters(mount: Mount, tools: ToolRunner) -> Parameters | None:
     """Returns the parameters of an xfs or ext file system; None for any other, or if the tool fails."""
-    what = f"parameters of the {mount.kind} file system"
+    fact = f"parameters of the {mount.kind} file system"
     if mount.kind == "xfs":
-        return of_xfs(tools.output(what, "xfs_info", mount.target) or "")
+        return of_xfs(tools.output(fact, "xfs_info", mount.target) or "")
     if mount.kind in EXT:
-        return of_ext(tools.output(what, "tune2fs", "-l", mount.source) or "")
+        return of_ext(tools.output(fact, "tune2fs", "-l", mount.source) or "")
     return None
 
 

@@ -312,7 +312,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
             database = max(holding, key=lambda one: len(one.suffix), default=None)
             if database is None:
                 return
-            seen, _ = readers.look(database)
+            seen, _ = readers.measure(database)
             if sizing.at_most(inputs) < seen.available:
                 return
             needed = sizing.of_files(native.sample_target(config, database), inputs, Meter("sample")).bytes

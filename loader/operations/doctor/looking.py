@@ -260,7 +260,7 @@ class Database:
 
     @cached_property
     def seen(self) -> tuple[Room, tuple[Reader, ...]] | None:
-        return None if self.data is None else self.look("pages and readers", lambda: readers.look(self.configured))
+        return None if self.data is None else self.look("pages and readers", lambda: readers.measure(self.configured))
 
     @cached_property
     def room(self) -> Room | None:

@@ -24,7 +24,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def look_after(one: Watch, clock: list[float], seconds: float) -> None:
     clock[0] += seconds
-    one.look()
+    one.check()
 
 
 def moved(one: Watch, meter: Meter, clock: list[float], paces: list[float]) -> None:
