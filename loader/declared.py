@@ -51,7 +51,7 @@ def command(name: str, group: click.Group | None = None) -> Callable[[Callable[.
     def declare(function: Callable[..., int | None]) -> click.Command:
         hints = _hints(function)
         defaults = {key: parameter.default for key, parameter in signature(function).parameters.items()}
-        groups = {key: _declared(hints[key]) for key in defaults if is_dataclass(hints[key])}
+        groups = {key: _option_fields(hints[key]) for key in defaults if is_dataclass(hints[key])}
 
         def run(**values: object) -> int | None:
             explicit = {key: value for key, value in values.items() if value is not None}
@@ -96,7 +96,7 @@ def _hints(declaring: type[Any] | Callable[..., object]) -> dict[str, Any]:
     return hints
 
 
-def _declared(group: type[Any]) -> list[tuple[Field[Any], object]]:
+def _option_fields(group: type[Any]) -> list[tuple[Field[Any], object]]:
     """Returns the fields that are options, with their types: first those of the class, then those of its bases."""
     hints = _hints(group)
     names = dict.fromkeys(name for kind in group.__mro__ for name in vars(kind).get("__annotations__", ()))
@@ -227,7 +227,7 @@ class Duration(ParsedType):
         return units.parse_duration(text)
 
 
-def _require_lasting(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+def _require_safe(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
     """Raises DirectoryUnsafe. The verb itself reports a directory that is missing or unusable."""
     with suppress(OSError):
         if path is not None and path.is_dir():
@@ -260,7 +260,7 @@ Memory = Annotated[int | None, Size(), "Memory for sorting (default: a quarter o
 Scratch = Annotated[
     Path | None,
     "--tmp DIR",
-    {"callback": _require_lasting},
+    {"callback": _require_safe},
     "Directory for temporary files (default: beside the database).",
 ]
 TemporaryDirectory = Annotated[Scratch, "Directory for temporary files (default: $TMPDIR or /tmp)."]

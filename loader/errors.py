@@ -609,7 +609,7 @@ class TargetInUse(LoaderError, code="mdb.in_use", status=53):
     hint = "Stop the slapd that uses it first: systemctl stop slapd."
 
 
-class LockUnheeded(LoaderError, code="mdb.lock_unheeded", status=110):
+class LockUnused(LoaderError, code="mdb.lock_unheeded", status=110):
     message = "{path}: {reason}, so nothing keeps slapd from reusing pages while they are read"
     hint = "Restart slapd (systemctl restart slapd), which lost its lock.mdb while it ran; then run the command again."
 

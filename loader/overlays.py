@@ -22,7 +22,7 @@ class Shows(Enum):
     LEFT_OUT = "computed attributes, which ditseed leaves out"
     SWITCHED_OFF = "what is stored, because ditseed sends a control that switches the overlay off"
     MOVING = "a stored attribute whose value depends on the time of the search; comparisons ignore it"
-    OTHER = "other data than the stored: a replica is not seeded from a search"
+    OTHER = "data other than the stored data: a replica is not seeded from a search"
 
 
 class Overlay(Struct, frozen=True):

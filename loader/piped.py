@@ -40,7 +40,7 @@ def producing(make: Callable[[], Result], stop: Callable[[], None], name: str) -
         except LoaderError as error:
             stop()
             failure = result.exception()
-            if failure is None or failure is error or _is_end_of_reader(failure):
+            if failure is None or failure is error or _is_broken_pipe(failure):
                 raise
             raise failure from error
         except BaseException:
@@ -48,7 +48,7 @@ def producing(make: Callable[[], Result], stop: Callable[[], None], name: str) -
             raise
         stop()
         failure = result.exception()
-        if failure is not None and not _is_end_of_reader(failure):
+        if failure is not None and not _is_broken_pipe(failure):
             raise failure
 
 
@@ -59,6 +59,6 @@ def _closing(write: Callable[[int], Result], descriptor: int) -> Result:
         os.close(descriptor)
 
 
-def _is_end_of_reader(failure: BaseException) -> bool:
+def _is_broken_pipe(failure: BaseException) -> bool:
     """Whether the producer failed only because its reader had ended."""
     return isinstance(failure, BrokenPipeError | ReaderGone | StreamBroken)

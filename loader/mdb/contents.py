@@ -31,7 +31,7 @@ _FEW = 5000  # entries read at most for a summary of a live database: a quarter 
 @contextmanager
 def reading(env: Path) -> Iterator[Contents]:
     """Yields the current contents of an environment directory, in use or not, or of a data file without a writer.
-    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded."""
+    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnused."""
     with snapshot.protected(env, clears=False) as image, meta.explained(meta.data_file(env), image.path):
         yield Contents(image.path, txn=image.txn)
 

@@ -21,7 +21,7 @@ from loader import plain
 from loader.errors import (
     FULL,
     LoaderError,
-    LockUnheeded,
+    LockUnused,
     MapFull,
     MdbDamaged,
     NoSpace,
@@ -42,7 +42,7 @@ ID = struct.Struct("=Q")  # an entry ID, as key and as value
 MANY = 512  # limit for named tables; slapd allows 128 or 256
 _LAG = 1.0  # seconds; a writer updates lock.mdb shortly after the meta page
 
-UNHEEDED = "a process that does not use its lock.mdb wrote to it while it was read"
+LOCK_UNUSED = "a process that does not use its lock.mdb wrote to it while it was read"
 
 Environment = Any  # lmdb.Environment, lmdb.Transaction and the handle of a table; py-lmdb before 3 has no types
 Transaction = Any
@@ -80,7 +80,7 @@ def opened(env: Path, writable: bool = False) -> Iterator[Environment]:
         plain.register(opened_path, env)
         _open.add(identity)
         try:
-            with isolated.afterwards(lambda: _require_heeded(environment, path), (lmdb.Error, LoaderError)):
+            with isolated.afterwards(lambda: _require_lock_used(environment, path), (lmdb.Error, LoaderError)):
                 yield environment
         finally:
             environment.close()
@@ -88,8 +88,8 @@ def opened(env: Path, writable: bool = False) -> Iterator[Environment]:
             plain.forget(opened_path)
 
 
-def _require_heeded(environment: Environment, path: Path) -> None:
-    """Raises LockUnheeded if a writer has not used lock.mdb. A new transaction takes its ID from lock.mdb, so the ID
+def _require_lock_used(environment: Environment, path: Path) -> None:
+    """Raises LockUnused if a writer has not used lock.mdb. A new transaction takes its ID from lock.mdb, so the ID
     then lags behind the meta page of the data file."""
     written = meta.read_meta(path).txnid
     until = time.monotonic() + _LAG
@@ -98,7 +98,7 @@ def _require_heeded(environment: Environment, path: Path) -> None:
             if written <= int(transaction.id()):
                 return
         if time.monotonic() > until:
-            raise LockUnheeded(path=path, reason=UNHEEDED)
+            raise LockUnused(path=path, reason=LOCK_UNUSED)
         time.sleep(0.001)
 
 

@@ -64,7 +64,7 @@ def slots(directory: Path) -> tuple[Slot, ...]:
         if magic == 0:  # not written yet
             return ()
         if magic != meta.MAGIC or not (lock_format == _FORMAT or _is_of_1_0(lock_format)):
-            raise NotLmdb(path=path, reason=f"lock format {lock_format:#x}, of another LMDB or machine")
+            raise NotLmdb(path=path, reason=f"lock format {lock_format:#x} of another LMDB or machine")
         used = (_SLOT.unpack_from(head, offset) for offset in range(_START, len(head) - _LINE + 1, _LINE))
         # A living reader locks the byte of lock.mdb at the offset of its PID (mdb_reader_pid).
         return tuple(
@@ -222,7 +222,7 @@ def measure(database: Database) -> tuple[Room, tuple[Reader, ...]]:
     that writes to the data file does not use the lock.mdb beside it."""
     directory = database.directory
     assert directory is not None
-    holders.require_heeded(directory)
+    holders.require_lock_used(directory)
     used_slots = slots(directory)
     facts, freed = free_list(directory)
     oldest = min((slot.txnid for slot in used_slots if slot.txnid is not None), default=facts.txnid + 1)

@@ -28,14 +28,14 @@ from msgspec.structs import replace
 
 from loader import csn, dn
 from loader._native import Contents
-from loader.errors import LockUnheeded, MdbBusy, MdbDamaged, NoCommonMoment
+from loader.errors import LockUnused, MdbBusy, MdbDamaged, NoCommonMoment
 from loader.mdb import isolated, meta
-from loader.mdb.environment import UNHEEDED, Environment, Transaction, explained, opened
+from loader.mdb.environment import LOCK_UNUSED, Environment, Transaction, explained, opened
 from loader.storage import files, holders
 from loader.storage.held import checked_file
 
 _log = logging.getLogger(__name__)
-_PERHAPS_UNHEEDED = (MdbBusy, MdbDamaged)  # possible errors of a reader if a writer ignores lock.mdb
+_PERHAPS_UNUSED = (MdbBusy, MdbDamaged)  # possible errors of a reader if a writer ignores lock.mdb
 
 
 class Snapshot(Struct, frozen=True, dict=True):
@@ -73,7 +73,7 @@ def protected(env: Path, clears: bool = True) -> Iterator[Snapshot]:
     """Yields the current snapshot of an environment directory, in use or not, or of a data file without a writer.
     `clears`: release the slots of dead processes first.
 
-    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded.
+    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnused.
     """
     txn = meta.read_meta(env).txnid
     if env.is_dir():
@@ -95,9 +95,9 @@ def image(env: Path) -> Iterator[Snapshot]:
 def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
     """Starts a child process with a reader slot of the environment directory `env`. Yields a function that replaces
     the previous snapshot by the current one: "image" also reads its meta page; "look" does not release the slots of
-    dead processes, "slot" does. Raises LockUnheeded if a writer does not use lock.mdb."""
+    dead processes, "slot" does. Raises LockUnused if a writer does not use lock.mdb."""
     if env.is_dir():
-        holders.require_heeded(env)
+        holders.require_lock_used(env)
     data = meta.data_file(env)
     with isolated.started(_hold, env) as child:
         stdin, stdout = child.process.stdin, child.process.stdout
@@ -119,7 +119,7 @@ def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
             isolated.finish(child, data)
 
         try:
-            with isolated.afterwards(release, _PERHAPS_UNHEEDED), checked_file(data) as path:
+            with isolated.afterwards(release, _PERHAPS_UNUSED), checked_file(data) as path:
                 yield take
         finally:  # a slot that is not released blocks the reuse of pages
             with suppress(BrokenPipeError):
@@ -129,16 +129,16 @@ def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
 
 @contextmanager
 def unlocked(env: Path) -> Iterator[None]:
-    """Allows the body to read an environment directory without a reader slot. Raises LockUnheeded if a writer that
+    """Allows the body to read an environment directory without a reader slot. Raises LockUnused if a writer that
     ignores lock.mdb is found before the body runs, or if the file changed meanwhile and nobody has lock.mdb locked."""
-    holders.require_heeded(env)
+    holders.require_lock_used(env)
     before = meta.read_meta(env).txnid
 
     def require_unwritten() -> None:
         if meta.read_meta(env).txnid != before and holders.locker(env) is None:
-            raise LockUnheeded(path=meta.data_file(env), reason=UNHEEDED)
+            raise LockUnused(path=meta.data_file(env), reason=LOCK_UNUSED)
 
-    with isolated.afterwards(require_unwritten, _PERHAPS_UNHEEDED):
+    with isolated.afterwards(require_unwritten, _PERHAPS_UNUSED):
         yield
 
 

@@ -138,7 +138,7 @@ def audit(
         result = _native.audit(
             pin,
             counters,
-            _limits(resources),
+            _core_resources(resources),
             level="meta" if level == "quick" else level,
             sample=sample,
             txn=txn,
@@ -158,7 +158,7 @@ def audit(
         return AuditReport(result.entries, result.txn, problems, notes, drifted, left_out)
 
 
-def _limits(bounds: AuditResources) -> defaults.Resources:
+def _core_resources(bounds: AuditResources) -> defaults.Resources:
     memory, jobs = bounds.memory or defaults.sorting_memory(), bounds.jobs or defaults.processors()
     return defaults.Resources(memory, jobs, bounds.scratch or Path(tempfile.gettempdir()))
 
@@ -167,7 +167,7 @@ def shared_uuids(path: Path, bounds: AuditResources, meter: Meter, limit: int = 
     """Returns the first `limit` entryUUIDs that several entries share, each with the DNs of two of these entries.
     Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull."""
     with _reading(path, meter) as (pin, txn, counters):
-        return _native.shared_uuids(pin, counters, _limits(bounds), txn=txn, limit=limit)
+        return _native.shared_uuids(pin, counters, _core_resources(bounds), txn=txn, limit=limit)
 
 
 def require_unique_uuids(env: Path, meter: Meter, scratch: Path | None = None) -> None:

@@ -3,7 +3,7 @@
 A lease is written down before the setting is changed, and removed after the setting was restored. The runs that need
 the setting lock a file in `leases/`, and the kernel releases the lock with the process: a lease that is not locked was
 abandoned by a killed run. A lease that no process holds expires, at the latest at the next boot. A server has several
-URIs, so a lease has a mark of the database that the server itself shows (loader/operations/leases.py).
+URIs, so a lease names the database by a mark that the server itself shows (loader/operations/leases.py).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Answers(msgspec.Struct, frozen=True):
     failed: tuple[tuple[str, str], ...] = ()
 
 
-def of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
+def answers_of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
     """Checks a slapd and its databases. Raises TlsFailed if TLS fails at a URI and slapd answers at no other URI."""
     silent: list[str] = []
     untrusted: TlsFailed | None = None

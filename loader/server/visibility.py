@@ -140,7 +140,7 @@ def _sample(server: Session, base: str, schema: SubSchema, report: VisibilityRep
     for container, _ in first(_CONTAINERS, "(hasSubordinates=TRUE)"):
         try:
             entries = server.first(container, _OF_EACH + 1, _KIND)[0]
-            is_alone = len(entries) == 1 and _is_always_alone(server, container)
+            is_alone = len(entries) == 1 and _shows_no_child(server, container)
         except NoSuchBase:
             continue  # moved or deleted meanwhile
         sampled += entries
@@ -156,7 +156,7 @@ def _sample(server: Session, base: str, schema: SubSchema, report: VisibilityRep
     return list(dict.fromkeys([*holders, *kinds.values()]))[:_LOOKS]
 
 
-def _is_always_alone(server: Session, container: str) -> bool:
+def _shows_no_child(server: Session, container: str) -> bool:
     """Returns True if none of several checks shows a child. A single check can mislead: the last child may just have
     been deleted, and other children may be added and deleted."""
     one_level = ldap.SCOPE_ONELEVEL
@@ -204,7 +204,7 @@ class _EntryCheck(Struct):
         types = {name.partition(";")[0] for name in entry} - NOT_CHECKED
         present = sorted(self._lineage(name)[0] for name in types)
         shown = {alias.lower() for name in types for alias in self._lineage(name)}
-        absent = [name for name in self._possible(entry) if name.lower() not in shown]
+        absent = [name for name in self._possible_attributes(entry) if name.lower() not in shown]
         if only is not None:
             present, absent = ([name for name in names if name in only] for names in (present, absent))
         doubtful = self._untrue(present, "({}=*)")
@@ -222,7 +222,7 @@ class _EntryCheck(Struct):
         half = len(names) // 2
         return [*self._untrue(names[:half], claim), *self._untrue(names[half:], claim)]
 
-    def _possible(self, entry: Attributes) -> list[str]:
+    def _possible_attributes(self, entry: Attributes) -> list[str]:
         """Returns the attributes that the entry's object classes allow, and all operational attributes."""
         classes = [value.decode() for value in entry.get("objectclass", [])]
         must, may = self.schema.attribute_types(classes, raise_keyerror=0)

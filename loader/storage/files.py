@@ -274,7 +274,7 @@ def nameless(directory: Path) -> int:
 
 
 def fill_randomly(descriptor: int, size: int, piece: int = 1 << 20) -> None:
-    """Fills a file with random bytes, because a device may compress others to almost nothing. Raises OSError."""
+    """Fills a file with random bytes, because a device could compress any others. Raises OSError."""
     for offset in range(0, size, piece):
         os.pwrite(descriptor, os.urandom(min(piece, size - offset)), offset)
     os.fsync(descriptor)

@@ -430,7 +430,7 @@ def _components(path: Path) -> Generator[os.stat_result, None, int]:
 
 def _pin_name(name: str, directory: int, path: Path | None = None) -> tuple[int, os.stat_result]:
     """Returns an O_PATH descriptor of `name`, and its status. `path`: the file's path, for a file that may be read.
-    Raises FileUnsafe, and OSError, on a dead disk from fstat too."""
+    Raises FileUnsafe, OSError (on a dead disk, also from fstat)."""
     descriptor = os.open(name, PIN, dir_fd=directory)
     try:
         status = os.fstat(descriptor)

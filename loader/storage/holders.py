@@ -22,7 +22,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from loader import plain
-from loader.errors import LockUnheeded, NotPermitted, TargetInUse
+from loader.errors import LockUnused, NotPermitted, TargetInUse
 from loader.storage import held, mounts
 from loader.storage.files import owner_name
 
@@ -74,13 +74,13 @@ def require_unused(directory: Path) -> None:
         _warn(plain.with_operator_paths(str(directory)), unseen)
 
 
-def require_heeded(directory: Path) -> None:
-    """Raises LockUnheeded if a process that may write to data.mdb does not have the present lock.mdb open: that process
+def require_lock_used(directory: Path) -> None:
+    """Raises LockUnused if a process that may write to data.mdb does not have the present lock.mdb open: that process
     would not see a reader slot that is taken now."""
     for user in users_of(directory / DATA, directory / LOCK)[0]:
         if user.writes and not user.has_second:
             reason = f"it is open in another process{_described(user.pid)} that does not use its lock.mdb"
-            raise LockUnheeded(path=directory / DATA, reason=reason)
+            raise LockUnused(path=directory / DATA, reason=reason)
 
 
 @cache  # once in a run

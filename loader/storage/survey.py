@@ -137,7 +137,7 @@ class Volumes(msgspec.Struct, frozen=True):
     logical: tuple[Volume, ...] = ()
     physical: tuple[PhysicalVolume, ...] = ()
 
-    def at(self, path: str) -> Volume | None:
+    def by_path(self, path: str) -> Volume | None:
         """Returns the logical volume with this device-mapper path, or None."""
         return next((volume for volume in self.logical if volume.path == path), None)
 
@@ -399,11 +399,11 @@ class Facts(msgspec.Struct, frozen=True):
     @property
     def volume(self) -> Volume | None:
         """The uppermost logical volume below the file system; None if there is none."""
-        volumes = (self.volumes.at(device.path) for device in self.devices if device.kind == "lvm")
+        volumes = (self.volumes.by_path(device.path) for device in self.devices if device.kind == "lvm")
         return next(filter(None, volumes), None)
 
 
-def of(path: Path) -> Facts:
+def facts_of(path: Path) -> Facts:
     """Returns the facts of `path`. Raises NoSuchPath, NotPermitted."""
     tools = ToolRunner()
     with files.explained(path):
@@ -443,7 +443,7 @@ def devices_of(mount: Mount) -> tuple[Device, ...]:
 def unused(path: str) -> tuple[Device, ...]:
     """Returns the device and the devices below it, if nothing uses the device and it has no signature.
 
-    Raises DiskInUse, NoSuchPath, NotPermitted; UsageProblem if `path` is no block device.
+    Raises DiskInUse, NoSuchPath, NotPermitted; UsageProblem if `path` is not a block device.
     """
     is_busy = False
     with files.explained(Path(path)):

@@ -144,7 +144,7 @@ class Server:
                 return Slapd(pid_file=str(tools.stale_pid_file(self.config) or ""))
             if tools.has_other_network(pid):
                 raise UsageProblem(reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there")
-            answers = questions.of(tools.uris(pid), [database.suffix for database in self.databases])
+            answers = questions.answers_of(tools.uris(pid), [database.suffix for database in self.databases])
             return Slapd(pid, silence=answers.silence, failed=answers.failed)
 
         return self.look("whether slapd runs", look)

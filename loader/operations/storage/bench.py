@@ -141,7 +141,7 @@ def _named(directories: Sequence[Path]) -> dict[str, Path]:
             with held.opened(path) as opened:
                 held.require_private(opened.status, path)
         files.require_writable(path)
-        facts = survey.of(path)
+        facts = survey.facts_of(path)
         segments = facts.volume.segments if facts.volume else ()
         layout = "+".join(dict.fromkeys(segment.kind for segment in segments))
         kinds[path.absolute()] = f"{facts.mount.kind}, {layout}" if layout else facts.mount.kind

@@ -13,7 +13,7 @@ import lmdb
 import pytest
 
 from loader import _native
-from loader.errors import LockUnheeded, MdbDamaged
+from loader.errors import LockUnused, MdbDamaged
 from loader.mdb import isolated, snapshot
 from loader.mdb.environment import opened
 from loader.storage import holders
@@ -158,7 +158,7 @@ def test_a_lock_that_the_writer_does_not_use(
     commit: Callable[[], None], tmp_path: Path, error: type[Exception] | None
 ) -> None:
     (tmp_path / "lock.mdb").unlink()
-    with pytest.raises(LockUnheeded):
+    with pytest.raises(LockUnused):
         read_while(commit, tmp_path, error)
 
 
@@ -181,9 +181,9 @@ def test_the_pages_of_a_snapshot_that_nobody_heeds(
     commit: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(isolated, "_inside", False)
-    monkeypatch.setattr(holders, "require_heeded", lambda place: None)  # as in a container
+    monkeypatch.setattr(holders, "require_lock_used", lambda place: None)  # as in a container
     (tmp_path / "lock.mdb").unlink()
-    with pytest.raises(LockUnheeded):
+    with pytest.raises(LockUnused):
         damaged_while(commit, tmp_path)
 
 

@@ -120,7 +120,7 @@ def test_a_partition_stands_on_its_disk(tmp_path: Path) -> None:
 
 
 def test_this_host_is_surveyed(tmp_path: Path) -> None:
-    facts = survey.of(tmp_path)
+    facts = survey.facts_of(tmp_path)
     status = os.statvfs(tmp_path)
     assert facts.space.size == status.f_blocks * status.f_frsize
     assert Path(facts.mount.target) in (tmp_path, *tmp_path.parents)
