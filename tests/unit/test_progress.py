@@ -283,7 +283,7 @@ def test_thinned_points_keep_the_ends() -> None:
     with recorder.following(meter):
         for _ in range(100):
             meter.add(1)
-            recorder.look(recorder.steps[0], meter)
+            recorder.add_point(recorder.steps[0], meter)
             assert len(recorder.steps[0].points) <= 6
     found = [one.entries for one in recorder.steps[0].points]
     assert (found[0], found[-1]) == (0, 100)
