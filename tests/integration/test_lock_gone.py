@@ -105,7 +105,7 @@ def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path, verb: s
 def test_what_could_not_be_looked_at_is_said(repo: Path, stopped: Slapd, tmp_path: Path) -> None:
     """Once, and only where there is a database to lose."""
     require(None if os.geteuid() == 0 else "needs namespaces")
-    said = "the processes outside this container could not be looked at"
+    said = "the processes outside this container could not be examined"
     again = ("backup", "restore", "latest", "-R", repo, "--target", tmp_path / "made", "--replace")
     for first, inside, times in ((True, CONTAINER, 0), (False, CONTAINER, 1), (False, (), 0)):
         assert (tmp_path / "made").exists() is not first
