@@ -18,10 +18,10 @@ from loader.errors import PackageMissing, UsageProblem
 from loader.storage import files, held
 
 SUFFIX = ".age"  # ends the name of an encrypted file
-_LARGEST = 1 << 20  # bytes that a key file may have
+_KEY_FILE_LIMIT = 1 << 20  # bytes; limit for a key file
 _READ = 1 << 20  # bytes per read
-_ENCRYPTED = (b"age-encryption.org/", b"-----BEGIN AGE ENCRYPTED FILE-----")
-_SSH = b"-----BEGIN "
+_PASSPHRASE_HEADERS = (b"age-encryption.org/", b"-----BEGIN AGE ENCRYPTED FILE-----")
+_SSH_HEADER = b"-----BEGIN "
 _NO_MATCH = "No matching keys"  # in pyrage's text: it has one exception class for all decryption errors
 
 
@@ -111,10 +111,10 @@ def recipients(words: Sequence[str], paths: Sequence[Path]) -> Recipients | None
         try:
             keys[name] = kind.from_str(name)
         except pyrage.RecipientError:
-            known = "age1..., ssh-ed25519 ... or ssh-rsa ..."
-            raise UsageProblem(reason=f"{source} is not a public key of age or SSH: {known}") from None
+            forms = "age1..., ssh-ed25519 ... or ssh-rsa ..."
+            raise UsageProblem(reason=f"{source} is not a public key of age or SSH: {forms}") from None
     if not keys:
-        raise UsageProblem(reason=f"{', '.join(map(str, paths))}: holds no recipient")
+        raise UsageProblem(reason=f"{', '.join(map(str, paths))}: contains no recipient")
     return Recipients(tuple(keys), tuple(keys.values()))
 
 
@@ -124,13 +124,13 @@ def identities(paths: Sequence[Path]) -> Identities:
     keys = list[Any]()
     for path in paths:
         content, pyrage, source = _content(path, secret=True), _pyrage(), str(path)
-        if content.startswith(_ENCRYPTED):
+        if content.startswith(_PASSPHRASE_HEADERS):
             decrypt = "decrypt it into a file that only you can read: (umask 077; age -d FILE > OTHER)"
-            raise UsageProblem(reason=f"{path} is an identity under a passphrase; {decrypt}")
+            raise UsageProblem(reason=f"{path} is encrypted with a passphrase; {decrypt}")
         try:
-            if content.startswith(_SSH):
-                known = "an Ed25519 or RSA key without a passphrase (ssh-keygen -p takes one off a copy)"
-                reason = f"cannot be used as an identity: give {known}"
+            if content.startswith(_SSH_HEADER):
+                forms = "an Ed25519 or RSA key without a passphrase (ssh-keygen -p removes it from a copy)"
+                reason = f"cannot be used as an identity: give {forms}"
                 keys.append(pyrage.ssh.Identity.from_buffer(content))
                 continue
             lines = list(_lines(content, path))
@@ -141,7 +141,7 @@ def identities(paths: Sequence[Path]) -> Identities:
         except pyrage.IdentityError:
             raise UsageProblem(reason=f"{source} {reason}") from None
         if not lines:
-            raise UsageProblem(reason=f"{path} holds no identity")
+            raise UsageProblem(reason=f"{path} contains no identity")
     return Identities(tuple(keys))
 
 
@@ -154,9 +154,9 @@ def _lines(content: bytes, path: Path) -> Iterator[tuple[str, str]]:
 
 def _content(path: Path, secret: bool = False) -> bytes:
     with files.explained(path), os.fdopen(held.secret(path, may_be_read=not secret)[0], "rb") as file:
-        content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise UsageProblem(reason=f"{path} is too large for a file of keys")
+        content = file.read(_KEY_FILE_LIMIT + 1)
+    if len(content) > _KEY_FILE_LIMIT:
+        raise UsageProblem(reason=f"{path} is too large for a key file")
     return content
 
 

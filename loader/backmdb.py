@@ -15,9 +15,8 @@ from typing import Literal, NoReturn, TypedDict
 
 from msgspec import Struct
 
-from loader import config as glue
 from loader import indexes
-from loader.config import NOT_SETTINGS, Config, Database, Entry, Values
+from loader.config import NOT_SETTINGS, Config, Database, Entry, Values, suffixes_below
 from loader.errors import NotProven, SettingRefused
 
 IDLEXP = 16  # back-mdb/idl.h; both the default and the minimum
@@ -25,7 +24,7 @@ INTLEN, LONGEST_INTLEN = 4, 255  # slap.h, bconfig.c
 SUBSTR = {"olcIndexSubstrIfMinLen": 2, "olcIndexSubstrIfMaxLen": 4, "olcIndexSubstrAnyLen": 4}  # slap.h
 OPTIONS = ("lang-",)  # ad.c
 PAGE_SIZE = 4096  # without `dbpagesize`, LMDB uses the machine's page size
-NO_LIMIT = 2**32 - 1  # multival limit that means none
+NO_LIMIT = 2**32 - 1  # as a multival limit: none
 
 FRONTEND = "olcDatabase={-1}frontend,cn=config"
 
@@ -65,8 +64,8 @@ class Settings(Struct, frozen=True):
     @property
     def attributes(self) -> tuple[str, ...]:
         """All attribute descriptions named by the settings, without duplicates."""
-        named = [name for name, _ in (*self.indexes, *self.multival)] + list(self.sortvals)
-        return tuple(name for name in dict.fromkeys(named) if name != indexes.DEFAULT)
+        names = [name for name, _ in (*self.indexes, *self.multival)] + list(self.sortvals)
+        return tuple(name for name in dict.fromkeys(names) if name != indexes.DEFAULT)
 
 
 def has_subentry(config: Config, database: Database) -> bool:
@@ -77,27 +76,27 @@ def has_subentry(config: Config, database: Database) -> bool:
 def settings(config: Config, database: Database, superior: Database | None = None, of_2_7: bool = False) -> Settings:
     """Returns the settings of `database`. `superior`: for a glued tree, the database named by slapadd -b, whose rootdn
     and lastmod apply (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.7 knows."""
-    own, everywhere = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
-    named = superior or database
-    least, most, window = (everywhere.number(name, size) for name, size in SUBSTR.items())
+    own, common = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
+    base = superior or database
+    if_min, if_max, any_len = (common.number(name, size) for name, size in SUBSTR.items())
     # An olcAttributeOptions without a word removes the default, too.
-    options = _all_words(everywhere, "olcAttributeOptions")
+    options = _all_words(common, "olcAttributeOptions")
     return Settings(
         suffixes=database.suffixes,
-        foreign=tuple(glue.suffixes_below(config, database)),
-        root_dn=named.root_dn,
+        foreign=tuple(suffixes_below(config, database)),
+        root_dn=base.root_dn,
         indexes=tuple(_indexes(database, of_2_7)),
-        hash64=everywhere.flag("olcIndexHash64", of_2_7),
-        intlen=min(max(everywhere.number("olcIndexIntLen", INTLEN), INTLEN), LONGEST_INTLEN),
-        substr=(least, most, window),
+        hash64=common.flag("olcIndexHash64", of_2_7),
+        intlen=min(max(common.number("olcIndexIntLen", INTLEN), INTLEN), LONGEST_INTLEN),
+        substr=(if_min, if_max, any_len),
         multival=tuple(_multival(own)),
-        sortvals=_all_words(everywhere, "olcSortVals"),
+        sortvals=_all_words(common, "olcSortVals"),
         idlexp=idlexp(config),
         max_entry_size=own.number("olcDbMaxEntrySize", 0),
-        last_mod=config.reader(named.entry_dn).flag("olcLastMod", True),
+        last_mod=config.reader(base.entry_dn).flag("olcLastMod", True),
         translucent="translucent" in database.overlays,
         subentry=has_subentry(config, database),
-        attribute_options=options if everywhere.stored("olcAttributeOptions") else OPTIONS,
+        attribute_options=options if common.stored("olcAttributeOptions") else OPTIONS,
         of_2_7=of_2_7,
         page_size=own.number("olcDbPageSize", PAGE_SIZE) or PAGE_SIZE,
     )
@@ -106,8 +105,8 @@ def settings(config: Config, database: Database, superior: Database | None = Non
 def _indexes(database: Database, of_2_7: bool) -> Iterator[Index]:
     configured = indexes.configured(database.indexes)
     for index in configured.values():
-        meant = {kind_of(index.attribute, kind) for kind in index.kinds}
-        yield index.attribute, tuple(kind for kind in _ORDER if kind in meant)
+        kinds = {kind_of(index.attribute, kind) for kind in index.kinds}
+        yield index.attribute, tuple(kind for kind in _ORDER if kind in kinds)
     if of_2_7 and "objectclass" not in configured:  # slapd 2.7 adds it (mdb_db_open)
         yield "objectClass", ("eq",)
 
@@ -140,16 +139,16 @@ def idlexp(config: Config) -> int:
     return IDLEXP if name is None else config.reader(name).number("olcBkMdbIdlExp", IDLEXP)
 
 
-# --- which settings there are ----------------------------------------------------------------------
+# --- the settings of cn=config and their effects ---------------------------------------------------
 
 STORED, TOOLS, ENCRYPTS = "stored", "tools", "encrypts"  # effects of a setting, in slapd_settings.txt
 _BACKEND = re.compile(r"olcBackend=(\{-?\d+\})?mdb,cn=config", re.IGNORECASE)
 _PAGE_SIZES = (0, 4096, 8192, 16384, 32768, 65536)  # bytes; 0: the machine's page size
-_WITHOUT = (
+_REMOVE_SETTING = (
     "If it does not change what slapd stores, give --config a copy of the configuration without it. Otherwise load "
     "with slapadd itself."
 )
-_WITH_SLAPADD = "Load with slapadd of that OpenLDAP itself."
+_USE_SLAPADD = "Load with slapadd of that OpenLDAP itself."
 
 
 @cache
@@ -163,29 +162,29 @@ def effects() -> dict[str, dict[str, str]]:
     return classes
 
 
-def for_tools(*object_classes: str) -> tuple[str, ...]:
+def tool_settings(*object_classes: str) -> tuple[str, ...]:
     """Returns the settings of these object classes that slapadd and slapindex need to store the same data."""
-    of_classes = (effects()[one].items() for one in object_classes)
+    of_classes = (effects()[name].items() for name in object_classes)
     return tuple(name for settings in of_classes for name, effect in settings if effect in (STORED, TOOLS))
 
 
-def require(config: Config, *databases: Database) -> None:
+def require_supported(config: Config, *databases: Database) -> None:
     """Raises SettingRefused for a setting that ditseed does not support and that may affect the contents of these
     databases."""
-    own = {one.entry_dn.lower() for one in databases}
+    own = {database.entry_dn.lower() for database in databases}
     for entry_dn, attributes in config.entries:
         classes = _classes(entry_dn, own)
-        known = {name.lower(): effect for one in classes for name, effect in effects()[one].items()}
+        known = {name.lower(): effect for kind in classes for name, effect in effects()[kind].items()}
         for name in attributes if known else ():
             if known.get(name.lower()) == ENCRYPTS:
-                _refuse(config, entry_dn, name, "so slapd encrypts the data file, and opens no other", _WITH_SLAPADD)
+                _refuse(config, entry_dn, name, "so slapd opens only data files that it has encrypted", _USE_SLAPADD)
             if name.lower() not in known.keys() | NOT_SETTINGS | {"objectclass"}:
-                _refuse(config, entry_dn, name, "which is no setting of OpenLDAP 2.4 to 2.7", _WITHOUT)
+                _refuse(config, entry_dn, name, "which is not a setting of OpenLDAP 2.4 to 2.7", _REMOVE_SETTING)
     for database in databases:
         size = config.reader(database.entry_dn).number("olcDbPageSize", 0)
         if size not in _PAGE_SIZES:
-            reason = f"{size} bytes, and ditseed reads no pages of less than 4096"
-            _refuse(config, database.entry_dn, "olcDbPageSize", reason, _WITH_SLAPADD)
+            reason = f"{size} bytes; ditseed supports powers of 2 from 4096 to 65536"
+            _refuse(config, database.entry_dn, "olcDbPageSize", reason, _USE_SLAPADD)
 
 
 def _refuse(config: Config, entry_dn: str, name: str, reason: str, advice: str) -> NoReturn:
@@ -201,8 +200,8 @@ def _classes(entry_dn: str, databases: set[str]) -> tuple[str, ...]:
     if entry_dn in databases:
         return ("olcDatabaseConfig", "olcMdbConfig")
     if first.startswith("olcoverlay=") and parent in {*databases, FRONTEND.lower()}:
-        overlays = (one for one, settings in effects().items() if STORED not in settings.values())
-        return tuple(one for one in overlays if one != "olcBackendConfig")
+        overlays = (name for name, settings in effects().items() if STORED not in settings.values())
+        return tuple(name for name in overlays if name != "olcBackendConfig")
     return ("olcBackendConfig", "olcMdbBkConfig") if _BACKEND.fullmatch(entry_dn) else ()
 
 
@@ -235,49 +234,49 @@ def schema_effects(config: Config, database: Database) -> Effects:
     """Returns the effects of overlays. slapo-dds allows dynamic objects in its own database. slapo-ppolicy changes
     pwdAttribute for all databases (in 2.4 if it is configured, since 2.5 as soon as its module is loaded)."""
     overlays = [name.partition(",")[0].lower() for name, _ in config.entries]
-    policy = any(re.fullmatch(r"olcoverlay=(\{-?\d+\})?ppolicy", one) for one in overlays)
+    policy = any(re.fullmatch(r"olcoverlay=(\{-?\d+\})?ppolicy", name) for name in overlays)
     return {"dynamic_objects": "dds" in database.overlays, "password_policy": policy}
 
 
 def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition]:
     """Returns all definitions. `compiled_in`: the entry cn=schema,cn=config of the installed slapd, since slapd does
     not read that of a slapd.d (bconfig.c, cfAddSchema). Definitions in a slapd.conf itself come after included ones."""
-    own = list(_of((one for one in config.entries if one[0].lower() == "cn=config"), False))
-    loaded = _of((one for one in config.entries if one[0].lower().endswith("," + ROOT)), False)
-    macros = [one for one in own if one[0] == "macro"]
-    rest = [one for one in own if one[0] != "macro"]
-    return [*_of(compiled_in, True), *macros, *rest, *loaded]
+    own = list(_parsed((entry for entry in config.entries if entry[0].lower() == "cn=config"), False))
+    loaded = _parsed((entry for entry in config.entries if entry[0].lower().endswith("," + ROOT)), False)
+    macros = [definition for definition in own if definition[0] == "macro"]
+    others = [definition for definition in own if definition[0] != "macro"]
+    return [*_parsed(compiled_in, True), *macros, *others, *loaded]
 
 
-def synonyms(known: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields (name, earlier name) for each name in `used` (lower case) that means the same attribute type as an earlier
-    one. An OID counts as a name if the definition has it in digits."""
-    types = {name: oid for _, names, oid in _attributes(known) for name in (*names, oid.lower())}
+def synonyms(schema: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yields (name, earlier name) for each name in `used` (lower case) of the same attribute type as an earlier name.
+    An OID counts as a name if the definition has it in digits."""
+    types = {name: oid for _, names, oid in _attribute_types(schema) for name in (*names, oid.lower())}
     first: dict[str, str] = {}  # OID -> the first of its names in use
     for name in used:
-        main = first.setdefault(types.get(name, name), name)
-        if main != name:
-            yield name, main
+        earlier = first.setdefault(types.get(name, name), name)
+        if earlier != name:
+            yield name, earlier
 
 
-def protected(known: Iterable[Definition]) -> Iterator[str]:
+def protected(schema: Iterable[Definition]) -> Iterator[str]:
     """Yields the names, in lower case, of attributes that no client may write (NO-USER-MODIFICATION, RFC 4512)."""
-    for text, names, _ in _attributes(known):
+    for text, names, _ in _attribute_types(schema):
         if "NO-USER-MODIFICATION" in re.sub(r"'[^']*'", "", text).split():
             yield from names
 
 
-def _attributes(known: Iterable[Definition]) -> Iterator[tuple[str, list[str], str]]:
+def _attribute_types(schema: Iterable[Definition]) -> Iterator[tuple[str, list[str], str]]:
     """Yields text, names in lower case, and OID (whatever its form) of each attribute type."""
-    for kind, text, _ in known:
+    for kind, text, _ in schema:
         if kind == "attribute" and (match := _NAMES.match(text)):
             yield text, re.findall(r"'([^']*)'", (match["names"] or "").lower()), match["oid"]
 
 
-def _of(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:
+def _parsed(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:
     for _, attributes in entries:
-        found = {name.lower(): values for name, values in attributes.items()}
+        lowered = {name.lower(): values for name, values in attributes.items()}
         for attribute, kind in _DEFINITIONS.items():
-            for value in found.get(attribute.lower(), ()):
+            for value in lowered.get(attribute.lower(), ()):
                 # Only a DESC can contain bytes that are not UTF-8.
                 yield kind, re.sub(r"^\{\d+\}", "", value.decode(errors="replace")), compiled_in

@@ -1,5 +1,5 @@
-"""The configuration of a slapd, in the form of cn=config, and which of several glued databases contains an entry. The
-files are read and written by loader/server/. First the words and values of a configuration."""
+"""A slapd configuration in the form of cn=config, and the glue between its databases. loader/server/ reads and writes
+the files. This module begins with the syntax of words and values."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ _SPACE = " \t\n\v\f\r"  # isspace(3) in the C locale
 
 def words_of_line(line: str) -> list[str]:
     """Splits a line of slapd.conf. Quotes can begin and end anywhere; a backslash makes the next character literal."""
-    found, word, quoted = [], None, False
+    words, word, quoted = [], None, False
     characters = iter(line)
-    for one in characters:
-        if one in " \t" and not quoted:
+    for char in characters:
+        if char in " \t" and not quoted:
             if word is not None:
-                found.append(word)
+                words.append(word)
             word = None
             continue
         word = word or ""
-        if one == '"':
+        if char == '"':
             quoted = not quoted
         else:
-            word += next(characters, "\\") if one == "\\" else one
-    return found if word is None else [*found, word]
+            word += next(characters, "\\") if char == "\\" else char
+    return words if word is None else [*words, word]
 
 
 def words_of_value(value: str) -> list[str]:
-    """Splits a value of cn=config. Only a quote at the end of a word closes one; of others, slapd removes the last."""
+    """Splits a value of cn=config. A quote within a word closes nothing; slapd drops the last of these."""
     words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
         quoted = rest.startswith('"')
         text = rest[1:] if quoted else rest
         inner, end = (-1, len(text))  # inner: index of the last quote that closes nothing
-        for at, one in enumerate(text):
-            if one == '"' and not (quoted and text[at + 1 : at + 2] in ("", *_SPACE)):
+        for at, char in enumerate(text):
+            if char == '"' and not (quoted and text[at + 1 : at + 2] in ("", *_SPACE)):
                 inner, quoted = at, True
-            elif one == '"' or (one in _SPACE and not quoted):
+            elif char == '"' or (char in _SPACE and not quoted):
                 end = at
                 break
         words.append(text[:end] if inner < 0 else text[:inner] + text[inner + 1 : end])
@@ -85,12 +85,11 @@ class Values:
 
     def __init__(self, where: str, *entries: Attributes) -> None:
         self._where = where
-        self._entries = [{name.lower(): found for name, found in one.items()} for one in entries]
+        self._entries = [{name.lower(): values for name, values in entry.items()} for entry in entries]
 
     def stored(self, name: str) -> list[str]:
-        return [
-            value.decode("utf-8", "surrogateescape") for found in self._entries for value in found.get(name.lower(), ())
-        ]
+        values = (value for entry in self._entries for value in entry.get(name.lower(), ()))
+        return [value.decode("utf-8", "surrogateescape") for value in values]
 
     def all(self, name: str) -> list[str]:
         return [unnumbered(value) for value in self.stored(name)]
@@ -117,47 +116,47 @@ class Values:
 
     def dns(self, name: str) -> list[str]:
         """Returns the DNs in a setting. A DN needs no quotes (ARG_QUOTE, bconfig.c); an empty value is the empty DN."""
-        return ["".join(words_of_value(one)[:1]) if one.startswith('"') else one for one in self.all(name)]
+        return ["".join(words_of_value(text)[:1]) if text.startswith('"') else text for text in self.all(name)]
 
     def dn(self, name: str) -> str | None:
         return next(iter(self.dns(name)), None)
 
-    def number(self, name: str, otherwise: int) -> int:
+    def number(self, name: str, default: int) -> int:
         """Returns a number: 0x is hexadecimal, a leading zero octal (lutil_atoix with base 0)."""
         text = self.word(name)
         if text is None:
-            return otherwise
+            return default
         if not _NUMBER.fullmatch(text):
             self._refuse(name, text, "not a number")
         sign, digits = -1 if text[0] == "-" else 1, text.lstrip("+-")
         octal = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
         return sign * int(digits, 8 if octal else 0)
 
-    def flag(self, name: str, otherwise: bool) -> bool:
-        found = self.word(name)
-        if found is None:
-            return otherwise
-        if found.lower() not in _SWITCH:
-            self._refuse(name, found, "neither TRUE nor FALSE")
-        return _SWITCH[found.lower()]
+    def flag(self, name: str, default: bool) -> bool:
+        word = self.word(name)
+        if word is None:
+            return default
+        if word.lower() not in _SWITCH:
+            self._refuse(name, word, "neither TRUE nor FALSE")
+        return _SWITCH[word.lower()]
 
-    def mode(self, name: str, otherwise: int) -> int:
+    def mode(self, name: str, default: int) -> int:
         """Returns permissions from a number ("0600"; "600" is decimal to slapd) or symbols ("-rw-------")."""
-        found = self.word(name)
-        if found is None:
-            return otherwise
-        if found[:1].isdigit():
-            return self.number(name, otherwise)
-        if not re.fullmatch("-" + 3 * "[r-][w-][x-]", found):
-            self._refuse(name, found, "neither a number nor in the form -rw-------")
-        return sum(1 << (8 - place) for place, letter in enumerate(found[1:]) if letter != "-")
+        text = self.word(name)
+        if text is None:
+            return default
+        if text[:1].isdigit():
+            return self.number(name, default)
+        if not re.fullmatch("-" + 3 * "[r-][w-][x-]", text):
+            self._refuse(name, text, "neither a number nor in the form -rw-------")
+        return sum(1 << (8 - at) for at, letter in enumerate(text[1:]) if letter != "-")
 
     def server_id(self) -> int | None:
         """Returns olcServerID, decimal or else hexadecimal (bconfig.c); None if unset or set per listener URL."""
-        found = self.words("olcServerID")
-        if len(found) != 1 or len(found[0]) != 1:
+        values = self.words("olcServerID")
+        if len(values) != 1 or len(values[0]) != 1:
             return None
-        text = found[0][0]
+        text = values[0][0]
         if not re.fullmatch(r"\+?(?:0[xX])?[0-9a-fA-F]+", text):
             self._refuse("olcServerID", text, "not a number")
         return int(text, 10 if text.lstrip("+").isdigit() else 16)
@@ -170,10 +169,10 @@ DEFAULT_MAXSIZE = 10_485_760  # slapd-mdb(5)
 DEFAULT_MODE = 0o600  # slapd-mdb(5)
 
 _EMPTY = '""'  # in messages, the empty DN
-_LOG = "cn=accesslog"  # usual suffix of an accesslog, to recognise one whose overlay is not configured
+_LOG = "cn=accesslog"  # an accesslog's usual suffix, which identifies it even if no overlay writes to it
 _LOG_DB = "olcAccessLogDB"
 
-# Attributes of cn=config that are no settings: operational ones, and the location the configuration was read from.
+# Attributes of cn=config that are not settings: operational ones, and the path the configuration was read from.
 NOT_SETTINGS = {
     *("structuralobjectclass", "entryuuid", "creatorsname", "createtimestamp", "entrycsn"),
     *("modifiersname", "modifytimestamp", "contextcsn", "olcconfigfile", "olcconfigdir"),
@@ -204,8 +203,8 @@ class Database(Struct, frozen=True):
     def suffix(self) -> str:
         return self.suffixes[0]
 
-    def place(self, config: Path) -> Path:
-        """Returns its directory. Raises NoSuchPath if the configuration (`config`) gives none."""
+    def require_directory(self, config: Path) -> Path:
+        """Returns the directory. Raises NoSuchPath, which names the configuration `config`, if none is configured."""
         if self.directory is None:
             raise NoSuchPath(path=f"{config}: the directory of {self.suffix}")
         return self.directory
@@ -257,12 +256,12 @@ class Config:
 
     @property
     def mdb_databases(self) -> tuple[Database, ...]:
-        return tuple(one for one in self.databases if one.backend == "mdb")
+        return tuple(database for database in self.databases if database.backend == "mdb")
 
     def reader(self, *entry_dns: str) -> Values:
         """Returns the settings of these entries of cn=config, in this order; missing entries are skipped."""
-        found = {name.lower(): attributes for name, attributes in self.entries}
-        return Values(self.where, *(found.get(name.lower(), {}) for name in entry_dns))
+        entries = {name.lower(): attributes for name, attributes in self.entries}
+        return Values(self.where, *(entries.get(name.lower(), {}) for name in entry_dns))
 
     def values(self, entry_dn: str, attribute: str) -> tuple[str, ...]:
         """Returns the values of an attribute in an entry of cn=config; empty if the entry or attribute is missing."""
@@ -271,9 +270,9 @@ class Config:
     def database(self, suffix: str | None) -> Database:
         """Returns the mdb database with `suffix`, or the only one. Raises NotMdb, NoSuchSuffix, ManySuffixes."""
         if suffix is None:
-            # Databases that an accesslog overlay writes to do not count.
+            # The databases to which an accesslog overlay writes do not count.
             logs = {dn.key(_LOG)} | {dn.key(log) for name, _ in self.entries for log in self.reader(name).dns(_LOG_DB)}
-            candidates = [one for one in self.mdb_databases if dn.key(one.suffix) not in logs]
+            candidates = [each for each in self.mdb_databases if dn.key(each.suffix) not in logs]
             if not candidates:
                 raise NoSuchSuffix(config=self.where, suffix="(any)", known=_suffixes(self.databases))
             if candidates[1:]:
@@ -286,18 +285,18 @@ class Config:
                 return database
         raise NoSuchSuffix(config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases))
 
-    def database_of(self, suffixes: Sequence[str], whose: str, wanted: str | None = None) -> Database:
-        """Returns the mdb database of `wanted`, else of one of `suffixes` (those of a data file), else the only one.
-        Raises NoSuchSuffix, naming the file as `whose`, if it cannot hold all `suffixes`; ManySuffixes, NotMdb."""
-        if wanted is None:
-            known = {dn.key(one) for database in self.mdb_databases for one in database.suffixes}
-            wanted = next((one for one in suffixes if dn.key(one) in known), None)
-        found = self.database(wanted)
-        for one in suffixes:
-            if not any(dn.is_below(one, own) for own in found.suffixes):
-                of_file, has = f"{one}, which {whose} has", ", ".join(found.suffixes)
-                raise NoSuchSuffix(config=self.where, suffix=of_file, known=has)
-        return found
+    def database_of(self, suffixes: Sequence[str], file: str, chosen: str | None = None) -> Database:
+        """Returns the mdb database with the suffix `chosen`, else with one of `suffixes` (those in a data file), else
+        the only one. Raises NoSuchSuffix, naming the file, if that cannot hold all `suffixes`; ManySuffixes, NotMdb."""
+        if chosen is None:
+            keys = {dn.key(own) for database in self.mdb_databases for own in database.suffixes}
+            chosen = next((suffix for suffix in suffixes if dn.key(suffix) in keys), None)
+        database = self.database(chosen)
+        for suffix in suffixes:
+            if not any(dn.is_below(suffix, own) for own in database.suffixes):
+                in_file, known = f"{suffix}, which {file} has", ", ".join(database.suffixes)
+                raise NoSuchSuffix(config=self.where, suffix=in_file, known=known)
+        return database
 
     @property
     def logs(self) -> tuple[tuple[Database, str], ...]:
@@ -312,7 +311,7 @@ class Config:
 
 
 def _suffixes(databases: Iterable[Database]) -> str:
-    return ", ".join(suffix or _EMPTY for one in databases for suffix in one.suffixes) or "none"
+    return ", ".join(suffix or _EMPTY for database in databases for suffix in database.suffixes) or "none"
 
 
 def parse(path: Path, entries: Iterable[Entry], uri: str | None = None) -> Config:
@@ -367,12 +366,12 @@ def is_subordinate(config: Config, database: Database) -> bool:
 def superior(config: Config, database: Database) -> Database | None:
     """Returns the database to which a subordinate database is glued; None if it is not subordinate."""
     behind = config.databases[config.databases.index(database) + 1 :] if is_subordinate(config, database) else ()
-    above = (one for one in behind if not is_subordinate(config, one) and dn.is_below(database.suffix, one.suffix))
-    return next(above, None)
+    tops = (other for other in behind if not is_subordinate(config, other))
+    return next((top for top in tops if dn.is_below(database.suffix, top.suffix)), None)
 
 
 def subordinates(config: Config, database: Database) -> list[Database]:
-    return [one for one in config.databases if superior(config, one) == database]
+    return [other for other in config.databases if superior(config, other) == database]
 
 
 def suffixes_below(config: Config, database: Database) -> list[str]:
@@ -381,7 +380,7 @@ def suffixes_below(config: Config, database: Database) -> list[str]:
     below: dict[str, str] = {}
     for other in config.databases:
         reader = config.reader(other.entry_dn)
-        if other.entry_dn == database.entry_dn or any(reader.flag(one, False) for one in ("olcHidden", "olcDisabled")):
+        if other.entry_dn == database.entry_dn or reader.flag("olcHidden", False) or reader.flag("olcDisabled", False):
             continue
         for suffix in filter(dn.key, other.suffixes):
             if any(dn.is_below(suffix, own) for own in database.suffixes):

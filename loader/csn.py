@@ -20,12 +20,12 @@ def server_id(csn: str) -> str | None:
 
 def by_server(csns: Iterable[str]) -> dict[str, str]:
     """Returns server ID -> its greatest CSN. Ignores texts that are not CSNs."""
-    found: dict[str, str] = {}
+    greatest: dict[str, str] = {}
     for text in map(str.strip, csns):
         sid = server_id(text)
-        if sid is not None and text > found.get(sid, ""):
-            found[sid] = text
-    return found
+        if sid is not None and text > greatest.get(sid, ""):
+            greatest[sid] = text
+    return greatest
 
 
 def is_covered_by(csns: Mapping[str, str], by: Mapping[str, str]) -> bool:

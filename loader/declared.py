@@ -45,15 +45,13 @@ _NAMES = re.compile(r"--?[\w-]+( --?[\w-]+)*( [^-\s]\S*)?")
 
 
 def command(name: str, group: click.Group | None = None) -> Callable[[Callable[..., int | None]], click.Command]:
-    """Makes a click command from a function. Each parameter is an `Annotated` option or a dataclass of such options.
-
-    If such a dataclass has a method `begin`, it is called before the function. `group`: gets the command.
-    """
+    """Makes a click command from a function, and adds it to `group`. Each parameter of the function is an `Annotated`
+    option or a dataclass of such options, whose method `begin`, if it has one, is called before the function."""
 
     def declare(function: Callable[..., int | None]) -> click.Command:
         hints = _hints(function)
         defaults = {key: parameter.default for key, parameter in signature(function).parameters.items()}
-        groups = {key: _declared(hints[key]) for key in defaults if is_dataclass(hints[key])}
+        groups = {key: _option_fields(hints[key]) for key in defaults if is_dataclass(hints[key])}
 
         def run(**values: object) -> int | None:
             explicit = {key: value for key, value in values.items() if value is not None}
@@ -74,22 +72,22 @@ def command(name: str, group: click.Group | None = None) -> Callable[[Callable[.
                 parameters += [_parameter(field.name, hint, field.default) for field, hint in groups[key]]
             else:
                 parameters.append(_parameter(key, hints[key], default))
-        # A hidden option goes if a visible option of the verb has its name.
+        # A hidden option is dropped if a visible option of the verb has its name.
         visible = {word for option in parameters if not getattr(option, "hidden", False) for word in option.opts}
         parameters = [
             option for option in parameters if not (getattr(option, "hidden", False) and visible & {*option.opts})
         ]
-        made = click.Command(name, callback=run, params=parameters, help=function.__doc__)
+        built = click.Command(name, callback=run, params=parameters, help=function.__doc__)
         if group is not None:
-            group.add_command(made)
-        return made
+            group.add_command(built)
+        return built
 
     return declare
 
 
 def _hints(declaring: type[Any] | Callable[..., object]) -> dict[str, Any]:
-    """Returns the types of fields or parameters by name, but none that is imported for type checkers only: no option
-    has such a type, and importing the work of a verb takes longer than printing its help."""
+    """Returns the types of fields or parameters by name, except types that are imported only for type checkers. No
+    option has such a type, and importing a verb's operation takes longer than printing its help."""
     hints: dict[str, Any] = {}
     for owner in reversed(declaring.__mro__) if isinstance(declaring, type) else [declaring]:
         for name, kind in get_annotations(owner).items():
@@ -98,7 +96,7 @@ def _hints(declaring: type[Any] | Callable[..., object]) -> dict[str, Any]:
     return hints
 
 
-def _declared(group: type[Any]) -> list[tuple[Field[Any], object]]:
+def _option_fields(group: type[Any]) -> list[tuple[Field[Any], object]]:
     """Returns the fields that are options, with their types: first those of the class, then those of its bases."""
     hints = _hints(group)
     names = dict.fromkeys(name for kind in group.__mro__ for name in vars(kind).get("__annotations__", ()))
@@ -112,7 +110,7 @@ def _parameter(name: str, hint: object, default: object) -> click.Parameter:
     declared, *metadata = get_args(hint)
     kind, is_several = _plain(declared)
     is_optional = is_several or kind is bool or NoneType in get_args(declared)
-    names, more = _stated(metadata)
+    names, more = _option_arguments(metadata)
     click_type: click.ParamType[Any] | None = click.types.convert_type(kind) if kind in (int, float, str) else None
     if kind is Path:
         click_type = click.Path(path_type=Path, readable=False)
@@ -132,8 +130,8 @@ def _parameter(name: str, hint: object, default: object) -> click.Parameter:
     return click.Option([name, *(names or [f"--{name.replace('_', '-')}"])], **more)
 
 
-def _stated(metadata: list[object]) -> tuple[list[str], dict[str, Any]]:
-    """Returns the option names and the arguments of click.Option that follow the type of a field."""
+def _option_arguments(metadata: list[object]) -> tuple[list[str], dict[str, Any]]:
+    """Returns the option names, and the arguments of click.Option, in the `Annotated` type of a field."""
     first = next((item for item in metadata if isinstance(item, str)), "")
     words = first.split() if _NAMES.fullmatch(first) else []
     more: dict[str, Any] = {"metavar": words[-1]} if words and not words[-1].startswith("-") else {}
@@ -163,8 +161,8 @@ def _negated(context: click.Context, option: click.Parameter, value: bool) -> bo
     return not value
 
 
-class Written(click.ParamType[Any]):
-    """Base class of option types. `parse`, in a subclass, converts the option's text; `kind` is the type it returns."""
+class ParsedType(click.ParamType[Any]):
+    """Base class of option types. A subclass's `parse` converts the text of the option to a value of type `kind`."""
 
     kind: type
 
@@ -181,7 +179,7 @@ class Written(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-class Size(Written):
+class Size(ParsedType):
     """Bytes, written 250G or 64M. `auto`: also accept the word "auto"."""
 
     name, kind = "size", int
@@ -193,7 +191,7 @@ class Size(Written):
         return text if self._auto and text == "auto" else units.parse_size(text)
 
 
-class Share(Written):
+class Share(ParsedType):
     """A share, written 5% or 0.05, up to `most`. `zero`: also accept 0."""
 
     name, kind = "share", float
@@ -207,12 +205,12 @@ class Share(Written):
         except ValueError:
             share = math.nan
         if not 0 <= share <= self._most or (share == 0 and not self._zero):
-            raise UsageProblem(reason=f"{text} is no share: write 5% or 0.05, up to {self._most:.0%}")
+            raise UsageProblem(reason=f"{text} is not a share: write 5% or 0.05, up to {self._most:.0%}")
         return share
 
 
 class Milliseconds(click.ParamType[float]):
-    """Milliseconds above 0; the value is in seconds."""
+    """A time above 0, written in milliseconds; the parsed value is in seconds."""
 
     name = "ms"
 
@@ -220,7 +218,7 @@ class Milliseconds(click.ParamType[float]):
         return click.FloatRange(0, min_open=True).convert(value, param, ctx) / 1000
 
 
-class Duration(Written):
+class Duration(ParsedType):
     """Seconds, written 90, 30s, 15m or 4h."""
 
     name, kind = "duration", float
@@ -229,11 +227,11 @@ class Duration(Written):
         return units.parse_duration(text)
 
 
-def _require_lasting(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+def _require_safe(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
     """Raises DirectoryUnsafe. The verb itself reports a directory that is missing or unusable."""
     with suppress(OSError):
         if path is not None and path.is_dir():
-            files.lasting(path)
+            files.require_safe(path)
     return path
 
 
@@ -247,7 +245,7 @@ Target = Annotated[
     Path | None, "--target DIR", "Write into DIR instead of the configured directory; the configuration is not changed."
 ]
 SpaceCheck = Annotated[
-    bool, "--no-space-check", "Go on where the file system seems to have too little room for the new database."
+    bool, "--no-space-check", "Continue even if the file system seems too full for the new database."
 ]
 Engine = Annotated[str, Choice(ENGINES), "Program that writes the database: native is ditseed itself."]
 VerifyNew = Annotated[str, Choice(LEVELS), "How thoroughly to check the new database, as `ditseed verify`."]
@@ -262,7 +260,7 @@ Memory = Annotated[int | None, Size(), "Memory for sorting (default: a quarter o
 Scratch = Annotated[
     Path | None,
     "--tmp DIR",
-    {"callback": _require_lasting},
+    {"callback": _require_safe},
     "Directory for temporary files (default: beside the database).",
 ]
 TemporaryDirectory = Annotated[Scratch, "Directory for temporary files (default: $TMPDIR or /tmp)."]
@@ -273,8 +271,8 @@ Pieces = Annotated[
     int,
     IntRange(0),
     {"show_default": False},
-    "Number of searches into which the tree is divided; 0: as many as jobs. If a connection breaks, one of them is "
-    "repeated.",
+    "Number of searches into which the tree is divided; 0: as many as jobs. If a connection breaks, only its current "
+    "search is repeated.",
 ]
 Page = Annotated[
     int, IntRange(0), {"show_default": False}, "Entries per page; 0: no paging unless a limit requires it."
@@ -284,7 +282,7 @@ RunDir = Annotated[
 ]
 Compress = Annotated[str | None, Choice(("zstd", "none"))]
 AllowHidden = Annotated[
-    bool, "Go on even if the account cannot read all values, or cannot read them as they are stored."
+    bool, "Continue even if the account cannot read all values, or cannot read them as they are stored."
 ]
 WriteContextCsn = Annotated[bool, "-w --write-context-csn"]
 Metrics = Annotated[Path | None, "--metrics FILE"]

@@ -19,21 +19,21 @@ ENV_STOP_AT = "DITSEED_STOP_AT"  # tests only: comma-separated points at which t
 
 RETRIES = 20  # consecutive retries of a piece without any progress
 SERVER_PATIENCE = 120.0  # seconds for which a load retries an unreachable server
-SILENCE_FACTOR = 20.0  # times the longest pause so far: a step without progress for longer counts as stuck
+SILENCE_FACTOR = 20.0  # a step without progress for this many times its longest pause so far counts as stuck
 SILENCE = 300.0  # seconds for which a server that owes us an answer may send nothing
-# Seconds; a shorter pause never makes a step stuck. Exceeds SILENCE, so that a silent server is reported as the cause.
+# Seconds; no step with a shorter pause counts as stuck. Exceeds SILENCE, so that a silent server is reported as cause.
 SILENCE_FLOOR = SILENCE + 60.0
-WORTH_READ = 20_000  # entries; with more in finished partitions, changing the options requires --restart
-WORTH_KEEPING = 60.0  # seconds; with more spent on finished steps, changing the options requires --restart
+KEPT_ENTRIES = 20_000  # entries; with more in finished partitions, changing the options requires --restart
+KEPT_SECONDS = 60.0  # seconds; with more spent on finished steps, changing the options requires --restart
 COMPRESS = "zstd"
 LADDER = ("quick", "pages", "tree", "indexes")  # levels of --verify; each includes the checks of those before it
 LEVELS = ("none", *LADDER[:-1])  # for a copy: level indexes would need the configuration
-PROBLEMS = 10  # of each kind that a check reports
+PROBLEMS = 10  # problems of each kind that a check reports
 DIFFERENCES = 20  # entries that a comparison names
-SHARD_ENTRIES = 1_000_000  # of a file of LDIF
+SHARD_ENTRIES = 1_000_000  # entries in a file of LDIF
 STDIN = "-"
 ENGINES = ("native", "slapadd")  # programs that write a database; the first is the default
-MAXSIZE_FACTOR = 3.0  # maxsize / size of the data: leaves room for copy-on-write, growth and long readers
+MAXSIZE_FACTOR = 3.0  # maxsize divided by the data's size: room for copy-on-write, growth and long readers
 
 # Attributes that a server computes for each answer. They are never stored and must not be loaded
 # (slapadd 2.6.14 even damages the attributes next to them). RFC 3045, RFC 4512 4.2, RFC 5020, X.501.
@@ -55,17 +55,17 @@ def config_file() -> Path:
 
 
 def state_dir() -> Path:
-    """Returns the directory for files that outlive a run: /var/lib/ditseed for root, else one of the user."""
-    named = os.environ.get(ENV_STATE_DIR)
-    if named:
-        return Path(named)
+    """Returns the directory for files that outlive a run: /var/lib/ditseed for root, else in the user's home."""
+    configured = os.environ.get(ENV_STATE_DIR)
+    if configured:
+        return Path(configured)
     if os.geteuid() == 0:
         return Path("/var/lib/ditseed")
     return _xdg("XDG_STATE_HOME", "~/.local/state")
 
 
-def _xdg(variable: str, usual: str) -> Path:
-    return Path(os.path.expanduser(os.environ.get(variable) or usual), "ditseed")
+def _xdg(variable: str, default: str) -> Path:
+    return Path(os.path.expanduser(os.environ.get(variable) or default), "ditseed")
 
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -90,11 +90,11 @@ def sorting_memory() -> int:
 
 def processors() -> int:
     """Returns the processors this process may use, limited by its affinity and the quotas of its control groups."""
-    quotas = [_shares(text) for text in _limits({"": "cpu.max"})]
-    old = zip(_limits({"cpu": "cpu.cfs_quota_us"}), _limits({"cpu": "cpu.cfs_period_us"}), strict=False)
-    quotas += [_shares(f"{quota} {period}") for quota, period in old]
-    own = len(os.sched_getaffinity(0))
-    return max(1, min([own, *(quota for quota in quotas if quota)]))
+    quotas = [_quota(text) for text in _limits({"": "cpu.max"})]
+    version_1 = zip(_limits({"cpu": "cpu.cfs_quota_us"}), _limits({"cpu": "cpu.cfs_period_us"}), strict=False)
+    quotas += [_quota(f"{quota} {period}") for quota, period in version_1]
+    affinity = len(os.sched_getaffinity(0))
+    return max(1, min([affinity, *(quota for quota in quotas if quota)]))
 
 
 def connections() -> int:
@@ -102,7 +102,7 @@ def connections() -> int:
     return min(CONNECTIONS, processors())
 
 
-def _shares(text: str) -> int:
+def _quota(text: str) -> int:
     """Returns the whole processors in a quota like "200000 100000" (microseconds per period); 0: no limit."""
     words = text.split()
     if len(words) != 2 or not all(word.isdigit() for word in words) or not int(words[1]):
@@ -117,9 +117,9 @@ def _limits(files: dict[str, str]) -> Iterator[str]:
             if controller in files:
                 top = CGROUPS / controller
                 group = top / path.lstrip("/")
-                for place in (group, *group.parents):
-                    if place == top or top in place.parents:
-                        yield from _content(place / files[controller])
+                for directory in (group, *group.parents):
+                    if directory == top or top in directory.parents:
+                        yield from _content(directory / files[controller])
 
 
 def _groups() -> list[tuple[str, str]]:

@@ -13,10 +13,10 @@ _ERRORS = "surrogateescape"  # for bytes of a command line that are not UTF-8
 def key(dn: str) -> str:
     """Returns a text that is the same for equal DNs, "" for the empty DN. Only commas between RDNs are unescaped.
 
-    The key of a text that is not a DN is the text itself, which differs from every DN's key.
+    The key of a text that is not a DN is the text in lower case, which differs from every DN's key.
     """
-    found = _native.dn_key(dn.encode("utf-8", _ERRORS))
-    return dn.strip().lower() if found is None else found.decode("utf-8", _ERRORS)
+    normalized = _native.dn_key(dn.encode("utf-8", _ERRORS))
+    return dn.strip().lower() if normalized is None else normalized.decode("utf-8", _ERRORS)
 
 
 def is_below(dn: str, base: str) -> bool:

@@ -34,27 +34,27 @@ class LoaderError(Exception):
         cls.code, cls.exit_status, cls.hint = code, status, " ".join(cls.hint.split())
 
     def __init__(self, **facts: object) -> None:
-        self.facts = facts = plain.told(facts)
-        super().__init__(self.message.format(**_told(facts)))
+        self.facts = facts = plain.with_operator_names(facts)
+        super().__init__(self.message.format(**_shown(facts)))
 
     def advice(self) -> str:
         """Returns the hint with the facts filled in."""
         hint = self.hint if is_resumable(self) else self.hint_without_run or self.hint
-        return hint.format(**_told(self.facts))
+        return hint.format(**_shown(self.facts))
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_revive, (type(self), self.facts))
 
 
-_VALUES = {
+_SHORTENED = {
     *("base", "dn", "first", "suffix", "value", "who", "names", "known", "offered"),
     *("differences", "attribute", "consumer", "provider"),
 }
 # Facts that are not shortened, because the operator looks for them on a disk, or types them.
-_WHOLE = {*("path", "config", "target", "log", "where", "place"), *("advice", "undo", "setting", "rule", "mend")}
+_UNSHORTENED = {*("path", "config", "target", "log", "where", "place"), *("advice", "undo", "setting", "rule", "mend")}
 
 
-def _told(facts: Mapping[str, object]) -> dict[str, object]:
+def _shown(facts: Mapping[str, object]) -> dict[str, object]:
     """Returns the facts escaped and shortened for a message; `facts` itself stays unchanged."""
     shown: dict[str, object] = {}
     for name, value in facts.items():
@@ -62,8 +62,8 @@ def _told(facts: Mapping[str, object]) -> dict[str, object]:
             shown[name] = value
         elif isinstance(value, tuple):  # lines that the operator pastes
             shown[name] = "".join(f"\n{plain.shortened(line, plain.WHOLE)}" for line in value)
-        elif name in _VALUES | _WHOLE:
-            shown[name] = plain.shortened(str(value), *([plain.WHOLE] if name in _WHOLE else []))
+        elif name in _SHORTENED | _UNSHORTENED:
+            shown[name] = plain.shortened(str(value), *([plain.WHOLE] if name in _UNSHORTENED else []))
         else:
             shown[name] = plain.sentence(str(value))
     return shown
@@ -72,7 +72,7 @@ def _told(facts: Mapping[str, object]) -> dict[str, object]:
 _RESUMABLE = "ditseed_goes_on"
 
 
-def keeps_run_directory(error: BaseException) -> None:
+def mark_resumable(error: BaseException) -> None:
     """Marks an exception as leaving a run that the same command resumes."""
     error.__dict__[_RESUMABLE] = True
 
@@ -103,8 +103,8 @@ class UsageProblem(LoaderError, code="usage", status=3):
 
 
 NO_SECRETS = (
-    "A password never stands on a command line, where every user of the host can read it (ps): put it into a file and "
-    "give -y FILE, or have it asked for with -W"
+    "Every user of the host can read a password on a command line (ps). Put the password into a file and give -y FILE, "
+    "or use -W to be prompted"
 )
 
 
@@ -129,12 +129,12 @@ class NoSpace(LoaderError, code="storage.no_space", status=6):
 
 class ReadOnly(LoaderError, code="storage.read_only", status=15):
     message = "{path} is on a file system that is mounted read-only"
-    hint = "Choose another place, or remount it (mount -o remount,rw); dmesg tells whether a disk error caused it."
+    hint = "Choose another place, or remount it (mount -o remount,rw); dmesg shows whether a disk error caused it."
 
 
 class OutputNotEmpty(LoaderError, code="storage.not_empty", status=16):
-    message = "{path} is not empty, and what it holds was not written by `ditseed {made_by}`"
-    hint = "Give -o a new or an empty directory; nothing was changed."
+    message = "{path} is not empty, and its contents were not written by `ditseed {made_by}`"
+    hint = "Give a new or an empty directory with -o; nothing was changed."
 
 
 class ToolMissing(LoaderError, code="tool.missing", status=7):
@@ -144,7 +144,7 @@ class ToolMissing(LoaderError, code="tool.missing", status=7):
 
 class ToolUnreachable(LoaderError, code="tool.unreachable", status=102):
     message = "{tool} runs as {account}, which may not enter {place}"
-    hint = "Put a {tool} first in PATH that {account} may run, or let it pass: chmod o+x {place}."
+    hint = "Let {account} pass: chmod o+x {place}. Or install a {tool} that it may run, and put that first in PATH."
 
 
 class ToolFailed(LoaderError, code="tool.failed", status=8):
@@ -159,7 +159,7 @@ class Locked(LoaderError, code="run.locked", status=9):
 
 class PackageMissing(LoaderError, code="package.missing", status=107):
     message = "{place} needs the Python package {package}, which is not installed"
-    hint = "Install it where ditseed is: `pip install 'ditseed[{extra}]'`, or what that extra consists of: {packages}."
+    hint = "Install it where ditseed is installed: `pip install 'ditseed[{extra}]'`, or the packages {packages}."
 
 
 class RemoteFailed(LoaderError, code="remote.failed", status=108):
@@ -167,9 +167,9 @@ class RemoteFailed(LoaderError, code="remote.failed", status=108):
 
 
 class RemoteLocked(LoaderError, code="remote.locked", status=109):
-    message = "{place} is in use by a ditseed on {host} (process {pid}) since {made}"
+    message = "{place} has been in use by a ditseed on {host} (process {pid}) since {made}"
     hint = """Wait until it has finished. If that process is gone for good, the lock lapses {lapse} after its last
-    renewal. To go on earlier, remove {place}/{name}, and run the same command again."""
+    renewal. To continue earlier, remove {place}/{name}, and run the same command again."""
 
 
 class RemoteFull(LoaderError, code="remote.full", status=115):
@@ -178,12 +178,12 @@ class RemoteFull(LoaderError, code="remote.full", status=115):
 
 
 class RemovalRefused(LoaderError, code="remote.removal_refused", status=116):
-    message = "{place}: the server lets this account remove nothing: {reason}"
-    hint = "Run `ditseed backup prune` with an account that may remove files there. Backups are taken all the same."
+    message = "{place}: the server does not let this account remove files: {reason}"
+    hint = "Run `ditseed backup prune` with an account that may remove files there. New backups are still made."
 
 
 class RunMismatch(LoaderError, code="run.mismatch", status=10):
-    message = "{path} holds a run with other options ({differences})"
+    message = "{path} contains a run with other options ({differences})"
     hint = "Give the options of that run to resume it, --restart to start over, or another --run-dir."
 
 
@@ -211,7 +211,7 @@ def of_system(error: OSError, about: object) -> SystemFailed:
 
 class LibldapMissing(LoaderError, code="tool.no_libldap", status=96):
     message = "python-ldap and libldap, which ditseed needs, cannot be loaded: {reason}"
-    hint = "Install the distribution's python3-ldap; docs/installation.md tells how a virtual environment sees it."
+    hint = "Install the distribution's python3-ldap; docs/installation.md shows how a virtual environment finds it."
 
 
 class NotInstalled(LoaderError, code="package.incomplete", status=105):
@@ -229,7 +229,7 @@ class ChangedSince(LoaderError, code="run.changed_since", status=87):
         "this command made {path} on {finished}, and another process has written to it since "
         "({then} entries then, {now} now); nothing was changed"
     )
-    hint = "If slapd uses it, this is expected. To make it again, stop slapd and add --restart (and --replace)."
+    hint = "If slapd uses it, this is expected. To build it again, stop slapd and add --restart (and --replace)."
 
 
 class DirectoryUnsafe(LoaderError, code="storage.directory_unsafe", status=18):
@@ -237,11 +237,11 @@ class DirectoryUnsafe(LoaderError, code="storage.directory_unsafe", status=18):
     hint = """ditseed keeps its own files only in directories in which no other account can create files. If you ran
     ditseed under another account before, use that account again, or remove the directory. For --run-dir, --tmp,
     TMPDIR and similar settings, give a directory that the present account owns and that no other account can write
-    to; /tmp, with its sticky bit, will do for --tmp and TMPDIR."""
+    to; for --tmp and TMPDIR, /tmp with its sticky bit is good enough."""
 
 
 class FileUnsafe(LoaderError, code="storage.file_unsafe", status=19):
-    message = "{path} is {kind}, where a regular file belongs"
+    message = "{path} is {kind}, not an ordinary file"
     hint = "ditseed wrote nothing to it. Find out who created it, remove it, and run the same command again."
 
 
@@ -252,7 +252,7 @@ class StripesImpossible(LoaderError, code="storage.stripes", status=121):
 
 class DisksUnequal(LoaderError, code="storage.disks_unequal", status=122):
     message = "the disks are of unequal size, so striping leaves unused: {lost}"
-    hint = "Give disks of one size, or add --unequal to do without that space; nothing was changed."
+    hint = "Give disks of one size, or add --unequal to leave that space unused; nothing was changed."
 
 
 class DiskInUse(LoaderError, code="storage.disk_in_use", status=123):
@@ -288,9 +288,9 @@ _MODULES = {"pwd": "ppolicy", "memberof": "memberof", "audit": "accesslog", "oat
 def modules(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yields the prefixes of names defined by a slapd module, each with the configuration that loads the module."""
     lower = [name.lower() for name in names]
-    for head, module in _MODULES.items():
-        if any(name.startswith(head) for name in lower):
-            yield head, f"a module: `moduleload {module}`, and `overlay {module}` in the database"
+    for prefix, module in _MODULES.items():
+        if any(name.startswith(prefix) for name in lower):
+            yield prefix, f"a module: `moduleload {module}`, and `overlay {module}` in the database"
 
 
 class ConfigUnreadable(LoaderError, code="config.unreadable", status=20):
@@ -301,8 +301,8 @@ class ConfigUnreadable(LoaderError, code="config.unreadable", status=20):
         if "unrecognized database type" not in str(self.facts["reason"]).lower():
             return super().advice()
         return (
-            "If it belongs to another OpenLDAP than the first one in PATH, name that one's tools: "
-            "DITSEED_TOOLS='env PATH=/opt/openldap/sbin:/usr/bin:/bin', say. Otherwise load the module of that "
+            "If the configuration is not for the first OpenLDAP in PATH, name the tools of its OpenLDAP, for example "
+            "DITSEED_TOOLS='env PATH=/opt/openldap/sbin:/usr/bin:/bin'. Otherwise load the module of that "
             "database (`moduleload back_mdb`, and its modulepath)."
         )
 
@@ -339,7 +339,7 @@ class SchemaMissing(LoaderError, code="config.schema_missing", status=24):
     def advice(self) -> str:
         """Returns the hint, and the slapd modules that define some of the names."""
         names = re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]))
-        more = (f" Names that begin with {head} come with {how}." for head, how in modules(names))
+        more = (f" Names that begin with {prefix} come with {source}." for prefix, source in modules(names))
         return f"{super().advice()}{''.join(more)}"
 
 
@@ -368,12 +368,12 @@ class ServerRunning(LoaderError, code="config.server_running", status=29):
 
 class SyncreplUnreadable(LoaderError, code="config.syncrepl", status=84):
     message = "{where}: syncrepl: {reason}"
-    hint = "Correct that option (slapd.conf(5)); all of them decide what a consumer holds."
+    hint = "Correct that option (slapd.conf(5)): every option can decide which data a consumer replicates."
 
 
 class SyncreplsDiffer(LoaderError, code="config.syncrepls_differ", status=85):
     message = "{config}: the syncrepl values of {suffix} (rid {rids}) select different entries or attributes"
-    hint = "Give -H with the provider URI of the one that decides what the replica holds; ditseed cannot merge them."
+    hint = "ditseed cannot merge them. Give -H with the provider URI of the value that the replica must follow."
 
 
 class PartialReplica(LoaderError, code="replica.partial", status=86):
@@ -399,8 +399,8 @@ class AccountClosed(LoaderError, code="server.account_closed", status=103):
 
 
 class Referred(LoaderError, code="server.referral", status=104):
-    message = "{uri}: {operation}: the server does not do this itself, and refers to {provider}"
-    hint = "It is a replica, or does not hold that entry: give -H with the URI to which it refers."
+    message = "{uri}: {operation}: the server does not do this itself, but refers to {provider}"
+    hint = "The server is a replica, or does not have that entry: give -H with the URI to which it refers."
 
 
 class KerberosFailed(LoaderError, code="server.kerberos", status=77):
@@ -508,8 +508,8 @@ class IncludeRefused(LoaderError, code="ldif.include", status=83):
 
 class MissingParents(LoaderError, code="ldif.missing_parents", status=43):
     message = "{count} parent entries are missing; the first is {first}"
-    hint = """Add them to the LDIF, or export from a base that contains them. A database that slapadd made without
-    them: `ditseed export` it, add them to the LDIF, and `ditseed build` that."""
+    hint = """Add them to the LDIF, or export from a base that contains them. If they are missing in a database:
+    `ditseed export` the database, add them to the LDIF, and `ditseed build` a new database from that."""
 
 
 class ManifestBroken(LoaderError, code="manifest.broken", status=44):
@@ -539,9 +539,9 @@ class EntriesLost(LoaderError, code="build.entries_lost", status=47):
 
 class NotProven(LoaderError, code="build.not_proven", status=48):
     message = "the native engine cannot guarantee the same database as slapadd: {reason}"
-    hint = """Use --engine slapadd, which is slower and has slapadd write the database; nothing was changed. It takes
-    neither --max-rejects and --rejects, because slapadd stops at the first entry that it refuses, nor --memory,
-    --jobs, --tmp and --allow-file-urls. For `ditseed migrate`: `ditseed export SOURCE -o - | ditseed build -
+    hint = """Use --engine slapadd: then slapadd writes the database, more slowly; nothing was changed. With it, omit
+    --max-rejects and --rejects, because slapadd stops at the first entry that it refuses, and also --memory, --jobs,
+    --tmp and --allow-file-urls. For `ditseed migrate`: `ditseed export SOURCE -o - | ditseed build -
     --engine slapadd`."""
 
 
@@ -601,7 +601,7 @@ class MapFull(LoaderError, code="mdb.map_full", status=51):
 
 
 class TargetNotEmpty(LoaderError, code="mdb.target_not_empty", status=52):
-    message = "{path} already holds {what}"
+    message = "{path} already contains {what}"
 
 
 class TargetInUse(LoaderError, code="mdb.in_use", status=53):
@@ -609,7 +609,7 @@ class TargetInUse(LoaderError, code="mdb.in_use", status=53):
     hint = "Stop the slapd that uses it first: systemctl stop slapd."
 
 
-class LockUnheeded(LoaderError, code="mdb.lock_unheeded", status=110):
+class LockUnused(LoaderError, code="mdb.lock_unheeded", status=110):
     message = "{path}: {reason}, so nothing keeps slapd from reusing pages while they are read"
     hint = "Restart slapd (systemctl restart slapd), which lost its lock.mdb while it ran; then run the command again."
 
@@ -658,7 +658,7 @@ class StreamBroken(LoaderError, code="clone.stream_broken", status=67):
 
 class ReaderGone(LoaderError, code="export.reader_gone", status=82):
     message = "{path}: the process that was reading the {what} ended before the {what} was complete"
-    hint = "Look for the reason in its own messages. The same two commands start over."
+    hint = "Look for the reason in that process's messages. The same two commands start over."
 
 
 class StreamRefused(LoaderError, code="clone.stream_refused", status=68):
@@ -695,9 +695,9 @@ class LatestBroken(LoaderError, code="backup.latest_broken", status=111):
 
 
 class SetIncomplete(LoaderError, code="backup.set_incomplete", status=117):
-    message = "{path}: {name} is of the same moment as {missing}, which is not there any more"
+    message = "{path}: {name} belongs to a set with {missing}, which does not exist any more"
     hint = """Restore each database by itself (`ditseed backup restore ID`). Or take another set: `ditseed backup
-    list` shows the backups, `ditseed backup show ID` which ones are of one moment."""
+    list` shows the backups, `ditseed backup show ID` the other members of its set."""
 
 
 class NoCommonMoment(LoaderError, code="backup.no_common_moment", status=118):
@@ -748,8 +748,8 @@ class TreeRestless(LoaderError, code="server.tree_restless", status=39):
 class SharedUuid(LoaderError, code="server.shared_uuid", status=112):
     message = "{first} and {dn} share the entryUUID {uuid}"
     hint = """Replication cannot tell them apart. Delete one of them on the provider and add it again, which gives it
-    an entryUUID of its own. To copy both as they are, export the database itself: `ditseed export
-    DATABASE-DIRECTORY`, and load that with `ditseed build`."""
+    an entryUUID of its own. To copy both as they are, export the database itself (`ditseed export
+    DATABASE-DIRECTORY`), and load that export with `ditseed build`."""
 
 
 class NotAReplica(LoaderError, code="seed.is_consumer", status=71):
@@ -774,5 +774,5 @@ class RefreshUseless(LoaderError, code="refresh.useless", status=92):
 
 class ProviderNotPrepared(LoaderError, code="seed.provider_not_prepared", status=95):
     message = "{uri}: {suffix} was prepared, but a consumer would still be sent {answer}: {why}"
-    hint = """Give the provider what docs/catch-up.md says it needs. To seed as it is, run the same command without
+    hint = """Configure the provider as docs/catch-up.md describes. To seed as it is, run the same command without
     --prepare-provider."""

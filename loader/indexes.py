@@ -10,7 +10,7 @@ from loader import config
 from loader.errors import UsageProblem
 
 # slapd 2.7 ignores all indexes of objectClass except the first; up to 2.6 it refuses a second one (back-mdb/attr.c).
-_FIRST_HOLDS = "objectclass"
+_FIRST_COUNTS = "objectclass"
 DEFAULT = "default"  # not an attribute: sets the kinds for attributes listed without kinds
 SYNC = ("entryCSN", "entryUUID")  # syncprov searches by both, so both need eq (slapo-syncprov(5))
 
@@ -47,19 +47,19 @@ def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
 
     A line without kinds gets those of `default`, from an earlier line or from `present`. Raises UsageProblem.
     """
-    found: Indexes = {}
+    parsed: Indexes = {}
     for line in lines:
         if not line.strip():
             continue
         names, kinds = _split(line)
-        default = {**(present or {}), **found}.get(DEFAULT)
+        default = {**(present or {}), **parsed}.get(DEFAULT)
         if not kinds and default is None:
-            raise UsageProblem(reason=f"which index on {names[0]}? write {line.strip()} eq, or eq,sub")
+            raise UsageProblem(reason=f"no kind of index on {names[0]}: write {line.strip()} eq, or eq,sub")
         for name in names:
             index = Index(name, kinds or default.kinds if default else kinds)
-            if index.key != _FIRST_HOLDS or index.key not in found:
-                found[index.key] = _joined(found.get(index.key), index)
-    return found
+            if index.key != _FIRST_COUNTS or index.key not in parsed:
+                parsed[index.key] = _merged(parsed.get(index.key), index)
+    return parsed
 
 
 def configured(lines: Iterable[str]) -> Indexes:
@@ -68,56 +68,56 @@ def configured(lines: Iterable[str]) -> Indexes:
 
 
 def _split(line: str) -> tuple[list[str], tuple[str, ...]]:
-    said = config.words_of_value(line)
-    if len(said) > 2:
+    words = config.words_of_value(line)
+    if len(words) > 2:
         raise UsageProblem(reason=f'not an index: {line!r} (write "uid eq" or "cn,sn eq,sub", no space after a comma)')
-    names = [name for name in said[0].split(",") if name]
+    names = [name for name in words[0].split(",") if name]
     if not names:
         raise UsageProblem(reason=f"not an index: {line!r} names no attribute")
-    return names, tuple(kind for kind in "".join(said[1:]).split(",") if kind)
+    return names, tuple(kind for kind in "".join(words[1:]).split(",") if kind)
 
 
-def _joined(one: Index | None, other: Index) -> Index:
-    if one is None:
-        return other
-    return Index(one.attribute, tuple(dict.fromkeys((*one.kinds, *other.kinds))))
+def _merged(first: Index | None, second: Index) -> Index:
+    if first is None:
+        return second
+    return Index(first.attribute, tuple(dict.fromkeys((*first.kinds, *second.kinds))))
 
 
 def added(present: Indexes, lines: Iterable[str]) -> Indexes:
     """Returns `present` with the indexes of `lines` added."""
     more = parse(lines, present)
-    return {**present, **{key: _joined(present.get(key), index) for key, index in more.items()}}
+    return {**present, **{key: _merged(present.get(key), index) for key, index in more.items()}}
 
 
 def removed(present: Indexes, lines: Iterable[str]) -> Indexes:
     """Returns `present` without the attributes in `lines`, or without the kinds named there. Ignores missing ones."""
-    left = dict(present)
+    remaining = dict(present)
     for names, kinds in map(_split, filter(str.strip, lines)):
         for name in map(str.lower, names):
-            found = left.get(name)
-            kept = [kind for kind in found.kinds if kind not in kinds] if found and kinds else []
-            if found and kept:
-                left[name] = Index(found.attribute, tuple(kept))
+            index = remaining.get(name)
+            kept = [kind for kind in index.kinds if kind not in kinds] if index and kinds else []
+            if index and kept:
+                remaining[name] = Index(index.attribute, tuple(kept))
             else:
-                left.pop(name, None)
-    return left
+                remaining.pop(name, None)
+    return remaining
 
 
-def not_there(present: Indexes, lines: Iterable[str]) -> list[str]:
+def missing(present: Indexes, lines: Iterable[str]) -> list[str]:
     """Returns the attributes or kinds in `lines` that `present` lacks ("mail subany" if it has "mail sub")."""
-    missing = []
+    absent = []
     for names, kinds in map(_split, filter(str.strip, lines)):
         for name in names:
-            found = present.get(name.lower())
-            if found is None:
-                missing.append(name)
+            index = present.get(name.lower())
+            if index is None:
+                absent.append(name)
             else:
-                missing += [f"{name} {kind}" for kind in kinds if kind not in found.kinds]
-    return missing
+                absent += [f"{name} {kind}" for kind in kinds if kind not in index.kinds]
+    return absent
 
 
-def same(one: Indexes, other: Indexes) -> bool:
-    return {index.meaning for index in one.values()} == {index.meaning for index in other.values()}
+def same(first: Indexes, second: Indexes) -> bool:
+    return {index.meaning for index in first.values()} == {index.meaning for index in second.values()}
 
 
 def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:
@@ -129,36 +129,36 @@ def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:
     ]
 
 
-def left_behind(before: Indexes, after: Indexes, made_anew: Sequence[str]) -> list[str]:
-    """Returns attributes that stay indexed but lose kinds, whose keys stay in their tables unless `made_anew`."""
+def with_stale_keys(before: Indexes, after: Indexes, rebuilt: Sequence[str]) -> list[str]:
+    """Returns the attributes, except those `rebuilt`, whose tables keep keys of a kind that the index loses."""
     lose = attributes_to_reindex(after, before)
-    return [name for name in lose if name.lower() in after and name not in made_anew]
+    return [name for name in lose if name.lower() in after and name not in rebuilt]
 
 
-def rewritten_lines(lines: Sequence[str], wanted: Indexes) -> tuple[str, ...]:
-    """Returns lines for the indexes `wanted`, which differ from `lines` as little as possible."""
+def rewritten_lines(lines: Sequence[str], after: Indexes) -> tuple[str, ...]:
+    """Returns lines for the indexes `after`, which differ from `lines` as little as possible."""
     present = parse(lines)
-    left = kept(present, wanted)
-    said = {index.meaning for index in left.values()}
-    old = [remaining_line(line, present, left) for line in lines]
-    new = [str(index) for index in wanted.values() if index.meaning not in said]
+    remaining = kept(present, after)
+    meanings = {index.meaning for index in remaining.values()}
+    old = [remaining_line(line, present, remaining) for line in lines]
+    new = [str(index) for index in after.values() if index.meaning not in meanings]
     return (*(line for line in old if line), *new)
 
 
-def kept(present: Indexes, wanted: Indexes) -> Indexes:
-    """Returns the indexes of `present` that `wanted` has with the same kinds."""
-    meanings = {index.meaning for index in wanted.values()}
+def kept(present: Indexes, after: Indexes) -> Indexes:
+    """Returns the indexes of `present` that `after` has with the same kinds."""
+    meanings = {index.meaning for index in after.values()}
     return {key: index for key, index in present.items() if index.meaning in meanings}
 
 
-def remaining_line(line: str, present: Indexes, left: Indexes) -> str:
-    """Returns a line of `present`, reduced to the indexes in `left`; "" if none of its indexes is."""
-    here = parse([line], present)
-    stay = [index for key, index in here.items() if key in left]
-    leans = len(config.words_of_value(line)) == 1 and DEFAULT not in left  # depends on a default that is removed
-    if len(stay) == len(here) and not leans:
+def remaining_line(line: str, present: Indexes, remaining: Indexes) -> str:
+    """Returns a line of `present`, reduced to its indexes in `remaining`; "" if it has none of them."""
+    indexes = parse([line], present)
+    stay = [index for key, index in indexes.items() if key in remaining]
+    loses_default = len(config.words_of_value(line)) == 1 and DEFAULT not in remaining
+    if len(stay) == len(indexes) and not loses_default:
         return line
-    return f"{','.join(one.attribute for one in stay)} {','.join(stay[0].kinds)}" if stay else ""
+    return f"{','.join(index.attribute for index in stay)} {','.join(stay[0].kinds)}" if stay else ""
 
 
 def lacking_for_sync(present: Indexes) -> list[str]:

@@ -53,8 +53,8 @@ Translate = Callable[[_native.NativeError], Exception | None]
 
 @contextmanager
 def with_counters(meter: Meter, origin: str = "", translate: Translate | None = None) -> Iterator[Counters]:
-    """Yields counters for a native call, included in `meter`. Turns the call's errors into the result of `translate`,
-    or if that is None, into the LoaderErrors of reading LDIF."""
+    """Yields counters for a native call, which `meter` includes. Turns the call's errors into the result of
+    `translate`, or if that is None, into the LoaderErrors of reading LDIF."""
     counters = Counters()
     with meter.counting(counters):
         try:
@@ -66,11 +66,11 @@ def with_counters(meter: Meter, origin: str = "", translate: Translate | None = 
 Rejected = tuple[str | None, int | None, str, str]  # file, line, DN and reason of a rejected record, as runs store it
 
 
-def rejected(one: Rejection) -> Rejected:
-    return one.path and str(one.path), one.line, one.dn, one.reason
+def rejected(record: Rejection) -> Rejected:
+    return record.path and str(record.path), record.line, record.dn, record.reason
 
 
-def of_the_disk(error: _native.NativeError) -> bool:
+def is_disk_failure(error: _native.NativeError) -> bool:
     """Whether the error is EIO, a failing disk."""
     return error.errno == errno.EIO
 
@@ -89,10 +89,10 @@ def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
         case "build.too_many":
             return TooManyEntries(path=path or "the input", reason=reason)
         case "cancelled":
-            return Cancelled(signal="the watch over this step")
+            return Cancelled(signal="the timeout of this step")
         case "ldif.no_space":
             return NoSpace(path=path, lack=FULL)
-    return (SystemFailed if of_the_disk(error) else LdifUnreadable)(path=path, reason=reason)
+    return (SystemFailed if is_disk_failure(error) else LdifUnreadable)(path=path, reason=reason)
 
 
 def scan(paths: Sequence[Path], meter: Meter) -> ScanResult:
@@ -155,7 +155,7 @@ def join(
 
 
 def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> LearnResult:
-    """Returns a template for trees like that in the files and the descriptor. Raises NothingToLearn."""
+    """Returns a template for trees like the one in the files and the descriptor. Raises NothingToLearn."""
     with with_counters(meter) as counters:
         return _native.learn([str(path) for path in paths], descriptor, jobs, counters)
 
@@ -167,9 +167,9 @@ def records(
     each of these DNs. `most`: maximum number of records; 0: no limit."""
     keys = None if names is None else {dn.key(name).encode("utf-8", "surrogateescape") for name in names}
     with with_counters(Meter("records"), origin) as counters:
-        found = _native.records(text, keys, most or len(keys or ()), counters)
+        records = _native.records(text, keys, most or len(keys or ()), counters)
     parsed: list[tuple[str, Mapping[str, Sequence[bytes]]]] = []
-    for name, lines in found:
+    for name, lines in records:
         attributes: dict[str, list[bytes]] = {}
         for description, value in lines:
             attributes.setdefault(description, []).append(value)
@@ -191,10 +191,10 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     `input_files` handles manifests. Raises UsageProblem for a directory without LDIF files."""
     files: list[Path] = []
     for path in paths:
-        inside = sorted(one for one in path.iterdir() if one.name.endswith(SUFFIXES)) if path.is_dir() else [path]
-        if not inside:
+        named = sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES)) if path.is_dir() else [path]
+        if not named:
             raise UsageProblem(reason=f"{path}: no LDIF files in this directory")
-        files += inside
+        files += named
     return files
 
 
@@ -281,7 +281,7 @@ def require_manifest(directory: Path) -> Manifest:
     """Returns the manifest of a finished export. Raises ManifestBroken if it is missing or invalid."""
     manifest = read_manifest(directory)
     if manifest is None:
-        reason = "is missing, though the export there has ended; --restart makes it again"
+        reason = "is missing, although the export has ended; --restart repeats the export"
         raise ManifestBroken(path=directory / MANIFEST, reason=reason)
     return manifest
 
@@ -300,44 +300,44 @@ def require_files(manifest: Manifest, directory: Path, which: Sequence[ShardFile
             raise ManifestBroken(path=path, reason=f"has {status.st_size:,} bytes, the manifest says {shard.bytes:,}")
 
 
-# --- LDIF to be read -------------------------------------------------------------------------------
+# --- LDIF files that an operator names -------------------------------------------------------------
 #
-# All LDIF is read through these functions. When the files are listed, names, sizes and sums are compared with the
-# manifest. When the core has read the files, so are the checksums that it computed meanwhile.
+# All LDIF is read through these functions. They compare names, sizes and sums with the manifest when the files are
+# listed, and afterwards the checksums that the core computed while it read the files.
 
 RUN_DIR = ".ditseed"  # run directory of an export, in the export directory
 
 
-def input_files(given: Iterable[Path]) -> list[Path]:
+def input_files(sources: Iterable[Path]) -> list[Path]:
     """Returns the LDIF files in loading order. A directory stands for the shards of its manifest, or without a
     manifest for the LDIF files in it, sorted by name. Raises ManifestBroken, UsageProblem."""
-    return [path for source in given for path in _files(source, _manifest(source))]
+    return [path for source in sources for path in _files(source, _manifest(source))]
 
 
-def entries_of(given: Sequence[Path]) -> int | None:
-    """Returns the number of entries, or None unless every argument has a manifest."""
-    manifests = [manifest for manifest in map(_manifest, given) if manifest]
-    complete = manifests and len(manifests) == len(given)
+def entries_of(sources: Sequence[Path]) -> int | None:
+    """Returns the number of entries; None unless every source has a manifest."""
+    manifests = [manifest for manifest in map(_manifest, sources) if manifest]
+    complete = manifests and len(manifests) == len(sources)
     return sum(manifest.entries for manifest in manifests) if complete else None
 
 
-def require_read(given: Sequence[Path], read: int) -> None:
+def require_read(sources: Sequence[Path], read: int) -> None:
     """Raises ManifestBroken if the manifests promise another number of entries than `read`."""
-    promised = entries_of(given)
+    promised = entries_of(sources)
     if promised not in (None, read):
         reason = f"promises {promised:,} entries, but {read:,} were read"
-        raise ManifestBroken(path=given[0] / MANIFEST, reason=reason)
+        raise ManifestBroken(path=sources[0] / MANIFEST, reason=reason)
 
 
 @contextmanager
-def held_exports(given: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
+def verified_inputs(sources: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
     """Yields the LDIF files, which the body must read completely by native calls that count into `meter`.
 
     Raises ManifestBroken after the body if a shard differed from its manifest, or was not read to its end.
     """
-    manifests = {path: _manifest(path) for path in given}
+    manifests = {path: _manifest(path) for path in sources}
     before = len(meter.files)
-    yield [file for path in given for file in _files(path, manifests[path])]
+    yield [file for path in sources for file in _files(path, manifests[path])]
     expected = {
         str(path / shard.name): shard for path, manifest in manifests.items() if manifest for shard in manifest.shards
     }
@@ -345,7 +345,7 @@ def held_exports(given: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
     for path, size, checksum in read:
         shard = expected[path]
         if (size, checksum) != (shard.bytes, shard.checksum):
-            raise ManifestBroken(path=path, reason="is not as the manifest says: other checksum")
+            raise ManifestBroken(path=path, reason="differs from the manifest: other checksum")
     for path in expected.keys() - {path for path, _, _ in read}:
         raise ManifestBroken(path=path, reason="was not read to its end")
 
@@ -362,5 +362,5 @@ def _manifest(path: Path) -> Manifest | None:
     if manifest is not None:
         require_files(manifest, path)
     elif (path / RUN_DIR).is_dir():
-        raise ManifestBroken(path=path / MANIFEST, reason="is missing: the export there has not ended")
+        raise ManifestBroken(path=path / MANIFEST, reason="is missing: the export into this directory has not ended")
     return manifest

@@ -56,9 +56,9 @@ class _Coloured(SecretFormatter):
     """Colours the level only, after the base class has formatted the record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        level, mark, rest = super().format(record).partition(":")
+        level, colon, text = super().format(record).partition(":")
         colour = _COLOURS.get(level)
-        return (coloured(level, colour) if colour else level) + mark + rest
+        return (coloured(level, colour) if colour else level) + colon + text
 
 
 def printable(text: str) -> str:
@@ -105,7 +105,7 @@ def setup(verbosity: int) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler, *(other for other in root.handlers if isinstance(other, _File))]
     _adjust(root)
-    threading.excepthook = _of_a_thread
+    threading.excepthook = _log_thread_error
 
 
 def verbosity() -> int:
@@ -113,10 +113,10 @@ def verbosity() -> int:
 
 
 def has_file() -> bool:
-    return any(isinstance(one, _File) for one in logging.getLogger().handlers)
+    return any(isinstance(handler, _File) for handler in logging.getLogger().handlers)
 
 
-def into(file: Any) -> None:
+def add_file(file: Any) -> None:
     """Appends the messages of -v, or of -vv if given, to an open text file."""
     handler = _File(file)
     formatter = SecretFormatter(_FILE_FORMAT, "%Y-%m-%dT%H:%M:%SZ")
@@ -135,8 +135,8 @@ def _adjust(root: logging.Logger) -> None:
     root.setLevel(min(handler.level for handler in root.handlers))
 
 
-def _of_a_thread(ended: threading.ExceptHookArgs) -> None:
+def _log_thread_error(failure: threading.ExceptHookArgs) -> None:
     """Logs an exception that ended a thread: Python itself would print secrets in the traceback."""
-    if ended.exc_value is not None:
-        error = (ended.exc_type, ended.exc_value, ended.exc_traceback)
+    if failure.exc_value is not None:
+        error = (failure.exc_type, failure.exc_value, failure.exc_traceback)
         logging.getLogger(__name__).error("a thread ended with an error", exc_info=error)

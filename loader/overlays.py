@@ -20,9 +20,9 @@ class Shows(Enum):
 
     STORED = "what is stored"
     LEFT_OUT = "computed attributes, which ditseed leaves out"
-    SWITCHED_OFF = "what is stored, for ditseed sends a control that switches the overlay off"
+    SWITCHED_OFF = "what is stored, because ditseed sends a control that switches the overlay off"
     MOVING = "a stored attribute whose value depends on the time of the search; comparisons ignore it"
-    OTHER = "something else than what is stored: no seed is made from a search"
+    OTHER = "data other than the stored data: a replica is not seeded from a search"
 
 
 class Overlay(Struct, frozen=True):
@@ -69,31 +69,31 @@ OVERLAYS: tuple[Overlay, ...] = (
 BY_NAME = {overlay.name: overlay for overlay in OVERLAYS}
 
 
-def _all(shows: Shows) -> Iterator[str]:
+def _attributes(shows: Shows) -> Iterator[str]:
     return (name for overlay in OVERLAYS if overlay.shows is shows for name in overlay.attributes)
 
 
 CONTEXT_CSN = "contextCSN"
 # Attributes that a server computes for an answer. No database should contain them, and none is loaded from any source
 # (slapadd 2.6.14 even damages the attributes next to them).
-COMPUTED = (*DYNAMIC_ATTRIBUTES, *(name for name in _all(Shows.LEFT_OUT) if name != CONTEXT_CSN))
-MOVING = tuple(_all(Shows.MOVING))
+COMPUTED = (*DYNAMIC_ATTRIBUTES, *(name for name in _attributes(Shows.LEFT_OUT) if name != CONTEXT_CSN))
+MOVING = tuple(_attributes(Shows.MOVING))
 # Attributes that may differ between a provider and a correct replica.
 LOCAL = tuple(dict.fromkeys(name for overlay in OVERLAYS for name in overlay.local if name != "memberOf"))
 
 
 # When an entry is added, these overlays change the entries that it names, or refuse it if those are missing.
 _CHANGING = ("autogroup", "memberof")
-_LOOKING = (*_CHANGING, "constraint")
+_REQUIRING = (*_CHANGING, "constraint")
 
 
 def change_named_entries(names: Iterable[str]) -> bool:
     return any(name in _CHANGING or name not in BY_NAME for name in map(str.lower, names))
 
 
-def look_for_named_entries(names: Iterable[str]) -> bool:
+def require_named_entries(names: Iterable[str]) -> bool:
     """Whether an entry must be added after the entries that it names."""
-    return any(name in _LOOKING or name not in BY_NAME for name in map(str.lower, names))
+    return any(name in _REQUIRING or name not in BY_NAME for name in map(str.lower, names))
 
 
 def overlays_that_change_searches(names: Iterable[str]) -> list[Overlay]:

@@ -12,53 +12,53 @@ from typing import TypeVar
 from loader.errors import LoaderError, ReaderGone, StreamBroken
 
 _PIPE = 1 << 20  # bytes; the largest pipe that Linux allows every user
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @contextmanager
-def piped(write: Callable[[int], Made], name: str) -> Iterator[tuple[int, Future[Made]]]:
+def piped(write: Callable[[int], Result], name: str) -> Iterator[tuple[int, Future[Result]]]:
     """Runs `write` on a thread, with the writing end of a pipe. Yields the reading end and a Future of the result of
     `write`, which is done when the body has ended."""
     reading, writing = os.pipe()
     with suppress(OSError):  # beyond the user's limit: the pipe keeps its default size
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
-    with beside(lambda: _closing(write, writing), lambda: os.close(reading), name) as made:
-        yield reading, made
+    with producing(lambda: _closing(write, writing), lambda: os.close(reading), name) as result:
+        yield reading, result
 
 
 @contextmanager
-def beside(make: Callable[[], Made], stop: Callable[[], None], name: str) -> Iterator[Future[Made]]:
+def producing(make: Callable[[], Result], stop: Callable[[], None], name: str) -> Iterator[Future[Result]]:
     """Runs `make` on a thread while the body consumes its output. Yields a Future of its result, done after the body.
 
     The body may stop early: `stop` makes `make` end. An exception of `make` is raised when the body has ended, or
     instead of the LoaderError that the body raises because its input was cut off.
     """
     with ThreadPoolExecutor(1, name) as pool:
-        made = pool.submit(make)
+        result = pool.submit(make)
         try:
-            yield made
+            yield result
         except LoaderError as error:
             stop()
-            failure = made.exception()
-            if failure is None or failure is error or _has_enough(failure):
+            failure = result.exception()
+            if failure is None or failure is error or _is_broken_pipe(failure):
                 raise
             raise failure from error
         except BaseException:
             stop()
             raise
         stop()
-        failure = made.exception()
-        if failure is not None and not _has_enough(failure):
+        failure = result.exception()
+        if failure is not None and not _is_broken_pipe(failure):
             raise failure
 
 
-def _closing(write: Callable[[int], Made], descriptor: int) -> Made:
+def _closing(write: Callable[[int], Result], descriptor: int) -> Result:
     try:
         return write(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _has_enough(failure: BaseException) -> bool:
+def _is_broken_pipe(failure: BaseException) -> bool:
     """Whether the producer failed only because its reader had ended."""
     return isinstance(failure, BrokenPipeError | ReaderGone | StreamBroken)

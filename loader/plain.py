@@ -3,7 +3,7 @@ paths through descriptors (/proc/PID/fd/N) by the names that operators know.
 
 A terminal obeys control characters, bidirectional characters disguise a line, and a line break forges a line of a log.
 This module escapes all of them, as `\n`, `\x1b` or `\u202e`, and bytes that are not UTF-8. Backslashes are not escaped,
-because DNs have many of them; so escaping a text twice changes nothing more.
+because DNs have many of them; so escaping an escaped text changes nothing.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 def printable(text: str) -> str:
     """Returns `text` on one line, with all characters that a terminal does not show escaped."""
-    return text if text.isprintable() else "".join(map(_shown, text))
+    return text if text.isprintable() else "".join(map(_escaped, text))
 
 
-def _shown(one: str) -> str:
-    if one.isprintable():
-        return one
-    number = ord(one)
+def _escaped(char: str) -> str:
+    if char.isprintable():
+        return char
+    number = ord(char)
     if 0xDC80 <= number <= 0xDCFF:  # a byte that is not UTF-8 (PEP 383)
         number -= 0xDC00
     short = f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
-    return _NAMED.get(one, short if number < 0x10000 else f"\\U{number:08x}")
+    return _NAMED.get(char, short if number < 0x10000 else f"\\U{number:08x}")
 
 
 def shortened(text: str, most: int = VALUE) -> str:
@@ -42,7 +42,7 @@ def shortened(text: str, most: int = VALUE) -> str:
 
 def sentence(text: str) -> str:
     """Like `shortened`, for a sentence: also shortens long words in it, such as values."""
-    return shortened(_LONG.sub(lambda found: shortened(found[0]), _cut(text, 10 * SENTENCE)), SENTENCE)
+    return shortened(_LONG.sub(lambda match: shortened(match[0]), _cut(text, 10 * SENTENCE)), SENTENCE)
 
 
 _LONG = re.compile(rf"\S{{{VALUE + 60},}}")
@@ -57,14 +57,14 @@ def _cut(text: str, most: int) -> str:
     return f"{text[: most - end]}[... {left_out:,} characters ...]{text[-end:]}"
 
 
-# --- names of what is reached through descriptors --------------------------------------------------
+# --- the operator's names for paths through descriptors --------------------------------------------
 
 _names: dict[str, str] = {}  # path through a descriptor -> name that the operator knows
 
 _PROC = "/proc/"
 _DESCRIPTOR = re.compile(r"/proc/(self|\d+)/fd/\d+")
 
-Told = TypeVar("Told")
+Value = TypeVar("Value")
 
 
 def register(path: Path, name: Path | str) -> None:
@@ -95,16 +95,16 @@ def _path_of(descriptor: re.Match[str]) -> str:
     return path if os.path.lexists(path) else descriptor[0]
 
 
-def told(value: Told) -> Told:
+def with_operator_names(value: Value) -> Value:
     """Applies `with_operator_paths` to all texts and paths, also in dictionaries, lists and tuples."""
-    found: object = value
+    result: object = value
     if isinstance(value, str):
-        found = with_operator_paths(value)
+        result = with_operator_paths(value)
     elif isinstance(value, Path):
         name = with_operator_paths(str(value))
-        found = name if "://" in name else Path(name)  # `Path` would turn // into /
+        result = name if "://" in name else Path(name)  # `Path` would turn // into /
     elif isinstance(value, dict):
-        found = {key: told(one) for key, one in value.items()}
+        result = {key: with_operator_names(item) for key, item in value.items()}
     elif type(value) in (list, tuple):
-        found = type(value)(told(one) for one in value)  # type: ignore[call-arg, attr-defined]
-    return found  # type: ignore[return-value]
+        result = type(value)(with_operator_names(item) for item in value)  # type: ignore[call-arg, attr-defined]
+    return result  # type: ignore[return-value]

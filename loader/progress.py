@@ -150,13 +150,13 @@ class Meter:
         return self._staged.stage if self._staged else ("", 0, 0)
 
     @property
-    def noted(self) -> str:
+    def status(self) -> str:
         """The note, or else the current stage with its percentage."""
         name, done, total = self.stage
         return self.note or (f"{name} {done / total:.0%}" if total else name)
 
     @property
-    def moved(self) -> tuple[object, ...]:
+    def mark(self) -> tuple[object, ...]:
         """A value that changes whenever the step makes progress."""
         return self.entries, self.bytes, *self.stage
 
@@ -225,7 +225,7 @@ class Sampler:
         self._meter = meter
         self._seen: deque[tuple[float, int]] = deque([(0.0, 0)])
 
-    def look(self) -> Sample:
+    def sample(self) -> Sample:
         meter, seconds, entries = self._meter, self._meter.seconds, self._meter.entries
         self._seen.append((seconds, entries))
         while len(self._seen) > 2 and self._seen[1][0] < seconds - RECENT:
@@ -234,10 +234,10 @@ class Sampler:
         # The count shrinks when a native call fails.
         recent = max(0.0, (entries - before) / (seconds - since)) if seconds > since else 0.0
         average = entries / seconds if seconds > 0 else 0.0
-        return Sample(meter.name, meter.noted, entries, meter.bytes, seconds, recent, average, meter.total)
+        return Sample(meter.name, meter.status, entries, meter.bytes, seconds, recent, average, meter.total)
 
 
-# --- what the steps of a run did over time, for its report -----------------------------------------
+# --- the history of a run's steps, for its report --------------------------------------------------
 
 MOST = 1000  # points kept for all steps, besides the first and last of each step
 FIRST_INTERVAL = 0.05  # seconds between two points; doubled whenever there are too many points
@@ -281,11 +281,11 @@ class Recorder:
     @contextmanager
     def following(self, meter: Meter) -> Iterator[None]:
         """Records the step of `meter` while the body runs."""
-        step = self._begun(meter.name, meter.started - self._started)
+        step = self._new_step(meter.name, meter.started - self._started)
 
         def watch(ended: threading.Event) -> None:
             while not ended.wait(self._interval):
-                self.look(step, meter)
+                self.add_point(step, meter)
 
         try:
             with alongside(watch):
@@ -293,22 +293,22 @@ class Recorder:
                     yield
                 finally:
                     step.seconds = meter.seconds
-            self.look(step, meter)
+            self.add_point(step, meter)
             step.state = DONE
         finally:
             step.entries, step.bytes = step.points[-1].entries, step.points[-1].bytes
 
-    def passed_over(self, name: str) -> None:
+    def skipped(self, name: str) -> None:
         """Records a step that an earlier run has completed."""
-        self._begun(name, self.seconds).state = DONE_BEFORE
+        self._new_step(name, self.seconds).state = DONE_BEFORE
 
-    def _begun(self, name: str, begun: float) -> StepRecord:
+    def _new_step(self, name: str, begun: float) -> StepRecord:
         step = StepRecord(name, begun, points=[Point(begun, 0, 0)])
         with self._lock:
             self.steps.append(step)
         return step
 
-    def look(self, step: StepRecord, meter: Meter) -> None:
+    def add_point(self, step: StepRecord, meter: Meter) -> None:
         """Adds a point. If there are then too many, drops every other point of all steps."""
         point = Point(self.seconds, meter.entries, meter.bytes)
         with self._lock:
@@ -319,7 +319,7 @@ class Recorder:
                     recorded.points[1:-1] = recorded.points[2:-1:2]
 
 
-# --- what a person or a program sees ---------------------------------------------------------------
+# --- display for people and programs ---------------------------------------------------------------
 
 
 class Progress:
@@ -348,10 +348,10 @@ class Progress:
             yield meter
         self._close(meter)
 
-    def passed_over(self, name: str) -> None:
+    def skipped(self, name: str) -> None:
         """Reports a step that an earlier run has completed."""
         if self._recorder:
-            self._recorder.passed_over(name)
+            self._recorder.skipped(name)
         self.say(f"{name}: done before")
 
     def say(self, text: str) -> None:
@@ -376,7 +376,7 @@ class Progress:
 
             with Live(console=Console(file=self._stream), transient=True, auto_refresh=False) as live:
                 while True:
-                    sample = sampler.look()
+                    sample = sampler.sample()
                     text = Text("\n".join(sample.lines()))
                     total = sample.total
                     bar = [ProgressBar(total, min(sample.entries, total))] if total else []
@@ -384,14 +384,14 @@ class Progress:
                     if ended.wait(self._every):
                         return
         while not ended.wait(self._every):
-            sample = sampler.look()
+            sample = sampler.sample()
             self._print(*([sample.record()] if self._mode == "json" else sample.lines()))
 
     def _close(self, meter: Meter) -> None:
         for path in dict.fromkeys(meter.open_ends):
             if path not in self._reported:
                 self._reported.add(path)
-                self.say(f"{path}: note: the last line has no end; it is read as slapadd reads it")
+                self.say(f"{path}: note: the last line has no newline; ditseed reads it as slapadd does")
         for path, size, _ in meter.files:
             _log.info("%s: read %s (%s)", meter.name, plain.with_operator_paths(path), units.size(size))
         if self._mode == "json":

@@ -57,51 +57,51 @@ def file_text(path: Path) -> str | None:
 
 def lines_to_change(main: Path, suffix: str, changes: Sequence[Change], text_of: TextOf = file_text) -> list[str]:
     """Returns instructions for the operator: each place (file and line number), followed by the lines to put there."""
-    found = list(statements(main, text_of))
-    for block in sections(found):
-        names = [name for one in block if one.keyword == "suffix" for name in one.words[1:]]
+    directives = list(statements(main, text_of))
+    for block in sections(directives):
+        names = [name for directive in block if directive.keyword == "suffix" for name in directive.words[1:]]
         if any(dn.key(name) == dn.key(suffix) for name in names):
-            return [line for change in changes for line in _to_change(found, block, suffix, change)]
+            return [line for change in changes for line in _to_change(directives, block, suffix, change)]
     # The database is in a file that cannot be read.
-    lines = (f"{KEYWORDS[one.attribute]} {text}" for one in changes for text in one.after)
+    lines = (f"{KEYWORDS[change.attribute]} {text}" for change in changes for text in change.after)
     return [f"{main}, in the section of the database {suffix}:", *lines]
 
 
-def _to_change(found: Sequence[Statement], block: Sequence[Statement], suffix: str, change: Change) -> Iterator[str]:
-    def where(one: Statement) -> str:
-        last = f" to {one.last}" if one.last > one.first + 1 else ""
-        readings = [other for other in found if (other.file, other.first) == (one.file, one.first)]
+def _to_change(every: Sequence[Statement], block: Sequence[Statement], suffix: str, change: Change) -> Iterator[str]:
+    def where(changed: Statement) -> str:
+        last = f" to {changed.last}" if changed.last > changed.first + 1 else ""
+        readings = [other for other in every if (other.file, other.first) == (changed.file, changed.first)]
         shared = " (included more than once: the change counts for each)" if readings[1:] else ""
-        return f"{one.file}, line {one.first + 1}{last}{shared}"
+        return f"{changed.file}, line {changed.first + 1}{last}{shared}"
 
     keyword = KEYWORDS[change.attribute]
-    old = [one for one in block if one.keyword == keyword]
-    kept, new = list[str | None]([None] * len(old)), list(change.after)  # None: the line goes
+    old = [directive for directive in block if directive.keyword == keyword]
+    kept, new = list[str | None]([None] * len(old)), list(change.after)  # None: remove the line
     if keyword == "index":
         # Removes only the indexes that `change` drops, because slapd does not show every index that it reads.
         before, after = indexes.parse(change.before), indexes.parse(change.after)
-        goes = before.keys() - indexes.kept(before, after).keys()
-        comes = after.keys() - indexes.kept(after, before).keys()
-        present = indexes.parse(one.value for one in old)
-        remaining = {key: one for key, one in present.items() if key not in goes}
-        kept = [indexes.remaining_line(one.value, present, remaining) or None for one in old]
-        new = [str(one) for key, one in after.items() if key in comes]
-    for one, text in zip(old, kept, strict=True):
-        if text != one.value:
+        removed = before.keys() - indexes.kept(before, after).keys()
+        added = after.keys() - indexes.kept(after, before).keys()
+        present = indexes.parse(line.value for line in old)
+        remaining = {key: index for key, index in present.items() if key not in removed}
+        kept = [indexes.remaining_line(line.value, present, remaining) or None for line in old]
+        new = [str(index) for key, index in after.items() if key in added]
+    for directive, text in zip(old, kept, strict=True):
+        if text != directive.value:
             lines = [] if text is None else [text]
-            if one is old[-1]:
+            if directive is old[-1]:
                 lines, new = [*lines, *new], []
-            does = "in place of" if lines else "remove"
-            yield f"{where(one)}, {does} `{' '.join(one.words)}`{':' if lines else ''}"
+            action = "in place of" if lines else "remove"
+            yield f"{where(directive)}, {action} `{' '.join(directive.words)}`{':' if lines else ''}"
             yield from (f"{keyword} {line}" for line in lines)
     if new:
-        directory = next((one for one in block if one.keyword == "directory"), block[0])
-        after_this = old[-1] if old else directory
-        yield f"{where(after_this)}, add after `{' '.join(after_this.words)}` of the database {suffix}:"
+        directory = next((directive for directive in block if directive.keyword == "directory"), block[0])
+        previous = old[-1] if old else directory
+        yield f"{where(previous)}, add after `{' '.join(previous.words)}` of the database {suffix}:"
         yield from (f"{keyword} {line}" for line in new)
 
 
-def copied(main: Path, root: str, keyword: str) -> dict[Path, str]:
+def copies(main: Path, root: str, keyword: str) -> dict[Path, str]:
     """Returns a slapd.conf and its included files, each below `root` at its own path, without `keyword`."""
     texts: dict[Path, str] = {}
     pending = [main]
@@ -111,12 +111,12 @@ def copied(main: Path, root: str, keyword: str) -> dict[Path, str]:
         if text is None or copy in texts:
             continue
         lines = _lines(text)
-        for one in reversed(list(_own_statements(path, text))):
-            if one.keyword == keyword:
-                lines[one.first : one.last] = ["\n"] * (one.last - one.first)
-            elif one.keyword == "include" and len(one.words) == 2 and file_text(Path(one.words[1])) is not None:
-                lines[one.first] = f"include {config.line_of_word(root + os.path.abspath(one.words[1]))}\n"
-                pending.append(Path(one.words[1]))
+        for each in reversed(list(_own_statements(path, text))):
+            if each.keyword == keyword:
+                lines[each.first : each.last] = ["\n"] * (each.last - each.first)
+            elif each.keyword == "include" and len(each.words) == 2 and file_text(Path(each.words[1])) is not None:
+                lines[each.first] = f"include {config.line_of_word(root + os.path.abspath(each.words[1]))}\n"
+                pending.append(Path(each.words[1]))
         texts[copy] = "".join(lines)
     return texts
 
@@ -126,11 +126,11 @@ def statements(path: Path, text_of: TextOf = file_text, within: tuple[Path, ...]
     text = text_of(path)
     if text is None or path in within:
         return
-    for one in _own_statements(path, text):
-        if one.keyword == "include" and len(one.words) == 2:
-            yield from statements(Path(one.words[1]), text_of, (*within, path))
+    for directive in _own_statements(path, text):
+        if directive.keyword == "include" and len(directive.words) == 2:
+            yield from statements(Path(directive.words[1]), text_of, (*within, path))
         else:
-            yield one
+            yield directive
 
 
 def _own_statements(path: Path, text: str) -> Iterator[Statement]:
@@ -153,27 +153,26 @@ def _own_statements(path: Path, text: str) -> Iterator[Statement]:
             yield Statement(path, first, last, words)
 
 
-def sections(found: Sequence[Statement]) -> Iterator[list[Statement]]:
-    """Yields the directives of each `database` or `backend`, except those after a proxy cache, which configure it."""
+def sections(directives: Sequence[Statement]) -> Iterator[list[Statement]]:
+    """Yields the directives of each `database` or `backend`, without those after and for a proxy cache overlay."""
 
-    def is_no_cache(one: Statement) -> bool:
-        return one.keyword != "overlay" or one.words[1:2] not in (("pcache",), ("proxycache",))
+    def is_no_cache(directive: Statement) -> bool:
+        return directive.keyword != "overlay" or directive.words[1:2] not in (("pcache",), ("proxycache",))
 
-    starts = [at for at, one in enumerate(found) if one.keyword in ("database", "backend")]
-    for start, end in itertools.pairwise([*starts, len(found)]):
-        yield list(itertools.takewhile(is_no_cache, found[start:end]))
+    starts = [at for at, directive in enumerate(directives) if directive.keyword in ("database", "backend")]
+    for start, end in itertools.pairwise([*starts, len(directives)]):
+        yield list(itertools.takewhile(is_no_cache, directives[start:end]))
 
 
 def _lines(text: str) -> list[str]:
-    """Splits a text into lines, newlines included. splitlines() would split at more than the newlines slapd knows."""
+    """Splits a text into lines with their newlines. splitlines() would also split at characters that slapd ignores."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 # --- conversion ------------------------------------------------------------------------------------------------------
 #
-# Restores from the text of a slapd.conf what slapd loses when it converts the file to cn=config.
-#
-# slapd -f and slapadd -f follow the text. The conversion that slapcat prints comes from slapd's memory, and differs in:
+# Restores from the text of a slapd.conf what slapd loses when it converts the file to cn=config. slapd -f and slapadd
+# -f follow the text, but slapcat prints the conversion from slapd's memory, which differs in:
 #
 # - two of the kinds subinitial, subany and subfinal of one index: the conversion has one of them, or all three
 #   (index.c, slap_index2bv);
@@ -192,9 +191,9 @@ def require_readable(entries: Sequence[Entry]) -> list[Entry]:
     return [(name, _with_paths(attributes, config.value_of_single)) for name, attributes in entries]
 
 
-def restored(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Entry]:
-    """Returns `converted`, the entries that slapcat made of the statements `found`, with what the conversion lost."""
-    configured = _indexes(found, converted)
+def restored(converted: Sequence[Entry], directives: Sequence[Statement]) -> list[Entry]:
+    """Returns `converted`, slapcat's entries for the directives, with what the conversion lost."""
+    configured = _indexes(directives, converted)
     entries = []
     for name, attributes in converted:
         mended = _with_paths(attributes, config.value_of_word)
@@ -202,10 +201,10 @@ def restored(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Ent
         number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
         if number and number[1] in configured:
             # An included file may be unreadable, so the text alone can lack indexes.
-            shown = indexes.parse(value.decode() for value in attributes.get("olcDbIndex", ()))
-            both = indexes.parse(map(str, (*shown.values(), *configured[number[1]])))
-            mended |= {"olcDbIndex": [str(one).encode() for one in both.values()]} if both else {}
-        if name == "cn=config" and any(one.keyword == "attributeoptions" for one in found):
+            printed = indexes.parse(value.decode() for value in attributes.get("olcDbIndex", ()))
+            both = indexes.parse(map(str, (*printed.values(), *configured[number[1]])))
+            mended |= {"olcDbIndex": [str(index).encode() for index in both.values()]} if both else {}
+        if name == "cn=config" and any(each.keyword == "attributeoptions" for each in directives):
             mended.setdefault("olcAttributeOptions", [b""])
         entries.append((name, mended))
 
@@ -224,16 +223,16 @@ def restored(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Ent
     return ordered
 
 
-def _with_paths(attributes: Attributes, written: Callable[[str], str]) -> dict[str, Sequence[bytes]]:
+def _with_paths(attributes: Attributes, quoted: Callable[[str], str]) -> dict[str, Sequence[bytes]]:
     return {
-        key: [os.fsencode(written(os.fsdecode(one))) for one in each] if key.lower() in _PATHS else each
-        for key, each in attributes.items()
+        key: [os.fsencode(quoted(os.fsdecode(value))) for value in values] if key.lower() in _PATHS else values
+        for key, values in attributes.items()
     }
 
 
-def _indexes(found: Sequence[Statement], entries: Sequence[Entry]) -> dict[str, list[Index]]:
-    """Returns number of an mdb database -> its indexes, with attributes as slapd writes them: the first name of the
-    type, options sorted. slapd numbers all databases except frontend and config."""
+def _indexes(directives: Sequence[Statement], entries: Sequence[Entry]) -> dict[str, list[Index]]:
+    """Returns number of an mdb database -> indexes of that database, with attributes as slapd writes them: the first
+    name of the type, options sorted. slapd numbers all databases except frontend and config."""
     first: dict[str, str] = {}  # name or OID of an attribute type, in lower case -> its first name
     for _, attributes in entries:
         for value in attributes.get("olcAttributeTypes", ()):
@@ -241,14 +240,15 @@ def _indexes(found: Sequence[Statement], entries: Sequence[Entry]) -> dict[str, 
                 names = [match[2]] if match[2] else re.findall(r"'([^']*)'", match[3] or "")
                 first |= {alias.lower(): [*names, match[1]][0] for alias in (*names, match[1])}
 
-    databases = [one for one in sections(found) if one[0].keyword == "database"]
-    counted = [one for one in databases if one[0].value.lower() not in ("frontend", "config")]
+    databases = [section for section in sections(directives) if section[0].keyword == "database"]
+    counted = [section for section in databases if section[0].value.lower() not in ("frontend", "config")]
     configured: dict[str, list[Index]] = {}
     for number, section in enumerate(counted, start=1):
         if section[0].value.lower() == "mdb":
-            lines = (" ".join(map(config.value_of_word, one.words[1:])) for one in section if one.keyword == "index")
+            lines = [each for each in section if each.keyword == "index"]
+            values = (" ".join(map(config.value_of_word, line.words[1:])) for line in lines)
             written: dict[str, Index] = {}
-            for index in indexes.parse(lines).values():
+            for index in indexes.parse(values).values():
                 name, *options = index.attribute.split(";")
                 canonical = ";".join([first.get(name.lower(), name), *sorted(map(str.lower, options))])
                 written[canonical.lower()] = Index(canonical, index.kinds)

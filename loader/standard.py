@@ -1,4 +1,4 @@
-"""Standard input, output and error: their use for data, and streams that are closed or cannot be written."""
+"""Standard input, output and error: data on them, and streams that are closed or cannot be written."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import TextIO
 
 from loader.errors import UsageProblem
 
+_REDIRECT = "redirect it to a pipe or a file"
 _for_data = False
 _closed: set[int] = set()
 
 
 def prepare() -> None:
-    """Prepares the standard streams. Call it before anything is opened.
-
-    Opens /dev/null in place of a closed stream. Otherwise the next file would get its descriptor, and the output of
-    libraries and children. Makes stdout and stderr tolerate write errors, so that a lost message does not end the run.
-    """
+    """Prepares the standard streams. Call this before anything is opened. Opens /dev/null in place of a closed stream:
+    otherwise the next file would get its descriptor, and the output of libraries and children. Makes stdout and stderr
+    tolerate write errors, so that a lost message does not end the run."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -73,29 +72,29 @@ def is_for_data() -> bool:
     return _for_data
 
 
-def output(what: str, readable: bool = False) -> int:
-    """Returns stdout's descriptor for `what`. Raises UsageProblem if it is closed, or a terminal and not `readable`."""
+def output(data: str, readable: bool = False) -> int:
+    """Returns stdout's descriptor for `data`. Raises UsageProblem if it is closed, or a terminal and not `readable`."""
     reserve_output()
-    number = _opened(1, f"{what} goes to stdout")
-    if not readable and os.isatty(number):
-        raise UsageProblem(reason=f"{what} goes to stdout, which is a terminal: put a pipe there")
-    return number
+    descriptor = _require_open(1, f"{data} goes to stdout")
+    if not readable and os.isatty(descriptor):
+        raise UsageProblem(reason=f"{data} goes to stdout, which is a terminal: {_REDIRECT}")
+    return descriptor
 
 
-def input(what: str) -> int:
-    """Returns the descriptor of stdin, for `what`. Raises UsageProblem if it is closed or a terminal."""
-    number = require_input(what)
-    if os.isatty(number):
-        raise UsageProblem(reason=f"{what} comes from stdin, which is a terminal: put a pipe there")
-    return number
+def input(data: str) -> int:
+    """Returns the descriptor of stdin, for `data`. Raises UsageProblem if it is closed or a terminal."""
+    descriptor = require_input(data)
+    if os.isatty(descriptor):
+        raise UsageProblem(reason=f"{data} comes from stdin, which is a terminal: {_REDIRECT}")
+    return descriptor
 
 
-def require_input(what: str) -> int:
+def require_input(data: str) -> int:
     """Like `input`, but accepts a terminal. Without this check a closed stdin, now /dev/null, would be empty input."""
-    return _opened(0, f"{what} comes from stdin")
+    return _require_open(0, f"{data} comes from stdin")
 
 
-def _opened(number: int, what: str) -> int:
-    if number in _closed:
-        raise UsageProblem(reason=f"{what}, which is closed: put a pipe there")
-    return number
+def _require_open(descriptor: int, use: str) -> int:
+    if descriptor in _closed:
+        raise UsageProblem(reason=f"{use}, which is closed: {_REDIRECT}")
+    return descriptor

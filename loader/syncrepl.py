@@ -14,7 +14,7 @@ from loader.errors import SyncreplsDiffer, SyncreplUnreadable
 
 ANYTHING = "(objectclass=*)"  # the default filter
 EVERYTHING = {"*", "+"}
-SCOPES = {  # libldap's words (ldap_pvt_str2scope) -> ours
+SCOPES = {  # libldap's names (ldap_pvt_str2scope) -> scope of a Syncrepl
     "base": "base",
     **dict.fromkeys(("one", "onelevel"), "one"),
     **dict.fromkeys(("sub", "subtree"), "sub"),
@@ -26,9 +26,9 @@ _LISTS = ("attrs", "exattrs")
 _FLAGS = ("attrsonly", "strictrefresh", "lazycommit")
 _OPTIONS = {
     *(*_REQUIRED, *_LISTS, *_FLAGS),
-    # What the consumer has, and where it takes the changes from.
+    # Options that decide which data the consumer has, and from where it reads changes.
     *("filter", "scope", "schemachecking", "suffixmassage", "type", "syncdata", "logbase"),
-    # The connection, the account and the timing do not affect which data the consumer has.
+    # Options of the connection, the account and the timing, which do not decide that.
     *("uri", "version", "managedsait", "bindmethod", "binddn", "credentials", "timeout", "network-timeout"),
     *("saslmech", "secprops", "realm", "authcid", "authzid", "keepalive", "tcp-user-timeout", "starttls"),
     *("tls_cert", "tls_key", "tls_cacert", "tls_cacertdir", "tls_reqcert", "tls_reqsan", "tls_cipher_suite"),
@@ -60,11 +60,11 @@ class Syncrepl(Struct, frozen=True):
 
     @property
     def content(self) -> tuple[object, ...]:
-        """A value that is the same for syncrepls that replicate the same entries and attributes, in every run."""
+        """A value that is the same for all syncrepls that replicate the same entries and attributes."""
         massage = None if self.suffixmassage is None else dn.key(self.suffixmassage)
         attrs, exattrs = (tuple(sorted({name.lower() for name in names})) for names in (self.attrs, self.exattrs))
-        rest = (self.scope, attrs, exattrs, self.attrsonly, self.schemachecking, massage)
-        return (dn.key(self.searchbase), self.filter, *rest)
+        options = (self.scope, attrs, exattrs, self.attrsonly, self.schemachecking, massage)
+        return (dn.key(self.searchbase), self.filter, *options)
 
     def narrowing(self, suffix: str) -> tuple[str, ...]:
         """Returns the options by which a consumer with `suffix` lacks or changes data of the provider."""
@@ -82,7 +82,7 @@ class Syncrepl(Struct, frozen=True):
 
 
 def of_database(config: Config, database: Database, provider: str | None) -> Syncrepl | None:
-    """Returns the syncrepl of a database, or None if it is not a consumer.
+    """Returns the syncrepl of a database; None if the database is not a consumer.
 
     If several syncrepls replicate different data, returns the one of the `provider` (a URI). Raises SyncreplUnreadable,
     and SyncreplsDiffer if the provider does not decide."""
@@ -100,9 +100,9 @@ def parse(value: str, where: str) -> Syncrepl:
     options: dict[str, str] = {}
     for name, text in _words(value):
         if name not in _OPTIONS:
-            raise SyncreplUnreadable(where=where, reason=f"the option {name!r} is not known")
+            raise SyncreplUnreadable(where=where, reason=f"unknown option {name!r}")
         if name in _LISTS and text.lower().startswith(":include:"):
-            reason = f"{name}=:include: names a file, which only slapd's host has"
+            reason = f"{name}=:include: names a file, which only the host of slapd has"
             raise SyncreplUnreadable(where=where, reason=reason)
         # slapd appends repeated lists to each other.
         options[name] = f"{options[name]},{text}" if name in options and name in _LISTS else text
@@ -161,8 +161,8 @@ def _is_same(uri: str, other: str) -> bool:
     """Returns whether two LDAP URIs have the same scheme, host and port."""
     servers = set()
     for text in (uri, other):
-        scheme, _, rest = text.strip().lower().partition("://")
-        address = rest.partition("/")[0]
+        scheme, _, remainder = text.strip().lower().partition("://")
+        address = remainder.partition("/")[0]
         host = re.sub(r":\d*$", "", address)
         servers.add((scheme, host, address[len(host) + 1 :] or ("636" if scheme == "ldaps" else "389")))
     return len(servers) == 1

@@ -16,7 +16,7 @@ from loader.storage import held
 
 T = TypeVar("T")
 
-LARGEST = 64 << 20  # bytes of a file; the manifest of an export of a billion entries has some kilobytes
+LARGEST = 64 << 20  # bytes of a file; for a billion entries, an export's manifest has some kilobytes
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
@@ -44,10 +44,10 @@ def content(path: Path) -> bytes:
         link = error.facts["kind"] == held.SYMBOLIC_LINK
         raise Unfit(f"is {held.SYMBOLIC_LINK}" if link else "is not a regular file") from error
     with held.named(path), os.fdopen(descriptor, "rb") as file:
-        found = file.read(LARGEST + 1)
-    if len(found) > LARGEST:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
         raise Unfit(f"is larger than {LARGEST >> 20} MiB")
-    return found
+    return data
 
 
 def parse(text: bytes, kind: type[T], version: int) -> T:
@@ -55,14 +55,14 @@ def parse(text: bytes, kind: type[T], version: int) -> T:
     try:
         fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         if "format" not in fields:
-            raise Unfit("not a manifest: it names no format")
+            raise Unfit("not a manifest: no field 'format'")
         written = msgspec.json.decode(fields["format"], type=int)
         if written != version:
-            raise Unfit(f"format {written}, this ditseed reads {version}")
+            raise Unfit(f"format {written}, but this ditseed reads {version}")
         # An unknown field may change the meaning of the others.
-        strange = sorted(fields.keys() - {field.encode_name for field in msgspec.structs.fields(kind)})  # type: ignore[arg-type]
-        if strange:
-            raise Unfit(f"not a manifest: this ditseed knows no field {strange[0]!r}")
+        unknown = sorted(fields.keys() - {field.encode_name for field in msgspec.structs.fields(kind)})  # type: ignore[arg-type]
+        if unknown:
+            raise Unfit(f"not a manifest: unknown field {unknown[0]!r}")
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise Unfit(f"not a manifest: {error}") from error

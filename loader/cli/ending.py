@@ -46,7 +46,7 @@ from loader.errors import (
     UsageProblem,
     chain,
     is_resumable,
-    keeps_run_directory,
+    mark_resumable,
 )
 from loader.log import printable, redact
 from loader.storage import files
@@ -194,7 +194,7 @@ def restore_local_leases() -> list[str]:
     from loader.server.options import Connection
 
     results = []
-    for left in lease.left():
+    for left in lease.abandoned():
         if left.kind in syncing.SETTINGS and lending.is_local(left):
             result = lending.put_back(left, Connection())
             results.append(f"{left.kind} of {left.database} at {left.target}: {result}")
@@ -206,7 +206,7 @@ def _warn_of_leases() -> None:
     from loader.run import lease
 
     with contextlib.suppress(LoaderError):
-        for left in lease.left():
+        for left in lease.abandoned():
             if left.kind != _SESSION_LOG:
                 _log.warning(
                     "%s of %s at %s was left by a run of %s that was killed (if that server is gone for good: "
@@ -245,7 +245,7 @@ def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
     else:
         raise error
     if leaves_a_run:
-        keeps_run_directory(known)
+        mark_resumable(known)
     # click may have rejected the command line, so search its words for --json.
     show_failure(known, status, as_json="--json" in _options() if as_json is None else as_json)
     return Ending(status, known)

@@ -477,7 +477,7 @@ def _open_log(context: click.Context, option: click.Parameter, path: Path | None
     if path is None or context.resilient_parsing or (log.has_file() and not explicit):
         return
     with files.explained(path), held.opened(path.absolute().parent) as directory:
-        descriptor = directory.found_or_made(path.name, 0o600)
+        descriptor = directory.open_or_create(path.name, 0o600)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
-    log.into(os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace"))
+    log.add_file(os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace"))
     _log.info("%s begins", context.command_path, extra=log.SHOWN)

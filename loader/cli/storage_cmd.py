@@ -111,7 +111,7 @@ def _layers(situation: Situation) -> Iterator[str]:
         devices = [device for name in names for device in facts.devices if device.name == name]
         for device in devices:
             branch, more = ("└─", "   ") if device is devices[-1] else ("├─", "│  ")
-            yield f"{indent}{branch} {device.path}  {_described(device, facts.volumes.at(device.path))}"
+            yield f"{indent}{branch} {device.path}  {_described(device, facts.volumes.by_path(device.path))}"
             yield from tree(device.on, indent + more)
 
     yield from tree([device.name for device in facts.devices if device.name not in below], "   ")

@@ -20,7 +20,7 @@ from loader.cli import ending
 from loader.cli.access import Server, connection_of
 from loader.cli.options import DryRun, Json, ProgressMode, is_given, keep_strongest, progress_of, refuse_given
 from loader.cli.report import show, show_json, show_table
-from loader.declared import Duration, OptionalConfig, Share, Size, Written
+from loader.declared import Duration, OptionalConfig, ParsedType, Share, Size
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.options import FLAGS, NONE, OFF, ON, IndexChange, SearchSources
@@ -204,7 +204,7 @@ def _show_load(plan: LoadPlan) -> None:
     )
 
 
-class EnvFlags(Written):
+class EnvFlags(ParsedType):
     name, kind = "flags", tuple
 
     def parse(self, text: str) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ class EnvFlags(Written):
         return tuple(sorted(flags))
 
 
-class Checkpoint(Written):
+class Checkpoint(ParsedType):
     """Option type: KBYTES MINUTES (slapd-mdb(5)), or none."""
 
     name, kind = "checkpoint", tuple

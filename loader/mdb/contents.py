@@ -29,40 +29,40 @@ _FEW = 5000  # entries read at most for a summary of a live database: a quarter 
 
 
 @contextmanager
-def reading(place: Path) -> Iterator[Contents]:
+def reading(env: Path) -> Iterator[Contents]:
     """Yields the current contents of an environment directory, in use or not, or of a data file without a writer.
-    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded."""
-    with snapshot.held(place, clears=False) as held, meta.explained(meta.data_file(place), held.path):
-        yield Contents(held.path, txn=held.txn)
+    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnused."""
+    with snapshot.protected(env, clears=False) as image, meta.explained(meta.data_file(env), image.path):
+        yield Contents(image.path, txn=image.txn)
 
 
-def _table(tables: dict[str, TableRecord], name: str, place: Path) -> TableRecord:
+def _table(tables: dict[str, TableRecord], name: str, env: Path) -> TableRecord:
     if name not in tables:
-        raise NotLmdb(path=place, reason=f"it has no table {name}")
+        raise NotLmdb(path=env, reason=f"it has no table {name}")
     return tables[name]
 
 
-def row_counts(place: Path, names: Sequence[str]) -> list[int]:
+def row_counts(env: Path, names: Sequence[str]) -> list[int]:
     """Returns the number of records of each table in `names`. Raises NotLmdb if one is missing."""
-    with reading(place) as contents:
+    with reading(env) as contents:
         tables = contents.tables
-    return [_table(tables, name, place).entries for name in names]
+    return [_table(tables, name, env).entries for name in names]
 
 
-def entry_count(place: Path) -> int:
+def entry_count(env: Path) -> int:
     """Returns the number of records in id2e, placeholders for parents that were never added included."""
-    return row_counts(place, (ENTRIES,))[0]
+    return row_counts(env, (ENTRIES,))[0]
 
 
-def attributes(place: Path) -> list[str]:
+def attributes(env: Path) -> list[str]:
     """Returns the attribute descriptions that entries of the database use, as the schema spells them."""
-    with reading(place) as contents:
-        _table(contents.tables, "ad2i", place)
+    with reading(env) as contents:
+        _table(contents.tables, "ad2i", env)
         return list(contents.attributes().values())
 
 
 def number_of(contents: Contents, name: str) -> int | None:
-    """Returns the number of an attribute description in ad2i, or None before its first use."""
+    """Returns the number of an attribute description in ad2i; None if no entry has used it yet."""
     return next((number for number, text in contents.attributes().items() if text.lower() == name.lower()), None)
 
 
@@ -86,28 +86,28 @@ def ordered(csns: Iterable[str]) -> list[str]:
     return sorted(csns, key=lambda text: (csn.server_id(text) or "", text))
 
 
-def context_csns(place: Path, suffix: str | None = None) -> list[str]:
+def context_csns(env: Path, suffix: str | None = None) -> list[str]:
     """Returns the contextCSN values of a suffix entry, ascending by server ID; empty if it has none."""
-    return list(summarise(place, suffix, newest=False).context_csns)
+    return list(summarise(env, suffix, newest=False).context_csns)
 
 
-def _stored_csns(contents: Contents, suffix: str | None, place: Path) -> list[str]:
-    _table(contents.tables, ENTRIES, place)
+def _stored_csns(contents: Contents, suffix: str | None, env: Path) -> list[str]:
+    _table(contents.tables, ENTRIES, env)
     owner = suffix_id(contents, suffix)
     values = None if owner is None else contents.values(owner, CONTEXT)
     return ordered(value.decode("ascii", "replace") for value in values or ())
 
 
-def newest_csns(place: Path, suffix: str | None = None, whole: bool = True, most: int | None = None) -> dict[str, str]:
-    """Returns the greatest CSN of each server ID, from the stored contextCSN and the entries changed since.
+def newest_csns(env: Path, suffix: str | None = None, whole: bool = True, most: int | None = None) -> dict[str, str]:
+    """Returns server ID -> greatest CSN, from the stored contextCSN and the entries changed since.
 
-    Reads the entryCSN index backwards, or all entries if there is no such index. The result is never too great. It can
-    miss a late change of another server, which syncrepl then sends once more. Without a stored contextCSN to stop at,
-    all entries are read (minutes for ten million), or with `whole=False` only those of the last second. `most` limits
-    the number of entries read through the index, to those with the highest IDs of the newest seconds: after a bulk load
-    all entries may share one second, and the last ones loaded are the newest."""
-    with reading(place) as contents:
-        return _newest(contents, _stored_csns(contents, suffix, place), whole, most)
+    Reads the entryCSN index backwards, or all entries if there is no such index. No CSN of the result is too great. A
+    late change of another server can be missed; syncrepl then sends that once more. Without a stored contextCSN to stop
+    at, all entries are read (minutes for ten million), or with `whole=False` only those of the last second. `most`
+    limits the entries read through the index to those with the highest IDs in the newest seconds: after a bulk load all
+    entries may have the same second, and the last ones loaded are the newest."""
+    with reading(env) as contents:
+        return _newest(contents, _stored_csns(contents, suffix, env), whole, most)
 
 
 def _newest(contents: Contents, stored: list[str], whole: bool, most: int | None) -> dict[str, str]:
@@ -124,24 +124,24 @@ class DatabaseSummary(Struct, frozen=True):
     newest_csns: tuple[str, ...]
 
 
-def summarise(place: Path, suffix: str | None = None, newest: bool = True) -> DatabaseSummary:
+def summarise(env: Path, suffix: str | None = None, newest: bool = True) -> DatabaseSummary:
     """Summarises an environment directory, live or not, or a data file. To stay quick, `newest` reads at most `_FEW`
     entries, and only if entryCSN is indexed. Without `newest`, newest_csns is empty. Raises what `reading` does."""
-    with reading(place) as contents:
+    with reading(env) as contents:
         tables = contents.tables
-        stored = _stored_csns(contents, suffix, place)
+        stored = _stored_csns(contents, suffix, env)
         csns = _newest(contents, stored, False, _FEW) if newest and ENTRY in tables else {}
         return DatabaseSummary(
-            _table(tables, ENTRIES, place).entries,
+            _table(tables, ENTRIES, env).entries,
             tuple(name for name, _ in contents.suffixes()),
             tuple(stored),
             tuple((ordered(csns.values()) or stored) if newest else ()),
         )
 
 
-def probe(place: Path) -> None:
+def probe(env: Path) -> None:
     """Reads the first and the last record of every table. Raises what `reading` does."""
-    with reading(place) as contents:
+    with reading(env) as contents:
         contents.probe()
 
 
@@ -152,30 +152,30 @@ def _indexes(tables: dict[str, TableRecord]) -> dict[str, TableRecord]:
     return {name: record for name, record in tables.items() if name not in _NO_INDEXES}
 
 
-def indexes(place: Path) -> dict[str, int]:
+def indexes(env: Path) -> dict[str, int]:
     """Returns attribute type -> number of records in its index table; empty if there is no database yet."""
-    if not meta.data_file(place).exists():
+    if not meta.data_file(env).exists():
         return {}
-    with reading(place) as contents:
+    with reading(env) as contents:
         return {name: record.entries for name, record in _indexes(contents.tables).items()}
 
 
-def table_bytes(place: Path) -> dict[str, int]:
-    """Returns table -> bytes, without the sub-databases of duplicate values, whose pages LMDB does not count."""
-    page_size = meta.read_meta(place).page_size
-    with reading(place) as contents:
+def table_bytes(env: Path) -> dict[str, int]:
+    """Returns table -> bytes, without the sub-databases of duplicate values, whose pages LMDB's statistics omit."""
+    page_size = meta.read_meta(env).page_size
+    with reading(env) as contents:
         return {name: record.pages * page_size for name, record in contents.tables.items()}
 
 
 class IndexCounts(Struct, frozen=True):
-    """`keys`: number of entry IDs -> number of index keys that have as many IDs. `key_bytes`: size of one key."""
+    """`keys`: number of entry IDs -> number of index keys with that many IDs. `key_bytes`: size of one key."""
 
     keys: dict[int, int]
     key_bytes: int
 
 
 class TableSizes(Struct, frozen=True):
-    """Sizes in a data file. `own`: table -> pages, as `table_bytes` counts. `indexes`: less those of a second file."""
+    """Sizes in a data file. `own`: table -> pages, counted like `table_bytes`. `indexes`: minus the second file's."""
 
     pages: int
     page_size: int
@@ -205,8 +205,8 @@ def _key_counts(data: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]
         return {name: record.pages for name, record in tables.items()}, counts
 
 
-def index_costs(place: Path, meter: Meter) -> IndexCosts:
+def index_costs(env: Path, meter: Meter) -> IndexCosts:
     """Returns what the indexes of an environment directory occupy, from one snapshot. Raises what `reading` does."""
-    path = meta.data_file(place)
-    with snapshot.held(place) as held, with_counters(meter, str(path)) as counters, meta.explained(path, held.path):
-        return _native.index_costs(held.path, counters, txn=held.txn)
+    path = meta.data_file(env)
+    with snapshot.protected(env) as own, with_counters(meter, str(path)) as counters, meta.explained(path, own.path):
+        return _native.index_costs(own.path, counters, txn=own.txn)

@@ -1,11 +1,11 @@
-"""Consistent copies of an environment, live or stopped: page by page, compacted, as a reflink, through a pipe, or in
+"""Consistent copies of an environment, in use or not: page by page, compacted, as a reflink, through a pipe, or in
 packs of pages addressed by their content.
 
 A reader slot protects the snapshot (snapshot.py) while the native core reads its pages. LMDB overwrites no page of the
 snapshot meanwhile, so the pages can be read in any order, or shared with the copy by the file system at any moment.
-Only the two meta pages still change. Those of the copy are built from the meta page that was current when the slot was
-taken. MDB_NOSYNC and MDB_WRITEMAP do no harm: pages are read through the page cache, or past it once the kernel has
-written the dirty pages. During the copy the writer cannot reuse freed pages, so the target should be local and fast.
+Only the two meta pages change; the copy's are built from the meta page that was current when the slot was taken.
+MDB_NOSYNC and MDB_WRITEMAP do no harm: pages are read through the page cache, or directly after the kernel has written
+the dirty pages. During the copy the writer cannot reuse freed pages, so the target should be local and fast.
 lock.mdb is never copied.
 """
 
@@ -29,7 +29,7 @@ from loader.errors import FULL, BackupDamaged, NoReflink, NoSpace, StreamBroken,
 from loader.ldif import with_counters
 from loader.mdb import meta
 from loader.mdb.snapshot import Snapshot, image
-from loader.piped import beside
+from loader.piped import producing
 from loader.progress import Meter
 from loader.storage import files
 from loader.storage.held import private
@@ -76,10 +76,10 @@ class CopyMode(Struct, frozen=True):
     noting: bool = False
 
 
-_AS_IT_IS = CopyMode()
+_PAGE_BY_PAGE = CopyMode()
 
 
-def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = _AS_IT_IS) -> Copied:
+def hot_copy(source: Path, target: Path, meter: Meter, mode: CopyMode = _PAGE_BY_PAGE) -> Copied:
     """Copies the environment in `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
     Overwrites the remains of an earlier run, and removes the partial file on any error. Raises NoSpace, NotPermitted,
@@ -87,21 +87,21 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = _AS_IT_IS
     """
     forget(target)
     partial = target / PARTIAL
-    needed = 0 if how.reflink == "must" else require_space(source, target)
+    needed = 0 if mode.reflink == "must" else require_space(source, target)
     seen, shared = None, False
     try:
-        with image(source) as held:
-            size, mode = Sizes.of(held.path), held.path.stat().st_mode & 0o777
+        with image(source) as snapshot:
+            size, permissions = Sizes.of(snapshot.path), snapshot.path.stat().st_mode & 0o777
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            if how.compact:
-                compact(held.path, partial, held.page, meter)
+            if mode.compact:
+                compact(snapshot.path, partial, snapshot.page, meter)
             else:
-                seen = noting(held.path, held.page) if how.noting else None
-                shared = how.reflink != "never" and _share(held, partial)
-                if how.reflink == "must" and not shared:
-                    raise NoReflink(path=held.path, target=target)
+                seen = noting(snapshot.path, snapshot.page) if mode.noting else None
+                shared = mode.reflink != "never" and _share(snapshot, partial)
+                if mode.reflink == "must" and not shared:
+                    raise NoReflink(path=snapshot.path, target=target)
                 if not shared:
-                    plain(held.path, partial, held.head, held.facts.used, seen, meter)
+                    plain(snapshot.path, partial, snapshot.head, snapshot.facts.used, seen, meter)
     except NoSpace:  # another process has filled the disk meanwhile
         error = files.no_space(target, needed, files.free_bytes(target))
         partial.unlink(missing_ok=True)
@@ -110,26 +110,26 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = _AS_IT_IS
         partial.unlink(missing_ok=True)
         raise
     facts, seen = meta.read_meta(partial), None if shared else seen
-    return Copied(partial, facts, size, Sizes.of(partial), mode, shared, seen, how.compact)
+    return Copied(partial, facts, size, Sizes.of(partial), permissions, shared, seen, mode.compact)
 
 
-def _share(held: Snapshot, partial: Path) -> bool:
+def _share(snapshot: Snapshot, partial: Path) -> bool:
     """Makes the copy a reflink of the source. Returns False if the file system cannot share blocks between them."""
-    with held.path.open("rb") as source, partial.open("r+b", buffering=0) as copy:
+    with snapshot.path.open("rb") as source, partial.open("r+b", buffering=0) as copy:
         try:
             fcntl.ioctl(copy, 0x40049409, source.fileno())  # FICLONE, linux/fs.h
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS):
                 return False
             raise
-        os.ftruncate(copy.fileno(), min(os.fstat(copy.fileno()).st_size, held.facts.used))
-        copy.write(held.head)
+        os.ftruncate(copy.fileno(), min(os.fstat(copy.fileno()).st_size, snapshot.facts.used))
+        copy.write(snapshot.head)
         os.fsync(copy.fileno())
     return True
 
 
 def require_space(source: Path, target: Path) -> int:
-    """Returns the bytes in use, without holes. Raises NoSpace unless they fit into the file system of `target`."""
+    """Returns the bytes in use, without holes. Raises NoSpace unless the file system of `target` has room for them."""
     needed = min(meta.read_meta(source).used, Sizes.of(meta.data_file(source)).allocated)
     files.require_space(target, needed)
     return needed
@@ -138,8 +138,8 @@ def require_space(source: Path, target: Path) -> int:
 # --- through a pipe --------------------------------------------------------------------------------
 #
 # The stream has a checksum for each block, and one over all blocks at its end. If the stream breaks, the receiver keeps
-# the bytes received and a token, which names the copy and the number of these bytes. A sender that is given the token
-# skips these bytes if the snapshot is still the same. Otherwise it sends everything.
+# the bytes received and a token, which names the copy and the number of these bytes. Given the token, the sender skips
+# these bytes if the snapshot is still the same. Otherwise it sends everything.
 
 
 class SendResult(Struct, frozen=True):
@@ -150,23 +150,23 @@ class SendResult(Struct, frozen=True):
     length: int
 
 
-def send(source: Path, descriptor: int, token: str | None, meter: Meter, made: Path | None = None) -> SendResult:
-    """Sends the environment in directory `source`, or the file `made` by `compacted`, of which one snapshot always
-    yields the same bytes. Begins at the byte that `token` names if the token belongs to the same copy. Raises
-    StreamBroken if the receiver has ended, StreamRefused for what is no token."""
+def send(source: Path, descriptor: int, token: str | None, meter: Meter, file: Path | None = None) -> SendResult:
+    """Sends the environment in directory `source`, or the `file` that `compacted` has made of it, which is the same for
+    the same snapshot. Skips the bytes that `token` names if the token belongs to the same copy. Raises StreamBroken if
+    the receiver has ended, StreamRefused if `token` is invalid."""
     with ExitStack() as stack:
-        if made is None:
+        compacted = file is not None
+        if file is None:
             snapshot = stack.enter_context(image(source))
             origin = file = snapshot.path
             head = snapshot.head
         else:
-            origin, file = meta.data_file(source), made
-            with made.open("rb") as opened:
-                head = opened.read(2 * meta.read_meta(made).page_size)
+            origin = meta.data_file(source)
+            with file.open("rb") as opened:
+                head = opened.read(2 * meta.read_meta(file).page_size)
         facts = meta.parse(head, str(file))
         counters = stack.enter_context(_counted(meter, origin))
         try:
-            compacted = made is not None
             skipped = _native.clone_send(file, descriptor, head, facts.used, token, counters, compacted=compacted)
         except ValueError as error:
             raise StreamRefused(path=origin, reason=f"{token}: {error}") from error
@@ -176,59 +176,59 @@ def send(source: Path, descriptor: int, token: str | None, meter: Meter, made: P
 @contextmanager
 def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
     """Yields a path to a compacted copy in an unlinked file in `scratch`. The path is valid while the body runs. The
-    file is needed because the meta pages come first in a stream but are known last. Raises NoSpace."""
+    file is needed because the meta pages come first in a stream but are found last. Raises NoSpace."""
     require_space(source, scratch)
     with tempfile.TemporaryFile(dir=scratch, prefix="ditseed-clone-") as file:
-        made = Path(f"/proc/self/fd/{file.fileno()}")
+        path = Path(f"/proc/self/fd/{file.fileno()}")
         try:
-            with image(source) as held:
-                compact(held.path, made, held.page, meter)
+            with image(source) as snapshot:
+                compact(snapshot.path, path, snapshot.page, meter)
         except NoSpace:  # another process has filled the disk meanwhile
             raise files.no_space(scratch, meta.read_meta(source).used, files.free_bytes(scratch)) from None
-        yield made
+        yield path
 
 
-def receive(descriptor: int, home: Path, target: Path, meter: Meter) -> Path:
-    """Receives a stream for directory `target` into `home`/data.mdb.partial (mode 0600), which the caller publishes.
+def receive(descriptor: int, run_dir: Path, target: Path, meter: Meter) -> Path:
+    """Receives a stream for directory `target` into `run_dir`/data.mdb.partial (mode 0600), which the caller publishes.
 
     Raises StreamBroken or NoSpace with the token by which the sender resumes; the bytes received so far stay.
     """
-    partial = home / PARTIAL
+    partial = run_dir / PARTIAL
     try:
         with _counted(meter, partial) as counters:
-            _native.clone_receive(descriptor, partial, home / JOURNAL, counters)
+            _native.clone_receive(descriptor, partial, run_dir / JOURNAL, counters)
     except StreamBroken as error:
-        raise StreamBroken(**error.facts | {"advice": advice(home, target)}) from error
+        raise StreamBroken(**error.facts | {"advice": advice(run_dir, target)}) from error
     except NoSpace as error:
-        known = token(home)
-        if known is None:
+        found = token(run_dir)
+        if found is None:
             raise
-        lack = f"{FULL}; what came stays: once there is room, the sender goes on with --skip {known}"
+        lack = f"{FULL}; the bytes received are kept: once there is space, the sender resumes with --skip {found}"
         raise NoSpace(path=partial, lack=lack) from error
     return partial
 
 
-def token(home: Path) -> str | None:
-    """Returns the token that a broken stream has left in `home`, or None. Raises DirectoryUnsafe."""
+def token(run_dir: Path) -> str | None:
+    """Returns the token that a broken stream has left in `run_dir`, or None. Raises DirectoryUnsafe."""
     try:
-        with private(home, make=False) as open_dir:
+        with private(run_dir, make=False) as open_dir:
             return files.read(open_dir.path / JOURNAL).decode().strip()
     except FileNotFoundError:
         return None
 
 
-def forget(home: Path) -> None:
+def forget(run_dir: Path) -> None:
     """Removes a partial copy and its journal."""
     for name in (JOURNAL, PARTIAL):
-        (home / name).unlink(missing_ok=True)
+        (run_dir / name).unlink(missing_ok=True)
 
 
-def advice(home: Path, target: Path) -> str:
-    """Returns what the operator can do after a stream broke, as sentences."""
-    if (known := token(home)) is None:
-        return "Nothing has come yet: look what the sender says."
-    have = units.size(int(known.rpartition("-")[2]))
-    return f"{have} are there. Go on with: ditseed clone SOURCE - --skip {known} | ... ditseed clone - {target}"
+def advice(run_dir: Path, target: Path) -> str:
+    """Returns sentences with what the operator can do after a stream broke."""
+    if (found := token(run_dir)) is None:
+        return "Nothing was received: look at the messages of the sender."
+    have = units.size(int(found.rpartition("-")[2]))
+    return f"{have} were received. Resume with: ditseed clone SOURCE - --skip {found} | ... ditseed clone - {target}"
 
 
 # --- calls into the native core ---------------------------------------------------------------------
@@ -267,7 +267,7 @@ def _counted(meter: Meter, source: Path, target: Path | None = None) -> Iterator
             if error.code == "lmdb.misuse":
                 raise StreamRefused(path=target, reason=error.message) from error
             if error.code == "lmdb.stream" or error.errno == errno.EPIPE:
-                reason = error.message if error.code == "lmdb.stream" else "nobody receives it any more"
+                reason = error.message if error.code == "lmdb.stream" else "the receiver has ended"
                 advice = "Look at the messages of the other side, which give the reason."
                 raise StreamBroken(path=target, reason=reason, advice=advice) from error
             if error.code == "lmdb.full":
@@ -305,14 +305,14 @@ def paged(image: Snapshot, size: int, meter: Meter) -> Iterator[PageStream]:
         with _counted(meter, image.path) as counters:
             return _native.compact_in_pieces(image.path, blocks, image.page, counters)
 
-    with beside(compact_in_pieces, blocks.close, "compact") as head:
+    with producing(compact_in_pieces, blocks.close, "compact") as head:
         yield PageStream(blocks, head, image)
 
 
 @contextmanager
 def explained_packs(path: Path) -> Iterator[None]:
-    """Translates errors of PagePacks and KnownPages: BackupDamaged names `path` if no pack is to blame; OSError if a
-    file of the caller cannot be written."""
+    """Translates errors of PagePacks and KnownPages into BackupDamaged, which names the pack, or else `path`; into
+    OSError if a file of the caller cannot be written."""
     try:
         yield
     except _native.NativeError as error:

@@ -1,10 +1,10 @@
 """Small changes to a database that no process has open, each in one durable transaction of a child process.
 
 `stamp` writes the contextCSN that the provider had before the copy began into a copy of the provider's database.
-`cap_entry_csns` lowers the entryCSN of every entry that is newer than the contextCSN that the copy will claim. A
-consumer that starts with a cookie ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c,
-nonpresent_callback). So if the provider deleted such an entry before the consumer started, the consumer would keep it
-for ever. With the lower entryCSN the entry is deleted, or, if the provider still has it, sent again as newer.
+`cap_entry_csns` lowers each entryCSN that is newer than the contextCSN that the copy will claim: a consumer that starts
+with a cookie ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c, nonpresent_callback), so it
+would keep such an entry for ever if the provider deleted the entry before the consumer started. With the lower
+entryCSN the entry is deleted, or, if the provider still has it, sent again as newer.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ _GLUE_FLAGS = 0x120  # slap.h: SLAP_OC_GLUE | SLAP_OC__END (marks the flags as c
 _YEAR_0 = 365  # days from 0000-01-01 (a leap year, as back-mdb counts) to date.toordinal() 1
 
 
-def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
+def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
     """Replaces contextCSN of the suffix entry as slapadd -w does: no normalised values, no index. Raises
     NotStampable if there is no such entry, or if `csns` are not exactly one CSN per server ID."""
-    path = meta.data_file(place)
+    path = meta.data_file(env)
     values = contents.ordered(csn.by_server(csns).values())
     if not values or len(values) != len(set(csns)):
         reason = f"not one CSN for each server ID: {', '.join(csns)}"
         raise NotStampable(path=path, suffix=suffix, reason=reason)
-    with contents.reading(place) as stored:
+    with contents.reading(env) as stored:
         owner = contents.suffix_id(stored, suffix)
         number = contents.number_of(stored, CONTEXT)
-        glue = [one for name in _GLUE if (one := contents.number_of(stored, name)) is not None]
+        glue = [at for name in _GLUE if (at := contents.number_of(stored, name)) is not None]
         suffixes = ", ".join(name for name, _ in stored.suffixes()) or "none"
     is_new_root = owner is None and dn.key(suffix) == "" and len(glue) == len(_GLUE)
     if owner is None and not is_new_root:
         reason = f"there is no such entry (the database holds: {suffixes})"
         raise NotStampable(path=path, suffix=suffix, reason=reason)
-    _stamp(place, suffix, owner, number, glue, values)
+    _stamp(env, suffix, owner, number, glue, values)
 
 
 @isolated.isolated
-def _stamp(place: Path, suffix: str, owner: int | None, number: int | None, glue: list[int], values: list[str]) -> None:
-    """`owner`: ID of the suffix entry; None: the entry of the empty DN is created, as slapd does, from `glue`, the
-    numbers of the glue attributes in ad2i. `number`: that of contextCSN in ad2i; None if it is not there yet."""
-    with opened(place, writable=True) as environment:
+def _stamp(env: Path, suffix: str, owner: int | None, number: int | None, glue: list[int], values: list[str]) -> None:
+    """`owner`: ID of the suffix entry; None: create the entry of the empty DN, as slapd does. `glue`: numbers of the
+    glue attributes in ad2i. `number`: of contextCSN in ad2i; None if ad2i lacks it."""
+    with opened(env, writable=True) as environment:
         entries, names = require_table(environment, ENTRIES), require_table(environment, "ad2i")
-        with explained(place), environment.begin(write=True) as transaction:
+        with explained(env), environment.begin(write=True) as transaction:
             if number is None:
                 cursor = transaction.cursor(names)
                 number = int.from_bytes(cursor.key(), "little") + 1 if cursor.last() else 1
                 transaction.put(number.to_bytes(4, "little"), CONTEXT.encode(), db=names, append=True)
             key = ID.pack(owner or 0)
             if owner is None:
-                entry = _native.new_entry(_GLUE_FLAGS, [(one, [b"glue"]) for one in glue])
+                entry = _native.new_entry(_GLUE_FLAGS, [(at, [b"glue"]) for at in glue])
             else:
                 entry = transaction.get(key, db=entries) or b""
             encoded = [text.encode() for text in values]
             try:
                 entry = _native.entry_with(entry, number, encoded, normals=False)
             except _native.NativeError as error:
-                path = meta.data_file(place)
+                path = meta.data_file(env)
                 if error.code == "build.unproven":
                     raise NotStampable(path=path, suffix=suffix, reason=error.message) from error
                 reason = f"entry {owner} cannot be read: {error}"
@@ -74,13 +74,13 @@ def _stamp(place: Path, suffix: str, owner: int | None, number: int | None, glue
             transaction.put(key, entry, db=entries)
 
 
-def cap_entry_csns(place: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
-    """Lowers every entryCSN above the claimed CSN of its server ID to that CSN, in the entry and in the index. Returns
-    the number of entries changed. `idlexp`: setting of the slapd that will use the copy."""
+def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
+    """Lowers every entryCSN above the claimed CSN with the same server ID to that CSN, in the entry and in the index.
+    Returns the number of changed entries. `idlexp`: setting of the slapd that will use the copy."""
     limits = csn.by_server(claimed)
     if not limits:
         return 0
-    with contents.reading(place) as stored:
+    with contents.reading(env) as stored:
         number = contents.number_of(stored, ENTRY)
         later = stored.csns_after(min(limits.values()))
     changes = [
@@ -89,17 +89,17 @@ def cap_entry_csns(place: Path, claimed: Sequence[str], idlexp: int, meter: Mete
         if (server := csn.server_id(text)) in limits and text > limits[server]
     ]
     if changes and number is not None:
-        _cap(place, number, changes, (1 << idlexp) - 1, meter)
+        _cap(env, number, changes, (1 << idlexp) - 1, meter)
     return len(changes)
 
 
 @isolated.isolated
-def _cap(place: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter) -> None:
-    """`changes`: ID, entryCSN and new entryCSN of each entry. `number`: that of entryCSN in ad2i. `longest`: IDs that
-    an index key can list; back-mdb stores a key with more as the range (0, lowest, highest)."""
-    with opened(place, writable=True) as environment:
+def _cap(env: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter) -> None:
+    """`changes`: ID, entryCSN and new entryCSN of each entry. `number`: of entryCSN in ad2i. `longest`: IDs that an
+    index key can list; back-mdb stores more IDs as the range (0, lowest, highest)."""
+    with opened(env, writable=True) as environment:
         entries, index = require_table(environment, ENTRIES), table(environment, ENTRY)
-        with meta.explained(meta.data_file(place)), environment.begin(write=True) as transaction:
+        with meta.explained(meta.data_file(env)), environment.begin(write=True) as transaction:
             for owner, text, limit in changes:
                 key = ID.pack(owner)
                 entry = transaction.get(key, db=entries)
@@ -112,8 +112,8 @@ def _cap(place: Path, number: int, changes: list[tuple[int, str, str]], longest:
 
 
 def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes, bytes], longest: int) -> None:
-    """Moves an ID from one index key (the first of `keys`) to another. A key with more than `longest` IDs becomes a
-    range, as in back-mdb (idl.c), whose first value is 0."""
+    """Moves an ID from the first index key in `keys` to the second. A key with more than `longest` IDs becomes a range,
+    whose first value is 0, as in back-mdb (idl.c)."""
     before, after = keys
     cursor = transaction.cursor(index)
     if not cursor.set_key(before) or ID.unpack(cursor.value()) != (0,):
@@ -124,8 +124,8 @@ def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes
         return
     ids = [owner, *filter(None, (ID.unpack(value)[0] for value in cursor.iternext_dup()))]
     transaction.delete(after, db=index)
-    for one in (0, min(ids), max(ids)):
-        transaction.put(after, ID.pack(one), db=index)
+    for number in (0, min(ids), max(ids)):
+        transaction.put(after, ID.pack(number), db=index)
 
 
 def time_key(text: str) -> bytes:
@@ -138,33 +138,33 @@ def time_key(text: str) -> bytes:
 
 
 @isolated.isolated
-def remove_entries(place: Path, ids: Sequence[int]) -> None:
-    """Removes records from id2e only. No other table refers to these entries, which a build met twice."""
-    with opened(place, writable=True) as environment:
+def remove_entries(env: Path, ids: Sequence[int]) -> None:
+    """Removes entries from id2e only. No other table refers to these duplicates of a build."""
+    with opened(env, writable=True) as environment:
         entries = require_table(environment, ENTRIES)
-        with explained(place), environment.begin(write=True) as transaction:
-            for one in ids:
-                transaction.delete(ID.pack(one), db=entries)
+        with explained(env), environment.begin(write=True) as transaction:
+            for number in ids:
+                transaction.delete(ID.pack(number), db=entries)
 
 
-def empty_indexes(place: Path, attributes: Sequence[str]) -> None:
+def empty_indexes(env: Path, attributes: Sequence[str]) -> None:
     """Empties the indexes of `attributes`; an attribute without an index is skipped."""
-    wanted = {name.lower() for name in attributes}
-    _empty(place, [name for name in contents.indexes(place) if name.lower() in wanted])
+    chosen = {name.lower() for name in attributes}
+    _empty(env, [name for name in contents.indexes(env) if name.lower() in chosen])
 
 
 @isolated.isolated
-def _empty(place: Path, names: list[str]) -> None:
-    with opened(place, writable=True) as environment:
+def _empty(env: Path, names: list[str]) -> None:
+    with opened(env, writable=True) as environment:
         handles = [require_table(environment, name) for name in names]
-        with explained(place), environment.begin(write=True) as transaction:
+        with explained(env), environment.begin(write=True) as transaction:
             for handle in handles:
                 transaction.drop(handle, delete=False)
 
 
 def set_map_size(path: Path, size: int) -> None:
-    """Writes `size`, but at least the bytes in use, as the map size into both meta pages of a data file. Tools other
-    than slapd map as many bytes; slapd uses its own maxsize."""
+    """Writes `size`, but at least the bytes in use, as the map size into both meta pages of a data file. Other tools
+    than slapd map as many bytes; slapd uses maxsize instead."""
     facts = meta.read_meta(path)
     with path.open("r+b") as file:
         for number in (0, 1):

@@ -21,7 +21,7 @@ from loader import plain
 from loader.errors import (
     FULL,
     LoaderError,
-    LockUnheeded,
+    LockUnused,
     MapFull,
     MdbDamaged,
     NoSpace,
@@ -39,10 +39,10 @@ from loader.storage.files import Owner
 
 LOCK = "lock.mdb"
 ID = struct.Struct("=Q")  # an entry ID, as key and as value
-MANY = 512  # named tables; slapd allows 128 or 256
-_LAG = 1.0  # seconds; a writer updates lock.mdb just after the meta page
+MANY = 512  # limit for named tables; slapd allows 128 or 256
+_LAG = 1.0  # seconds; a writer updates lock.mdb shortly after the meta page
 
-UNHEEDED = "it was written to while it was read, by a process that does not use its lock.mdb"
+LOCK_UNUSED = "a process that does not use its lock.mdb wrote to it while it was read"
 
 Environment = Any  # lmdb.Environment, lmdb.Transaction and the handle of a table; py-lmdb before 3 has no types
 Transaction = Any
@@ -52,44 +52,44 @@ _open: set[tuple[int, int]] = set()
 
 
 @contextmanager
-def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
+def opened(env: Path, writable: bool = False) -> Iterator[Environment]:
     """Opens an environment directory, even under a running slapd, or a private copy (a file), without a lock file.
 
     The file gets mapped, so this works only in a child process. Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, and
     UsageProblem if the environment is already open in this process."""
     if not isolated.is_inside():
-        raise RuntimeError("a mapped file that is cut ends the process")
-    facts = meta.read_meta(place)
-    path = meta.data_file(place)
+        raise RuntimeError("only a child process may map a file, because truncation of the file kills it")
+    facts = meta.read_meta(env)
+    path = meta.data_file(env)
     status = path.stat()
     identity = (status.st_dev, status.st_ino)
     if identity in _open:
         raise UsageProblem(reason=f"{path} is already open in this process")
     with explained(path, facts):
-        with reached(place, writable) if place.is_dir() else nullcontext(place) as shown:
+        with linked(env, writable) if env.is_dir() else nullcontext(env) as opened_path:
             environment = lmdb.open(
-                str(shown),
-                subdir=place.is_dir(),
-                lock=place.is_dir(),
+                str(opened_path),
+                subdir=env.is_dir(),
+                lock=env.is_dir(),
                 readonly=not writable,
                 create=False,
                 map_size=max(facts.map_size, facts.used),
                 max_dbs=MANY,
                 readahead=False,
             )
-        plain.register(shown, place)
+        plain.register(opened_path, env)
         _open.add(identity)
         try:
-            with isolated.afterwards(lambda: _require_heeded(environment, path), (lmdb.Error, LoaderError)):
+            with isolated.afterwards(lambda: _require_lock_used(environment, path), (lmdb.Error, LoaderError)):
                 yield environment
         finally:
             environment.close()
             _open.discard(identity)
-            plain.forget(shown)
+            plain.forget(opened_path)
 
 
-def _require_heeded(environment: Environment, path: Path) -> None:
-    """Raises LockUnheeded if a writer has not used lock.mdb. A new transaction takes its ID from lock.mdb, so the ID
+def _require_lock_used(environment: Environment, path: Path) -> None:
+    """Raises LockUnused if a writer has not used lock.mdb. A new transaction takes its ID from lock.mdb, so the ID
     then lags behind the meta page of the data file."""
     written = meta.read_meta(path).txnid
     until = time.monotonic() + _LAG
@@ -98,49 +98,49 @@ def _require_heeded(environment: Environment, path: Path) -> None:
             if written <= int(transaction.id()):
                 return
         if time.monotonic() > until:
-            raise LockUnheeded(path=path, reason=UNHEEDED)
+            raise LockUnused(path=path, reason=LOCK_UNUSED)
         time.sleep(0.001)
 
 
 @contextmanager
-def reached(directory: Path, writable: bool) -> Iterator[Path]:
+def linked(directory: Path, writable: bool) -> Iterator[Path]:
     """Yields a private directory with links to the checked data.mdb and lock.mdb of `directory`, for liblmdb to open.
 
     liblmdb opens both files by name, creates missing ones, and empties a lock.mdb that nobody has locked, so it must
-    not follow unchecked names. It no longer needs the directory after opening. Raises FileUnsafe, NotPermitted."""
+    not follow unchecked names. After opening it no longer needs the directory. Raises FileUnsafe, NotPermitted."""
     with ExitStack() as stack:
-        held_open = stack.enter_context(held.opened(directory))
+        open_dir = stack.enter_context(held.opened(directory))
         private = stack.enter_context(files.temporary_directory("env"))
-        plain.register(private, held_open.name)
+        plain.register(private, open_dir.name)
         stack.callback(plain.forget, private)
-        data = stack.enter_context(held_open.pinned(meta.DATA, writable))
+        data = stack.enter_context(open_dir.pinned(meta.DATA, writable))
         (private / meta.DATA).symlink_to(data)
-        _prepare_lock(held_open, data)
-        if held_open.exists(LOCK):
-            lock = stack.enter_context(held_open.pinned(LOCK, written=True))
+        _prepare_lock(open_dir, data)
+        if open_dir.exists(LOCK):
+            lock = stack.enter_context(open_dir.pinned(LOCK, written=True))
             (private / LOCK).symlink_to(lock)
         yield private
 
 
 @contextmanager
-def alone(directory: Path) -> Iterator[Path]:
-    """Like `reached`, for changing data.mdb without liblmdb: locks the environment exclusively, so that other processes
-    wait to open it, and updates lock.mdb at the end. Raises TargetInUse if it is open, and what `reached` does."""
-    with reached(directory, writable=True) as place, ExitStack() as stack:
-        if (place / LOCK).exists():
-            lock = os.open(place / LOCK, os.O_RDWR | os.O_CLOEXEC)
+def exclusive(directory: Path) -> Iterator[Path]:
+    """Like `linked`, for changing data.mdb without liblmdb: locks the environment exclusively, so that other processes
+    wait to open it, and updates lock.mdb at the end. Raises TargetInUse if it is open, and what `linked` does."""
+    with linked(directory, writable=True) as links, ExitStack() as stack:
+        if (links / LOCK).exists():
+            lock = os.open(links / LOCK, os.O_RDWR | os.O_CLOEXEC)
             stack.callback(os.close, lock)
             try:  # the lock that liblmdb gives the first process to open an environment (mdb_env_excl_lock)
                 fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
             except (BlockingIOError, PermissionError):
                 raise TargetInUse(path=directory, process="") from None
-        yield place
-        # The first process that opens the environment writes the last transaction ID into lock.mdb, and all later ones
-        # trust it. Our own exclusive lock does not stop us: fcntl locks bind other processes only.
-        facts = meta.read_meta(place)
+        yield links
+        # The first process that opens the environment writes the last transaction ID into lock.mdb, and all later
+        # processes trust it. The exclusive lock does not prevent this here: fcntl locks bind only other processes.
+        facts = meta.read_meta(links)
         size = max(facts.map_size, facts.used)
-        with explained(place, facts):
-            lmdb.open(str(place), create=False, map_size=size, max_dbs=MANY, readahead=False).close()
+        with explained(links, facts):
+            lmdb.open(str(links), create=False, map_size=size, max_dbs=MANY, readahead=False).close()
 
 
 def _prepare_lock(directory: held.Directory, data: Path) -> None:
@@ -173,16 +173,16 @@ def explained(path: Path, facts: meta.MetaPage | None = None) -> Iterator[None]:
             reason = f"data format {facts.format} (LMDB 1.0, OpenLDAP 2.7) needs the Python package lmdb 3 or later"
         raise NotLmdb(path=path, reason=reason) from error
     except lmdb.Error as error:
-        words = str(error)
-        if "Read-only" in words:
+        reason = str(error)
+        if "Read-only" in reason:
             raise ReadOnly(path=path) from error
-        if "Permission denied" in words:
+        if "Permission denied" in reason:
             raise NotPermitted(action="open", path=path, owner=files.owner_name(path)) from error
-        if "No space left" in words:
+        if "No space left" in reason:
             raise NoSpace(path=path, lack=FULL) from error
-        if "Input/output error" in words:
+        if "Input/output error" in reason:
             raise SystemFailed(path=path, reason="Input/output error") from error
-        raise MdbDamaged(path=path, reason=f"LMDB says: {words}") from error
+        raise MdbDamaged(path=path, reason=f"LMDB reports: {reason}") from error
 
 
 def table(environment: Environment, name: str) -> Handle | None:

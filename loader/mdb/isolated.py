@@ -1,9 +1,9 @@
-"""Functions that run in a child process, because liblmdb maps the files it opens: if a mapped file is truncated, or the
-disk fails, a signal kills the process. Here only the child dies, and the parent reports an error and cleans up. The
-child also avoids opening an environment twice in one process.
+"""Runs functions in child processes, because liblmdb maps the files that it opens: if a mapped file is truncated, or
+the disk fails, a signal kills the process. So only the child dies, and the parent reports an error and cleans up. Nor
+does any process open an environment twice.
 
-A function decorated with `isolated` is called like any other, and runs in a child process. environment.py opens
-environments only there.
+A function decorated with `isolated` is called like any other, but runs in a child process. environment.py opens
+environments only in such processes.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def is_inside() -> bool:
 
 
 def isolated(work: Work) -> Work:
-    """Makes `work(directory, ...)` run in a child process. The result must be JSON. A Meter among the arguments shows
-    the child's progress."""
+    """Decorator: makes `work(directory, ...)` run in a child process. The result must be JSON. A Meter among the
+    arguments shows the child's progress."""
 
     @functools.wraps(work)
     def run_in_child(directory: Path, *arguments: Any) -> Any:
@@ -80,7 +80,7 @@ def started(work: Callable[..., Any], *arguments: Any) -> Iterator[Child]:
     call = pickle.dumps([_METER if isinstance(argument, Meter) else argument for argument in arguments])
     with Child(command, stdin=PIPE, stdout=PIPE) as child:
         assert child.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # `finish` reports the better reason
+        with contextlib.suppress(BrokenPipeError):  # `finish` reports why the child ended
             child.process.stdin.write(_LENGTH.pack(len(call)) + call)
             child.process.stdin.flush()
         yield child
@@ -116,13 +116,13 @@ def finish(child: Child, origin: Path) -> None:
     status = child.wait()
     if status == 0:
         return
-    for line in child.words:
+    for line in child.stderr_lines:
         if line.startswith(_ERROR):
             name, facts = json.loads(line.removeprefix(_ERROR))
             kind: type[LoaderError] = getattr(errors, name)
             raise kind(**facts)
     if -status in _CRASHES:
-        reason = f"reading it ended with {signal.Signals(-status).name}: the file was cut, or cannot be read, or lies"
+        reason = f"reading it ended with {signal.Signals(-status).name}: the file is truncated, unreadable or damaged"
         raise MdbDamaged(path=origin, reason=reason)
     child.check()
 
@@ -145,10 +145,10 @@ def main() -> None:
         print(_ERROR + json.dumps([type(error).__name__, facts]), file=sys.stderr)
         os._exit(error.exit_status)
     if result is not None:
-        say({"result": result})
+        send({"result": result})
 
 
-def say(report: object) -> None:
+def send(report: object) -> None:
     """Sends a line of JSON to the parent."""
     sys.stdout.buffer.write(json.dumps(report, default=os.fspath).encode() + b"\n")
     sys.stdout.flush()
@@ -169,19 +169,19 @@ def _read(count: int) -> bytes:
 def _sending(meter: Meter) -> Iterator[None]:
     """Sends the meter's counts to the parent's meter while the body runs, and once more at its end."""
 
-    def send(ended: threading.Event) -> None:
+    def report(ended: threading.Event) -> None:
         is_last = False
         while not is_last:
             is_last = ended.wait(_EVERY)
-            say({"progress": [meter.entries, meter.bytes, meter.stage]})
+            send({"progress": [meter.entries, meter.bytes, meter.stage]})
 
-    with alongside(send):
+    with alongside(report):
         yield
 
 
 @contextmanager
 def afterwards(check: Callable[[], None], errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Runs `check` after the body, also if the body raises one of `errors`, whose cause the check may raise."""
+    """Runs `check` after the body, also if the body raises one of `errors`: `check` may raise the cause instead."""
     try:
         yield
     except errors:

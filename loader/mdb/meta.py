@@ -33,13 +33,13 @@ _log = logging.getLogger(__name__)
 DATA = "data.mdb"
 MAGIC = 0xBEEFC0DE
 _MAGIC = MAGIC.to_bytes(4, sys.byteorder)
-HEAD_BYTES = 65536 + 160  # includes both meta pages: one page of the largest size, and the used part of the next
+HEAD_BYTES = 65536 + 160  # both meta pages, even with the largest page size: one page, and the used part of the next
 _PROTECTED = {"lmdb.encrypted": "encryption", "lmdb.checksums": "page checksums"}
 
 
-def data_file(place: Path) -> Path:
-    """Returns the data file of `place`: an environment directory, or the data file itself (a copy under any name)."""
-    return place / DATA if place.is_dir() else place
+def data_file(path: Path) -> Path:
+    """Returns the data file of an environment directory, or `path` itself if it is a file (a copy under any name)."""
+    return path / DATA if path.is_dir() else path
 
 
 def is_data_file(path: Path) -> bool:
@@ -51,10 +51,10 @@ def is_data_file(path: Path) -> bool:
     return _MAGIC in (head[16:20], head[24:28])  # after the page header of LMDB 0.9 or 1.0
 
 
-def read_meta(place: Path) -> MetaPage:
+def read_meta(source: Path) -> MetaPage:
     """Returns the newer meta page of an environment directory or data file. Raises NoSuchPath, NotPermitted, NotLmdb,
     MdbProtected, MdbDamaged."""
-    path = data_file(place)
+    path = data_file(source)
     try:
         with files.reading(path) as file:
             page = parse(file.read(HEAD_BYTES), str(path))
@@ -69,8 +69,8 @@ def read_meta(place: Path) -> MetaPage:
 
 
 def parse(head: bytes, origin: str, *, alone: bool = False) -> MetaPage:
-    """Returns the newer meta page from the first HEAD_BYTES of a file, or the one in `head` if it is a page `alone`.
-    Raises NotLmdb, MdbProtected, MdbDamaged."""
+    """Returns the newer meta page in the first HEAD_BYTES of a file, or if `alone`, the page `head` alone. Raises
+    NotLmdb, MdbProtected, MdbDamaged."""
     if not head:
         raise NotLmdb(path=origin, reason="empty")
     with explained(Path(origin)):
@@ -79,7 +79,7 @@ def parse(head: bytes, origin: str, *, alone: bool = False) -> MetaPage:
 
 @contextmanager
 def explained(path: Path, pin: Path | None = None) -> Iterator[None]:
-    """Translates the core's errors about data file `path`, which it opened under the name `pin`, into LoaderErrors."""
+    """Translates the core's errors about data file `path`, opened under the name `pin`, into LoaderErrors."""
     try:
         yield
     except _native.NativeError as error:

@@ -1,5 +1,5 @@
-"""The readers of an environment (from the slots in its lock.mdb), the pages that they keep from being reused, and the
-growth of the file that results.
+"""The readers of an environment (from the slots in lock.mdb), the free pages that they keep LMDB from reusing, and how
+fast the file grows meanwhile.
 
 liblmdb clears the slots of dead processes whenever py-lmdb opens an environment, so lock.mdb is read as bytes. Only
 `clear` changes anything. Layout: MDB_txninfo and MDB_reader of LMDB 0.9 and 1.0, with glibc's mutexes. The two versions
@@ -64,7 +64,7 @@ def slots(directory: Path) -> tuple[Slot, ...]:
         if magic == 0:  # not written yet
             return ()
         if magic != meta.MAGIC or not (lock_format == _FORMAT or _is_of_1_0(lock_format)):
-            raise NotLmdb(path=path, reason=f"lock format {lock_format:#x}, of another LMDB or machine")
+            raise NotLmdb(path=path, reason=f"lock format {lock_format:#x} of another LMDB or machine")
         used = (_SLOT.unpack_from(head, offset) for offset in range(_START, len(head) - _LINE + 1, _LINE))
         # A living reader locks the byte of lock.mdb at the offset of its PID (mdb_reader_pid).
         return tuple(
@@ -81,7 +81,7 @@ def capacity(directory: Path) -> int:
 
 
 def _is_of_1_0(lock_format: int) -> bool:
-    """Whether slots have 64 bytes and begin with an 8-byte transaction ID, and locks are on the bytes of PIDs."""
+    """Whether a lock format of LMDB 1.0 has 64-byte slots that begin with an 8-byte transaction ID, and PID locks."""
     layout = lock_format >> _VERSION_BITS
     return (
         lock_format & (1 << _VERSION_BITS) - 1 == _VERSION
@@ -96,15 +96,15 @@ _START = -(-(_HEAD.size + _MUTEX + 12) // _LINE) * _LINE + -(-_MUTEX // _LINE) *
 
 def clear(directory: Path) -> int:
     """Releases the slots of dead processes (mdb_reader_check). Returns their number. Raises LoaderError."""
-    before = sum(not one.is_alive for one in slots(directory))
+    before = sum(not slot.is_alive for slot in slots(directory))
     if before:
         _check(directory)
-    return before - sum(not one.is_alive for one in slots(directory))
+    return before - sum(not slot.is_alive for slot in slots(directory))
 
 
 @isolated.isolated
-def _check(place: Path) -> None:
-    with environment.opened(place) as opened:
+def _check(env: Path) -> None:
+    with environment.opened(env) as opened:
         opened.reader_check()
 
 
@@ -114,7 +114,7 @@ _TRIES = 20
 
 
 def free_list(directory: Path) -> tuple[MetaPage, dict[int, int]]:
-    """Returns the newest meta page, and per transaction the number of pages it freed that have not been reused.
+    """Returns the newest meta page, and per transaction the number of pages that it freed and that are still free.
 
     LMDB does not overwrite a snapshot's pages before the third transaction after it, so a reading is consistent if at
     most one transaction ended meanwhile. If the server is too busy for that, a reader slot is taken, which clears the
@@ -134,7 +134,7 @@ def free_list(directory: Path) -> tuple[MetaPage, dict[int, int]]:
 
 
 def _freed(directory: Path, facts: MetaPage, since: int = 0) -> dict[int, int]:
-    """`since`: the first transaction to include."""
+    """Returns transaction -> pages that it freed. `since`: the first transaction to include."""
     path = meta.data_file(directory)
     with held.checked_file(path) as pin, meta.explained(path, pin):
         page = facts.page(facts.txnid % 2, facts.txnid, facts.map_size)
@@ -180,11 +180,11 @@ def measure_growth(source: Path) -> Growth:
     return Growth(transactions, pages, rate)
 
 
-# --- what is free -----------------------------------------------------------------------------------
+# --- free space -------------------------------------------------------------------------------------
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A process that has a snapshot of the database. `lag`: transactions that have ended since."""
+    """A process with a snapshot of the database. `lag`: number of transactions since that snapshot."""
 
     pid: int
     process: str
@@ -197,8 +197,8 @@ class Room(msgspec.Struct, frozen=True):
 
     `maxsize`: as configured, but at least `used`, because LMDB maps no less. `used`: up to the last page ever used.
     `reusable`: free pages that the next transactions may use. `held`: free pages that the oldest reader may still need.
-    `disk_free`: on the file system, with the holes of the file. `growth`: bytes per second, now; None if no reader
-    lags, because then pages are used again."""
+    `disk_free`: on the file system, blocks of the file beyond `used` included. `growth`: present bytes per second; None
+    if no reader lags, because then LMDB reuses pages."""
 
     maxsize: int
     used: int
@@ -217,12 +217,12 @@ class Room(msgspec.Struct, frozen=True):
         return self.unused + self.reusable
 
 
-def look(database: Database) -> tuple[Room, tuple[Reader, ...]]:
-    """Measures a map that slapd may be using. Raises LoaderError, also if a process that writes to the data file does
-    not use the lock.mdb beside it."""
+def measure(database: Database) -> tuple[Room, tuple[Reader, ...]]:
+    """Measures the free space in the map of a database that slapd may be using. Raises LoaderError, also if a process
+    that writes to the data file does not use the lock.mdb beside it."""
     directory = database.directory
     assert directory is not None
-    holders.require_heeded(directory)
+    holders.require_lock_used(directory)
     used_slots = slots(directory)
     facts, freed = free_list(directory)
     oldest = min((slot.txnid for slot in used_slots if slot.txnid is not None), default=facts.txnid + 1)

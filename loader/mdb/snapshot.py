@@ -28,19 +28,19 @@ from msgspec.structs import replace
 
 from loader import csn, dn
 from loader._native import Contents
-from loader.errors import LockUnheeded, MdbBusy, MdbDamaged, NoCommonMoment
+from loader.errors import LockUnused, MdbBusy, MdbDamaged, NoCommonMoment
 from loader.mdb import isolated, meta
-from loader.mdb.environment import UNHEEDED, Environment, Transaction, explained, opened
+from loader.mdb.environment import LOCK_UNUSED, Environment, Transaction, explained, opened
 from loader.storage import files, holders
 from loader.storage.held import checked_file
 
 _log = logging.getLogger(__name__)
-_PERHAPS_UNHEEDED = (MdbBusy, MdbDamaged)  # what a reader meets if a writer ignores lock.mdb
+_PERHAPS_UNUSED = (MdbBusy, MdbDamaged)  # possible errors of a reader if a writer ignores lock.mdb
 
 
 class Snapshot(Struct, frozen=True, dict=True):
-    """A data file in which no page of the snapshot of transaction `txn`, or of a later one, is overwritten. `page`: the
-    snapshot's meta page, without which it cannot be copied."""
+    """A data file in which LMDB overwrites no page of the snapshot of transaction `txn` or a later one. `page`: the
+    meta page of the snapshot, which is needed only for a copy."""
 
     path: Path
     txn: int
@@ -57,7 +57,7 @@ class Snapshot(Struct, frozen=True, dict=True):
 
     @contextmanager
     def contents(self) -> Iterator[Contents]:
-        """Yields the contents of the snapshot; without `page`, perhaps of a later one."""
+        """Yields the contents of the snapshot, or without `page`, perhaps of a later snapshot."""
         with meta.explained(self.path):
             yield Contents(self.path, meta=self.page) if self.page else Contents(self.path, txn=self.txn)
 
@@ -69,57 +69,57 @@ class Snapshot(Struct, frozen=True, dict=True):
 
 
 @contextmanager
-def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
+def protected(env: Path, clears: bool = True) -> Iterator[Snapshot]:
     """Yields the current snapshot of an environment directory, in use or not, or of a data file without a writer.
     `clears`: release the slots of dead processes first.
 
-    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded.
+    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnused.
     """
-    txn = meta.read_meta(place).txnid
-    if place.is_dir():
-        with _slot(place) as take:
+    txn = meta.read_meta(env).txnid
+    if env.is_dir():
+        with _slot(env) as take:
             yield take("slot" if clears else "look")
     else:
-        with checked_file(place) as path:
+        with checked_file(env) as path:
             yield Snapshot(path, txn)
 
 
 @contextmanager
-def image(place: Path) -> Iterator[Snapshot]:
-    """Like `held`, but for an environment directory only, and the snapshot can be copied. Also raises MdbBusy."""
-    with _slot(place) as take:
+def image(env: Path) -> Iterator[Snapshot]:
+    """Like `protected`, but for an environment directory only, and the snapshot can be copied. Also raises MdbBusy."""
+    with _slot(env) as take:
         yield take("image")
 
 
 @contextmanager
-def _slot(place: Path) -> Iterator[Callable[[str], Snapshot]]:
-    """Starts a child process with a reader slot of the environment directory `place`. Yields a function that replaces
+def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
+    """Starts a child process with a reader slot of the environment directory `env`. Yields a function that replaces
     the previous snapshot by the current one: "image" also reads its meta page; "look" does not release the slots of
-    dead processes, "slot" does. Raises LockUnheeded if a writer does not use lock.mdb."""
-    if place.is_dir():
-        holders.require_heeded(place)
-    data = meta.data_file(place)
-    with isolated.started(_hold, place) as child:
+    dead processes, "slot" does. Raises LockUnused if a writer does not use lock.mdb."""
+    if env.is_dir():
+        holders.require_lock_used(env)
+    data = meta.data_file(env)
+    with isolated.started(_hold, env) as child:
         stdin, stdout = child.process.stdin, child.process.stdout
         assert stdin is not None
         assert stdout is not None
 
         def take(what: str) -> Snapshot:
-            with suppress(BrokenPipeError):  # `finish` reports the better reason
+            with suppress(BrokenPipeError):  # `finish` reports why the child ended
                 stdin.write(what.encode() + b"\n")
                 stdin.flush()
             line = stdout.readline()
             if not line:
                 isolated.finish(child, data)
-            answer = json.loads(line)
-            return Snapshot(path, answer["txn"], bytes.fromhex(answer["page"]))
+            facts = json.loads(line)
+            return Snapshot(path, facts["txn"], bytes.fromhex(facts["page"]))
 
         def release() -> None:
             stdin.close()
             isolated.finish(child, data)
 
         try:
-            with isolated.afterwards(release, _PERHAPS_UNHEEDED), checked_file(data) as path:
+            with isolated.afterwards(release, _PERHAPS_UNUSED), checked_file(data) as path:
                 yield take
         finally:  # a slot that is not released blocks the reuse of pages
             with suppress(BrokenPipeError):
@@ -128,25 +128,25 @@ def _slot(place: Path) -> Iterator[Callable[[str], Snapshot]]:
 
 
 @contextmanager
-def unlocked(place: Path) -> Iterator[None]:
-    """Allows the body to read an environment directory without a reader slot. Raises LockUnheeded if a writer that
+def unlocked(env: Path) -> Iterator[None]:
+    """Allows the body to read an environment directory without a reader slot. Raises LockUnused if a writer that
     ignores lock.mdb is found before the body runs, or if the file changed meanwhile and nobody has lock.mdb locked."""
-    holders.require_heeded(place)
-    before = meta.read_meta(place).txnid
+    holders.require_lock_used(env)
+    before = meta.read_meta(env).txnid
 
     def require_unwritten() -> None:
-        if meta.read_meta(place).txnid != before and holders.locker(place) is None:
-            raise LockUnheeded(path=meta.data_file(place), reason=UNHEEDED)
+        if meta.read_meta(env).txnid != before and holders.locker(env) is None:
+            raise LockUnused(path=meta.data_file(env), reason=LOCK_UNUSED)
 
-    with isolated.afterwards(require_unwritten, _PERHAPS_UNHEEDED):
+    with isolated.afterwards(require_unwritten, _PERHAPS_UNUSED):
         yield
 
 
 # --- several databases at one moment ---------------------------------------------------------------
 
 PATIENCE = 60.0  # seconds after which NoCommonMoment is raised
-_LOOK = 0.01  # seconds between two looks at the log
-_IDLE = 5.0  # seconds; a write that was committed earlier is in the log, if it is logged at all
+_INTERVAL = 0.01  # seconds between two reads of the log
+_IDLE = 5.0  # seconds after which a committed write is in the log, if it is logged at all
 _LEAVE_CSN = {"add", "modify", "modrdn"}  # values of reqType whose CSN becomes an entryCSN in the database
 _WRITES = _LEAVE_CSN | {"delete"}
 _MOST = 1000  # log entries per read
@@ -168,11 +168,11 @@ def images(
     """Yields the snapshots of environment directories, in use or not, in the order of `places`. Raises NoCommonMoment
     after `patience` seconds, and what `image` raises."""
     with ExitStack() as stack:
-        takes = {place: stack.enter_context(_slot(place)) for place in places}
+        takes = {env: stack.enter_context(_slot(env)) for env in places}
         logs_first = dict.fromkeys([*(log.log for log in logs), *takes])
         end = time.monotonic() + patience
         while True:
-            snapshots = {place: takes[place]("image") for place in logs_first}
+            snapshots = {env: takes[env]("image") for env in logs_first}
             behind = next((log for log in logs if not _agrees(log, snapshots)), None)
             if behind is None:
                 break
@@ -180,9 +180,9 @@ def images(
                 raise NoCommonMoment(path=behind.log, suffix=behind.suffix, seconds=round(patience))
         for log in logs:
             if not _has_csn_index(snapshots[log.database]):
-                text = "%s has no index of entryCSN, so it is not known whether its accesslog has the same last write"
+                text = "%s has no index of entryCSN, so ditseed cannot check that its accesslog has the same last write"
                 _log.warning(text, log.suffix)
-        yield [snapshots[place] for place in places]
+        yield [snapshots[env] for env in places]
 
 
 def _has_csn_index(snapshot: Snapshot) -> bool:
@@ -191,7 +191,7 @@ def _has_csn_index(snapshot: Snapshot) -> bool:
 
 
 def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
-    """Whether the log's snapshot has all writes of the database's. If slapd writes nothing, waits `_IDLE` seconds."""
+    """Whether the log's snapshot has all writes of the database's. Waits up to `_IDLE` seconds for the next write."""
     database = snapshots[log.database]
     if not _has_csn_index(database):
         return True
@@ -199,7 +199,7 @@ def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
     while (write := _first_write(snapshots[log.log], log.suffix)) is None:
         if time.monotonic() > end:
             return True
-        time.sleep(_LOOK)
+        time.sleep(_INTERVAL)
     kind, text = write
     server = csn.server_id(text)
     if kind not in _LEAVE_CSN or server is None:
@@ -244,7 +244,7 @@ def _hold(directory: Path) -> None:
                     transaction, page = _begun(environment, path)
                 else:
                     transaction = environment.begin()
-                isolated.say({"txn": int(transaction.id()), "page": page.hex()})
+                isolated.send({"txn": int(transaction.id()), "page": page.hex()})
         finally:
             if transaction is not None:
                 transaction.abort()

@@ -1,4 +1,4 @@
-"""Checks of a database at several levels, each slower than the one before; the native core performs them.
+"""Checks a database at one of several levels, each slower than the one before; the native core does the work.
 
 quick    meta pages, tables and their flags, as many entries in id2e as nodes in dn2i (the core's level meta)
 pages    also every page: either reachable exactly once or free, keys in order
@@ -30,20 +30,20 @@ from loader.storage.held import checked_file
 
 DEEPER = ("pages", "tree")  # levels deeper than quick
 PAGES_UP_TO = 16 << 30  # bytes in use; for more, level pages is never the default
-NOTED = 8  # times the memory: a larger database gets level quick, since records of its pages take 1/30 of its size
+MEMORIES = 8  # a database larger than this many times the memory gets level quick: level pages needs 1/30 of its size
 # Problems that slapd tolerates: a copy of such a database is as good as the original.
 _HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
 
 
 class Verified(Struct, frozen=True):
-    """`level`: the level of the check. `entries`: their number; None at level none."""
+    """`level`: the level of the check. `entries`: number of entries; None at level none."""
 
     level: str
     entries: int | None = None
 
 
 class Finding(Struct, frozen=True):
-    """One problem and its location, as far as known. `id`: entry ID. `table`: name in the file. `page`: page number."""
+    """A problem and its location, as far as known. `id`: entry ID. `table`: name in the file. `page`: page number."""
 
     message: str
     id: int | None = None
@@ -63,7 +63,7 @@ class Finding(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """All problems of one kind. `count`: their number. `told`: the first of them."""
+    """All problems of one kind. `count`: number of problems. `told`: the first problems, which are reported."""
 
     kind: str
     count: int
@@ -71,7 +71,7 @@ class Problem(Struct, frozen=True):
 
 
 class AuditReport(Struct, frozen=True):
-    """`entries`, `txn`: 0 if the file does not reveal them. `notes`: parts not checked, and oddities without harm.
+    """`entries`, `txn`: 0 if the file does not show them. `notes`: parts that were not checked, and harmless oddities.
 
     `drifted`: index tables that make searches miss entries. `left_out`: index tables that were not checked."""
 
@@ -87,25 +87,25 @@ class AuditReport(Struct, frozen=True):
         return not self.problems
 
 
-def default_level(place: Path) -> str:
+def default_level(env: Path) -> str:
     """Returns "pages" if that takes only seconds and little memory, otherwise "quick"."""
-    used = meta.read_meta(place).used
-    return "pages" if used < min(PAGES_UP_TO, defaults.memory() * NOTED) else "quick"
+    used = meta.read_meta(env).used
+    return "pages" if used < min(PAGES_UP_TO, defaults.memory() * MEMORIES) else "quick"
 
 
-def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = None) -> Verified:
+def verify(env: Path, level: str, meter: Meter, seen: _native.Seen | None = None) -> Verified:
     """Checks a copy or a new database. `seen`: pages recorded when the file was written, which are not read again.
     Raises MdbDamaged, NotLmdb, and UsageProblem for an unknown level."""
     if level not in LEVELS:
         raise UsageProblem(reason=f"verify {level}: must be one of {', '.join(LEVELS)}")
     if level == "none":
         return Verified(level)
-    path, facts = meta.data_file(place), meta.read_meta(place)
+    path, facts = meta.data_file(env), meta.read_meta(env)
     if path.stat().st_size < facts.used and level == "quick":
-        # LMDB never writes a page that was freed in the transaction that allocated it, so the end may rightly be
-        # missing. Only level pages distinguishes this from a truncated file.
+        # LMDB never writes a page that was freed in the transaction that allocated it, so a sound file may lack the
+        # last pages. Only level pages distinguishes this from a truncated file.
         level = "pages"
-    report = audit(place, level, AuditResources(limit=1), meter, seen=seen)
+    report = audit(env, level, AuditResources(limit=1), meter, seen=seen)
     damage = [problem for problem in report.problems if problem.kind not in _HARMLESS]
     if damage:
         count = sum(problem.count for problem in damage)
@@ -114,16 +114,16 @@ def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = No
     return Verified(level, report.entries)
 
 
-def require_end(place: Path, meter: Meter) -> None:
-    """Raises MdbDamaged if the file was truncated. A file may rightly end before its last page if that page is free."""
-    if meta.data_file(place).stat().st_size < meta.read_meta(place).used:
-        verify(place, "pages", meter)
+def require_end(env: Path, meter: Meter) -> None:
+    """Raises MdbDamaged if the file was truncated. A sound file may end before its last page if that page is free."""
+    if meta.data_file(env).stat().st_size < meta.read_meta(env).used:
+        verify(env, "pages", meter)
 
 
 def audit(
-    place: Path,
+    env: Path,
     level: str,
-    means: AuditResources,
+    resources: AuditResources,
     meter: Meter,
     database: _native.Database | None = None,
     seen: _native.Seen | None = None,
@@ -134,23 +134,23 @@ def audit(
     `database`: schema and configuration, needed at level indexes. `sample`: at level indexes, check only this many
     entries and nothing else; 0: all. Damage is reported in the result. Exceptions (NotPermitted, SystemFailed ...) mean
     that the check could not be done."""
-    with _reading(place, meter) as (pin, txn, counters), meter.following(counters):
+    with _reading(env, meter) as (pin, txn, counters), meter.following(counters):
         result = _native.audit(
             pin,
             counters,
-            _limits(means),
+            _core_resources(resources),
             level="meta" if level == "quick" else level,
             sample=sample,
             txn=txn,
             database=database,
             seen=seen,
-            limit=means.limit,
+            limit=resources.limit,
         )
         problems = tuple(
             Problem(
                 problem.kind,
                 problem.count,
-                tuple(Finding(one.message, one.id, one.dn, one.attribute, one.table, one.page) for one in problem.told),
+                tuple(Finding(it.message, it.id, it.dn, it.attribute, it.table, it.page) for it in problem.told),
             )
             for problem in result.problems
         )
@@ -158,39 +158,39 @@ def audit(
         return AuditReport(result.entries, result.txn, problems, notes, drifted, left_out)
 
 
-def _limits(means: AuditResources) -> defaults.Resources:
-    memory, jobs = means.memory or defaults.sorting_memory(), means.jobs or defaults.processors()
-    return defaults.Resources(memory, jobs, means.scratch or Path(tempfile.gettempdir()))
+def _core_resources(bounds: AuditResources) -> defaults.Resources:
+    memory, jobs = bounds.memory or defaults.sorting_memory(), bounds.jobs or defaults.processors()
+    return defaults.Resources(memory, jobs, bounds.scratch or Path(tempfile.gettempdir()))
 
 
-def shared_uuids(place: Path, means: AuditResources, meter: Meter, limit: int = PROBLEMS) -> list[tuple[str, str, str]]:
+def shared_uuids(path: Path, bounds: AuditResources, meter: Meter, limit: int = PROBLEMS) -> list[tuple[str, str, str]]:
     """Returns the first `limit` entryUUIDs that several entries share, each with the DNs of two of these entries.
     Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull."""
-    with _reading(place, meter) as (pin, txn, counters):
-        return _native.shared_uuids(pin, counters, _limits(means), txn=txn, limit=limit)
+    with _reading(path, meter) as (pin, txn, counters):
+        return _native.shared_uuids(pin, counters, _core_resources(bounds), txn=txn, limit=limit)
 
 
-def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None) -> None:
-    """Checks that no two entries share an entryUUID: on a replica, syncrepl would change or delete either of them.
-    Raises SharedUuid, and what `shared_uuids` raises."""
-    for uuid, first, other in shared_uuids(place, AuditResources(scratch=scratch), meter, limit=1):
+def require_unique_uuids(env: Path, meter: Meter, scratch: Path | None = None) -> None:
+    """Raises SharedUuid if two entries share an entryUUID: on a replica, syncrepl could change or delete the wrong one.
+    Also raises what `shared_uuids` raises."""
+    for uuid, first, other in shared_uuids(env, AuditResources(scratch=scratch), meter, limit=1):
         raise SharedUuid(uuid=uuid, first=first, dn=other)
 
 
 @contextmanager
-def _reading(place: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
+def _reading(env: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
     """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core.
 
-    A slot is taken of an environment that others may write to. There is none without lock.mdb, or if a meta page is
-    damaged, which the core then reports."""
-    path, txn, is_readable = meta.data_file(place), None, False
+    A reader slot is taken in an environment that other processes may write to, but not without lock.mdb, or if a meta
+    page is damaged, which the core then reports."""
+    path, txn, is_readable = meta.data_file(env), None, False
     with suppress(MdbDamaged):
-        is_readable = place.is_dir() and bool(meta.read_meta(place))
+        is_readable = env.is_dir() and bool(meta.read_meta(env))
     with ExitStack() as stack:
-        if is_readable and (place / LOCK).exists():
-            txn = stack.enter_context(snapshot.held(place)).txn
+        if is_readable and (env / LOCK).exists():
+            txn = stack.enter_context(snapshot.protected(env)).txn
         elif is_readable:
-            stack.enter_context(snapshot.unlocked(place))
+            stack.enter_context(snapshot.unlocked(env))
         pin = stack.enter_context(checked_file(path))
         counters = stack.enter_context(with_counters(meter, str(path)))
         stack.enter_context(meta.explained(path, pin))

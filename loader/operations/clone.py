@@ -159,7 +159,7 @@ def require_source(directory: Path) -> None:
         raise NotLmdb(path=directory, reason="give the directory that holds data.mdb")
     files.require_readable(directory)
     meta.read_meta(directory)
-    holders.require_heeded(directory)
+    holders.require_lock_used(directory)
 
 
 def require_space(directory: Path, needed: int) -> int:

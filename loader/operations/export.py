@@ -119,7 +119,7 @@ def start_of(options: ExportOptions) -> Start:
     starts = []
     for connection in options.providers:
         with session(connection) as server:
-            base = server.spelt(server.base())
+            base = server.stored_dn(server.base())
             uuids = server.read(base, ["entryUUID"]).get("entryuuid", [])
             start = Start(
                 base,
@@ -379,7 +379,7 @@ class ExportSteps(Struct, frozen=True):
 
 def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Finished:
     with into(options.output, options.identity(), progress, timeouts, restart) as run:
-        return Finished(export_steps(options, run), run.told_before())
+        return Finished(export_steps(options, run), run.done_before())
 
 
 def plan(options: ExportOptions, progress: Progress) -> Report:

@@ -68,7 +68,7 @@ def export_database(
                 sink.finish(read.whole, read.shards, str(options.part.directory), partitions, notes=read.notes)
 
             run.do("shards", publish)
-        return Finished(manifest or ldif.require_manifest(sink.output), run.told_before())
+        return Finished(manifest or ldif.require_manifest(sink.output), run.done_before())
 
 
 class StreamReport(Struct, frozen=True):

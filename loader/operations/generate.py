@@ -71,7 +71,7 @@ def to_directory(options: GenerateOptions, output: Path, progress: Progress, res
                 run.do("shards", lambda meter: _make_shards(options, sink, meter), total=options.range.entries)
                 run.do("publish", lambda meter: _publish(options, sink, started))
                 manifest = ldif.require_manifest(output)
-            return Finished(manifest, run.told_before())
+            return Finished(manifest, run.done_before())
 
 
 class _Shard(Struct, frozen=True):

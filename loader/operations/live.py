@@ -38,7 +38,7 @@ from loader.run.log import killpoint
 from loader.server import visibility
 from loader.server.options import Connection, Search
 from loader.server.session import Attributes, Session, first_value, session
-from loader.server.visibility import VisibilityReport, Wanted
+from loader.server.visibility import Relevance, VisibilityReport
 from loader.sinks.mdb import Orphan
 from loader.sources import ldap as source
 from loader.sources import location
@@ -340,7 +340,7 @@ def require_like(leader: Session, other: Session, names: Sequence[str], told: Se
             return f"it does not show {name}" if covered else None
         if theirs.get("entrycsn") != ours.get("entrycsn"):
             return None
-        both = (ours.keys() | theirs.keys()) - visibility.NOT_ASKED
+        both = (ours.keys() | theirs.keys()) - visibility.NOT_CHECKED
         differing = [one for one in both if set(ours.get(one, ())) != set(theirs.get(one, ()))]
         return f"it shows another {min(differing)} of {name}" if differing else None
 
@@ -405,17 +405,17 @@ class Replicas(Struct, frozen=True):
 # --- what a server hides ---------------------------------------------------------------------------------------------
 
 
-def require_all_visible(server: Session, base: str, wanted: Wanted = None, own: Sequence[str] = ()) -> None:
+def require_all_visible(server: Session, base: str, is_relevant: Relevance = None, own: Sequence[str] = ()) -> None:
     """Raises HiddenFromAccount if access control hides data that a replica needs, NotAsStored if overlays change it.
 
-    `wanted`: predicate for the attributes that the replica stores (None: all). `own`: the overlays of the replica's
+    `is_relevant`: predicate for attributes that the replica stores (None: all). `own`: the overlays of the replica's
     database, which are assumed for a provider whose overlays cannot be read.
     """
-    sight = visibility.compare_sample(server, base, wanted)
+    sight = visibility.compare_sample(server, base, is_relevant)
     if sight is None:
         return
     differing = _distorted(sight)
-    if not sight.tells_overlays:
+    if not sight.shows_overlays:
         differing += [
             f"the replica's configuration has the overlay {overlay.name}; if the provider has it as well, it changes "
             f"what a search shows: {overlay.why}"

@@ -276,7 +276,7 @@ def run_slapindex(command: Sequence[str], directory: Path, map_size: int, meter:
         try:
             child.check()
         except ToolFailed as error:
-            if "MDB_MAP_FULL" in " ".join(child.words):
+            if "MDB_MAP_FULL" in " ".join(child.stderr_lines):
                 raise MapFull(path=directory, map_size=units.size(map_size)) from error
             raise ToolFailed(**{**error.facts, "tool": "slapindex"}) from error
 

@@ -103,7 +103,7 @@ def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase
     """Returns the target database. Raises NoSuchSuffix, ManySuffixes, NotMdb, ConfigUnreadable, SettingRefused."""
     config = configuration.read(options.config_path)
     database = config.database_of(source.suffixes, "the source", options.suffix)
-    backmdb.require(config, database)
+    backmdb.require_supported(config, database)
     return TargetDatabase(config, database, options.target.absolute(), options.replace)
 
 
@@ -238,7 +238,7 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
             "made_for": made_for(self.place.config, self.place.database, self.build_options),
         }
         try:
-            with snapshot.held(self.options.source) as held:
+            with snapshot.protected(self.options.source) as held:
                 loaded = self.building.transfer(meter, held)
             about |= {"context_csns": contents.context_csns(self.building.made), "late": 0}
         except NotProven as error:
@@ -334,7 +334,7 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
     run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded.entries)
     published = run.do("publish", lambda meter: work.building.put_into_place(checked), Published)
     seconds = sum(step.seconds for step in run.catalogue.steps())
-    return Migrated(loaded, looked, published, round(seconds, 3), round(loaded.entries / seconds), run.told_before())
+    return Migrated(loaded, looked, published, round(seconds, 3), round(loaded.entries / seconds), run.done_before())
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -348,7 +348,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class Migrated(msgspec.Struct, frozen=True):
-    """A finished migration. `before`: `done_before`, as `Run.told_before` has it."""
+    """A finished migration. `before`: `done_before`, as `Run.done_before` has it."""
 
     loaded: MigrateLoaded
     examined: Examined

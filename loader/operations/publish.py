@@ -230,14 +230,14 @@ def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: 
         with held.opened(partial.parent) as source:
             descriptor = source.open(partial.name, os.O_RDWR)
         with held.closing_descriptor(descriptor):
-            Owner.told(target.status).give(descriptor)
+            Owner.from_status(target.status).give(descriptor)
             os.fchmod(descriptor, mode)
             os.fsync(descriptor)
         killpoint("publish.middle")
         require_target(target.path, replace)
         old = _keep(target) if keep else None
         target.remove(LOCK)  # of the old database
-        target.take(partial, DATA)
+        target.move_in(partial, DATA)
         return old
 
 

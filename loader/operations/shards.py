@@ -34,7 +34,7 @@ class Whole(Struct, frozen=True):
 
 
 class Finished(Struct, frozen=True):
-    """An export that has ended. `before`: `done_before`, as `Run.told_before` has it for the report."""
+    """An export that has ended. `before`: `done_before`, as `Run.done_before` has it for the report."""
 
     manifest: Manifest
     before: Report
@@ -89,7 +89,7 @@ class ShardDirectory(Struct, frozen=True):
             return None
         manifest = ldif.require_manifest(self.output)
         ldif.require_files(manifest, self.output)
-        self.run.progress.passed_over("export")
+        self.run.progress.skipped("export")
         return manifest
 
     def take(self, names: Sequence[str]) -> None:

@@ -202,7 +202,7 @@ def target_spec(config: Config, database: Database, place: Path) -> mdb.Target:
     of_2_7 = False  # of the slapd that opens the file: only that of 2.7 opens format 3
     with suppress(MdbDamaged):
         of_2_7 = meta.read_meta(place).format == 3
-    backmdb.require(config, database)
+    backmdb.require_supported(config, database)
     return mdb.Target(
         backmdb.settings(config, database, of_2_7=of_2_7),
         tuple(definitions_of(config)),

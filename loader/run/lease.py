@@ -1,9 +1,9 @@
-"""The settings of servers that ditseed changed for a time: `leases.log` of the state directory (mode 0600).
+"""Leases: settings of servers that ditseed changed for a time, in `leases.log` of the state directory (mode 0600).
 
-A lease is written down before the change and removed after the setting was restored. Its holders lock a file in
-`leases/`, and the kernel releases the lock with the process: a lease that is not locked was left by a run that was
-killed. A lease that no process holds has an end, and ends with the boot. A server has several URIs, so a lease is
-identified by a mark that the server itself shows (loader/operations/leases.py).
+A lease is written down before the setting is changed, and removed after the setting was restored. The runs that need
+the setting lock a file in `leases/`, and the kernel releases the lock with the process: a lease that is not locked was
+abandoned by a killed run. A lease that no process holds expires, at the latest at the next boot. A server has several
+URIs, so a lease names the database by a mark that the server itself shows (loader/operations/leases.py).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 class Lease(msgspec.Struct, frozen=True):
     """One setting of one database that is changed for a time.
 
-    `undo`: the command that restores it by hand. `taken`: UTC, ISO 8601. `before`: the value to restore. `mark`: of the
-    database, "" if it has none. `by`: the account and process that took it; `why`: the purpose. `expires`: UTC, of a
-    lease that no process holds; `boot`: the boot that it ends with.
+    `undo`: the command that restores the setting by hand. `taken`: UTC, ISO 8601. `before`: the value to restore.
+    `mark`: the database's, or "". `by`: the account and process that took the lease. `why`: the purpose. `expires`
+    (UTC) and `boot`: the end, and the boot ID, of a lease that no process holds.
     """
 
     kind: str  # "nosync", "envflags", "checkpoint", "updatedn", "sessionlog"
     target: str  # URI
-    database: str  # its suffix
+    database: str  # suffix
     undo: str
     taken: str = ""
     before: str = ""
@@ -58,7 +58,7 @@ class Lease(msgspec.Struct, frozen=True):
 
     @property
     def is_held(self) -> bool:
-        """Whether a process holds it, or it has not expired."""
+        """Whether a process holds the lease, or the lease has not expired."""
         try:
             with exclusive(_lock(self)):
                 return _lasts(self)
@@ -67,12 +67,12 @@ class Lease(msgspec.Struct, frozen=True):
 
     @property
     def process(self) -> int | None:
-        """The process that holds it; None if none does."""
+        """The ID of a process that holds the lease, or None."""
         return locking_process(_lock(self))
 
 
 class ServerIdentity(msgspec.Struct, frozen=True):
-    """A server: its URI, and the marks of its databases, none if it shows none."""
+    """A server's URI, and the marks of its databases, as far as the server shows any."""
 
     uri: str
     marks: frozenset[str] = frozenset()
@@ -82,19 +82,19 @@ class ServerIdentity(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def lent(
+def leased(
     lease: Lease, change: Callable[[], object], restore: Callable[[], None], alone: bool = False
 ) -> Iterator[None]:
-    """Changes a setting for the time of the body. The first run that needs it writes the lease down, the last one to
-    leave restores the setting. `alone`: raises Locked while another run holds the lease.
+    """Changes a setting while the body runs. The first run that needs the change records the lease, and the last run to
+    end restores the setting. With `alone`, raises Locked while another run holds the lease.
 
-    `change` is called by each run. `restore` raises LeaseStands if it fails, and then the lease stays.
+    Each run calls `change`. If `restore` fails, it raises LeaseStands, and the lease stays.
     """
     guard, lock, refused = _lock(lease, ".guard"), _lock(lease), False
     with ExitStack() as holding:
         with exclusive(guard, wait=True):
             holding.enter_context(exclusive(lock) if alone else shared(lock))
-            note(lease, anew=False)
+            record(lease, overwrite=False)
         killpoint(f"{lease.kind}.written-down")
         try:
             try:
@@ -108,45 +108,43 @@ def lent(
             with exclusive(guard, wait=True):
                 holding.close()
                 with suppress(Locked), exclusive(lock):  # Locked: another run still holds it
-                    standing = _find(lease)
-                    if standing is not None and not _lasts(standing):
+                    written = _find(lease)
+                    if written is not None and not _lasts(written):
                         if not refused:
                             restore()
                         killpoint(f"{lease.kind}.given-back")
                         _forget(lease)
 
 
-def lend_until(lease: Lease, seconds: float, change: Callable[[], object]) -> None:
+def lease_for(lease: Lease, seconds: float, change: Callable[[], object]) -> None:
     """Changes a setting for `seconds` or until the next boot; no process holds this lease."""
     end = datetime.now(timezone.utc) + timedelta(seconds=seconds)
     with exclusive(_lock(lease, ".guard"), wait=True), shared(_lock(lease)):
-        # Keeps the original value: `before` of a lease that exists already.
+        # A lease that exists already has the original value in `before`.
         first = _find(lease) or lease
-        note(replace(first, expires=end.isoformat(timespec="seconds"), boot=boot_id()))
+        record(replace(first, expires=end.isoformat(timespec="seconds"), boot=boot_id()))
         change()
 
 
-def note(lease: Lease, anew: bool = True) -> None:
-    """Records a lease in the log. With `anew` False, an existing record is kept."""
+def record(lease: Lease, overwrite: bool = True) -> None:
+    """Records a lease in the log."""
     by = lease.by or f"{getpass.getuser()}, process {os.getpid()}"
     with _writing() as written:
-        if anew or (_LEASE, lease.name) not in written.rows:
+        if overwrite or (_LEASE, lease.name) not in written.rows:
             taken = datetime.now(timezone.utc).isoformat(timespec="seconds")
-            written.append(
-                Row(_LEASE, lease.name, msgspec.structs.asdict(msgspec.structs.replace(lease, taken=taken, by=by)))
-            )
+            written.append(Row(_LEASE, lease.name, msgspec.structs.asdict(replace(lease, taken=taken, by=by))))
 
 
 def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:
-    """Restores the setting of a lease that nobody holds, and forgets the lease. Raises Locked, LeaseStands."""
+    """Restores the setting of a lease that nobody holds, and removes the lease. Raises Locked, LeaseStands."""
     with exclusive(_lock(lease)):
         if restore is not None:
             restore()
         _forget(lease)
 
 
-def standing() -> list[Lease]:
-    """All leases, oldest first; none if the state directory cannot be read."""
+def all_leases() -> list[Lease]:
+    """Returns all leases, oldest first; none if the state directory cannot be read."""
     try:
         rows = Log(state_dir(), LEASES, strict=False).of(_LEASE)
     except OSError:
@@ -154,14 +152,14 @@ def standing() -> list[Lease]:
     return sorted((msgspec.convert(row.facts, Lease) for row in rows), key=lambda lease: lease.taken)
 
 
-def left(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
-    """The leases that nobody holds any more: their runs were killed, or could not restore the setting."""
-    return [one for one in _chosen(server, kind) if not one.is_held]
+def abandoned(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
+    """Returns the leases that nobody holds any more: their runs were killed, or could not restore the setting."""
+    return [lease for lease in _matching(server, kind) if not lease.is_held]
 
 
-def lasting(server: ServerIdentity, kind: str) -> list[Lease]:
-    """The leases that are held, or have not expired."""
-    return [one for one in _chosen(server, kind) if one.is_held]
+def active(server: ServerIdentity, kind: str) -> list[Lease]:
+    """Returns the leases that a process holds, or that have not expired."""
+    return [lease for lease in _matching(server, kind) if lease.is_held]
 
 
 def boot_id() -> str:
@@ -169,16 +167,17 @@ def boot_id() -> str:
     return files.read(_BOOT).decode().strip()
 
 
-def _chosen(server: ServerIdentity | None, kind: str | None) -> list[Lease]:
-    return [one for one in standing() if kind in (None, one.kind) and (server is None or server.has(one))]
+def _matching(server: ServerIdentity | None, kind: str | None) -> list[Lease]:
+    leases = (lease for lease in all_leases() if kind in (None, lease.kind))
+    return [lease for lease in leases if server is None or server.has(lease)]
 
 
 def _find(lease: Lease) -> Lease | None:
-    return next((one for one in standing() if one.name == lease.name), None)
+    return next((other for other in all_leases() if other.name == lease.name), None)
 
 
 def _forget(lease: Lease) -> None:
-    """The log is emptied with the last lease, so that it stays small."""
+    """Removes a lease. With the last lease the log is emptied, so that it stays small."""
     with _writing() as written:
         if written.rows.keys() <= {(_LEASE, lease.name)}:
             written.clear()
@@ -193,7 +192,7 @@ def _lasts(lease: Lease) -> bool:
 
 
 def _lock(lease: Lease, suffix: str = ".lock") -> Path:
-    """Returns the lock file of a lease. Its ".guard" serialises the taking and the ending of the lease."""
+    """Returns the lock file of a lease. The file `suffix` ".guard" serialises the beginning and end of the lease."""
     directory = state_dir() / "leases"
     try:
         with held.private(directory):
@@ -204,7 +203,7 @@ def _lock(lease: Lease, suffix: str = ".lock") -> Path:
 
 @contextmanager
 def _writing() -> Iterator[Log]:
-    """The log of leases, which no other ditseed writes meanwhile."""
+    """Yields the log of leases, locked against other ditseeds."""
     with (
         files.explained(state_dir() / LEASES),
         held.private(state_dir()) as directory,

@@ -5,8 +5,8 @@ A line is written after the result that it records is durable, and is valid once
 dropped.
 
 The seal of a line is a checksum of its text and of the seal before it, and the first line of a run has an ID of its
-own. So a line that was changed or removed, or that is from another run, is refused: the facts of a finished step are
-believed years later. Seals detect damage; whoever may write in the directory (mode 0700) can forge them.
+own. So a line that was changed or removed, or that is from another run, is refused: a run may be resumed years later.
+Seals detect damage, not forgery by an account that may write in the directory (mode 0700).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from loader.storage import files, held, holders
 
 FILE = "run.log"
 
-Report = dict[str, object]  # what a verb reports, by the names of --json
+Report = dict[str, object]  # a verb's report; the keys are those of --json
 Kind = TypeVar("Kind")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line. A later row of the same kind and name replaces it, or removes it if that one is `undone`."""
+    """One line of a log. A later row of the same kind and name replaces it, or with `undone` removes it."""
 
     kind: str
     name: str
@@ -50,12 +50,12 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Log:
-    """A log in a private directory. `strict`: a damaged line is refused (CatalogueDamaged), else it is skipped."""
+    """A log in a private directory. A damaged line raises CatalogueDamaged if `strict`; otherwise it is skipped."""
 
     def __init__(self, directory: Path, file: str, strict: bool = True) -> None:
         self.directory, self.path = directory, directory / file
         self.rows: dict[tuple[str, str], Row] = {}
-        self._turn = threading.Lock()  # a run's workers finish their partitions in threads
+        self._lock = threading.Lock()  # a run's workers finish their partitions in threads
         self._descriptor: int | None = None
         self._seal, self._end = b"", 0
         try:
@@ -63,27 +63,27 @@ class Log:
         except FileNotFoundError:
             return
         *lines, _ = content.split(b"\n")
-        if lines and b"\0" in lines[-1]:  # after a power failure, a block that was not written
+        if lines and b"\0" in lines[-1]:  # a block that a power failure kept from being written
             lines.pop()
         for number, line in enumerate(lines, 1):
             seal, _, body = line.partition(b" ")
             if seal == _seal(self._seal, body):
                 self._apply(body)
             elif strict:
-                reason = f"its line {number} was changed, or is of another run"
+                reason = f"line {number} was changed, or belongs to another run"
                 raise CatalogueDamaged(path=self.path, reason=reason)
             self._seal, self._end = seal, self._end + len(line) + 1
 
     def append(self, *rows: Row) -> None:
-        """Returns when the rows are on the disk. If that fails, none of them is left in the file."""
-        with self._turn, files.explained(self.path):
+        """Appends rows, durably. If that fails, none of the rows is in the file."""
+        with self._lock, files.explained(self.path):
             seal, bodies, text = self._seal, [], b""
             for row in rows:
                 body = json.dumps(report_of(row)).encode()
                 seal = _seal(seal, body)
                 bodies.append(body)
                 text += seal + b" " + body + b"\n"
-            descriptor = self._opened()
+            descriptor = self._writable()
             try:
                 written = 0
                 while written < len(text):
@@ -99,7 +99,7 @@ class Log:
     def clear(self) -> None:
         """Removes all rows."""
         self.rows, self._seal, self._end = {}, b"", 0
-        os.fsync(self._opened())
+        os.fsync(self._writable())
 
     def of(self, kind: str) -> list[Row]:
         return [row for row in tuple(self.rows.values()) if row.kind == kind]
@@ -109,11 +109,11 @@ class Log:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _opened(self) -> int:
+    def _writable(self) -> int:
         """Returns a descriptor for writing; truncates the file after its last complete line."""
         if self._descriptor is None:
             with held.opened(self.directory) as directory:
-                self._descriptor = directory.found_or_made(self.path.name)
+                self._descriptor = directory.open_or_create(self.path.name)
                 os.fsync(directory.descriptor)
         os.ftruncate(self._descriptor, self._end)
         return self._descriptor
@@ -132,7 +132,7 @@ def report_of(*parts: object) -> Report:
     report: Report = {}
     for part in parts:
         report |= msgspec.to_builtins(part, enc_hook=str)
-    return plain.told(report)
+    return plain.with_operator_names(report)
 
 
 def _seal(before: bytes, body: bytes) -> bytes:
@@ -140,19 +140,19 @@ def _seal(before: bytes, body: bytes) -> bytes:
 
 
 class About(msgspec.Struct, frozen=True):
-    """The facts of the row "run"."""
+    """The facts of the row "run", which binds a run to its options."""
 
     verb: str
     options: Report
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """The entries of a step or of one of its partitions; 0 where none are counted."""
+    """The number of entries of a step or of one of its partitions; 0 if the step counts none."""
 
     entries: int = 0
 
 
-def _revived(kind: type[Kind], value: object) -> Kind:
+def _decoded(kind: type[Kind], value: object) -> Kind:
     """Converts text to a type that JSON lacks, such as Path. Values of that type are returned unchanged."""
     return value if isinstance(value, kind) else kind(value)  # type: ignore[call-arg]
 
@@ -175,16 +175,16 @@ class Catalogue(Log):
         return differences is not None
 
     def differences(self, verb: str, options: Mapping[str, object]) -> list[str] | None:
-        """Names of the options that differ from those of the run; None when there is no run."""
+        """Returns the names of the options that differ from the run's; None if there is no run."""
         about = self.about()
         if about is None:
             return None
         before = {"verb": about.verb, **about.options}
-        now = {"verb": verb, **json.loads(json.dumps(plain.told(dict(options))))}
+        now = {"verb": verb, **json.loads(json.dumps(plain.with_operator_names(dict(options))))}
         return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
     def about(self) -> About | None:
-        """None when there is no run yet."""
+        """Returns the verb and options of the run; None if there is no run yet."""
         return next((self._converted(row, About) for row in self.of("run")), None)
 
     def has_work(self) -> bool:
@@ -192,22 +192,22 @@ class Catalogue(Log):
         partitions = [row for row in self.rows.values() if row.kind.startswith(_partition_of(""))]
         read = sum(self._converted(row, Counted).entries for row in partitions if isinstance(row.facts, dict))
         seconds = sum(step.seconds for step in self.steps())
-        return read > defaults.WORTH_READ or seconds > defaults.WORTH_KEEPING
+        return read > defaults.KEPT_ENTRIES or seconds > defaults.KEPT_SECONDS
 
     def is_done(self, step: str) -> bool:
         return ("step", step) in self.rows
 
     def facts_of(self, step: str, kind: type[Kind]) -> Kind | None:
-        """The facts of a finished step; None while it is not done. Raises CatalogueDamaged if they are of another
-        kind."""
+        """Returns the facts of a finished step; None if the step is not done. Raises CatalogueDamaged if they are not
+        of this `kind`."""
         row = self.rows.get(("step", step))
         return None if row is None else self._converted(row, kind)
 
     def _converted(self, row: Row, kind: type[Kind]) -> Kind:
         try:
-            return msgspec.convert(row.facts, kind, dec_hook=_revived)
+            return msgspec.convert(row.facts, kind, dec_hook=_decoded)
         except msgspec.ValidationError as error:
-            reason = f"the facts of {row.name} are of another version: {error}"
+            reason = f"the facts of {row.name} are those of another version: {error}"
             raise CatalogueDamaged(path=self.path, reason=reason) from error
 
     def finish(self, step: str, facts: object, entries: int, seconds: float) -> None:
@@ -218,15 +218,15 @@ class Catalogue(Log):
         self.append(Row("step", step, undone=True))
 
     def steps(self) -> list[Row]:
-        """The finished steps, in the order in which they were finished."""
+        """Returns the finished steps, in the order in which they were finished."""
         return sorted(self.of("step"), key=lambda step: step.finished)
 
     def ended(self) -> float | None:
-        """Unix time of the step that was finished last; None before the first."""
+        """Returns the Unix time at which the last step was finished; None before the first."""
         return max((step.finished for step in self.steps()), default=None)
 
     def partitions(self, step: str, kind: type[Kind]) -> dict[str, Kind]:
-        """The facts of the finished partitions of a step, by name."""
+        """Returns the facts of the finished partitions of a step, by name."""
         return {row.name: self._converted(row, kind) for row in self.of(_partition_of(step))}
 
     def finish_partition(self, step: str, name: str, facts: object) -> None:
@@ -244,7 +244,7 @@ def forget(directory: Path) -> None:
 
 @contextmanager
 def recorded(directory: Path) -> Iterator[Catalogue | None]:
-    """The log of the run in a directory, for reading; None where there is none. Raises DirectoryUnsafe,
+    """Yields the log of the run in a directory, for reading; None if there is none. Raises DirectoryUnsafe,
     CatalogueDamaged."""
     try:
         with held.private(directory, make=False) as run_dir:
@@ -270,13 +270,13 @@ def killpoint(name: str) -> None:
 
 
 def locking_process(path: Path) -> int | None:
-    """The ID of the process that holds the lock file `path`, None if none does. Reads /proc/locks and locks nothing."""
+    """Returns the ID of the process that holds the lock file `path`, or None. Reads /proc/locks and locks nothing."""
     try:
         status = path.stat()
         pid = files.read(path).decode("ascii", "replace").strip()
     except FileNotFoundError:
         return None
-    # Some file systems show another device number there. The lock file may contain the PID within a container.
+    # /proc/locks has another device number for some file systems, and the lock file may have a container's PID.
     lockers = [
         lock.pid
         for lock in holders.locks()
@@ -289,8 +289,8 @@ def locking_process(path: Path) -> int | None:
 
 @contextmanager
 def exclusive(path: Path, wait: bool = False) -> Iterator[None]:
-    """Holds the lock file `path`, which is created if absent. The kernel drops the lock with the process. Raises
-    Locked, unless it is to `wait`."""
+    """Holds the lock file `path`, which is created if absent. The kernel drops the lock with the process. Raises Locked
+    if another process has the lock, unless `wait` is set."""
     yield from _locked(path, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
@@ -303,7 +303,7 @@ def shared(path: Path) -> Iterator[None]:
 def _locked(path: Path, mode: int) -> Iterator[None]:
     try:
         with held.opened(path.parent) as directory:
-            descriptor = directory.found_or_made(path.name)
+            descriptor = directory.open_or_create(path.name)
     except PermissionError as error:
         raise NotPermitted(action="lock", path=path, owner="root, as a rule") from error
     with held.closing_descriptor(descriptor):

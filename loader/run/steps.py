@@ -1,12 +1,13 @@
-"""A run is a list of named steps. Each is done once, and its facts are kept.
+"""A run is a list of named steps. Each step is done once, and its facts are kept.
 
     exported = run.do("export", lambda meter: export_entries(..., meter), Exported)
 
-An operation reads as such a list. After `kill -9` the same list is read again, and finished steps are skipped.
+An operation's code is such a list. After `kill -9`, the same command goes through the list again, and skips finished
+steps.
 
-The log (log.py) has the finished steps, and is durable. Beside it, `now.json` has the step under way or the error that
-ended the run; it is written at the beginning of each step and about once a second while the step moves, so its age is
-the time since the run last moved. `status_of` reads both from outside, and locks and changes nothing.
+The log (log.py) of the finished steps is durable. Beside it, `now.json` has the current step or the error that ended
+the run. It is written when a step begins, and about once a second while the step makes progress, so its age is the time
+since the last progress. `status_of` reads both files from another process; it locks and changes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from loader.errors import (
     StepTimeout,
     chain,
     is_resumable,
-    keeps_run_directory,
+    mark_resumable,
     of_system,
 )
 from loader.progress import Meter, Progress, alongside
@@ -69,9 +70,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Live(msgspec.Struct, frozen=True):
-    """The contents of now.json. `step`: the step that was begun last. `entries`: its entries so far, out of `total` if
-    known. `seconds`: its run time so far. `failure`: the error that ended the run. `done`: the run
-    ended without an error."""
+    """The contents of now.json. `step`: the step that was begun last. `entries`, `seconds`: how far it has come, of
+    `total` entries if known. `failure`: the error that ended the run. `done`: the run ended without an error."""
 
     step: str | None = None
     entries: int = 0
@@ -82,7 +82,7 @@ class Live(msgspec.Struct, frozen=True):
 
     @property
     def rate(self) -> float | None:
-        """Entries a second; None where none were counted."""
+        """Entries per second; None if the step counts none."""
         return self.entries / self.seconds if self.entries and self.seconds > 0 else None
 
 
@@ -96,12 +96,12 @@ class Run:
     progress: Progress
     timeouts: Mapping[str, float] = field(default_factory=dict)
     label: str = ""
-    worked: bool = False  # whether a step was done now, and not only before
+    worked: bool = False  # whether this process has done a step
     live: Live = field(default_factory=Live)
 
     @property
     def directory(self) -> Path:
-        """The path through its descriptor: no link can lead files elsewhere."""
+        """The path through the directory's descriptor, which no symbolic link can redirect."""
         return self.catalogue.directory
 
     @property
@@ -118,14 +118,14 @@ class Run:
     def do(
         self, name: str, work: Callable[[Meter], object], kind: type | None = None, total: int | None = None
     ) -> object:
-        """Does a step unless it is done; returns its facts, of this kind, either way.
+        """Does a step unless it is done. Returns the facts of the step, a `kind`, in both cases.
 
-        Killed at `NAME.start`, in the work, or at `NAME.unrecorded`, the step is done again, so the work must be
-        repeatable. Killed at `NAME.recorded`, it is not.
+        After a kill at `NAME.start`, in the work, or at `NAME.unrecorded`, the step is done again, so the work must be
+        repeatable. After a kill at `NAME.recorded`, the step is not repeated.
         """
         shown = f"{name} ({self.label})" if self.label else name
         if self.catalogue.is_done(name):
-            self.progress.passed_over(shown)
+            self.progress.skipped(shown)
         else:
             self.worked = True
             killpoint(f"{name}.start")
@@ -143,20 +143,20 @@ class Run:
         return None if kind is None else self.catalogue.facts_of(name, kind)
 
     def note(self, live: Live) -> None:
-        """Writes now.json. Never fails: a run does not end because this cannot be written. It is written in place, in
-        one block, which a full disk still takes."""
+        """Writes now.json, in place and in one block, so that this works on a full disk too. Errors are ignored: they
+        must not end the run."""
         self.live = live
         content = msgspec.json.encode(live).ljust(_BLOCK)
         with (
             suppress(OSError, LoaderError),
             held.opened(self.directory) as directory,
-            held.closing_descriptor(directory.found_or_made(LIVE_FILE)) as descriptor,
+            held.closing_descriptor(directory.open_or_create(LIVE_FILE)) as descriptor,
         ):
             os.pwrite(descriptor, content, 0)
             os.ftruncate(descriptor, len(content))
 
-    def told_before(self) -> Report:
-        """Returns `done_before`, the time of the last step, for the report of a verb if this call ran no step."""
+    def done_before(self) -> Report:
+        """Returns `done_before`, the time of the last step, for a verb's report; {} if this process ran a step."""
         ended = None if self.worked else self.catalogue.ended()
         return {} if ended is None else {"done_before": units.moment(ended)}
 
@@ -172,8 +172,8 @@ def open_run(
     label: str = "",
     resumable: bool = True,
 ) -> Iterator[Run]:
-    """Locks the run directory and continues the run in it, or begins one. resumable: the same command continues a run
-    that fails.
+    """Locks the run directory and resumes the run in it, or begins one. `resumable`: after a failure, the same command
+    resumes the run.
 
     Raises Locked, RunMismatch (an unfinished run with other `options`), CatalogueDamaged.
     """
@@ -190,25 +190,23 @@ def open_run(
                 forget(run_dir.path)
             catalogue = stack.enter_context(closing(Catalogue(run_dir.path)))
             if catalogue.begin(verb, options):
-                progress.say(f"going on with the run in {run_dir.name}")
+                progress.say(f"resuming the run in {run_dir.name}")
             run = Run(catalogue, progress, timeouts or {}, label)
             run.note(Live())
             yield run
-            if not label and (before := run.told_before()):  # an old report would look like a current one
-                log.warning(
-                    "nothing was done now: all this was done on %s (--restart does it again; %s remembers it)",
-                    *(before["done_before"], run_dir.path),
-                )
+            if not label and (before := run.done_before()):  # an old report would look like a current one
+                text = "already done on %s: nothing was done now (--restart repeats it; the record is in %s)"
+                log.warning(text, before["done_before"], run_dir.path)
             run.note(Live(done=True))
         except BaseException as error:
             if resumable:
-                keeps_run_directory(error)
+                mark_resumable(error)
                 if isinstance(error, NoSpace) or getattr(error, "errno", None) in FULL_ERRNOS:
                     with suppress(OSError):  # files that vanish meanwhile must not hide the error
                         size = sum(path.lstat().st_blocks * 512 for path in run_dir.path.rglob("*"))
                         log.warning(
-                            "%s of that disk are this run's own, in %s: the same command goes on with them; to free "
-                            "them, remove that directory",
+                            "this run uses %s of that disk, in %s: the same command resumes with these files; to free "
+                            "the space, remove that directory",
                             *(units.size(size), run_dir.name),
                         )
             if run is not None:
@@ -232,15 +230,15 @@ def _failure_of(error: BaseException, directory: Path) -> Failure:
         first = str(error).partition("\n")[0]
         own = Internal(what=f"{type(error).__name__}: {first}", path=directory)
     if is_resumable(error):
-        keeps_run_directory(own)
-    # An internal error's hint names a report file that does not exist yet.
+        mark_resumable(own)
+    # The hint of an internal error names a report file, which does not exist yet.
     hint = None if isinstance(own, Internal) else own.advice()
     return Failure(own.code, str(own), hint, time.time())
 
 
 class RunStatus(msgspec.Struct, frozen=True):
-    """A run seen from outside. `process`: PID of the ditseed that runs it; None if none does. `heard`: Unix time of the
-    last write to one of its files. `read`: entries in the finished pieces of the step `read`."""
+    """A run as another process sees it. `process`: PID of the ditseed that executes it, or None. `heard`: Unix time of
+    the last write to a file of the run. `read`: entries in the finished pieces of the step `read`."""
 
     directory: Path
     verb: str
@@ -289,10 +287,9 @@ def status_of(directory: Path) -> RunStatus | None:
 
 
 class Watch:
-    """Gives up a step that makes no progress. No time is fixed: the step may be silent for as long as it has moved so
-    far (a slapadd that loaded for an hour may sync for an hour), or many times the longest pause that it made,
-    whichever is longer; never less than a floor, below which a pause says nothing. `error` is set once the step was
-    given up."""
+    """Cancels a step that makes no progress. There is no fixed timeout: a step may pause for as long as it has made
+    progress (a slapadd that loaded for an hour may sync for an hour), or for SILENCE_FACTOR times its longest pause so
+    far, whichever is longer, and always for SILENCE_FLOOR. `error` is set when the step is cancelled."""
 
     def __init__(self, meter: Meter, allowed: float | None) -> None:
         self._meter = meter
@@ -303,19 +300,19 @@ class Watch:
         self.error: StepTimeout | None = None
 
     def allowed(self) -> tuple[float, str]:
-        """Seconds of silence allowed now, and the reason."""
+        """Returns the seconds for which the step may pause now, and the reason."""
         if self._fixed is not None:
             return self._fixed, "set with --timeout"
         moving = self._moved - self._meter.started
         if moving >= max(self._longest * SILENCE_FACTOR, SILENCE_FLOOR):
-            return moving, "as long as it moved before"
+            return moving, "as long as it made progress before"
         pauses = self._longest * SILENCE_FACTOR
         return max(pauses, SILENCE_FLOOR), f"longest pause so far {units.duration(self._longest)}"
 
-    def look(self) -> bool:
-        """Returns whether the step has moved since the last call; cancels a step that was silent for too long."""
+    def check(self) -> bool:
+        """Returns whether the step has made progress since the last call; cancels it after too long a pause."""
         now = time.monotonic()
-        seen = self._meter.moved
+        seen = self._meter.mark
         if seen != self._seen:
             self._longest = max(self._longest, now - self._moved)
             self._seen, self._moved = seen, now
@@ -329,15 +326,15 @@ class Watch:
 
 
 @contextmanager
-def watching(meter: Meter, allowed: float | None, moved: Callable[[], None] | None = None) -> Iterator[None]:
-    """Runs the body under a watch, which calls `moved` about once a second while the step moves. If the step is given
-    up, StepTimeout replaces the error that the cancelling caused."""
+def watching(meter: Meter, allowed: float | None, note: Callable[[], None] | None = None) -> Iterator[None]:
+    """Runs the body under a `Watch`, which calls `note` about once a second while the step makes progress. If the watch
+    cancels the step, StepTimeout replaces the error that this caused."""
     watch = Watch(meter, allowed)
 
     def loop(ended: threading.Event) -> None:
         while not ended.wait(min(1.0, (allowed or 1.0) / 4)):
-            if watch.look() and moved is not None:
-                moved()
+            if watch.check() and note is not None:
+                note()
 
     try:
         with alongside(loop):

@@ -1,5 +1,5 @@
-"""Reads and changes a slapd's configuration with slapd's own tools or over LDAP. Also makes copies that slapd's tools
-can read safely, reads the schema compiled into slapd and its modules, and runs slaptest on a configuration."""
+"""Reads and changes a slapd configuration with slapd's own tools or over LDAP. Also makes copies that slapd's tools can
+read safely, reads the schema compiled into slapd and its modules, and runs slaptest on a configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-BY_HAND = "Nothing was changed. Change it by hand, and tell us what this configuration looks like."
+BY_HAND = "Nothing was changed. Change the setting by hand, and please report what this configuration looks like."
 
 
 def read(path: Path) -> Config:
@@ -50,7 +50,7 @@ def read_online(session: Session) -> Config:
     try:
         entries += session.find("cn=config", "(objectClass=*)", ("*", "+"))
     except errors.NoSuchBase:
-        reason = "it is not there, or hidden"
+        reason = "it does not exist, or is hidden"
     except errors.ServerRefused as error:
         reason = str(error.facts["reason"])
     if not entries:
@@ -62,14 +62,14 @@ def dump(path: Path) -> bytes:
     """Returns cn=config as LDIF, with credentials, without olcLogFile. Raises ConfigUnreadable if slapcat fails."""
     require_readable(path)
     owner = tools.of_configuration(path)
-    with readable(path, owner) as (known, root):
+    with readable(path, owner) as (copy, root):
         try:
             if path.is_dir():
-                return tools.configuration("-F", str(known), owner=owner)
+                return tools.configuration("-F", str(copy), owner=owner)
             with files.temporary_directory("config", tools_tmpdir()) as converted:
                 tools.change_owner(owner, converted)
                 # With -f and -F slapcat converts -f to -F, opens no other database, and fails if slaptest -u would.
-                return tools.configuration("-f", str(known), "-F", str(converted), owner=owner)
+                return tools.configuration("-f", str(copy), "-F", str(converted), owner=owner)
         except errors.ToolFailed as error:
             raise errors.ConfigUnreadable(path=path, reason=str(error.facts["reason"]).replace(root, "")) from error
 
@@ -83,9 +83,9 @@ def require_readable(path: Path) -> None:
     except PermissionError:
         raise errors.NotPermitted(action="reach", path=path, owner="root") from None
     # In packages everybody may read slapd.d itself, but only slapd's account its contents. rglob yields a directory
-    # before its contents, and yields nothing if `path` is a directory other than a slapd.d.
+    # before its contents, and nothing if `path` is not a slapd.d.
     inside = path / "cn=config"
-    of_directory = itertools.chain((path / _ENTRY, inside), inside.rglob("*"))  # found as they are needed
+    of_directory = itertools.chain((path / _ENTRY, inside), inside.rglob("*"))  # evaluated lazily
     for file in itertools.chain((path,), of_directory if path.is_dir() else ()):
         is_directory = file.is_dir()
         if file == path or file.suffix == ".ldif" or is_directory:
@@ -100,7 +100,7 @@ def tools_tmpdir() -> str | None:
 
 
 def entries_of(text: bytes, origin: Path) -> list[Entry]:
-    """Returns the entries of `text`, which is LDIF, in order. Raises ConfigUnreadable, naming `origin`."""
+    """Returns the entries in the LDIF `text`, in order. Raises ConfigUnreadable, which names `origin`."""
     try:
         return ldif.records(text, "cn=config")
     except errors.LoaderError as error:
@@ -108,13 +108,13 @@ def entries_of(text: bytes, origin: Path) -> list[Entry]:
 
 
 def load(directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner | None = None) -> None:
-    """Writes the entries as a slapd.d into the empty `directory`. slapadd runs as `owner`, the account of the database
-    directories in the entries, which must then own `directory` too. Raises ConfigUnreadable, naming `origin`."""
+    """Writes the entries as a slapd.d into the empty `directory`. slapadd runs as `owner`, who owns the database
+    directories in the entries and must own `directory` too. Raises ConfigUnreadable, which names `origin`."""
     text = ""
     for name, attributes in entries:
         text += ldif_line("dn", name.encode()) + "\n"
         for key, texts in attributes.items():
-            if key.lower() == "olcdbdirectory":  # a bare path, which slapd reads in quotes
+            if key.lower() == "olcdbdirectory":  # slapd needs quotes around a path with spaces
                 texts = [os.fsencode(config.value_of_single(os.fsdecode(value))) for value in texts]
             text += "".join(f"{ldif_line(key, value)}\n" for value in texts)
         text += "\n"
@@ -133,17 +133,17 @@ _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # the comment lines at the top of the 
 
 @contextmanager
 def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str]]:
-    """Yields the path of a slapd.d or slapd.conf for the tools: `path` itself, or a copy that `owner` can read but not
-    change, and the directory below which the copy has the path of its original ("" without a copy). The copy is made
-    if the configuration names a log file, or if `owner` may not read it."""
+    """Yields a path of the configuration for the tools: `path` itself, or a copy that `owner` can read but not change;
+    and the directory below which the copy has the original's path ("" without a copy). The copy is made if the
+    configuration names a log file, or if `owner` may not read it."""
     if path.is_dir():
         text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
         has_log = _VALUE.search(text) is not None
         used = [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
     else:
         statements = list(slapd_conf.statements(path))
-        has_log = any(one.keyword == "logfile" for one in statements)
-        used = [path, *{one.file for one in statements} - {path}]
+        has_log = any(directive.keyword == "logfile" for directive in statements)
+        used = [path, *{directive.file for directive in statements} - {path}]
     if not has_log and (owner is None or tools.may_read(owner, used)):
         yield path, ""
         return
@@ -155,7 +155,7 @@ def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str
             if has_log:
                 write(copy / _ENTRY, _VALUE.sub(b"", _CHECKSUM.sub(b"", text)))
         else:
-            for file, content in slapd_conf.copied(path, str(root), "logfile").items():
+            for file, content in slapd_conf.copies(path, str(root), "logfile").items():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write(file, content.encode("utf-8", "surrogateescape"))
         tools.let_read(owner, root)
@@ -220,11 +220,11 @@ def slaptest(path: Path) -> Acceptance:
     """Runs slaptest -u, which opens no database. Raises ToolMissing, NoSuchPath, NotPermitted."""
     require_readable(path)
     owner = tools.of_configuration(path)
-    with readable(path, owner) as (known, root):
-        options = ("-u", "-F" if path.is_dir() else "-f", str(known))
-        answer = child.ask(tools.server_tool_as(owner, "slaptest", *options))
-        lines = (log.redact(line.replace(root, "")) for line in answer.words)
-    return Acceptance(answer.status == 0, tuple(line for line in lines if line.strip()))
+    with readable(path, owner) as (copy, root):
+        options = ("-u", "-F" if path.is_dir() else "-f", str(copy))
+        result = child.run(tools.server_tool_as(owner, "slaptest", *options))
+        lines = (log.redact(line.replace(root, "")) for line in result.stderr_lines)
+    return Acceptance(result.status == 0, tuple(line for line in lines if line.strip()))
 
 
 _LINES = re.compile(rb"[^\n]*\n(?: [^\n]*\n)*")  # a line with its continuation lines
@@ -234,7 +234,7 @@ _CRC = re.compile(rb"# CRC32 [0-9a-f]{8}")  # slapd's checksum of the text after
 def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     """Returns the file of a slapd.d entry with changed settings; all other lines stay the same. slapmodify is not used:
     OpenLDAP 2.4 lacks it, and in 2.5 and 2.6 it gives the entry a new entryUUID."""
-    settings = {one.attribute: [value.encode() for value in one.after] for one in changes}
+    settings = {change.attribute: [value.encode() for value in change.after] for change in changes}
     # The operational attributes that slapd itself would write.
     now = datetime.now(timezone.utc)
     csn = f"{now:%Y%m%d%H%M%S}.{now.microsecond:06}Z#000000#{source.server_id or 0:03x}#000000"
@@ -244,7 +244,7 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     head = list(itertools.takewhile(lambda line: line.startswith(b"#"), lines))
     # A line begins with the attribute type, perhaps with options.
     kept = [line for line in lines[len(head) :] if re.split(b"[:;]", line, maxsplit=1)[0].lower() not in replaced]
-    new = [f"{ldif_line(name, value)}\n".encode() for name, config in settings.items() for value in config]
+    new = [f"{ldif_line(name, value)}\n".encode() for name, values in settings.items() for value in values]
     body = b"".join([*kept, *new])
     return _CRC.sub(b"# CRC32 %08x" % zlib.crc32(body), b"".join(head)) + body
 
@@ -270,11 +270,11 @@ def replacement(source: Config, database: Database, changes: Sequence[Change]) -
             reason = str(error.facts["reason"]).replace(str(copy), str(source.path))
             raise _refusal(str(source.path), changes, reason) from error
     before, now = source.settings, after.settings
-    ours = {(database.entry_dn.lower(), name.lower()) for name in slapd_conf.KEYWORDS}
+    editable = {(database.entry_dn.lower(), name.lower()) for name in slapd_conf.KEYWORDS}
     others = sorted(
-        " ".join(key) for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in ours
+        " ".join(key) for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in editable
     )
-    changed = next((one for one in after.databases if one.entry_dn == database.entry_dn), None)
+    changed = next((other for other in after.databases if other.entry_dn == database.entry_dn), None)
     if others or changed is None:
         raise not_editable(source.path, f"the change would alter {', '.join(others[:5]) or database.entry_dn} too")
     return path, old, new, changed
@@ -289,7 +289,7 @@ def not_editable(
 def modify(session: Session, entry_dn: str, changes: Sequence[Change]) -> None:
     """Changes an entry of a running server's cn=config in one operation. Raises ConfigRefused with slapd's message."""
     try:
-        session.modify(entry_dn, [one for change in changes for one in _modifications(change)])
+        session.modify(entry_dn, [each for change in changes for each in _modifications(change)])
     except errors.ServerRefused as error:
         raise _refusal(session.uri, changes, error.facts["reason"]) from error
 
@@ -300,13 +300,13 @@ _ADD, _DELETE, _REPLACE = range(3)  # RFC 4511, 4.6
 def _modifications(change: Change) -> Iterator[tuple[int, str, list[bytes] | None]]:
     """Yields the modifications for a change. Absent attributes are never replaced: slapd refuses an empty replace of
     them, takes an absent olcUpdateDN for an existing one, and crashes (2.4.57) for an absent olcSpSessionlog."""
-    before, after = ([value.encode() for value in config] for config in (change.before, change.after))
+    before, after = ([value.encode() for value in values] for values in (change.before, change.after))
     if change.attribute == "olcDbIndex":  # value by value, so that slapd builds only the new indexes
-        gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
-        if gone:
-            yield _DELETE, change.attribute, gone
-        if come:
-            yield _ADD, change.attribute, come
+        removed, added = [v for v in before if v not in after], [v for v in after if v not in before]
+        if removed:
+            yield _DELETE, change.attribute, removed
+        if added:
+            yield _ADD, change.attribute, added
     elif after:
         yield _REPLACE if before else _ADD, change.attribute, after
     elif before:
@@ -314,10 +314,10 @@ def _modifications(change: Change) -> Iterator[tuple[int, str, list[bytes] | Non
 
 
 def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
-    words = {_DELETE: "delete", _ADD: "add", _REPLACE: "replace"}
+    verbs = {_DELETE: "delete", _ADD: "add", _REPLACE: "replace"}
     lines = [f"dn: {entry_dn}", "changetype: modify"]
-    for kind, name, of in (one for change in changes for one in _modifications(change)):
-        lines += [f"{words[kind]}: {name}", *(ldif_line(name, value) for value in of or []), "-"]
+    for kind, name, values in (each for change in changes for each in _modifications(change)):
+        lines += [f"{verbs[kind]}: {name}", *(ldif_line(name, value) for value in values or []), "-"]
     return "\n".join(lines) + "\n"
 
 
@@ -327,5 +327,5 @@ def keeps_changes(source: Config) -> bool:
 
 
 def _refusal(path: str, changes: Sequence[Change], reason: object) -> errors.ConfigRefused:
-    named = " and ".join(dict.fromkeys(one.attribute for one in changes))
-    return errors.ConfigRefused(path=path, attribute=named, reason=reason)
+    names = " and ".join(dict.fromkeys(change.attribute for change in changes))
+    return errors.ConfigRefused(path=path, attribute=names, reason=reason)

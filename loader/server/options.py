@@ -1,5 +1,5 @@
-"""The options for reaching a server, with the same meaning as ldapsearch's options; the parameters of a search; and
-commands for an operator to type on the server's host."""
+"""The options of a connection, with the meaning that they have for ldapsearch; the parameters of a search; and shell
+commands for an operator on the server's host."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Connection(Struct, frozen=True):
     password_file: str | None = None
     password: str | None = None
     mechanism: str | None = None  # SASL; "EXTERNAL" for ldapi
-    authcid: str | None = None  # this and what follows are parameters of SASL: ldapsearch's -U -X -R -O -N
+    authcid: str | None = None  # authcid to as_written are parameters of SASL: ldapsearch's -U -X -R -O -N
     authzid: str | None = None
     realm: str | None = None
     properties: str | None = None  # "minssf=56,..." (ldap.conf(5), SASL_SECPROPS)
     as_written: bool = False  # take the server's name from the URI, not from DNS
-    start_tls: int = 0  # 1 try (-Z), 2 demand (-ZZ)
+    start_tls: int = 0  # 1: try StartTLS (-Z), 2: require it (-ZZ)
     base: str | None = None
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class Connection(Struct, frozen=True):
         return always | {name: value for name in ("authcid", "authzid") if (value := getattr(self, name))}
 
     def options(self, uri: str | None = None) -> tuple[str, ...]:
-        """Returns the options for another command line; for a typed password, -W, which prompts again."""
+        """Returns the options for another command line; instead of a typed password, -W, which prompts for it."""
         with_value = {
             "-H": uri or self.uri,
             "-Y": self.mechanism,
@@ -82,12 +82,12 @@ class Connection(Struct, frozen=True):
                 return file.read()
 
 
-@cache  # one warning per run, although every connection reads the file again
+@cache  # one warning per run, although each connection reads the file
 def _warn_if_readable(path: str, mode: int) -> None:
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         who = "every user of this host" if mode & stat.S_IROTH else "its group"
         logging.getLogger(__name__).warning(
-            "%s: %s can read the password; mend it with: chmod 600 %s", path, who, shlex.quote(path)
+            "%s: %s can read the password; correct this with: chmod 600 %s", path, who, shlex.quote(path)
         )
 
 
@@ -124,19 +124,19 @@ def external(uri: str) -> str:
     return f"-Q -Y EXTERNAL -H {shlex.quote(uri) if uri.startswith('ldapi:') else 'ldapi:///'}"
 
 
-def searching(uri: str) -> str:
+def ldapsearch(uri: str) -> str:
     return f"ldapsearch {external(uri)} -LLL -o ldif-wrap=no -b"
 
 
 def find_database(uri: str, suffix: str) -> str:
     """Returns a shell command that sets DB to the DN of the database's entry in cn=config."""
-    where = shlex.quote(f"(olcSuffix={asserted(suffix)})")
-    return f"DB=$({searching(uri)} cn=config {where} 1.1 | sed -n 's/^dn: //p')"
+    where = shlex.quote(f"(olcSuffix={filter_value(suffix)})")
+    return f"DB=$({ldapsearch(uri)} cn=config {where} 1.1 | sed -n 's/^dn: //p')"
 
 
-def asserted(text: str) -> str:
+def filter_value(text: str) -> str:
     """Returns the text escaped as a value in a filter (RFC 4515)."""
-    return re.sub(r"[*()\\\0]", lambda found: f"\\{ord(found[0]):02x}", text)
+    return re.sub(r"[*()\\\0]", lambda match: f"\\{ord(match[0]):02x}", text)
 
 
 def line(name: str, value: bytes) -> str:

@@ -1,5 +1,5 @@
 """A private configuration for slapd's offline tools or a private slapd: one back-mdb database, and nothing else that
-they could open.
+could be opened.
 
 The configuration contains the settings that decide what slapadd and slapindex accept and store (loader/backmdb.py). It
 omits the other databases and their glue, syncrepl, log files, TLS files, credentials, access rules, and all overlays
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from loader import backmdb, config
-from loader.backmdb import for_tools, require
+from loader.backmdb import require_supported, tool_settings
 from loader.child import Child
 from loader.config import Config, Database, Entry
 from loader.errors import ServerDown, ToolFailed, UsageProblem
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Values = Sequence[bytes]
 
-_EVERYWHERE = for_tools("olcGlobal", "olcFrontendConfig")  # cn=config and the frontend
+_EVERYWHERE = tool_settings("olcGlobal", "olcFrontendConfig")  # cn=config and the frontend
 # Overlays that change the schema check, by the name of the effect in `loader.backmdb.Effects`.
 _OVERLAYS = {"dynamic_objects": ("dds", "olcDDSConfig"), "password_policy": ("ppolicy", "olcPPolicyConfig")}
 _OF_SUPERIOR = ("olcRootDN", "olcLastMod")  # slapadd -b SUPERIOR applies these of SUPERIOR to glued entries
@@ -45,15 +45,15 @@ _OF_SUPERIOR = ("olcRootDN", "olcLastMod")  # slapadd -b SUPERIOR applies these 
 def configured(
     source: Config,
     database: Database,
-    place: Path,
+    parent: Path,
     settings: Mapping[str, Values] | None = None,
     superior: Database | None = None,
 ) -> Iterator[Path]:
-    """Yields a slapd.d below `place` (mode 0700, removed after the body) that has only `database`. `settings`: replace
-    those of the database; the default olcDbDirectory is an empty directory. `superior`: for glue, the database whose
-    suffix is given to slapadd -b. Raises SettingRefused, ConfigUnreadable."""
-    require(source, database, superior or database)
-    directory = place / "slapd.d"
+    """Yields a slapd.d in `parent` (mode 0700, removed after the body) that has only `database`. `settings`: override
+    the database's; the default olcDbDirectory is an empty directory. `superior`: for glue, the database whose suffix
+    slapadd -b names. Raises SettingRefused, ConfigUnreadable."""
+    require_supported(source, database, superior or database)
+    directory = parent / "slapd.d"
     empty = directory / "empty"
     files.remove_tree(directory)
     directory.mkdir(mode=0o700, parents=True)
@@ -72,35 +72,35 @@ def _entries(
     source: Config, database: Database, settings: Mapping[str, Values], empty: Path, superior: Database
 ) -> Iterator[Entry]:
     def of_first(pattern: str, names: Sequence[str]) -> dict[str, Values]:
-        entries = (found for name, found in source.entries if re.match(pattern, name, re.IGNORECASE))
+        entries = (attributes for name, attributes in source.entries if re.match(pattern, name, re.IGNORECASE))
         return _only(next(entries, {}), names)
 
     yield _entry("cn=config", "", ("olcGlobal",), of_first(r"cn=config$", _EVERYWHERE))
     for name, attributes in source.entries:
         rdn, _, parent = name.partition(",")
         if re.match(r"cn=module(\{\d+\})?,cn=config$", name, re.IGNORECASE):
-            yield _entry(rdn, parent, ("olcModuleList",), _only(attributes, ("cn", *for_tools("olcModuleList"))))
+            yield _entry(rdn, parent, ("olcModuleList",), _only(attributes, ("cn", *tool_settings("olcModuleList"))))
         if re.match(r"(cn=[^,]+,)?cn=schema,cn=config$", name, re.IGNORECASE):
             yield _entry(rdn, parent, ("olcSchemaConfig",), _only(attributes, ("cn", *backmdb.DEFINITIONS)))
-    if sizes := of_first(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", for_tools("olcMdbBkConfig")):
+    if sizes := of_first(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", tool_settings("olcMdbBkConfig")):
         yield _entry("olcBackend={0}mdb", "cn=config", ("olcBackendConfig", "olcMdbBkConfig"), sizes)
     frontend = of_first(r"olcDatabase=(\{-1\})?frontend,cn=config$", _EVERYWHERE)
     yield _entry("olcDatabase={-1}frontend", "cn=config", ("olcDatabaseConfig", "olcFrontendConfig"), frontend)
-    # The database comes after placeholders for the databases below it, so that slapadd refuses those entries. back-ldif
-    # is built into every slapd, and opens nothing until it is used.
+    # Placeholders for the databases below come first, so that slapadd refuses the entries of those. back-ldif is built
+    # into every slapd, and opens nothing until it is used.
     suffixes = list(config.suffixes_below(source, database))
     for number, suffix in enumerate(suffixes, 1):
         below = {"olcSuffix": [suffix.encode()], "olcDbDirectory": [bytes(empty)]}
         yield _entry(f"olcDatabase={{{number}}}ldif", "cn=config", ("olcDatabaseConfig", "olcLdifConfig"), below)
     rdn = f"olcDatabase={{{len(suffixes) + 1}}}mdb"
     by_dn: dict[str, Mapping[str, Values]] = dict(source.entries)
-    own = _only(by_dn[database.entry_dn], for_tools("olcDatabaseConfig", "olcMdbConfig"))
+    own = _only(by_dn[database.entry_dn], tool_settings("olcDatabaseConfig", "olcMdbConfig"))
     if superior.entry_dn != database.entry_dn:
         own |= {**dict.fromkeys(_OF_SUPERIOR, ()), **_only(by_dn[superior.entry_dn], _OF_SUPERIOR)}
     yield _entry(rdn, "cn=config", ("olcDatabaseConfig", "olcMdbConfig"), {**own, **settings})
     kept = [name for name, applies in backmdb.schema_effects(source, superior).items() if applies]
-    for number, (overlay, its_class) in enumerate(_OVERLAYS[name] for name in kept):
-        yield _entry(f"olcOverlay={{{number}}}{overlay}", f"{rdn},cn=config", ("olcOverlayConfig", its_class), {})
+    for number, (overlay, kind) in enumerate(_OVERLAYS[name] for name in kept):
+        yield _entry(f"olcOverlay={{{number}}}{overlay}", f"{rdn},cn=config", ("olcOverlayConfig", kind), {})
 
 
 def _only(attributes: Mapping[str, Values], names: Sequence[str]) -> dict[str, Values]:
@@ -112,23 +112,23 @@ def _only(attributes: Mapping[str, Values], names: Sequence[str]) -> dict[str, V
 def _entry(rdn: str, parent: str, classes: Sequence[str], attributes: Mapping[str, Values]) -> Entry:
     name, _, value = rdn.partition("=")
     named = {name: [value.encode()], **{key: values for key, values in attributes.items() if values}}
-    return f"{rdn},{parent}".rstrip(","), {"objectClass": [one.encode() for one in classes], **named}
+    return f"{rdn},{parent}".rstrip(","), {"objectClass": [kind.encode() for kind in classes], **named}
 
 
-_PATIENCE = 60.0  # seconds until slapd listens; opening a database takes no longer if the database is large
+_PATIENCE = 60.0  # seconds until slapd listens; a large database takes no longer to open
 
 
 @contextmanager
 def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Iterator[Session]:
-    """Yields a session with a new slapd that runs on `config` as `owner`, whose socket no other account reaches. Raises
-    ToolFailed with slapd's last output if it ends, ServerDown if it does not listen in time, UsageProblem."""
+    """Starts a slapd on `config` as `owner`, with a socket that no other account can reach. Yields a session with it.
+    Raises ToolFailed with slapd's last output if it ends, ServerDown if it does not listen in time, UsageProblem."""
     from loader.server.session import session
 
-    with files.temporary_directory("slapd", tmpdir) as place:  # a short path, since socket paths are limited
-        tools.change_owner(owner, place)
-        path = place / "ldapi"
+    with files.temporary_directory("slapd", tmpdir) as directory:  # a short path, since socket paths are limited
+        tools.change_owner(owner, directory)
+        path = directory / "ldapi"
         if len(bytes(path)) > 107:  # sun_path of unix(7): slapd crashes on a longer name
-            raise UsageProblem(reason=f"TMPDIR: {place} is too long for a socket in it")
+            raise UsageProblem(reason=f"TMPDIR: {directory} is too long for a socket in it")
         uri = f"ldapi://{quote(str(path), safe='')}"
         # -d keeps slapd in the foreground with its log on stderr; -s 0 keeps the log out of syslog.
         words = ["-d", "none", "-s", "0", "-h", uri, "-F" if config.is_dir() else "-f", str(config)]

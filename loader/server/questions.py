@@ -1,5 +1,5 @@
-"""Asks a server whether it answers and can read its databases (anonymously, with a short timeout), how many entries it
-has, and which attributes, controls and suffixes it has, before entries are read or added."""
+"""Queries a server: whether it answers and can read its databases (anonymously, with a short timeout), how many entries
+it has, and its attributes, controls and suffixes, before entries are read or added."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from loader.progress import Meter
 from loader.server.options import EVERYTHING, Connection
 from loader.server.session import Attributes, Session, session
 
-PATIENCE = 15.0  # seconds per server: a monitoring plugin has a minute for all its queries
+PATIENCE = 15.0  # seconds per server: a monitoring plugin has a minute for all queries
 DEAD = (ServerDown, ConnectionLost, NotLdap)  # no LDAP server answers
 _BROKEN = (ldap.OTHER, ldap.OPERATIONS_ERROR)  # back-mdb's result codes after an LMDB error
 
 
 class Answers(msgspec.Struct, frozen=True):
     """A server's condition. `silence`: why slapd answers at none of its URIs; "" if it answers. `failed`: (suffix,
-    error message) per database that slapd cannot read."""
+    error message) of each database that slapd cannot read."""
 
     silence: str = ""
     failed: tuple[tuple[str, str], ...] = ()
 
 
-def of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
+def answers_of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
     """Checks a slapd and its databases. Raises TlsFailed if TLS fails at a URI and slapd answers at no other URI."""
     silent: list[str] = []
     untrusted: TlsFailed | None = None
@@ -84,11 +84,11 @@ def _failed(server: Session, suffixes: Sequence[str]) -> Iterator[tuple[str, str
 
 
 _STEP = 100  # searches between two progress reports
-_LIMIT = 86400.0  # seconds for all of them
+_LIMIT = 86400.0  # seconds for all searches
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A subtree search. `entries`: the number of entries that it must find."""
+    """A subtree search. `entries`: the number of entries that the search must find."""
 
     base: str
     filter: str
@@ -98,7 +98,7 @@ class Question(msgspec.Struct, frozen=True):
 def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> float:
     """Returns the seconds that the searches took. Raises ServerRefused if one finds another number of entries."""
 
-    def talk(connection: Any) -> float:
+    def search_all(connection: Any) -> float:
         began = time.monotonic()
         for number, question in enumerate(questions, 1):
             entries = len(connection.search_ext_s(question.base, ldap.SCOPE_SUBTREE, question.filter))
@@ -109,7 +109,7 @@ def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> 
                 meter.add(_STEP)
         return time.monotonic() - began
 
-    return server.converse("searches", talk, limit=_LIMIT)
+    return server.call("searches", search_all, limit=_LIMIT)
 
 
 # --- entry count -----------------------------------------------------------------------------------------------------
@@ -123,25 +123,25 @@ _EVEN = 1.5  # maximum ratio of the entry counts of two adjacent samples
 
 
 def entries(server: Session, suffix: str, sampled: bool) -> int | None:
-    """Returns the entry count of cn=Monitor. For an account that may only read the tree: an estimate from the lowest
-    entryUUIDs, if `sampled` permits that (seconds of server time) and twice the range has about twice the entries."""
+    """Returns the entry count of cn=Monitor. If the account cannot read that, and `sampled` permits it: an estimate
+    from the lowest entryUUIDs (seconds of server time), unless twice their range has far from twice the entries."""
 
     def count(bits: int) -> int | None:
         """Counts the entries with an entryUUID in the lowest 1/2^bits of its range; None beyond a limit."""
         where = f"(entryUUID<={(1 << 32 - bits) - 1:08x}-ffff-ffff-ffff-ffffffffffff)"
-        first, whole = server.first(suffix, _MOST_COUNTED, ["1.1"], where, _SECONDS)
-        return len(first) if whole else None
+        first, are_all = server.first(suffix, _MOST_COUNTED, ["1.1"], where, _SECONDS)
+        return len(first) if are_all else None
 
-    counted = server.counted(suffix)
-    if counted is not None or not sampled:
-        return counted
+    exact = server.entry_count(suffix)
+    if exact is not None or not sampled:
+        return exact
     with suppress(LoaderError):
         for bits in _STEPS:
-            one, two = count(bits), count(bits - 1)
-            if one is None or two is None:
+            half, both = count(bits), count(bits - 1)
+            if half is None or both is None:
                 return None
-            if one >= _ENOUGH:
-                return two << (bits - 1) if one / _EVEN < two - one < one * _EVEN else None
+            if half >= _ENOUGH:
+                return both << (bits - 1) if half / _EVEN < both - half < half * _EVEN else None
     return None
 
 
@@ -150,7 +150,7 @@ def entries(server: Session, suffix: str, sampled: bool) -> int | None:
 
 TRANSACTIONS = (b"1.3.6.1.1.21.1", b"1.3.6.1.1.21.3")  # RFC 5805: start and end
 _OPENLDAP = b"OpenLDAProotDSE"
-# isMemberOf is computed from all groups for each returned entry: in OpenDJ 4.9 it costs ten times the rest of an entry.
+# isMemberOf is computed from all groups for each returned entry, which makes an entry ten times slower in OpenDJ 4.9.
 # Sun's directory server and its descendants use this name. Where clients may set it (eduMember), it is stored data.
 _COSTLY = "ismemberof"
 # Syntaxes whose values name entries: DN, and Name And Optional UID (RFC 4517).
@@ -179,14 +179,14 @@ def subschema(server: Session) -> SubschemaInfo:
     """Reads the root DSE and the subschema. The result has no names or aliases if the server shows no schema."""
     root = server.read("", ["*", "+"])
     types = list(_types(server, root))
-    by_name = {name.lower(): one for one in types for name in (*one.names, one.oid)}
+    by_name = {name.lower(): each for each in types for name in (*each.names, each.oid)}
     naming = []
-    for name, one in by_name.items():
-        kind, seen = one, set[str]()
-        while not kind.syntax and kind.sup and kind.oid not in seen:
-            seen.add(kind.oid)
-            kind = by_name.get(kind.sup[0].lower(), kind)
-        if kind.syntax in _NAMING and not one.usage:
+    for name, attribute_type in by_name.items():
+        origin, seen = attribute_type, set[str]()
+        while not origin.syntax and origin.sup and origin.oid not in seen:
+            seen.add(origin.oid)
+            origin = by_name.get(origin.sup[0].lower(), origin)
+        if origin.syntax in _NAMING and not attribute_type.usage:
             naming.append(name)
     # slapd's subschema includes the configuration attributes of loaded modules.
     known = {name.lower() for one in types for name in one.names}
@@ -205,17 +205,17 @@ def subschema(server: Session) -> SubschemaInfo:
 
 
 def everything(server: Session) -> tuple[str, ...]:
-    """Returns the attributes to request for whole entries. Omits a computed isMemberOf, which costs the server too much
-    and cannot be loaded."""
+    """Returns the attributes to request for whole entries. Omits a computed isMemberOf, which is slow and cannot be
+    loaded."""
     root = server.read("", ["objectClass", "subschemaSubentry"])
     if _OPENLDAP in root.get("objectclass", []):
         return EVERYTHING
-    operational = [one for one in _types(server, root) if one.usage and one.names]
-    names = {one.names[0].lower(): one for one in operational}
+    operational = [each for each in _types(server, root) if each.usage and each.names]
+    names = {each.names[0].lower(): each for each in operational}
     if _COSTLY not in names or not names[_COSTLY].no_user_mod:
         return EVERYTHING
-    left_out = {_COSTLY, *(name.lower() for name in overlays.COMPUTED)}
-    return ("*", *(one.names[0] for name, one in names.items() if name not in left_out))
+    omitted = {_COSTLY, *(name.lower() for name in overlays.COMPUTED)}
+    return ("*", *(each.names[0] for name, each in names.items() if name not in omitted))
 
 
 def is_openldap(server: Session) -> bool:
@@ -244,13 +244,13 @@ def _types(server: Session, root: Attributes) -> Iterator[AttributeType]:
     """Parses the definitions of attribute types. Raises SchemaUnreadable if that fails. python-ldap raises exceptions
     of many types, such as AssertionError, or none for a missing OID (some servers use words for OIDs) and for names
     without quotes (RFC 4512)."""
-    for place, text in _definitions(server, root, "attributeTypes"):
-        unreadable = SchemaUnreadable(uri=server.uri, place=place, definition=text[:_SHOWN])
+    for subschema_dn, text in _definitions(server, root, "attributeTypes"):
+        unreadable = SchemaUnreadable(uri=server.uri, place=subschema_dn, definition=text[:_SHOWN])
         try:
-            one = AttributeType(text)
-            is_whole = all(_WORD.fullmatch(word) for word in (one.oid, *one.names))
+            parsed = AttributeType(text)
+            is_whole = all(_WORD.fullmatch(word) for word in (parsed.oid, *parsed.names))
         except Exception as error:
             raise unreadable from error
-        if not is_whole or not all(f"'{name}'" in text for name in one.names):
+        if not is_whole or not all(f"'{name}'" in text for name in parsed.names):
             raise unreadable
-        yield one
+        yield parsed

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import ldap
 
 from loader import config, errors
-from loader.server.options import Connection, external, find_database, line, searching
+from loader.server.options import Connection, external, find_database, ldapsearch, line
 
 if TYPE_CHECKING:
     from loader.server.session import Session
@@ -27,14 +27,14 @@ LIMITS = {3: "the time limit", 4: "the size limit", 11: "a limit on paged or uni
 _NO_SUCH_OBJECT = 32
 _ANONYMOUS = "anonymous"
 
-Reach = Callable[[], AbstractContextManager["Session"]]
+NewSession = Callable[[], AbstractContextManager["Session"]]
 
 
 def refused(
-    connection: Connection, uri: str, operation: str, base: str, result: int, reason: str, reach: Reach
+    connection: Connection, uri: str, operation: str, base: str, result: int, reason: str, connect: NewSession
 ) -> errors.LoaderError:
-    """Returns the error for a result code. `operation`: "bind", or words for the message. `reach`: gives a session that
-    can say more: the account's DN, which a SASL bind does not return, and the suffixes."""
+    """Returns the error for a result code. `operation`: "bind", or words for the message. `connect`: returns a session
+    for details of the message: the account's DN, which a SASL bind does not return, and the suffixes."""
     if error := _bind_error(connection, uri, result, reason, operation == "bind"):
         return error
     if result == 10:  # referral
@@ -46,8 +46,8 @@ def refused(
     if result != _NO_SUCH_OBJECT and result not in LIMITS:
         return errors.ServerRefused(uri=uri, operation=operation, reason=reason)
     who, suffix, suffixes = connection.who if connection.mechanism else connection.bind_dn or _ANONYMOUS, base, ""
-    if operation not in ("read ", "whoami"):  # what is asked here is not explained in turn
-        with suppress(errors.LoaderError), reach() as server:
+    if operation not in ("read ", "whoami"):  # the operations used here, which would recurse
+        with suppress(errors.LoaderError), connect() as server:
             suffixes = ", ".join(server.naming_contexts())
             suffix = server.context_of(base)
             who = server.who_am_i() or _ANONYMOUS
@@ -67,28 +67,28 @@ _INVALID = (48, 49, 50)
 _KERBEROS = (
     (
         ("expired", "No Kerberos credentials", "No credentials", "credentials cache"),
-        "Get a ticket with kinit (klist shows what there is); where nobody can type a password, KRB5_CLIENT_KTNAME "
-        "names a keytab. The same command goes on then.",
+        "Get a ticket with kinit (klist shows the present ones). Where nobody can type a password, name a keytab in "
+        "KRB5_CLIENT_KTNAME. Then run the same command again.",
     ),
     (
         ("not found in Kerberos database",),
-        "The server's principal must be ldap/HOST with the host's full name: give that after -H, and -N to have it "
-        "taken as written.",
+        "The server's principal must be ldap/HOST with the host's full name: use that name in -H, and add -N to use it "
+        "as written.",
     ),
     (
         ("Cannot contact any KDC", "Cannot find KDC", "Cannot resolve"),
-        "Is the realm's KDC named in krb5.conf (KRB5_CONFIG), and can this host reach it?",
+        "Check that krb5.conf (KRB5_CONFIG) names the realm's KDC, and that this host can reach the KDC.",
     ),
     (("Clock skew",), "Set the clocks of this host, of the server and of the KDC."),
 )
 _KEYTAB = (
-    "Has the server the key of ldap/HOST, and may slapd read its keytab (KRB5_KTNAME in slapd's environment)? "
-    "On this host: klist."
+    "Check that the server has the key of ldap/HOST, and that slapd can read the keytab (KRB5_KTNAME in slapd's "
+    "environment). On this host, use klist."
 )
 
 
 def _bind_error(connection: Connection, uri: str, result: int, reason: str, binding: bool) -> errors.LoaderError | None:
-    """Returns the error if a failure concerns the account. `binding`: later only TooWeak is possible."""
+    """Returns the error if a failure concerns the account. After the bind (not `binding`), only TooWeak is possible."""
     if not binding and result not in _WEAK:
         return None
     who = connection.who
@@ -104,8 +104,8 @@ def _bind_error(connection: Connection, uri: str, result: int, reason: str, bind
         )
     if result in _INVALID:
         advice = (
-            "Check -D (with -Y: -U and -X) and the password. slapd refuses a locked account with the same words, "
-            "unless it has ppolicy_use_lockout: look at pwdAccountLockedTime of the account's entry."
+            "Check -D (with -Y: -U and -X) and the password. Without ppolicy_use_lockout, slapd refuses a locked "
+            "account with the same message: look for pwdAccountLockedTime in the account's entry."
         )
         file = connection.password_file
         # A pipe can be read only once, so only regular files are checked.
@@ -117,7 +117,7 @@ def _bind_error(connection: Connection, uri: str, result: int, reason: str, bind
         return errors.BadCredentials(uri=uri, who=who, reason=reason, advice=advice)
     if result == 34:  # invalidDNSyntax
         example = f"{'' if '=' in who else 'cn='}{who},dc=example,dc=com"
-        return errors.UsageProblem(reason=f"{uri}: the bind DN {who} is no DN: give all of it, such as {example}")
+        return errors.UsageProblem(reason=f"{uri}: the bind DN {who} is not a DN: give the whole DN, such as {example}")
     return None
 
 
@@ -131,7 +131,7 @@ def _offered(uri: str) -> str:
         names = [name.decode() for _, entry in entries for config in entry.values() for name in config]
         return ", ".join(names) or "none"
     except (ldap.LDAPError, UnicodeDecodeError):
-        return "what it does not tell"
+        return "not known"
     finally:
         handle.unbind_ext_s()
 
@@ -148,24 +148,24 @@ _OTHERS = (
 
 
 def _commands(uri: str, suffix: str, identity: str) -> Iterator[str]:
-    """Yields lines to paste into a shell on the server's host. They replace all limits, with the new one first: the
-    first that matches applies, and an added value stays behind the others until a restart (bconfig.c, CFG_LIMITS)."""
+    """Yields lines to paste into a shell on the server's host. They replace all limits, with the new limit first,
+    because the first match applies, and an added value comes last until a restart (bconfig.c, CFG_LIMITS)."""
     subject = f'dn.exact="{identity}"'
     others = _OTHERS
     if identity == _ANONYMOUS:
-        yield "# This is for whoever does not bind: better bind, as an account of its own."
+        yield "# This raises the limit for all anonymous clients: it is better to bind with an account of its own."
         subject = identity
-        others += f" | sed '/^olcLimits: {identity} /d'"  # slapd accepts no second one
+        others += f" | sed '/^olcLimits: {identity} /d'"  # slapd accepts only one
     elif "=" not in identity or identity.startswith("SASL "):
-        yield "# Put the DN that `ldapwhoami` says, with the same -H, -Y and -U, in the place of DN."
+        yield "# Replace DN by the DN that `ldapwhoami` prints with the same -H, -Y and -U."
         subject = 'dn.exact="DN"'
     yield find_database(uri, suffix)
-    yield f'OLD=$({searching(uri)} "$DB" -s base olcLimits) &&'
+    yield f'OLD=$({ldapsearch(uri)} "$DB" -s base olcLimits) &&'
     yield "{ printf 'dn: %s\\nchangetype: modify\\nreplace: olcLimits\\n' \"$DB\"; cat <<'EOF'"
     yield line("olcLimits", f"{subject} {_LIFTED}".encode())
     yield "EOF"
     yield f"printf '%s\\n' \"$OLD\" | {others}; }} | ldapmodify {external(uri)}"
-    yield "# Where it runs on a slapd.conf: there, before all other `limits` of that database, and restart it:"
+    yield "# If slapd runs with a slapd.conf: put this before all other `limits` of that database, and restart slapd:"
     yield f"# limits {config.line_of_word(subject.replace(chr(34), ''))} {_LIFTED}"
 
 
@@ -193,8 +193,8 @@ CERTIFICATE = (
 )
 
 
-def speaks_of_tls(reason: str) -> bool:
-    """Returns False for a closed connection (in the words of GnuTLS, of OpenSSL), even if TLS was in use."""
+def mentions_tls(reason: str) -> bool:
+    """Whether a message is about TLS. A closed connection (in GnuTLS's or OpenSSL's words) is not."""
     is_closed = any(word in reason for word in ("non-properly terminated", "unexpected eof"))
     return not is_closed and any(word in reason for word in ("certificate", "TLS", "SSL", "handshake"))
 
@@ -205,7 +205,7 @@ def tls_failure(uri: str, start_tls: int, reason: str) -> errors.TlsFailed | Non
     if parts.scheme != "ldaps" and not (start_tls and parts.scheme == "ldap"):
         return None
     why, advice = _why(parts.scheme, parts.hostname or "localhost", parts.port or PORTS[parts.scheme])
-    if why or speaks_of_tls(reason):
+    if why or mentions_tls(reason):
         return errors.TlsFailed(uri=uri, reason=why or reason, advice=advice)
     return None
 
@@ -217,7 +217,7 @@ def _why(scheme: str, host: str, port: int) -> tuple[str, str]:
         return own, advice
     try:
         with socket.create_connection((host, port), TIMEOUT) as plain:
-            if scheme != "ldaps" and _start(plain) != 0:
+            if scheme != "ldaps" and _start_tls(plain) != 0:
                 return (
                     "the server does not offer StartTLS",
                     "Configure TLS in that server (for slapd: olcTLSCertificateFile and olcTLSCertificateKeyFile), or "
@@ -230,18 +230,18 @@ def _why(scheme: str, host: str, port: int) -> tuple[str, str]:
     except OSError as error:
         if scheme == "ldaps":
             with suppress(OSError), socket.create_connection((host, port), TIMEOUT) as plain:
-                if _start(plain) is not None:
+                if _start_tls(plain) is not None:
                     return (
-                        "the server speaks LDAP on that port, but no TLS",
+                        "the server speaks LDAP without TLS on that port",
                         f"Give -H ldap://{host}:{port}, with -ZZ if the server offers StartTLS, or the port on which "
                         "it listens for ldaps (636 by default).",
                     )
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return f"handshake failed: {error.reason or error}", CERTIFICATE
-        return "", CERTIFICATE  # a closed connection need not be due to TLS
+        return "", CERTIFICATE  # a connection can be closed for other reasons than TLS
 
 
-def _start(plain: socket.socket) -> int | None:
+def _start_tls(plain: socket.socket) -> int | None:
     """Sends StartTLS and returns the result code of the answer; None if the server does not answer in LDAP."""
     plain.settimeout(TIMEOUT)
     plain.sendall(_START_TLS)

@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class Session:
-    """A bound connection to a server; `session(...)` creates it. Every method raises LoaderError if it fails."""
+    """A bound connection to a server, created by `session`. Every method raises LoaderError if it fails."""
 
     def __init__(self, connection: Connection, given_up: threading.Event | None = None) -> None:
         self.connection = connection
@@ -57,7 +57,7 @@ class Session:
         # libldap's built-in default URI ends with this suffix.
         self.uri = connection.uri or configured.removesuffix("/??base")
         self._given_up = given_up
-        self._waits = False  # a thread is inside libldap; still True after a timeout
+        self._is_blocked = False  # whether a thread is inside libldap; still True after a timeout
         try:
             self._ldap = ldap.initialize(self.uri)
         except ldap.LDAPError:
@@ -67,11 +67,11 @@ class Session:
         self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, connect_limit())
         # libldap tries each URI, with a TCP connection and a handshake.
         uris = max(1, len(self.uri.replace(",", " ").split()))
-        self.converse("bind", self._bind, limit=2 * connect_limit() * uris + bind_limit())
+        self.call("bind", self._bind, limit=2 * connect_limit() * uris + bind_limit())
         _log.info("connected to %s as %s", self.uri, connection.who)
 
     def close(self) -> None:
-        if not self._waits:  # unbind would block until the pending operation ends; the connection ends with the process
+        if not self._is_blocked:  # unbind would wait for the pending operation; the process's end closes the connection
             with suppress(ldap.LDAPError):  # the server may have closed the connection already
                 self._ldap.unbind_s()
 
@@ -89,34 +89,34 @@ class Session:
         else:
             _simple_bind(handle, self.uri, self.connection)
 
-    def converse(self, operation: str, talk: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
-        """Returns what `talk` returns for python-ldap's connection. `limit`: seconds; 0 means the usual timeout."""
-        self._waits = True
+    def call(self, operation: str, use: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
+        """Returns the result of `use` on python-ldap's connection. `limit`: timeout in seconds; 0: the usual one."""
+        self._is_blocked = True
         began = time.monotonic()
         try:
-            answer = _answered(lambda: talk(self._ldap), limit or _limit(ldap.OPT_TIMEOUT, SILENCE), self._given_up)
+            result = _in_thread(lambda: use(self._ldap), limit or _limit(ldap.OPT_TIMEOUT, SILENCE), self._given_up)
         except ldap.LDAPError as error:
-            self._waits = False
-            raise self._ours(operation, error, base, time.monotonic() - began) from error
+            self._is_blocked = False
+            raise self._as_loader_error(operation, error, base, time.monotonic() - began) from error
         except _Unanswered as error:
             lost = errors.ServerDown if operation == "bind" else errors.ConnectionLost
             raise lost(uri=self.uri, reason=f"{operation}: {error}") from None
-        self._waits = False
-        return answer
+        self._is_blocked = False
+        return result
 
-    def _ours(self, operation: str, error: ldap.LDAPError, base: str, seconds: float) -> errors.LoaderError:
+    def _as_loader_error(self, operation: str, error: ldap.LDAPError, base: str, seconds: float) -> errors.LoaderError:
         """Returns the LoaderError for libldap's error. `seconds`: the duration of the operation."""
         facts = facts_of(error)
-        # After a refused connection libldap queries the socket again and reports ENOTCONN, not the reason.
+        # After a refused connection, libldap queries the socket again and reports ENOTCONN instead of the reason.
         reason = words_of(error, ("desc",) if facts.get("errno") == errno.ENOTCONN else ("desc", "info"))
         if isinstance(error, ldap.TIMEOUT):
             # libldap also applies TIMEOUT and NETWORK_TIMEOUT of ldap.conf, and does not report which of them expired.
             reason = f"{operation}: no answer within {seconds:.0f} s"
         result = facts.get("result", getattr(error, "errnum", 0))
-        # A failed handshake, or a server's answer to an unsupported StartTLS. Other results that the server sent (those
-        # that are not negative) mean that TLS is working.
+        # A failed handshake, or the answer of a server without StartTLS. All other results of a server (which are not
+        # negative) show that TLS is working.
         maybe_tls = isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.PROTOCOL_ERROR)
-        maybe_tls |= result < 0 and refusals.speaks_of_tls(reason)
+        maybe_tls |= result < 0 and refusals.mentions_tls(reason)
         if maybe_tls and (failed := refusals.tls_failure(self.uri, self.connection.start_tls, reason)):
             return failed
         if isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.TIMEOUT):
@@ -138,23 +138,23 @@ class Session:
                 return False
             return True
 
-        return self.converse(f"modify {dn}", replaced, dn, COMMIT)
+        return self.call(f"modify {dn}", replaced, dn, COMMIT)
 
     def modify(self, dn: str, modlist: list[Any]) -> None:
-        self.converse(f"modify {dn}", lambda handle: handle.modify_s(dn, modlist), dn, COMMIT)
+        self.call(f"modify {dn}", lambda handle: handle.modify_s(dn, modlist), dn, COMMIT)
 
     def add(self, dn: str, attributes: Mapping[str, Sequence[bytes]]) -> None:
         added = [(name, list(values)) for name, values in attributes.items()]
-        self.converse(f"add {dn}", lambda handle: handle.add_s(dn, added), dn, COMMIT)
+        self.call(f"add {dn}", lambda handle: handle.add_s(dn, added), dn, COMMIT)
 
     def delete(self, dn: str) -> None:
-        self.converse(f"delete {dn}", lambda handle: handle.delete_s(dn), dn, COMMIT)
+        self.call(f"delete {dn}", lambda handle: handle.delete_s(dn), dn, COMMIT)
 
     def _search(
         self, base: str, scope: int, where: str, attributes: Sequence[str], controls: Sequence[Any] = _AS_STORED
     ) -> list[Any]:
         operation, search = "read" if scope == ldap.SCOPE_BASE else "search", (base, scope, where, list(attributes))
-        entries: list[Any] = self.converse(
+        entries: list[Any] = self.call(
             f"{operation} {base}", lambda handle: handle.search_ext_s(*search, serverctrls=controls), base
         )
         return entries
@@ -164,7 +164,7 @@ class Session:
         entries = self._search(dn, ldap.SCOPE_BASE, where, attributes)
         return _lowered(*entries[0])[1] if entries else {}
 
-    def spelt(self, dn: str) -> str:
+    def stored_dn(self, dn: str) -> str:
         """Returns the entry's DN in the server's spelling. Raises NoSuchBase."""
         entries = self._search(dn, ldap.SCOPE_BASE, _ALL, ["1.1"])
         return str(entries[0][0]) if entries else dn
@@ -195,35 +195,35 @@ class Session:
         return [dn for dn, _ in self.find(base, "(hasSubordinates=TRUE)", scope=ldap.SCOPE_ONELEVEL)]
 
     def dns(self, search: Search, most: int = sys.maxsize) -> Iterator[str]:
-        """Yields the DNs that a search finds, at least `most` if there are so many; reads in pages if `search` has
-        pages. Raises NoSuchBase, and LimitTooLow if one of the server's limits ends the search before."""
+        """Yields the DNs of the entries that a search finds, at least `most` if there are as many. Reads in pages if
+        `search.page` is set. Raises NoSuchBase, and LimitTooLow if a limit of the server ends the search before."""
         paging = SimplePagedResultsControl(True, size=search.page, cookie="")
-        controls = [*_AS_STORED, *([_VISIBLE] if search.subentries else []), *([paging] if search.page else [])]
+        sent = [*_AS_STORED, *([_VISIBLE] if search.subentries else []), *([paging] if search.page else [])]
         arguments = (search.base, _SCOPES[search.scope], search.where, ["1.1"])
         count = 0
 
         def page(handle: Any) -> list[str]:
-            message = handle.search_ext(*arguments, serverctrls=controls)
-            kind, names, answer = None, list[str](), list[Any]()
+            message = handle.search_ext(*arguments, serverctrls=sent)
+            kind, names, controls = None, list[str](), list[Any]()
             while kind != ldap.RES_SEARCH_RESULT and count + len(names) < most:
-                kind, entries, _, answer = handle.result3(message, all=bool(search.page))
+                kind, entries, _, controls = handle.result3(message, all=bool(search.page))
                 names += [dn for dn, _ in entries if dn]
             if kind != ldap.RES_SEARCH_RESULT:
                 handle.abandon(message)
-            paging.cookie = next((one.cookie for one in answer if one.controlType == paging.controlType), "")
+            paging.cookie = next((one.cookie for one in controls if one.controlType == paging.controlType), "")
             return names
 
         more = True
         while more and count < most:
-            names = self.converse(f"search {search.base}", page, search.base)
+            names = self.call(f"search {search.base}", page, search.base)
             count, more = count + len(names), bool(paging.cookie)
             yield from names
 
     def first(
         self, base: str, limit: int, attributes: Sequence[str], where: str = _ALL, seconds: int = -1
     ) -> tuple[Entries, bool]:
-        """Returns the first `limit` matching entries of a subtree, and True if there are no others. `seconds`: the time
-        limit sent to the server. Raises NoSuchBase; LimitTooLow if a limit is met before the first entry."""
+        """Returns the first `limit` matching entries of a subtree, and True if no other entry matches. `seconds`: the
+        time limit sent to the server. Raises NoSuchBase; LimitTooLow if a limit is reached before the first entry."""
         first: Entries = []
 
         def collect(handle: Any) -> bool:
@@ -244,15 +244,15 @@ class Session:
                     raise
                 return False
 
-        return first, self.converse(f"search {base}", collect, base)
+        return first, self.call(f"search {base}", collect, base)
 
     def who_am_i(self) -> str:
         """Returns the authorization DN of this session (RFC 4532); "" if anonymous."""
-        return str(self.converse("whoami", lambda handle: handle.whoami_s())).removeprefix("dn:")
+        return str(self.call("whoami", lambda handle: handle.whoami_s())).removeprefix("dn:")
 
-    def peer(self) -> int | None:
-        """Returns the server's process ID on an ldapi connection; None over a network, or if the server's process is in
-        a PID namespace that is not visible from here (unix(7), SO_PEERCRED)."""
+    def server_pid(self) -> int | None:
+        """Returns the server's process ID on an ldapi connection; None over a network, or if the process is in a PID
+        namespace that is not visible from here (unix(7), SO_PEERCRED)."""
         with socket.socket(fileno=os.dup(self._ldap.get_option(ldap.OPT_DESC))) as connected:
             if connected.family != socket.AF_UNIX:
                 return None
@@ -269,17 +269,17 @@ class Session:
 
     def context_csns(self, suffix: str) -> list[str]:
         """Returns the contextCSN of a suffix, one value per server ID. Raises NoContextCSN if there are no values."""
-        if csns := self.shown_csns(suffix):
+        if csns := self.visible_csns(suffix):
             return csns
         advice = (
-            "Let the account read contextCSN (olcAccess). If the database lacks the syncprov overlay, add that: "
+            "Let the account read contextCSN (olcAccess). If the database lacks the syncprov overlay, add the overlay: "
             "paste this into a shell of root on the server's host."
         )
         modify = f"ldapmodify {external(self.uri)}"
         classes = "objectClass: olcOverlayConfig\\nobjectClass: olcSyncProvConfig\\nolcOverlay: syncprov\\n"
         commands = (
             find_database(self.uri, suffix),
-            "# This is refused, which does no harm, where slapd has loaded syncprov already:",
+            "# If slapd has loaded syncprov already, it refuses this, which does no harm:",
             f"{modify} <<'EOF' || true",
             *("dn: cn=module{0},cn=config", "changetype: modify", "add: olcModuleLoad"),
             *("olcModuleLoad: syncprov", "EOF"),
@@ -288,7 +288,7 @@ class Session:
         )
         raise errors.NoContextCSN(where=self.uri, suffix=suffix, advice=advice, commands=commands)
 
-    def shown_csns(self, suffix: str) -> list[str]:
+    def visible_csns(self, suffix: str) -> list[str]:
         """Like `context_csns`, but returns [] if there is no contextCSN or the account may not read it."""
         values = self.read(suffix, ["contextCSN"]).get("contextcsn", [])
         return sorted(csn.by_server(value.decode() for value in values).values())
@@ -304,11 +304,11 @@ class Session:
         base = "(none given; use -b)"
         raise errors.NoSuchBase(uri=self.uri, base=base, who=self.connection.who, known=", ".join(contexts))
 
-    def counted(self, base: str) -> int | None:
+    def entry_count(self, base: str) -> int | None:
         """Returns the entry count of the database with the suffix `base`; None if cn=Monitor does not show it."""
-        return self.monitored(base, "olmMDBEntries").get("olmMDBEntries")
+        return self.monitor_counters(base, "olmMDBEntries").get("olmMDBEntries")
 
-    def monitored(self, base: str, *counters: str) -> dict[str, int]:
+    def monitor_counters(self, base: str, *counters: str) -> dict[str, int]:
         """Returns counters of cn=Monitor (OpenLDAP 2.5 and later) for the mdb database with the suffix `base`."""
         where = ldap.filter.filter_format("(&(objectClass=olmMDBDatabase)(namingContexts=%s))", [base])
         try:
@@ -330,7 +330,7 @@ class Session:
 
 @contextmanager
 def session(connection: Connection, given_up: threading.Event | None = None) -> Iterator[Session]:
-    """`given_up`: when set, pending operations end with an error. Only the main thread receives Ctrl-C."""
+    """Yields a Session, and closes it. When `given_up` is set (Ctrl-C, in another thread), pending operations fail."""
     with closing(Session(connection, given_up)) as opened:
         yield opened
 
@@ -360,31 +360,31 @@ class _Unanswered(Exception):
     """An operation timed out or was cancelled."""
 
 
-def _answered(ask: Callable[[], Result], limit: float, given_up: threading.Event | None) -> Result:
-    """Returns or raises the result of `ask`. Raises _Unanswered after `limit` seconds, or soon after `given_up` is set;
-    the thread of `ask` then continues until libldap returns or the process ends."""
-    answer: Future[Result] = Future()
+def _in_thread(work: Callable[[], Result], limit: float, given_up: threading.Event | None) -> Result:
+    """Returns or raises the result of `work`. Raises _Unanswered after `limit` seconds, or soon after `given_up` is
+    set; then the thread of `work` continues until libldap returns or the process ends."""
+    future: Future[Result] = Future()
 
     def run() -> None:
         try:
-            answer.set_result(ask())
+            future.set_result(work())
         except BaseException as error:
-            answer.set_exception(error)
+            future.set_exception(error)
 
-    threading.Thread(target=run, name="ldap question", daemon=True).start()
+    threading.Thread(target=run, name="ldap operation", daemon=True).start()
     until = time.monotonic() + limit
-    while not wait([answer], 0.1).done:  # seconds between two looks at `given_up`
+    while not wait([future], 0.1).done:  # seconds between two checks of `given_up`
         if given_up is not None and given_up.is_set():
             raise _Unanswered("given up")
         if time.monotonic() > until:
             raise _Unanswered(f"no answer within {limit:.0f} s")
-    return answer.result()
+    return future.result()
 
 
 # Timeouts in seconds. NETWORK_TIMEOUT and TIMEOUT of ldap.conf(5) override them.
 CONNECT = 30.0  # for a TCP connection, and again for a TLS handshake
 OPENING = 60.0  # for StartTLS and a bind together
-# Time without a byte of a pending answer. The timeout is long, since a search without an index takes long.
+# Without a byte of the awaited answer. The timeout is long, because a search without an index takes long.
 SILENCE = defaults.SILENCE
 COMMIT = 3600.0  # for a write: the first write after nosync flushes all earlier writes
 
@@ -397,15 +397,15 @@ def bind_limit() -> float:
     return _limit(ldap.OPT_TIMEOUT, OPENING)
 
 
-def _limit(option: int, otherwise: float) -> float:
+def _limit(option: int, default: float) -> float:
     value: Any = ldap.get_option(option)
-    return float(value) if value is not None and float(value) > 0 else otherwise
+    return float(value) if value is not None and float(value) > 0 else default
 
 
 # The native core answers the prompts of the SASL mechanisms itself, with the same values.
 def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
-    """Binds with SASL. For a missing option the value of ldap.conf applies; libldap stores that value, but the caller
-    must pass it to SASL. Raises UsageProblem for unusable options, and python-ldap's errors."""
+    """Binds with SASL. For a missing option, the value of ldap.conf applies, which libldap reads but does not pass to
+    SASL. Raises UsageProblem for unusable options, and python-ldap's errors."""
     if connection.as_written:
         handle.set_option(ldap.OPT_X_SASL_NOCANON, 1)
     if connection.properties is not None:
@@ -417,7 +417,7 @@ def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
     try:
         password = (connection.secret() or b"").decode()
     except UnicodeDecodeError:
-        raise errors.UsageProblem(reason="the password is not UTF-8, which SASL wants") from None
+        raise errors.UsageProblem(reason="the password is not UTF-8, which SASL requires") from None
     answers = {
         ldap.sasl.CB_AUTHNAME: connection.authcid
         or connection.bind_dn
@@ -434,27 +434,27 @@ def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
 # "Invalid credentials" also for a locked or expired account, and accepts the bind of an account that may only change
 # its password. python-ldap's own class for the control needs pyasn1, whose import takes longer than a bind.
 _OID = "1.3.6.1.4.1.42.2.27.8.5.1"
-# error of the control -> reason, advice, commands
+# error in the control -> reason, advice, commands
 _CLOSED = {
     0: (
         "its password has expired",
-        "Let an account that may manage the entry, in the place of ROOTDN, set a new password.",
+        "Set a new password with this command; ROOTDN is an account that may manage the entry.",
         "ldappasswd {at} -D ROOTDN -W -S {name}",
     ),
     1: (
         "it is locked after too many wrong passwords, or by an administrator",
-        "Let an account that may manage the entry, in the place of ROOTDN, unlock it.",
+        "Unlock it with this command; ROOTDN is an account that may manage the entry.",
         "ldapmodify {at} -D ROOTDN -W <<'EOF'\n{dn}\nchangetype: modify\ndelete: pwdAccountLockedTime\nEOF",
     ),
     2: (
-        "it has to change its password before it may do anything else (pwdReset)",
-        "Give it a new password, then write that into the password file.",
+        "it must change its password before it may do anything else (pwdReset)",
+        "Set a new password, then write it into the password file.",
         "ldappasswd {at} -D {name} -W -S",
     ),
 }
 
 
-class _PolicyAnswer(ResponseControl):  # type: ignore[misc]
+class _PolicyResponse(ResponseControl):  # type: ignore[misc]
     error: int | None = None
 
     def decodeControlValue(self, encodedControlValue: bytes) -> None:  # noqa: N802, N803
@@ -466,13 +466,13 @@ def _simple_bind(handle: Any, uri: str, connection: Connection) -> None:
     name, secret = connection.bind_dn or "", connection.secret() or b""
     try:
         number = handle.simple_bind(name, secret, [RequestControl(_OID)] if name else None)
-        controls = handle.result3(number, resp_ctrl_classes={_OID: _PolicyAnswer})[3]
+        controls = handle.result3(number, resp_ctrl_classes={_OID: _PolicyResponse})[3]
     except ldap.LDAPError as error:
         for oid, _, value in facts_of(error).get("ctrls", ()):
             _require_open(uri, connection, _policy_error(value) if oid == _OID else None)
         raise
-    for one in controls:
-        _require_open(uri, connection, one.error)
+    for control in controls:
+        _require_open(uri, connection, control.error)
 
 
 def _policy_error(value: bytes | None) -> int | None:

@@ -62,7 +62,7 @@ def probe(
     control = SyncRequestControl(criticality=1, cookie=cookie, reloadHint=reload_hint and cookie is not None)
     scope = ldap.SCOPE_BASE if csns is None else ldap.SCOPE_SUBTREE
 
-    def converse(handle: Any) -> Reply:
+    def exchange(handle: Any) -> Reply:
         message = handle.search_ext(base, scope, where, ["1.1"], serverctrls=[control])
         try:
             return _reply(handle, message, had_cookie=cookie is not None)
@@ -77,7 +77,7 @@ def probe(
                 return Reply(SyncAnswer.REFUSED, reason=words_of(error))
             raise
 
-    return server.converse(f"synchronization of {base}", converse, base, LIMIT)
+    return server.call(f"synchronization of {base}", exchange, base, LIMIT)
 
 
 def _reply(handle: Any, message: int, had_cookie: bool) -> Reply:

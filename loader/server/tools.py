@@ -1,5 +1,5 @@
-"""slapd on this host: its own tools (slapadd, slapcat, slaptest ...), the account under which root runs the tools, the
-installed release, and the running slapd processes.
+"""slapd on this host: its tools (slapadd, slapcat, slaptest ...), the account under which root runs them, the installed
+release, and the running slapd processes.
 
 DITSEED_TOOLS contains a command prefix for the tools if slapd is installed elsewhere ("chroot /srv/ldap"). Under a
 prefix the tools reach directories only by their paths, not through descriptors of this process.
@@ -28,7 +28,7 @@ from loader.storage import files, held
 from loader.storage.files import Owner
 
 # Directories that are searched after PATH: the PATH of an ordinary user or of cron often lacks sbin.
-_ALSO = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/libexec:/usr/libexec/openldap:/opt/symas/sbin"
+_SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/libexec:/usr/libexec/openldap:/opt/symas/sbin"
 
 
 def server_tool(name: str, *arguments: str) -> list[str]:
@@ -36,26 +36,26 @@ def server_tool(name: str, *arguments: str) -> list[str]:
     prefix = shlex.split(os.environ.get(ENV_TOOLS, ""))
     if prefix:
         return [*prefix, name, *map(plain.with_operator_paths, arguments)]
-    path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_ALSO}")
+    path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
     if path is None:
         raise ToolMissing(tool=name)
     return [path, *arguments]
 
 
 def server_tool_as(owner: Owner | None, name: str, *arguments: str) -> list[str]:
-    """Returns the command line of a tool that runs as `owner`, who so owns new files; without root, as this account."""
+    """Returns the command line of a tool that runs as `owner`, who owns new files; without root, as this account."""
     if os.geteuid() != 0 or owner is None or owner.uid == 0:
         return server_tool(name, *arguments)
     # The kernel clears the parent death signal when the user changes, so setpriv sets the signal again.
-    who = [f"--reuid={owner.uid}", f"--regid={owner.gid}", "--clear-groups", "--pdeathsig=KILL", "--"]
+    identity = [f"--reuid={owner.uid}", f"--regid={owner.gid}", "--clear-groups", "--pdeathsig=KILL", "--"]
     prefix = os.environ.get(ENV_TOOLS)
     command = [name, *arguments] if prefix else server_tool(name, *arguments)
     if not name.startswith("/"):
-        _require_reached(command[0], owner.uid, tuple(who), prefix)
-    return server_tool("setpriv", *who, *command) if prefix else ["setpriv", *who, *command]
+        _require_reachable(command[0], owner.uid, tuple(identity), prefix)
+    return server_tool("setpriv", *identity, *command) if prefix else ["setpriv", *identity, *command]
 
 
-# Prints the topmost directory on the paths to a tool (its path, and that without links) that the account may not enter.
+# Prints the topmost directory on the path to a tool, or on its real path, that the account may not enter.
 _FIND_CLOSED = """
 test -x "$1" && exit
 for path; do
@@ -73,10 +73,10 @@ exec setpriv "$@" /bin/sh -c "$closed" sh "$path" "$(readlink -f "$path")"
 
 
 @functools.cache
-def _require_reached(tool: str, uid: int, who: tuple[str, ...], prefix: str | None) -> None:
-    """Raises ToolUnreachable if the account may not enter a directory on the tool's path; a shell only returns 127."""
-    command = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *who)
-    if closed := os.fsdecode(child.ask(command).out):
+def _require_reachable(tool: str, uid: int, identity: tuple[str, ...], prefix: str | None) -> None:
+    """Raises ToolUnreachable if the account may not enter a directory on the tool's path: setpriv only returns 127."""
+    command = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *identity)
+    if closed := os.fsdecode(child.run(command).out):
         raise ToolUnreachable(tool=Path(tool).name, account=files.account_name(uid), place=closed)
 
 
@@ -84,7 +84,7 @@ def configuration(*arguments: str, owner: Owner | None = None) -> bytes:
     """Returns slapcat's output for cn=config. Raises ToolMissing; ToolFailed if slapcat fails or prints nothing."""
     text = run("slapcat", "-n0", *arguments, owner=owner)
     if not text.strip():  # slapcat's status is 0 even if it could not read a file
-        reason = "it printed nothing: it could not read one of the files (see dmesg)"
+        reason = "it printed nothing, because it could not read one of the files (see dmesg)"
         raise ToolFailed(tool="slapcat", status=0, reason=reason)
     return text
 
@@ -110,15 +110,15 @@ _FOLDED = re.compile(rb"\r?\n ")
 
 
 def of_directories(directories: Sequence[Path]) -> Owner | None:
-    """Returns the first account other than root that owns one of the directories, or a parent directory or link of one,
-    since that account could replace the directory. None: root may run the tools, or this process is not root's."""
+    """Returns the first account other than root that owns one of the directories, or a directory or link on the path,
+    because it could replace the directory. None: root may run the tools, or this process is not root's."""
     if os.geteuid() != 0:
         return None
-    statuses = (status for path in directories for status in held.on_the_way(path))
-    return next((Owner.told(status) for status in statuses if status.st_uid != 0), None)
+    statuses = (status for path in directories for status in held.statuses_along(path))
+    return next((Owner.from_status(status) for status in statuses if status.st_uid != 0), None)
 
 
-def of_directories_or(user: str | None, directories: Sequence[Path]) -> Owner | None:
+def slapd_account(user: str | None, directories: Sequence[Path]) -> Owner | None:
     """Returns the account for a slapd that must not run as root: `user`, else the directories' owner, else nobody. None
     if this process does not run as root. Raises UsageProblem if `user` cannot be used."""
     if os.geteuid() != 0:
@@ -134,7 +134,7 @@ def of_directories_or(user: str | None, directories: Sequence[Path]) -> Owner | 
     except KeyError:
         raise UsageProblem(reason=f"this host has no account {name}") from None
     if account.pw_uid == 0:
-        raise UsageProblem(reason=f"slapd shall not run as {name}, which is root")
+        raise UsageProblem(reason=f"slapd must not run as {name}, which is root")
     return Owner(account.pw_uid, account.pw_gid)
 
 
@@ -144,7 +144,7 @@ def of_configuration(path: Path) -> Owner | None:
     if os.geteuid() != 0:
         return None
     if not path.is_dir():
-        statements = [one.words for one in slapd_conf.statements(path) if one.keyword == "directory"]
+        statements = [each.words for each in slapd_conf.statements(path) if each.keyword == "directory"]
         return of_directories([*(Path(words[1]) for words in statements if len(words) == 2), path])
     configuration_files = list(path.rglob("*.ldif"))
     directories: list[Path] = []
@@ -158,27 +158,27 @@ def of_configuration(path: Path) -> Owner | None:
 
 def may_read(owner: Owner, paths: Sequence[Path]) -> bool:
     script = 'for path do test -r "$path" || exit; done'  # uses the shell's own `test`, not a program from PATH
-    return child.ask(server_tool_as(owner, "/bin/sh", "-c", script, "sh", *map(str, paths))).status == 0
+    return child.run(server_tool_as(owner, "/bin/sh", "-c", script, "sh", *map(str, paths))).status == 0
 
 
-def change_owner(owner: Owner | None, place: Path) -> None:
-    """Gives a directory of this process and its contents to `owner`, from the bottom up, since the account could create
-    links in a directory as soon as it owns the directory."""
+def change_owner(owner: Owner | None, top: Path) -> None:
+    """Gives a directory of this process and its contents to `owner`, from the bottom up, because the account could
+    create links in a directory as soon as it owns the directory."""
     if owner is not None:
-        for descriptor in _each(place):
+        for descriptor in _each(top):
             owner.give(descriptor)
 
 
-def let_read(owner: Owner | None, place: Path) -> None:
+def let_read(owner: Owner | None, top: Path) -> None:
     """Lets the account's group read a directory of this process and its contents, without write access."""
     if owner is not None:
-        for descriptor in _each(place):
+        for descriptor in _each(top):
             os.fchown(descriptor, -1, owner.gid)
             os.fchmod(descriptor, 0o750 if stat.S_ISDIR(os.fstat(descriptor).st_mode) else 0o640)
 
 
-def _each(place: Path) -> Iterator[int]:
-    for path, _, names in os.walk(place, topdown=False):
+def _each(top: Path) -> Iterator[int]:
+    for path, _, names in os.walk(top, topdown=False):
         with held.opened(Path(path)) as directory:
             for name in names:
                 with held.closing_descriptor(directory.open(name)) as descriptor:
@@ -196,7 +196,7 @@ def release() -> Release | None:
             child.wait()
     except ToolMissing:
         return None
-    match = re.search(r"slapd (\d+)\.(\d+)(?:\.(\d+))?", " ".join(child.words))
+    match = re.search(r"slapd (\d+)\.(\d+)(?:\.(\d+))?", " ".join(child.stderr_lines))
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 
@@ -221,8 +221,8 @@ def slapd_on(config: Config) -> int | None:
     return None
 
 
-def unreadable() -> int | None:
-    """Returns the process ID of a slapd whose configuration this account may not see; None if there is none."""
+def unreadable_slapd() -> int | None:
+    """Returns the process ID of a slapd whose configuration this account may not read, or None."""
     for pid in _slapds():
         try:
             os.readlink(f"/proc/{pid}/cwd")
@@ -233,14 +233,14 @@ def unreadable() -> int | None:
     return None
 
 
-def left_pid_file(config: Config) -> Path | None:
-    """Returns the path of a pid file left by a slapd that was not stopped in an orderly way; None if there is none."""
+def stale_pid_file(config: Config) -> Path | None:
+    """Returns the path of a pid file whose slapd was killed or has crashed, or None."""
     pid = _of_pid_file(config)
-    is_left = pid is not None and not is_slapd(pid)
-    return Path(config.reader("cn=config").word("olcPidFile") or "") if is_left else None
+    is_stale = pid is not None and not is_slapd(pid)
+    return Path(config.reader("cn=config").word("olcPidFile") or "") if is_stale else None
 
 
-def is_elsewhere(pid: int) -> bool:
+def has_other_network(pid: int) -> bool:
     """Returns True if the process is in another network namespace (a container), so its URIs are not reachable here."""
     with suppress(OSError):
         return os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
@@ -260,9 +260,9 @@ def is_slapd(pid: int) -> bool:
     return False
 
 
-def flushed(pid: int, name: str) -> bool:
-    """Flushes the process's open files whose path ends with `name` (as for a chroot) to disk. Returns False if none is
-    reachable. They are opened through /proc, since the same path outside a container is a different file."""
+def flush(pid: int, name: str) -> bool:
+    """Flushes the process's open files whose path ends with `name` (as in a chroot) to disk. Returns False if no such
+    file is reachable. Opens them through /proc, because the same path outside a container is a different file."""
     with ExitStack() as opened:
         descriptors = list[int]()
         with suppress(OSError):  # the process belongs to another account, or has ended

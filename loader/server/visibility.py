@@ -1,10 +1,10 @@
-"""Checks on a few entries, before hours of work, what an account may read and write on a slapd, and whether the entries
-that it reads are the stored ones.
+"""Checks on a few entries, before hours of work, what an account may read and write on a slapd, and whether searches
+return the entries as they are stored.
 
 The check uses filters. A filter is true, false or undefined (RFC 4511, 4.5.1.7), and it is undefined for an attribute
-that the account may not search (`test_presence_filter`). So the filter "has the attributes that were returned, and none
-of the others" is true only if the returned attributes are exactly the stored ones: overlays add attributes to the
-result, but filters are evaluated on the stored entry.
+that the account may not search (`test_presence_filter`). So the filter "has the returned attributes and no others" is
+true only if the returned attributes are exactly the stored ones: overlays add attributes to the result, but slapd
+evaluates filters on the stored entry.
 
 Other clients may change the entry in the meantime. So a filter that is not true counts only if the entry is the same
 before and after the filters.
@@ -41,23 +41,23 @@ SECRETS = (
     "oathSecret",
 )
 _SEARCHING = 1.0  # seconds, roughly: total server time for the searches for secrets and for containers
-_OF_EACH = 2  # entries per secret and per container; also the number of checks of a container that shows no child
+_OF_EACH = 2  # entries per secret and per container; also the number of checks of a container without a visible child
 _FIRST = 200  # entries from which one per parent and set of object classes is checked
 _CONTAINERS = 30  # containers whose children are read
 _LOOKS = 40  # maximum total of checked entries
-_TRIES = 10  # checks of an entry that other clients keep changing; more are made if _PATIENCE is not over
+_TRIES = 10  # minimum checks of an entry that other clients keep changing; they continue for _PATIENCE
 _PATIENCE = 1.0  # seconds
-_MARKS = ("entrycsn", "entryuuid")  # differ after a change, or if another entry has taken the DN
-NOT_ASKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
+_MARKS = ("entrycsn", "entryuuid")  # one differs after a change, or if another entry now has the DN
+NOT_CHECKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
 _KIND = ("objectClass",)
 
-Wanted = Callable[[str], bool] | None  # returns True for an attribute that matters; None: all attributes matter
+Relevance = Callable[[str], bool] | None  # returns True for an attribute that matters; None: all attributes matter
 
 
 class VisibilityReport(Struct):
     """Findings in the sample. `who`: the account as in slapd's access rules. `hidden`, `computed`: attribute -> DN of
     an entry that has it. `below`: entries with hidden children. `readable`: attributes that may be read, not searched.
-    `distorting`: the database's overlays that change search results. `tells_overlays`: the server shows overlays."""
+    `distorting`: the database's overlays that change search results. `shows_overlays`: the server lists overlays."""
 
     who: str = ""
     hidden: dict[str, str] = {}
@@ -65,10 +65,10 @@ class VisibilityReport(Struct):
     computed: dict[str, str] = {}
     readable: set[str] = set()
     distorting: list[Overlay] = []
-    tells_overlays: bool = False
+    shows_overlays: bool = False
 
 
-def compare_sample(server: Session, base: str, wanted: Wanted = None) -> VisibilityReport | None:
+def compare_sample(server: Session, base: str, is_relevant: Relevance = None) -> VisibilityReport | None:
     """Checks some entries below `base`. Returns None if the server is not a slapd or shows no schema."""
     root = server.read("", ["objectClass", "subschemaSubentry"])
     if b"OpenLDAProotDSE" not in root.get("objectclass", []):
@@ -84,16 +84,16 @@ def compare_sample(server: Session, base: str, wanted: Wanted = None) -> Visibil
     schema = SubSchema({kind: entry.get(kind.lower()) for kind in kinds})
     known = overlays_of(server, server.context_of(base))
     who = server.who_am_i()
-    sight = VisibilityReport(f'dn.exact="{who}"' if who else "anonymous", tells_overlays=bool(known))
-    sight.distorting = overlays.overlays_that_change_searches(known)
-    for name in _chosen(server, base, schema, sight):
+    report = VisibilityReport(f'dn.exact="{who}"' if who else "anonymous", shows_overlays=bool(known))
+    report.distorting = overlays.overlays_that_change_searches(known)
+    for name in _sample(server, base, schema, report):
         try:
-            _EntryCheck(server, schema, name, sight, wanted).look()
+            _EntryCheck(server, schema, name, report, is_relevant).check()
         except NoSuchBase:
             continue  # deleted meanwhile
-    for name in sight.readable & sight.hidden.keys():
-        del sight.hidden[name]
-    return sight
+    for name in report.readable & report.hidden.keys():
+        del report.hidden[name]
+    return report
 
 
 def overlays_of(server: Session, base: str) -> list[str]:
@@ -118,10 +118,10 @@ def overlays_of(server: Session, base: str) -> list[str]:
         return []
 
 
-def _chosen(server: Session, base: str, schema: SubSchema, sight: VisibilityReport) -> list[str]:
-    """Returns the DNs to check: entries with secrets, then one entry per parent and set of object classes. Notes
-    containers that show no child."""
-    seconds = 0.0  # of the searches of the whole tree
+def _sample(server: Session, base: str, schema: SubSchema, report: VisibilityReport) -> list[str]:
+    """Returns the DNs to check: entries with secrets, then one entry per parent and set of object classes. Reports the
+    containers without a visible child."""
+    seconds = 0.0  # spent on searches of the whole tree
 
     def first(limit: int, where: str) -> Entries:
         """Returns the first matching entries; fewer if the time is up. slapd measures time in whole seconds."""
@@ -140,25 +140,25 @@ def _chosen(server: Session, base: str, schema: SubSchema, sight: VisibilityRepo
     for container, _ in first(_CONTAINERS, "(hasSubordinates=TRUE)"):
         try:
             entries = server.first(container, _OF_EACH + 1, _KIND)[0]
-            is_alone = len(entries) == 1 and _is_always_alone(server, container)
+            is_alone = len(entries) == 1 and _shows_no_child(server, container)
         except NoSuchBase:
             continue  # moved or deleted meanwhile
         sampled += entries
         if is_alone:
-            sight.below.append(container)
+            report.below.append(container)
     kinds: dict[tuple[str, frozenset[bytes]], str] = {}
     for name, entry in sampled:
         classes = frozenset(value.lower() for value in entry.get("objectclass", []))
         kinds.setdefault((dn.key(dn.parent(name)), classes), name)
-    # The values of secrets need not be readable.
+    # Presence filters find secrets even if their values are not readable.
     secrets = (secret for secret in SECRETS if schema.get_obj(AttributeType, secret) is not None)
     holders = [name for secret in secrets for name, _ in first(_OF_EACH, f"({secret}=*)")]
     return list(dict.fromkeys([*holders, *kinds.values()]))[:_LOOKS]
 
 
-def _is_always_alone(server: Session, container: str) -> bool:
-    """Returns True if several checks all show no child. A single check can mislead: the last child may just have been
-    deleted, and other children may come and go."""
+def _shows_no_child(server: Session, container: str) -> bool:
+    """Returns True if none of several checks shows a child. A single check can mislead: the last child may just have
+    been deleted, and other children may be added and deleted."""
     one_level = ldap.SCOPE_ONELEVEL
     return all(
         server.matches(container, "(hasSubordinates=TRUE)")
@@ -177,36 +177,36 @@ class _EntryCheck(Struct):
     server: Session
     schema: SubSchema
     name: str
-    sight: VisibilityReport
-    wanted: Wanted
+    report: VisibilityReport
+    is_relevant: Relevance
 
-    def look(self) -> None:
-        """Checks the entry. An entry that changes all the time is skipped: the sample has similar ones."""
-        among: set[str] | None = None
+    def check(self) -> None:
+        """Checks the entry. An entry that changes all the time is skipped: the sample has similar entries."""
+        candidates: set[str] | None = None
         begun = time.monotonic()
         for number in itertools.count():
             if number >= _TRIES and time.monotonic() - begun > _PATIENCE:
                 return  # a fast server was tried more often
             entry = self.server.read(self.name)
-            computed, readable, hidden = self._contradicted(entry, among)
-            among = {*computed, *readable, *hidden}
-            if not among or _is_same(entry, self.server.read(self.name)):
+            computed, readable, hidden = self._contradicted(entry, candidates)
+            candidates = {*computed, *readable, *hidden}
+            if not candidates or _is_same(entry, self.server.read(self.name)):
                 break
-        self.sight.readable.update(readable)
-        for known, names in ((self.sight.computed, computed), (self.sight.hidden, hidden)):
+        self.report.readable.update(readable)
+        for examples, names in ((self.report.computed, computed), (self.report.hidden, hidden)):
             for name in names:
-                if self.wanted is None or self.wanted(name):
-                    known.setdefault(name, self.name)
+                if self.is_relevant is None or self.is_relevant(name):
+                    examples.setdefault(name, self.name)
 
-    def _contradicted(self, entry: Attributes, among: set[str] | None) -> tuple[list[str], list[str], list[str]]:
-        """Returns the attributes for which filters contradict the read entry: those that are computed, that may be
-        read but not searched, and that are hidden. `among`: names to check (None: all)."""
-        types = {name.partition(";")[0] for name in entry} - NOT_ASKED
+    def _contradicted(self, entry: Attributes, only: set[str] | None) -> tuple[list[str], list[str], list[str]]:
+        """Returns the attributes for which filters contradict the entry as read: computed ones, those that may be read
+        but not searched, and hidden ones. `only`: names to check (None: all)."""
+        types = {name.partition(";")[0] for name in entry} - NOT_CHECKED
         present = sorted(self._lineage(name)[0] for name in types)
         shown = {alias.lower() for name in types for alias in self._lineage(name)}
-        absent = [name for name in self._possible(entry) if name.lower() not in shown]
-        if among is not None:
-            present, absent = ([name for name in names if name in among] for names in (present, absent))
+        absent = [name for name in self._possible_attributes(entry) if name.lower() not in shown]
+        if only is not None:
+            present, absent = ([name for name in names if name in only] for names in (present, absent))
         doubtful = self._untrue(present, "({}=*)")
         computed = [name for name in doubtful if self.server.matches(self.name, f"(!({name}=*))")]
         # The presence filter is undefined, or it is true although the attribute was not returned.
@@ -222,43 +222,42 @@ class _EntryCheck(Struct):
         half = len(names) // 2
         return [*self._untrue(names[:half], claim), *self._untrue(names[half:], claim)]
 
-    def _possible(self, entry: Attributes) -> list[str]:
+    def _possible_attributes(self, entry: Attributes) -> list[str]:
         """Returns the attributes that the entry's object classes allow, and all operational attributes."""
         classes = [value.decode() for value in entry.get("objectclass", [])]
         must, may = self.schema.attribute_types(classes, raise_keyerror=0)
         of_classes = [*must.values(), *may.values()]
         # python-ldap: usage 0 is userApplications.
         types = (self.schema.get_obj(AttributeType, oid) for oid in self.schema.listall(AttributeType))
-        operational = [one for one in types if one is not None and one.usage]
-        named = (one for one in (*of_classes, *operational) if getattr(one, "names", ()))
-        found = dict.fromkeys(one.names[0] for one in named if not one.obsolete)
-        return [name for name in found if name.lower() not in NOT_ASKED]
+        operational = [each for each in types if each is not None and each.usage]
+        named = (each for each in (*of_classes, *operational) if getattr(each, "names", ()))
+        names = dict.fromkeys(each.names[0] for each in named if not each.obsolete)
+        return [name for name in names if name.lower() not in NOT_CHECKED]
 
     def _lineage(self, name: str) -> list[str]:
         """Returns the names of an attribute type, its first name first, and those of its supertypes, such as name for
         cn (RFC 4512, 2.5.1)."""
-        names, one = list[str](), self.schema.get_obj(AttributeType, name)
-        while one is not None:
-            names += one.names or (one.oid,)
-            one = self.schema.get_obj(AttributeType, one.sup[0]) if one.sup else None
+        names, each = list[str](), self.schema.get_obj(AttributeType, name)
+        while each is not None:
+            names += each.names or (each.oid,)
+            each = self.schema.get_obj(AttributeType, each.sup[0]) if each.sup else None
         return [*names, name]
 
 
 def _is_same(before: Attributes, after: Attributes) -> bool:
-    """Compares marks and attribute names (some overlays write without a new entryCSN); without marks all values."""
+    """Compares _MARKS and attribute names (some overlays write without a new entryCSN); without _MARKS, all values."""
     if not all(mark in before for mark in _MARKS):
         return before == after
-    return before.keys() == after.keys() and all(before[one] == after.get(one) for one in _MARKS)
+    return before.keys() == after.keys() and all(before[mark] == after.get(mark) for mark in _MARKS)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 #
-# Checks without a change, before hours of work, whether this account may add entries.
-#
-# For a rename slapd checks the write permission for the parent's children before it looks up the child (mdb_modrdn of
-# OpenLDAP 2.4 to 2.6). So renaming a missing entry fails with noSuchObject for an account that may write, and with
-# insufficientAccess for an account that may not. An empty database has no parent for such a test, and an add would
-# change the database. So in that case the rules in cn=config are evaluated, and only a certain refusal is reported.
+# Checks whether this account may add entries, without changing anything. For a rename, slapd checks the write
+# permission for the parent's children before it looks up the child (mdb_modrdn of OpenLDAP 2.4 to 2.6). So renaming a
+# missing entry fails with noSuchObject for an account that may write, and with insufficientAccess for an account that
+# may not. An empty database has no parent for such a test, and an add would change the database. So in that case the
+# rules in cn=config are evaluated, and only a certain refusal is reported.
 
 
 # An access level or privileges (slapd.access(5)), and the subset that permits adding entries.
@@ -285,7 +284,7 @@ def require_below(server: Session, parent: str) -> None:
             pass  # no such entry; servers other than slapd check for the entry before the permission
         return None
 
-    if (reason := server.converse(f"rename {nobody}", rename_refusal, parent)) is not None:
+    if (reason := server.call(f"rename {nobody}", rename_refusal, parent)) is not None:
         raise _refused(server, parent, reason)
 
 

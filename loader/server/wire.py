@@ -1,7 +1,7 @@
-"""The native reader of a server: wraps the client of `loader._native`, for bulk transfers of entries.
+"""Bulk transfers of entries from a server: wraps the LDAP client of `loader._native`.
 
-libldap connects and binds with ldapsearch's options; after that no Python object is created per entry. All errors of
-the client are converted to LoaderError here.
+libldap connects and binds with ldapsearch's options; after that, no Python object is created per entry. The client's
+errors are converted to LoaderErrors here.
 """
 
 from __future__ import annotations
@@ -48,60 +48,60 @@ _KINDS: dict[str, type[LoaderError]] = {
 
 
 class Reader:
-    """A bound connection for successive searches; `reading(...)` creates it. It is unusable after a failed search."""
+    """A bound connection for successive searches, created by `reading`. It is unusable after a failed search."""
 
     def __init__(self, connection: Connection, counters: Counters) -> None:
         self.connection = connection
         self.counters = counters
-        self._channel = self._asking("", lambda: _native.Channel(link(connection), counters))
+        self._channel = self._call("", lambda: _native.Channel(core_options(connection), counters))
 
-    def part(self, asked: Search, directory: Path, name: str, drop: Sequence[str], *, compress: bool) -> Part:
+    def part(self, search: Search, directory: Path, name: str, drop: Sequence[str], *, compress: bool) -> Part:
         """Writes files `NAME-000.ldif[.zst]`, `NAME-001...` of about 64 MiB of LDIF each, with `.rows` files; all are
         synced when this returns. Files of earlier attempts are removed. `drop`: attributes to omit."""
-        return self._asking(asked.base, lambda: self._channel.part(asked, directory, name, drop, compress=compress))
+        return self._call(search.base, lambda: self._channel.part(search, directory, name, drop, compress=compress))
 
-    def feed(self, asked: Search, target: Feed, notes: Path, drop: Sequence[str], copy: Path | None) -> int:
-        """Sends all found entries to `target` and to the file `copy`; returns their number. `notes`: output file that
+    def feed(self, search: Search, target: Feed, notes: Path, drop: Sequence[str], copy: Path | None) -> int:
+        """Sends the entries found to `target` and to the file `copy`; returns their number. `notes`: output file that
         lists the entries with children."""
-        return self._asking(asked.base, lambda: self._channel.feed(asked, target, notes, drop, copy))
+        return self._call(search.base, lambda: self._channel.feed(search, target, notes, drop, copy))
 
-    def file(self, asked: Search, path: Path, drop: Sequence[str]) -> Part:
+    def file(self, search: Search, path: Path, drop: Sequence[str]) -> Part:
         """Like `part`, but writes a single file without `.rows`, compressed if its name ends in .zst."""
-        return self._asking(asked.base, lambda: self._channel.file(asked, path, drop))
+        return self._call(search.base, lambda: self._channel.file(search, path, drop))
 
-    def sync(self, asked: Search, cookie: str, most: int, told: tuple[Path, Path, Path], drop: Sequence[str]) -> Synced:
-        """Runs a content synchronization, refresh only. `told`: output files for changed entries (LDIF), and for the
-        entryUUIDs of present and of deleted entries. More than `most` whole entries end the search and the reader."""
-        return self._asking(asked.base, lambda: self._channel.sync(asked, cookie.encode(), most, told, drop))
+    def sync(self, search: Search, cookie: str, most: int, out: tuple[Path, Path, Path], drop: Sequence[str]) -> Synced:
+        """Runs a content synchronization (RFC 4533, refreshOnly). `out`: files for changed entries (LDIF), and for the
+        entryUUIDs of present and of deleted entries. More than `most` entries end the search and the reader."""
+        return self._call(search.base, lambda: self._channel.sync(search, cookie.encode(), most, out, drop))
 
-    def digest(self, asked: Search, tree: EntryDigests) -> None:
+    def digest(self, search: Search, tree: EntryDigests) -> None:
         """Adds every found entry to `tree`, which is unusable after an error."""
-        self._asking(asked.base, lambda: self._channel.digest(asked, tree))
+        self._call(search.base, lambda: self._channel.digest(search, tree))
 
-    def discard(self, asked: Search) -> None:
+    def discard(self, search: Search) -> None:
         """Receives and counts every entry, as the baseline of `bin/bench seed`."""
-        self._asking(asked.base, lambda: self._channel.discard(asked))
+        self._call(search.base, lambda: self._channel.discard(search))
 
     def close(self) -> None:
         self._channel.close()
 
-    def _asking(self, base: str, ask: Callable[[], Result]) -> Result:
+    def _call(self, base: str, use: Callable[[], Result]) -> Result:
         try:
-            return ask()
+            return use()
         except _native.NativeError as error:
             if not error.code.startswith("ldap."):
                 raise  # an error of an output file, or a cancelled step: with_counters() translates these
-            raise ours(error, self.connection, base) from error
+            raise as_loader_error(error, self.connection, base) from error
 
 
 @contextmanager
 def reading(connection: Connection, meter: Meter) -> Iterator[Reader]:
-    """Connects and binds, and unbinds after the body. Counts entries in `meter`, without those of a failed search."""
+    """Connects and binds, and unbinds after the body. `meter` counts the entries, except those of a failed search."""
     with with_counters(meter) as counters, closing(Reader(connection, counters)) as reader:
         yield reader
 
 
-def link(connection: Connection) -> ConnectionOptions:
+def core_options(connection: Connection) -> ConnectionOptions:
     """Returns the core's options for the connection. Raises NoSuchPath, NotPermitted for the password file."""
     return {
         "uri": connection.uri,
@@ -120,7 +120,7 @@ def link(connection: Connection) -> ConnectionOptions:
     }
 
 
-def ours(error: _native.NativeError, connection: Connection, base: str) -> LoaderError:
+def as_loader_error(error: _native.NativeError, connection: Connection, base: str) -> LoaderError:
     """Returns the LoaderError for a code ldap.*. `base`: the base of the failed search; "" if no search was running."""
     if error.code == "ldap.library":
         return LibldapMissing(reason=str(error))
@@ -135,7 +135,7 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
     if error.code in _KINDS:
         return _KINDS[error.code](uri=uri, reason=reason)
     operation = "bind" if error.code == "ldap.bind" else f"search {base}" if base else "add"
-    # The core has closed its connection, so a new session asks for more.
+    # The core has closed its connection, so a new session asks for the details.
     refused = refusals.refused(connection, uri, operation, base, error.result or 0, reason, lambda: session(connection))
-    is_passing = error.result == _OTHER and isinstance(refused, ServerRefused)
-    return ConnectionLost(uri=uri, reason=reason) if is_passing else refused
+    is_transient = error.result == _OTHER and isinstance(refused, ServerRefused)
+    return ConnectionLost(uri=uri, reason=reason) if is_transient else refused

@@ -18,7 +18,7 @@ from loader.child import Child
 from loader.errors import EntryRefused, LoaderError, NotProven, OtherFormat, RefreshRefused
 from loader.ldif import with_counters
 from loader.mdb import isolated, meta
-from loader.mdb.environment import alone, reached
+from loader.mdb.environment import exclusive, linked
 from loader.progress import Meter
 from loader.sinks import mdb
 from loader.sinks.mdb import Resources, Target
@@ -93,7 +93,7 @@ def _refresh(
     with (
         with_counters(meter, str(directory), translate) as counters,
         meter.following(counters),
-        reached(directory, writable=True) as opened,
+        linked(directory, writable=True) as opened,
     ):
         done = _native.refresh(opened, database, sent, now, limits, _STDIN, counters)
     return {name: getattr(done, name) for name in _COUNTS}, [uuid.hex() for uuid in done.unsettled]
@@ -119,6 +119,6 @@ def rebuild(directory: Path, target: Target, attributes: tuple[str, ...], limits
     with (
         with_counters(meter, str(directory), translate) as counters,
         meter.following(counters),
-        alone(directory) as opened,
+        exclusive(directory) as opened,
     ):
         _native.reindex(meta.data_file(opened), database, attributes, limits, counters)

@@ -34,7 +34,7 @@ def add(connection: Connection, inputs: Sequence[Path | int], options: LoadOptio
     """Adds every entry of `inputs` (an int is the descriptor of a stream) except those that the journal records."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
-        return wire.ours(error, connection, "") if error.code.startswith("ldap.") else None
+        return wire.as_loader_error(error, connection, "") if error.code.startswith("ldap.") else None
 
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
-        return _native.add(inputs, wire.link(connection), counters, options)
+        return _native.add(inputs, wire.core_options(connection), counters, options)

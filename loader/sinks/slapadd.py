@@ -117,7 +117,7 @@ def _load(target: Target, feed: Callable[[int], Fed], find: Find, meter: Meter, 
 
 def _judge(child: Child, target: Target, find: Find) -> LoaderError:
     """Returns the error for a failed slapadd. The caller must recognize a slapadd that was killed on purpose."""
-    status, words = child.wait(), child.words
+    status, words = child.wait(), child.stderr_lines
     text = " ".join(words)
     if "MDB_MAP_FULL" in text or "-30792" in text:
         return MapFull(path=target.directory, map_size=target.maxsize)
@@ -141,7 +141,7 @@ def _judge(child: Child, target: Target, find: Find) -> LoaderError:
             path, line, dn = record
             where = f"{path}, line {line}"
         return EntryRefused(dn=match.groupdict().get("dn", dn), reason=reason, where=where, way_out="")
-    return ToolFailed(tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it said nothing")
+    return ToolFailed(tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it printed nothing")
 
 
 class SlicedLdif(Struct, frozen=True):

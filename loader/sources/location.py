@@ -202,12 +202,12 @@ class LdifFiles(Struct, frozen=True):
 
     @contextmanager
     def reading(self, meter: Meter) -> Iterator[Inputs]:
-        """Yields the inputs. Raises ManifestBroken after the body, as `ldif.held_exports` does."""
-        with ldif.held_exports(self.given, meter) as paths:
+        """Yields the inputs. Raises ManifestBroken after the body, as `ldif.verified_inputs` does."""
+        with ldif.verified_inputs(self.given, meter) as paths:
             yield [0 if str(path) == STDIN else path for path in paths]
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        with ldif.held_exports(self.given, meter) as paths, ldif.digesting(ignore, meter) as tree:
+        with ldif.verified_inputs(self.given, meter) as paths, ldif.digesting(ignore, meter) as tree:
             for path in paths:
                 tree.add_path(str(path))
         ldif.require_read(self.given, tree.entries)

@@ -80,13 +80,13 @@ def _reading(
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "ldif.pipe":
             return ReaderGone(path=origin, what="LDIF")
-        if ldif.of_the_disk(error):
+        if ldif.is_disk_failure(error):
             return SystemFailed(path=error.path or path, reason=error.message)
         if error.code == "build.damaged":
             return MdbDamaged(path=path, reason=str(error).removeprefix(f"{path}: "))
         return NoEntry(path=path, dn=part.base) if error.code == "mdb.no_such_base" else None
 
-    with snapshot.held(part.directory) as held:
+    with snapshot.protected(part.directory) as held:
         if counted and not part.base:
             meter.total = held.entries() or meter.total
         dump = Dump(held.path, txn=held.txn, base=part.base or None, jobs=jobs or defaults.processors())

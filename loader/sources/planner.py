@@ -108,7 +108,7 @@ def plan(server: Session, base: str, looked: Sample, pieces: int, entries: int |
 def expected(server: Session, base: str) -> int | None:
     """Returns the server's own count of the entries in the database of `base`; None if the count is not readable."""
     try:
-        return server.counted(base)
+        return server.entry_count(base)
     except NoSuchBase:
         return None
 
@@ -296,7 +296,7 @@ def schedule(pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: Rea
     if state.error:
         raise state.error
     if state.unread:
-        raise Cancelled(signal="the watch over this step")
+        raise Cancelled(signal="the timeout of this step")
 
 
 class _Schedule(Struct):

@@ -98,7 +98,7 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
             try:
                 for batch in _batches(_decompressed(file).read, to_end=True):
                     if meter.cancelled.is_set():
-                        raise Cancelled(signal="the watch over this step")
+                        raise Cancelled(signal="the timeout of this step")
                     records = _entries(batch)
                     meter.add(len(records), sum(map(len, records)))
                     taken.take(records)

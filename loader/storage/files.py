@@ -1,5 +1,5 @@
 """Writes files durably, with holes, without a name, or in place of another account's file; checks owner, mode and free
-space. Temporary directories, and the removal of those of killed runs: copies of configurations contain passwords."""
+space. Creates temporary directories, and removes those of killed runs, which may contain passwords."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ class Owner(Struct, frozen=True):
 
     @classmethod
     def of(cls, path: Path) -> Owner:
-        return cls.told(path.stat())
+        return cls.from_status(path.stat())
 
     @classmethod
-    def told(cls, status: os.stat_result) -> Owner:
+    def from_status(cls, status: os.stat_result) -> Owner:
         return cls(status.st_uid, status.st_gid)
 
     def give(self, descriptor: int) -> None:
-        """Changes the owner if we are root: nobody else can, or needs to."""
+        """Changes the owner of an open file if this process is root's: nobody else can, or needs to."""
         if os.geteuid() == 0:
             os.fchown(descriptor, self.uid, self.gid)
 
 
 def make_durable(path: Path) -> None:
-    """fsync a file or directory."""
+    """Syncs a file or directory to disk (fsync)."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     with held.closing_descriptor(os.open(path, flags)) as descriptor, held.named(path):
         os.fsync(descriptor)
@@ -71,27 +71,27 @@ def publish(partial: Path, final: Path) -> None:
 
 def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Writes a small file atomically: after a crash either the old or the new file is there."""
-    with held.opened(path.parent) as place:
+    with held.opened(path.parent) as parent:
         partial = path.name + PARTIAL
-        place.remove(partial)  # a file that a killed run left behind keeps its own mode
-        with held.named(path), os.fdopen(place.create(partial, mode), "wb") as file:
+        parent.remove(partial)  # a file that a killed run left behind would keep its own mode
+        with held.named(path), os.fdopen(parent.create(partial, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        place.take(place.path / partial, path.name)
+        parent.move_in(parent.path / partial, path.name)
 
 
 def creating(path: Path, mode: int = 0o666) -> BinaryIO:
-    """Returns an empty file for writing. In a directory of another account, removes what has that name first."""
-    with held.opened(path.absolute().parent) as place:
-        if not place.is_foreign:
+    """Returns an empty file for writing. In a directory of another account, first removes a file with this name."""
+    with held.opened(path.absolute().parent) as parent:
+        if not parent.is_foreign:
             return path.open("wb")
-        place.remove(path.name)
-        return os.fdopen(place.create(path.name, mode), "wb")
+        parent.remove(path.name)
+        return os.fdopen(parent.create(path.name, mode), "wb")
 
 
 def reading(path: Path) -> BinaryIO:
-    """Opens a regular file; anything else is an error at once (`held.reading`)."""
+    """Opens a regular file for reading; raises FileUnsafe for any other file (`held.reading`)."""
     return os.fdopen(held.reading(path), "rb")
 
 
@@ -119,10 +119,10 @@ def no_space(path: Path, needed: int, free: int) -> NoSpace:
     return NoSpace(path=path, lack=f"{units.size(needed)} needed, {units.size(free)} free")
 
 
-def same(one: Path | None, other: Path) -> bool:
+def same(first: Path | None, second: Path) -> bool:
     """Returns whether two paths lead to the same file or directory; False if one of them cannot be reached."""
     try:
-        return one is not None and os.path.samefile(one, other)
+        return first is not None and os.path.samefile(first, second)
     except OSError:
         return False
 
@@ -169,22 +169,22 @@ def require_readable(path: Path) -> None:
 
 def require_writable(directory: Path) -> None:
     """Checks the directory or, if it is missing, its nearest parent. Raises UsageProblem, ReadOnly, NotPermitted."""
-    place = existing(directory)
-    if not place.is_dir():
-        raise _no_directory(place)
-    if os.statvfs(place).f_flag & os.ST_RDONLY:
-        raise ReadOnly(path=place)
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise NotPermitted(action="write in", path=place, owner=owner_name(place))
+    found = existing(directory)
+    if not found.is_dir():
+        raise _no_directory(found)
+    if os.statvfs(found).f_flag & os.ST_RDONLY:
+        raise ReadOnly(path=found)
+    if not os.access(found, os.W_OK | os.X_OK):
+        raise NotPermitted(action="write in", path=found, owner=owner_name(found))
 
 
 def _no_directory(path: Path) -> UsageProblem:
-    return UsageProblem(reason=f"{path} is a file, where a directory is needed")
+    return UsageProblem(reason=f"{path} is a file, but must be a directory")
 
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns OSErrors about `path` into errors of ditseed."""
+    """Turns OSErrors about `path` in the body into LoaderErrors; an unexpected one gets the name of the file."""
     try:
         yield
     except FileNotFoundError as error:
@@ -197,8 +197,8 @@ def explained(path: Path) -> Iterator[None]:
         if error.errno in (errno.EACCES, errno.EPERM):
             raise NotPermitted(action="use", path=named, owner=owner_name(named)) from error
         if error.errno in FULL_ERRNOS:
-            left = units.size(free_bytes(named))
-            raise NoSpace(path=named, lack=f"{FULL} ({left} free)") from error
+            free = units.size(free_bytes(named))
+            raise NoSpace(path=named, lack=f"{FULL} ({free} free)") from error
         if error.errno == errno.ENOTDIR and existing(named).is_file():
             raise _no_directory(existing(named)) from error
         error.filename = str(named)
@@ -206,13 +206,13 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a directory of ours with its contents; ignores errors, such as a missing directory."""
+    """Removes a directory of ditseed's with its contents; ignores errors, such as a missing directory."""
     with suppress(OSError):
         held.remove_tree(path)
 
 
 def emptied(path: Path) -> Path:
-    """Makes `path` a new, private directory; what a killed run left there is removed."""
+    """Makes `path` a new, private directory, and removes what a killed run left under this name."""
     remove_tree(path)
     path.mkdir(mode=0o700)
     return path
@@ -254,16 +254,16 @@ def finish(file: BinaryIO) -> None:
 _NO_SUCH_FLAG = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
 
 
-def made(directory: Path) -> int:
+def nameless(directory: Path) -> int:
     """Returns a nameless file on the file system of `directory`, open for reading and writing, mode 0600.
 
     If the file system has no O_TMPFILE (OCFS2, NFS), creates a file in a private directory and removes its name at
     once. Raises DirectoryUnsafe, OSError.
     """
-    with held.opened(directory) as place:
+    with held.opened(directory) as open_dir:
         try:
             flags = os.O_TMPFILE | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC
-            return os.open(place.path, flags, mode=0o600)
+            return os.open(open_dir.path, flags, mode=0o600)
         except OSError as error:
             if error.errno not in _NO_SUCH_FLAG:
                 raise
@@ -273,10 +273,10 @@ def made(directory: Path) -> int:
         return descriptor
 
 
-def filled(descriptor: int, size: int, piece: int = 1 << 20) -> None:
-    """Fills a file with random bytes, because the device may store compressible ones in no space. Raises OSError."""
-    for place in range(0, size, piece):
-        os.pwrite(descriptor, os.urandom(min(piece, size - place)), place)
+def fill_randomly(descriptor: int, size: int, piece: int = 1 << 20) -> None:
+    """Fills a file with random bytes, because a device could compress any others. Raises OSError."""
+    for offset in range(0, size, piece):
+        os.pwrite(descriptor, os.urandom(min(piece, size - offset)), offset)
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -289,38 +289,38 @@ def filled(descriptor: int, size: int, piece: int = 1 << 20) -> None:
 def rewrite(path: Path, before: bytes, after: bytes) -> None:
     """Replaces the content `before` by `after`. A symbolic link stays a link; its target changes.
 
-    If killed, leaves either content. Raises ConfigNotEditable if the content is no longer `before`, NotPermitted,
+    A kill leaves either content. Raises ConfigNotEditable if the content is no longer `before`, NotPermitted,
     NoSpace, FileUnsafe (as root: for a link that another account made).
     """
     with explained(path), held.checked_file(path) as pin:
         real = Path(os.readlink(pin))
-        with held.opened(real.parent) as place:
+        with held.opened(real.parent) as parent:
             partial = real.name + PARTIAL
             try:
-                place.remove(partial)
-                # Descriptors only: slapd's account may own the directory, and we may be root.
-                with os.fdopen(place.open(real.name), "rb") as model, os.fdopen(place.create(partial), "wb") as copy:
+                parent.remove(partial)
+                # Descriptors only: slapd's account may own the directory, and ditseed may run as root.
+                with os.fdopen(parent.open(real.name), "rb") as model, os.fdopen(parent.create(partial), "wb") as copy:
                     copy.write(after)
                     copy.flush()
                     status = os.fstat(model.fileno())
-                    Owner.told(status).give(copy.fileno())
+                    Owner.from_status(status).give(copy.fileno())
                     os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode))
                     for label in os.listxattr(model.fileno()):  # ACLs and the SELinux label
                         with suppress(OSError):  # not permitted: the directory's default stays
                             os.setxattr(copy.fileno(), label, os.getxattr(model.fileno(), label))
                     os.fsync(copy.fileno())
-                with os.fdopen(place.open(real.name), "rb") as file:
+                with os.fdopen(parent.open(real.name), "rb") as file:
                     is_unchanged = file.read() == before
                 if not is_unchanged:
                     raise ConfigNotEditable(
                         path=path,
-                        reason="it was changed by somebody else meanwhile",
+                        reason="somebody else changed it meanwhile",
                         advice="Nothing was changed; run the same command again.",
                         lines=(),
                     )
-                place.take(place.path / partial, real.name)
+                parent.move_in(parent.path / partial, real.name)
             finally:
-                place.remove(partial)
+                parent.remove(partial)
 
 
 PREFIX = "ditseed-held-"  # only directories with this prefix are locked
@@ -329,39 +329,38 @@ _UNMAPPED = 65534  # fs.overflowuid
 
 
 @contextmanager
-def temporary_directory(kind: str, place: str | Path | None = None) -> Iterator[Path]:
-    """Creates a private directory in `place` (default: $TMPDIR or /tmp), which may be given to another account.
-
-    Raises DirectoryUnsafe, OSError.
-    """
-    top = lasting(Path(place or tempfile.gettempdir()))
+def temporary_directory(kind: str, parent: str | Path | None = None) -> Iterator[Path]:
+    """Creates a private directory in `parent` (default: $TMPDIR or /tmp), and removes it after the body. The caller may
+    give the directory to another account. Raises DirectoryUnsafe, OSError."""
+    top = require_safe(Path(parent or tempfile.gettempdir()))
     sweep_temporary(top)
-    made: Path | None = None
+    outer: Path | None = None
     try:  # around the creation, too: a signal may arrive as soon as signals are not deferred any more
         with child.deferred():
             new = Path(tempfile.mkdtemp(prefix=".ditseed-", dir=top))
             new.chmod(0o711)
             lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            with suppress(OSError):  # where locking fails, `sweep` removes nothing
+            with suppress(OSError):  # where locking fails, `sweep_temporary` removes nothing
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Only once it is locked, it gets a name that `sweep` recognizes.
-            made = top / f"{PREFIX}{kind}-{new.name.removeprefix('.ditseed-')}"
-            new.rename(made)
-        # The outer directory stays ours, so that a later run recognizes it even if `inside` belongs to another account.
-        inside = made / "inside"
+            # The directory gets a name that `sweep_temporary` recognizes only once it is locked.
+            outer = top / f"{PREFIX}{kind}-{new.name.removeprefix('.ditseed-')}"
+            new.rename(outer)
+        # `outer` stays ditseed's, so that a later run recognizes it even if `inside` belongs to another account.
+        inside = outer / "inside"
         inside.mkdir(mode=0o700)
         yield inside
     finally:
-        if made is not None:
-            remove_tree(made)
+        if outer is not None:
+            remove_tree(outer)
             os.close(lock)
 
 
-def lasting(place: Path) -> Path:
-    """The real path of a directory in which no other account can rename or replace what ditseed creates.
+def require_safe(directory: Path) -> Path:
+    """Returns the real path of a directory. Raises DirectoryUnsafe if another account could rename or replace what
+    ditseed creates there; OSError.
 
-    Temporary directories are reached by name, since slapd's tools run as another account and cannot use descriptors of
-    root's. So for root, nobody else may rename a directory on the way either. Raises DirectoryUnsafe, OSError.
+    Temporary directories are reached by name, because slapd's tools run as another account and cannot use root's
+    descriptors. So for root, no other account may be able to rename a directory on the path either.
     """
     is_root = os.geteuid() == 0
     trusted = {0, os.geteuid()}
@@ -370,12 +369,12 @@ def lasting(place: Path) -> Path:
             trusted.add(_UNMAPPED)  # the host's root in a user namespace, as in a rootless container
     # Ordinary users often have a group of their own, which may write to their directories.
     others = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
-    with held.opened(place) as opened:
+    with held.opened(directory) as opened:
         real = Path(os.readlink(opened.path))
         # Not strict: a link that replaces a directory meanwhile adds a step, with its own owner.
-        steps = [*zip((*reversed(real.parents), real), held.on_the_way(real), strict=False)]
-        for temporary_directory, status in steps if is_root else steps[-1:]:
-            at = "" if temporary_directory == real else f"is below {temporary_directory}, which "
+        steps = [*zip((*reversed(real.parents), real), held.statuses_along(real), strict=False)]
+        for step, status in steps if is_root else steps[-1:]:
+            at = "" if step == real else f"is below {step}, which "
             if status.st_uid not in trusted:
                 reason = f"{at}belongs to another account (uid {status.st_uid})"
             elif status.st_mode & others and not status.st_mode & stat.S_ISVTX:
@@ -389,8 +388,8 @@ def lasting(place: Path) -> Path:
 @functools.cache
 def sweep_temporary(top: Path | None = None) -> None:
     """Removes what killed runs left in `top` (default: $TMPDIR or /tmp), once in a process."""
-    place = top or Path(os.environ.get("TMPDIR") or "/tmp")  # `gettempdir` would try to write
-    for left in place.glob(f"{PREFIX}*"):
-        with suppress(OSError, DirectoryUnsafe), held.private(left, make=False) as found:
-            fcntl.flock(found.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_tree(left)
+    parent = top or Path(os.environ.get("TMPDIR") or "/tmp")  # `gettempdir` would try to write
+    for path in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError, DirectoryUnsafe), held.private(path, make=False) as abandoned:
+            fcntl.flock(abandoned.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_tree(path)

@@ -1,16 +1,16 @@
 """Opens directories, and creates, opens, moves and removes files in them by descriptor.
 
 ditseed runs as root in directories that the account of slapd owns. That account can put a symbolic link, a hard link or
-a FIFO under any name there, and can rename everything, ditseed's own directories too. So:
+a FIFO under any name there, and can rename everything, including ditseed's own directories. So:
 
 - A directory is opened once, and from then on used through its descriptor (as /proc/PID/fd/N for a library or a child
-  that takes paths): even if its name is replaced later, this is the directory that was checked.
+  that takes paths): even if the name is replaced later, the descriptor is the directory that was checked.
 - ditseed creates its files in a private directory: one that belongs to the account that runs ditseed, and that nobody
   else can write to. Nobody can plant a file there.
 - A finished file is renamed from there to its final name; a rename follows no link.
 - A file in a directory of another account is checked through an O_PATH descriptor before it is opened: it must be
-  regular and, if it is written to, have no second hard link. It is not read either if that account may have linked
-  there what it cannot read itself (`_require_no_foreign_link`).
+  regular and, if it is written to, have no second hard link. Nor does root read a hard link that the account may have
+  made to a file that it cannot read itself (`_require_no_foreign_link`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from loader import plain
 from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
 
 _THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
-LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+PIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SYMBOLIC_LINK = "a symbolic link"  # the `kind` of a FileUnsafe
-_MOST_LINKS = 40  # followed in one path, as by the kernel
+_MOST_LINKS = 40  # symbolic links followed in one path, as by the kernel
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _HARD_LINK = "a file with a second name (hard link)"  # the `kind` of a FileUnsafe
 _KINDS = {
@@ -47,7 +47,7 @@ _KINDS = {
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Adds the file name to OSErrors: those of a read, a write or an fsync have none."""
+    """Adds the file name to OSErrors in the body: those of a read, a write or an fsync have none."""
     try:
         yield
     except OSError as error:
@@ -90,7 +90,7 @@ class Directory(Struct, frozen=True):
         return is_foreign(self.status)
 
     def exists(self, name: str) -> bool:
-        """Returns whether the name exists, as a dangling link too."""
+        """Returns whether the name exists, even as a dangling link."""
         try:
             os.lstat(name, dir_fd=self.descriptor)
         except FileNotFoundError:
@@ -99,17 +99,17 @@ class Directory(Struct, frozen=True):
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
         """Opens an existing regular file; for writing, only without a second hard link. Raises FileUnsafe, OSError."""
-        return _reopened(*self._seen(name), flags, self.name / name)
+        return _open_pinned(*self._pin(name), flags, self.name / name)
 
     @contextmanager
     def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
         """Yields a path of an existing regular file that stays the same file. Closing the pin drops no fcntl lock."""
-        with _pin(*self._seen(name), self.name / name, written) as path:
+        with _checked_pin(*self._pin(name), self.name / name, written) as path:
             yield path
 
-    def _seen(self, name: str) -> tuple[int, os.stat_result]:
+    def _pin(self, name: str) -> tuple[int, os.stat_result]:
         with named(self.name / name):
-            return _looked_at(name, self.descriptor, self.name / name)
+            return _pin_name(name, self.descriptor, self.name / name)
 
     def create(self, name: str, mode: int = 0o600) -> int:
         """Creates a file, open for reading and writing. Raises FileExistsError if the name exists, even as a link."""
@@ -117,7 +117,7 @@ class Directory(Struct, frozen=True):
         with named(self.name / name):
             return os.open(name, flags, mode, dir_fd=self.descriptor)
 
-    def found_or_made(self, name: str, mode: int = 0o600) -> int:
+    def open_or_create(self, name: str, mode: int = 0o600) -> int:
         """Opens a regular file with one hard link for reading and writing; creates it if it is missing."""
         while True:
             with suppress(FileNotFoundError):
@@ -137,8 +137,8 @@ class Directory(Struct, frozen=True):
             os.link(name, other, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
             os.fsync(here)
 
-    def take(self, source: Path, name: str) -> None:
-        """Renames a finished file of a private directory to `name` here, durably. Replaces an existing file."""
+    def move_in(self, source: Path, name: str) -> None:
+        """Moves a finished file from a private directory to `name` here, durably. Replaces an existing file."""
         with named(self.name / name):
             os.replace(source, name, dst_dir_fd=self.descriptor)
             os.fsync(self.descriptor)
@@ -146,8 +146,8 @@ class Directory(Struct, frozen=True):
 
 @contextmanager
 def opened(path: Path) -> Iterator[Directory]:
-    """Opens a directory. As root, symbolic links on the way are followed only if root made them. Raises DirectoryUnsafe
-    for any other link; OSError."""
+    """Opens a directory. As root, follows only those symbolic links on the path that root made; others raise
+    DirectoryUnsafe. Raises OSError."""
     with closing_descriptor(_directory(path)) as descriptor, _named(descriptor, path):
         yield Directory(descriptor, Path(plain.with_operator_paths(str(path))))
 
@@ -178,11 +178,10 @@ def make_directories(path: Path, mode: int = 0o777) -> None:
         _make(above, path.name, mode)
 
 
-def on_the_way(path: Path) -> Iterator[os.stat_result]:
-    """Yields the status of each directory and symbolic link on the way to a path, from the top on, as far as they
-    exist.
+def statuses_along(path: Path) -> Iterator[os.stat_result]:
+    """Yields the status of each directory and symbolic link on the way to a path, from the top, as far as they exist.
 
-    A caller that stops at the first that another account owns has followed nothing that this account could change.
+    A caller that stops at the first one that another account owns has followed nothing that the account could change.
     """
     links = 0
     with closing(_components(path)) as components, suppress(FileNotFoundError, NotADirectoryError):
@@ -194,9 +193,9 @@ def on_the_way(path: Path) -> Iterator[os.stat_result]:
 
 
 @contextmanager
-def scratch(place: Path, prefix: str) -> Iterator[Directory]:
-    """Creates a private directory with a new name in `place`; removes it with its contents at the end."""
-    with opened(place) as above:
+def scratch(parent: Path, prefix: str) -> Iterator[Directory]:
+    """Creates a private directory with a new name in `parent`; removes it with its contents at the end."""
+    with opened(parent) as above:
         name = above.path / f"{prefix}{os.urandom(8).hex()}"
         try:
             with private(name) as directory:
@@ -212,9 +211,9 @@ def _make(above: Directory, name: str, mode: int = 0o700) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a directory with its contents, links and FIFOs as such. (`shutil.rmtree` may open what has replaced a
-    directory meanwhile, and waits for a FIFO.) As root, first takes each directory from its owner, who could otherwise
-    add files as fast as they are removed. Raises OSError."""
+    """Removes a directory with its contents, without following links or opening FIFOs. (`shutil.rmtree` may open a file
+    that has just replaced a directory, and waits for a FIFO.) As root, first takes each directory from its owner, who
+    could otherwise add files as fast as they are removed. Raises OSError."""
     with opened(path.parent) as above:
         _remove_tree(above.descriptor, path.name)
 
@@ -237,8 +236,8 @@ def _remove_tree(above: int, name: str) -> None:
 
 
 def close_to_others(directory: int, mode: int = 0o700) -> None:
-    """Makes the open directory ours alone. That keeps out even a process that has it open, or works in it: the kernel
-    checks the permissions for each name that is looked up or created."""
+    """Makes the open directory this account's, with `mode`. This keeps out even a process that has the directory open,
+    or works in it: the kernel checks permissions for each name that is looked up or created."""
     os.fchown(directory, os.geteuid(), os.getegid())
     os.fchmod(directory, mode)
 
@@ -262,29 +261,29 @@ def require_private(status: os.stat_result, name: Path) -> None:
 @contextmanager
 def checked_file(path: Path) -> Iterator[Path]:
     """Yields a path that stays the same regular file, opened and checked as by `reading`."""
-    with _pin(*_seen(path), Path(plain.with_operator_paths(str(path)))) as pin:
+    with _checked_pin(*_pin_path(path), Path(plain.with_operator_paths(str(path)))) as pin:
         yield pin
 
 
 def reading(path: Path, links: bool = True) -> int:
     """Opens a regular file for reading; never waits for a FIFO. As root, a symbolic link is followed only if root made
     it; without `links` no link is followed. Raises FileUnsafe, OSError."""
-    return _reopened(*_seen(path, links), os.O_RDONLY, Path(plain.with_operator_paths(str(path))))
+    return _open_pinned(*_pin_path(path, links), os.O_RDONLY, Path(plain.with_operator_paths(str(path))))
 
 
 def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
-    """Opens a file of passwords or keys, or a pipe of the shell (-y <(command)), for reading. Links are followed as in
+    """Opens a file of passwords or keys, or a pipe of the shell (-y <(command)), for reading. Follows links like
     `reading`.
 
     Raises UsageProblem if another account owns the file or may write to it, or (unless `may_be_read`) may read it;
     FileUnsafe, OSError.
     """
-    descriptor, status = _seen(path)
+    descriptor, status = _pin_path(path)
     with closing_descriptor(descriptor):
         name = plain.with_operator_paths(str(path))
         if not stat.S_ISFIFO(status.st_mode):
             require_regular(status, Path(name))
-        # An operator who types `sudo ditseed -y FILE` owns that file, and may act as root anyway.
+        # After `sudo ditseed -y FILE`, the file may belong to the operator, who may act as root anyway.
         if not _is_trusted(status) and str(status.st_uid) != os.environ.get("SUDO_UID"):
             advice = "put it into a file that belongs to the account that runs ditseed"
             raise UsageProblem(reason=f"{name} belongs to uid {status.st_uid}: {advice}")
@@ -297,14 +296,14 @@ def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
 
 
 def device(path: Path, flags: int) -> int | None:
-    """Opens a block device with `flags`; returns None for any other file. Links are followed as in `reading`."""
-    descriptor, status = _seen(path)
+    """Opens a block device with `flags`; returns None for any other file. Follows links as `reading` does."""
+    descriptor, status = _pin_path(path)
     with closing_descriptor(descriptor):
         is_device = stat.S_ISBLK(status.st_mode)
         return os.open(through(descriptor), flags | os.O_CLOEXEC) if is_device else None
 
 
-def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
+def _pin_path(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
     """Returns an O_PATH descriptor of the file, and its status. Raises FileUnsafe, OSError."""
     if _THROUGH.fullmatch(str(path)):
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -313,7 +312,7 @@ def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
         above = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
     with closing_descriptor(above):
         with named(path):
-            descriptor, status = _looked_at(path.name or ".", above, path)
+            descriptor, status = _pin_name(path.name or ".", above, path)
             if stat.S_ISLNK(status.st_mode) and links and (os.geteuid() != 0 or _is_trusted(status)):
                 os.close(descriptor)
                 descriptor = os.open(path.name, os.O_PATH | os.O_CLOEXEC, dir_fd=above)
@@ -323,7 +322,7 @@ def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
 
 def _require_no_foreign_link(status: os.stat_result, above: os.stat_result, name: Path) -> None:
     """Raises FileUnsafe if root would read a file to which the account of the directory `above` may have made a hard
-    link because it cannot read the file itself (the kernel forbids it only with fs.protected_hardlinks)."""
+    link because it cannot read the file itself (only fs.protected_hardlinks makes the kernel forbid such links)."""
     if os.geteuid() != 0 or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode) or not is_foreign(above):
         return
     if status.st_uid != above.st_uid or (_is_trusted(status) and above.st_mode & _OTHERS_WRITE):
@@ -339,7 +338,7 @@ def require_regular(status: os.stat_result, name: Path, written: bool = False) -
         raise FileUnsafe(path=name, kind=_HARD_LINK)
 
 
-def _reopened(descriptor: int, status: os.stat_result, flags: int, name: Path) -> int:
+def _open_pinned(descriptor: int, status: os.stat_result, flags: int, name: Path) -> int:
     """Opens the file of an O_PATH descriptor with `flags`, and closes `descriptor`."""
     with closing_descriptor(descriptor):
         require_regular(status, name, written=bool(flags & (os.O_WRONLY | os.O_RDWR)))
@@ -348,7 +347,7 @@ def _reopened(descriptor: int, status: os.stat_result, flags: int, name: Path) -
 
 
 @contextmanager
-def _pin(descriptor: int, status: os.stat_result, name: Path, written: bool = False) -> Iterator[Path]:
+def _checked_pin(descriptor: int, status: os.stat_result, name: Path, written: bool = False) -> Iterator[Path]:
     """Checks the file of an O_PATH descriptor, yields a path through it, and closes it."""
     with closing_descriptor(descriptor):
         require_regular(status, name, written)
@@ -409,13 +408,13 @@ def _components(path: Path) -> Generator[os.stat_result, None, int]:
             part = parts.pop()
             if not part:
                 continue
-            there, status = _looked_at(part, here)
+            there, status = _pin_name(part, here)
             try:
                 yield status
                 if stat.S_ISLNK(status.st_mode):
                     target = os.readlink("", dir_fd=there)
                     parts += target.split("/")[::-1]
-                    following = os.open("/" if target.startswith("/") else ".", LOOK, dir_fd=here)
+                    following = os.open("/" if target.startswith("/") else ".", PIN, dir_fd=here)
                     os.close(there)
                     there = following
             except BaseException:
@@ -429,10 +428,10 @@ def _components(path: Path) -> Generator[os.stat_result, None, int]:
         raise
 
 
-def _looked_at(name: str, directory: int, path: Path | None = None) -> tuple[int, os.stat_result]:
+def _pin_name(name: str, directory: int, path: Path | None = None) -> tuple[int, os.stat_result]:
     """Returns an O_PATH descriptor of `name`, and its status. `path`: the file's path, for a file that may be read.
-    Raises FileUnsafe, and OSError, on a dead disk from fstat too."""
-    descriptor = os.open(name, LOOK, dir_fd=directory)
+    Raises FileUnsafe, OSError (on a dead disk, also from fstat)."""
+    descriptor = os.open(name, PIN, dir_fd=directory)
     try:
         status = os.fstat(descriptor)
         if path is not None:
@@ -444,8 +443,8 @@ def _looked_at(name: str, directory: int, path: Path | None = None) -> tuple[int
 
 
 def _listable(here: int, path: Path) -> int:
-    """Returns a descriptor that lists and syncs the directory; if the directory may not be read, one that only reaches
-    its contents. Closes `here`."""
+    """Returns a descriptor for listing and syncing the directory; if the directory may not be read, a descriptor that
+    only reaches its contents. Closes `here`."""
     try:
         with named(path):
             return os.open(".", LIST, dir_fd=here)

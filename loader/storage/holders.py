@@ -1,9 +1,9 @@
-"""Which processes use a file or directory: an open LMDB environment, open or mapped files, working directories.
+"""Finds the processes that use an LMDB environment, a file or a directory.
 
 liblmdb keeps a shared fcntl lock on the first byte of lock.mdb while an environment is open (mdb.c,
-mdb_env_share_locks). F_GETLK for a conflicting lock therefore names a process that has it open, and locks nothing.
-lock.mdb may have been removed or replaced while data.mdb is in use: if there is no lock, /proc shows who has data.mdb
-open.
+mdb_env_share_locks). So F_GETLK for a conflicting lock names a process that has the environment open, and locks
+nothing. lock.mdb may have been removed or replaced while data.mdb is in use: if there is no lock, /proc shows which
+processes have data.mdb open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from loader import plain
-from loader.errors import LockUnheeded, NotPermitted, TargetInUse
+from loader.errors import LockUnused, NotPermitted, TargetInUse
 from loader.storage import held, mounts
 from loader.storage.files import owner_name
 
@@ -32,73 +32,73 @@ _FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: type, whence
 
 
 def holder(directory: Path) -> int | None:
-    """Returns the ID of a process that has the environment open; 0 if it is in another PID namespace. None if none is
-    visible by lock.mdb or /proc."""
+    """Returns the ID of a process that has the environment open; 0 if that is in another PID namespace; None if neither
+    lock.mdb nor /proc shows a process."""
     pid = locker(directory)
     users = [] if pid is not None else users_of(directory / DATA, directory / LOCK)[0]
     return next((user.pid for user in users), pid)
 
 
 def locker(directory: Path) -> int | None:
-    """Returns the same as `holder`, by lock.mdb alone."""
+    """Like `holder`, but looks only at the lock on lock.mdb."""
     lock = directory / LOCK
     try:
-        with held.opened(directory) as place:
-            descriptor = place.open(lock.name)  # read-only is enough for F_GETLK, and works on a read-only mount
+        with held.opened(directory) as open_dir:
+            descriptor = open_dir.open(lock.name)  # read-only is enough for F_GETLK, and works on a read-only mount
     except FileNotFoundError:
         return None
     except PermissionError:
-        raise NotPermitted(action="ask for locks on", path=lock, owner=owner_name(lock)) from None
+        raise NotPermitted(action="query the locks on", path=lock, owner=owner_name(lock)) from None
     with held.closing_descriptor(descriptor):
         return lock_holder(descriptor, 0)
 
 
 def lock_holder(descriptor: int, byte: int) -> int | None:
-    """Returns the ID of a process with a lock on that byte of an open file; 0 if it is in another PID namespace. None
-    if there is no lock."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    """Returns the ID of a process with a lock on that byte of an open file; 0 if the process is in another PID
+    namespace; None if there is no lock."""
+    query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, query))
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
 
 
 def require_unused(directory: Path) -> None:
-    """Raises TargetInUse if a process has the environment open. Warns if there is a data.mdb that a process which could
-    not be examined may have open."""
+    """Raises TargetInUse if a process has the environment open. Warns if data.mdb exists and some processes, which may
+    have it open, could not be examined."""
     pid, unseen = locker(directory), None
     if pid is None:
         users, unseen = users_of(directory / DATA, directory / LOCK)
         pid = next((user.pid for user in users), None)
     if pid is not None:
-        raise TargetInUse(path=directory, process=_told(pid))
+        raise TargetInUse(path=directory, process=_described(pid))
     if unseen is not None and (directory / DATA).exists():
         _warn(plain.with_operator_paths(str(directory)), unseen)
 
 
-def require_heeded(directory: Path) -> None:
-    """Raises LockUnheeded if a process that may write to the data file does not have the present lock.mdb open: a
-    reader slot taken now would protect nothing."""
+def require_lock_used(directory: Path) -> None:
+    """Raises LockUnused if a process that may write to data.mdb does not have the present lock.mdb open: that process
+    would not see a reader slot that is taken now."""
     for user in users_of(directory / DATA, directory / LOCK)[0]:
-        if user.writes and not user.also:
-            reason = f"it is open in another process{_told(user.pid)} that does not use its lock.mdb"
-            raise LockUnheeded(path=directory / DATA, reason=reason)
+        if user.writes and not user.has_second:
+            reason = f"it is open in another process{_described(user.pid)} that does not use its lock.mdb"
+            raise LockUnused(path=directory / DATA, reason=reason)
 
 
 @cache  # once in a run
 def _warn(directory: str, unseen: str) -> None:
-    _log.warning("%s: nobody has it open by its lock.mdb; %s could not be looked at", directory, unseen)
+    _log.warning("%s: no process has its lock.mdb locked, but %s could not be examined", directory, unseen)
 
 
-def _told(pid: int) -> str:
+def _described(pid: int) -> str:
     return f" ({command_name(pid) or 'a process'}, process {pid})" if pid else ""
 
 
 # --- mapped ----------------------------------------------------------------------------------------------------------
 #
-# Which processes have a file open or mapped according to /proc, even if the file was renamed since.
+# Finds the processes that, according to /proc, have a file open or mapped, even if the file was renamed since.
 #
 # A process that maps a file of LMDB keeps a descriptor of it, which has the device and inode number that stat returns.
-# The lines of /proc/PID/maps may have another device (btrfs: that of the whole file system; overlayfs: that of the
-# layer below). So if a descriptor has identified the file, only the inode number is searched for there.
+# /proc/PID/maps may name another device (btrfs: the whole file system's; overlayfs: the lower layer's). So once a
+# descriptor has identified the file, only the inode number is compared with the lines of /proc/PID/maps.
 
 
 _INITIAL = 0xEFFFFFFC  # inode of the initial PID namespace, PROC_PID_INIT_INO of linux/proc_ns.h
@@ -106,33 +106,33 @@ _PROC = "/proc"
 
 
 class User(Struct, frozen=True):
-    """A process that maps a file or may write to it. `also`: whether it has the second file open too."""
+    """A process that maps a file or may write to it. `has_second`: whether the process has the second file open too."""
 
     pid: int
     writes: bool
-    also: bool
+    has_second: bool
 
 
 def users_of(path: Path, second: Path) -> tuple[list[User], str | None]:
-    """Returns the users of `path` without this process, and which processes could not be examined, None if all that
-    matter were. A process that only reads it unmapped (`cp`) is no user."""
+    """Returns the users of `path` except this process, and a text that names relevant processes that could not be
+    examined, or None. A process that reads the file without mapping it (`cp`) is not a user."""
     try:
         file = os.stat(path)
     except FileNotFoundError:
         return [], None
-    beside = os.stat(second) if second.exists() else None
+    second_file = os.stat(second) if second.exists() else None
     users: list[User] = []
     refused: list[str] = []
     for pid in others():
         try:
-            user = _looked_at(pid, file, beside)
+            user = _user(pid, file, second_file)
         except PermissionError:
             refused.append(pid)
         except OSError:
             continue  # the process has ended
         else:
             users += [user] if user else []
-    # Matters if it may be slapd or one of its tools.
+    # Processes of other accounts matter if they may be slapd or a tool of slapd.
     slapds = [pid for pid in refused if "slap" in command_name(pid)]
     unseen = None
     if slapds:
@@ -149,30 +149,30 @@ def others() -> Iterator[str]:
     return (name for name in os.listdir(_PROC) if name.isdigit() and name != own)
 
 
-def _looked_at(pid: str, file: os.stat_result, second: os.stat_result | None) -> User | None:
+def _user(pid: str, file: os.stat_result, second: os.stat_result | None) -> User | None:
     """Returns the process if it uses `file`. Raises OSError if it cannot be examined."""
     same: list[str] = []
-    elsewhere = also = False
-    for name, there in descriptors(pid):
-        if there.st_ino == file.st_ino:
-            if there.st_dev == file.st_dev:
+    other_device = has_second = False
+    for name, status in descriptors(pid):
+        if status.st_ino == file.st_ino:
+            if status.st_dev == file.st_dev:
                 same.append(name)
             else:
-                elsewhere = True
-        elif second is not None and os.path.samestat(there, second):
-            also = True
-    if not same and not (elsewhere and _maps(pid, file, _device(file))):
+                other_device = True
+        elif second is not None and os.path.samestat(status, second):
+            has_second = True
+    if not same and not (other_device and _maps(pid, file, _device(file))):
         return None
     writes = any(is_writable(pid, name) for name in same) or not same
-    return User(int(pid), writes, also) if writes or _maps(pid, file) else None
+    return User(int(pid), writes, has_second) if writes or _maps(pid, file) else None
 
 
 def descriptors(pid: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yields the descriptors of a process. Reads them through one directory: a host may have thousands of processes."""
-    with held.closing_descriptor(os.open(f"{_PROC}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as place:
-        for name in os.listdir(place):
+    with held.closing_descriptor(os.open(f"{_PROC}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd_dir:
+        for name in os.listdir(fd_dir):
             try:
-                yield name, os.stat(name, dir_fd=place)
+                yield name, os.stat(name, dir_fd=fd_dir)
             except OSError:
                 continue  # closed meanwhile
 
@@ -197,7 +197,7 @@ def is_writable(pid: str, name: str) -> bool:
 
 
 def command_name(pid: str | int) -> str:
-    """Returns the name of a process; "" once it has ended."""
+    """Returns the name of a process; "" if the process has ended."""
     try:
         return Path(f"{_PROC}/{pid}/comm").read_text().strip()
     except OSError:
@@ -206,7 +206,7 @@ def command_name(pid: str | int) -> str:
 
 # --- occupants -------------------------------------------------------------------------------------------------------
 #
-# Which processes keep a directory busy: by a file there that is open, mapped or locked, or by working in it.
+# Finds the processes that keep a directory busy: by an open, mapped or locked file in it, or as working directory.
 #
 # Files are recognized by device and inode: a process in another mount namespace or another root directory, such as a
 # container, has the same files under other names.
@@ -216,18 +216,18 @@ _DEEPEST = 250  # levels of directories below the top, for each of which os.fwal
 
 
 class Occupant(Struct, frozen=True):
-    """`pid`: 0 if the process is in another PID namespace. `how`: the predicate of a sentence about it. `writes`:
-    whether it has a file there open for writing, or mapped, or has the lock of an LMDB environment there."""
+    """A process that uses a directory. `pid`: 0 if it is in another PID namespace. `use`: predicate of a sentence.
+    `writes`: whether it has a file there open for writing, or mapped, or the lock of an LMDB environment there."""
 
     pid: int
     name: str
-    how: str
+    use: str
     writes: bool
 
     def __str__(self) -> str:
         if not self.pid:
-            return f"a process of another PID namespace {self.how}"
-        return f"{self.name or 'a process'} (process {self.pid}) {self.how}"
+            return f"a process of another PID namespace {self.use}"
+        return f"{self.name or 'a process'} (process {self.pid}) {self.use}"
 
 
 class _Directory(Struct, frozen=True):
@@ -251,11 +251,11 @@ def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
     all but those of other PID namespaces)."""
     directory = _directory(top)
     users = (_occupant(pid, directory) for pid in map(int, others()))
-    found = {one.pid: one for one in users if one is not None}
-    for lock in locks():  # the kernel's NFS server locks files for its clients, and has them not open
+    found = {user.pid: user for user in users if user is not None}
+    for lock in locks():  # the kernel's NFS server locks files for its clients without opening them
         if directory.has(lock.device, lock.inode) and lock.pid > 0 and lock.pid != os.getpid():
             name = command_name(lock.pid)
-            found.setdefault(lock.pid, Occupant(lock.pid, name, "has a file of it locked", False))
+            found.setdefault(lock.pid, Occupant(lock.pid, name, "has a file in it locked", False))
     for name in databases:
         try:
             pid = locker(top / name)
@@ -272,9 +272,9 @@ def _directory(top: Path) -> _Directory:
     mount = mounts.mounted_at(top)
     if mount is None or mount.root != "/":
         inodes = set()
-        with held.opened(top) as place:
-            inodes.add((place.status.st_dev, place.status.st_ino))
-            for path, inner, names, descriptor in os.fwalk(".", dir_fd=place.descriptor):
+        with held.opened(top) as open_dir:
+            inodes.add((open_dir.status.st_dev, open_dir.status.st_ino))
+            for path, inner, names, descriptor in os.fwalk(".", dir_fd=open_dir.descriptor):
                 for name in (*inner, *names):
                     with suppress(OSError):  # removed meanwhile
                         status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
@@ -290,18 +290,18 @@ def _directory(top: Path) -> _Directory:
 
 
 def _occupant(pid: int, directory: _Directory) -> Occupant | None:
-    place = f"/proc/{pid}"
+    proc = f"/proc/{pid}"
     try:
-        is_near = os.path.samestat(os.stat(f"{place}/ns/mnt"), os.stat("/proc/self/ns/mnt"))
-        opened = [name for name in os.listdir(f"{place}/fd") if _is_in(f"{place}/fd/{name}", directory, is_near)]
-        writes = any(is_writable(str(pid), name) for name in opened) or _mapped_in(place, directory, is_near)
-        stays = any(_is_in(f"{place}/{name}", directory, is_near) for name in ("cwd", "root", "exe"))
-    except OSError:  # it has ended, or belongs to another account
+        is_near = os.path.samestat(os.stat(f"{proc}/ns/mnt"), os.stat("/proc/self/ns/mnt"))
+        opened = [name for name in os.listdir(f"{proc}/fd") if _is_in(f"{proc}/fd/{name}", directory, is_near)]
+        writes = any(is_writable(str(pid), name) for name in opened) or _mapped_in(proc, directory, is_near)
+        works = any(_is_in(f"{proc}/{name}", directory, is_near) for name in ("cwd", "root", "exe"))
+    except OSError:  # the process has ended, or belongs to another account
         return None
-    if not (opened or writes or stays):
+    if not (opened or writes or works):
         return None
-    how = "writes to it" if writes else "has a file of it open" if opened else "works in it"
-    return Occupant(pid, command_name(pid), how if is_near else f"{how}, in another mount namespace", writes)
+    use = "writes to it" if writes else "has a file in it open" if opened else "works in it"
+    return Occupant(pid, command_name(pid), use if is_near else f"{use}, in another mount namespace", writes)
 
 
 def _is_in(link: str, directory: _Directory, is_near: bool) -> bool:
@@ -311,8 +311,8 @@ def _is_in(link: str, directory: _Directory, is_near: bool) -> bool:
     return False
 
 
-def _mapped_in(place: str, directory: _Directory, is_near: bool) -> bool:
-    for line in Path(f"{place}/maps").read_bytes().splitlines():
+def _mapped_in(proc: str, directory: _Directory, is_near: bool) -> bool:
+    for line in Path(f"{proc}/maps").read_bytes().splitlines():
         words = line.split(maxsplit=5)
         if len(words) < 6:
             continue
@@ -325,7 +325,7 @@ def _mapped_in(place: str, directory: _Directory, is_near: bool) -> bool:
 
 
 class KernelLock(NamedTuple):
-    """`kind`: POSIX, FLOCK, OFDLCK, LEASE. `pid`: that in our PID namespace; not positive if it is unknown."""
+    """`kind`: POSIX, FLOCK, OFDLCK, LEASE. `pid`: in the PID namespace of ditseed; not positive if unknown."""
 
     kind: str
     pid: int
@@ -334,8 +334,8 @@ class KernelLock(NamedTuple):
 
 
 def locks() -> Iterator[KernelLock]:
-    """Yields the locks of this host; proc_locks(5) has the format. A lock of an open file description has no process
-    ID, but such a file is open; a waiting lock has an arrow, and one without an inode "<none>"."""
+    """Yields the locks of this host (proc_locks(5)). A lock of an open file description has no process ID, but the
+    file is open. Waiting locks (with an arrow) and locks without an inode ("<none>") are left out."""
     for line in Path(f"{_PROC}/locks").read_text().splitlines():
         _, kind, _, _, pid, file, *_ = line.split()
         if kind != "->" and not file.startswith("<"):

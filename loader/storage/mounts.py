@@ -18,8 +18,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """`device`: its number, such as "254:0". `root`: the directory of the file system that is mounted. `options`: those
-    of the mount, then those of the file system."""
+    """`device`: the device number, such as "254:0". `root`: the mounted directory of the file system. `options`: the
+    mount's, then the file system's."""
 
     device: str
     root: str
@@ -34,7 +34,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class FstabEntry(msgspec.Struct, frozen=True):
-    """`number`: number of the line, from 1. `rest`: the fifth and sixth field."""
+    """`number`: line number, from 1. `rest`: the fifth and sixth field of the line."""
 
     number: int
     source: str
@@ -45,12 +45,12 @@ class FstabEntry(msgspec.Struct, frozen=True):
 
 
 def mount_of(path: Path) -> Mount:
-    """Returns the mount of a path, by the kernel's mount ID: a longer mount point may be hidden by another mount."""
+    """Returns the mount of a path, found by the kernel's mount ID, because another mount may hide a mount point."""
     with held.closing_descriptor(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
         number = re.search(r"^mnt_id:\s*(\d+)", Path(f"/proc/self/fdinfo/{descriptor}").read_text(), re.MULTILINE)
     mount = _all().get(number[1] if number else "")
     if mount is None:  # for example for a path through /proc/PID/root
-        raise SystemFailed(path=path, reason="it is on a mount of another mount namespace")
+        raise SystemFailed(path=path, reason="this path is on a mount of another mount namespace")
     return mount
 
 
@@ -65,35 +65,35 @@ def mounted_at(path: Path) -> Mount | None:
     return mount if mount.target == os.path.realpath(path) else None
 
 
-def inside(path: Path) -> tuple[str, str]:
+def device_and_path(path: Path) -> tuple[str, str]:
     """Returns the device of the mount that `path` is on, and the path from the root of the file system."""
     mount = mount_of(path)
-    rest = os.path.relpath(os.path.realpath(path), mount.target)
-    return mount.device, os.path.normpath(f"{mount.root}/{rest}")
+    below = os.path.relpath(os.path.realpath(path), mount.target)
+    return mount.device, os.path.normpath(f"{mount.root}/{below}")
 
 
-def others_of(path: Path) -> list[str]:
+def other_mount_points(path: Path) -> list[str]:
     """Returns other mount points that show `path` or a part of it: the same file system again, or bind mounts."""
-    here = mount_of(path).target, os.path.realpath(path)
-    return sorted(one for one in _showing(_all(), inside(path)) if one not in here)
+    own = mount_of(path).target, os.path.realpath(path)
+    return sorted(target for target in _showing(_all(), device_and_path(path)) if target not in own)
 
 
-def elsewhere(shown: tuple[str, str]) -> Iterator[tuple[int, str]]:
-    """Yields a process and a mount point of each other mount namespace that shows all or part of `shown`."""
-    known = {os.stat("/proc/self/ns/mnt").st_ino}
+def in_other_namespaces(shown: tuple[str, str]) -> Iterator[tuple[int, str]]:
+    """Yields a process and a mount point of each other mount namespace that shows all or part of `shown`, a device and
+    a path."""
+    seen = {os.stat("/proc/self/ns/mnt").st_ino}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):  # the process has ended
             number = os.stat(f"/proc/{pid}/ns/mnt").st_ino
-            if number not in known:
+            if number not in seen:
                 targets = _showing(_all(pid), shown)
-                known.add(number)
+                seen.add(number)
                 yield from ((int(pid), target) for target in targets[:1])
 
 
-def _showing(known: dict[str, Mount], shown: tuple[str, str]) -> list[str]:
+def _showing(mounts: dict[str, Mount], shown: tuple[str, str]) -> list[str]:
     device, top = shown
-    fits = (one for one in known.values() if one.device == device)
-    return [one.target for one in fits if is_within(one.root, top)]
+    return [each.target for each in mounts.values() if each.device == device and is_within(each.root, top)]
 
 
 def is_within(path: str, top: str) -> bool:
@@ -108,27 +108,28 @@ def _all(pid: str = "self") -> dict[str, Mount]:
 def below(path: Path) -> list[str]:
     """Returns the mount points below `path`."""
     top = os.path.realpath(path)
-    return sorted(one.target for one in _all().values() if one.target.startswith(f"{top}/"))
+    return sorted(mount.target for mount in _all().values() if mount.target.startswith(f"{top}/"))
 
 
 def parse(mountinfo: str) -> dict[str, Mount]:
     """Returns the mounts by mount ID; proc_pid_mountinfo(5) describes the format."""
-    found = {}
+    mounts = {}
     for line in mountinfo.splitlines():
         words = line.split(" ")
         kind, source, of_super = words[words.index("-", 6) + 1 :][:3]
         options = dict.fromkeys((*words[5].split(","), *of_super.split(",")))
-        found[words[0]] = Mount(words[2], _plain(words[3]), _plain(words[4]), kind, _plain(source), tuple(options))
-    return found
+        root, target = _unescaped(words[3]), _unescaped(words[4])
+        mounts[words[0]] = Mount(words[2], root, target, kind, _unescaped(source), tuple(options))
+    return mounts
 
 
 def fstab_of(target: str, fstab: Path = FSTAB) -> FstabEntry | None:
-    """Returns the last line for a mount point, whose mount is the topmost; None if there is none."""
+    """Returns the last entry for a mount point, whose mount covers the earlier ones; None if there is no entry."""
     try:
         text = fstab.read_text(errors="surrogateescape")
     except OSError:
         return None
-    return next((one for one in [*entries(text)][::-1] if one.target == target), None)
+    return next((entry for entry in [*entries(text)][::-1] if entry.target == target), None)
 
 
 def entries(text: str) -> Iterator[FstabEntry]:
@@ -136,13 +137,12 @@ def entries(text: str) -> Iterator[FstabEntry]:
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if len(words) >= 3 and not words[0].startswith("#"):
-            target = _plain(words[1])
+            target = _unescaped(words[1])
             options = tuple((words[3] if len(words) > 3 else "defaults").split(","))
-            yield FstabEntry(
-                number, _plain(words[0]), target.rstrip("/") or "/", words[2], options, " ".join(words[4:6])
-            )
+            source, target = _unescaped(words[0]), target.rstrip("/") or "/"
+            yield FstabEntry(number, source, target, words[2], options, " ".join(words[4:6]))
 
 
-def _plain(word: str) -> str:
+def _unescaped(word: str) -> str:
     """Decodes octal escapes, such as those of white space."""
-    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), word)
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), word)

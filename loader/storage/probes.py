@@ -21,16 +21,16 @@ from loader import child
 from loader.errors import LoaderError
 from loader.storage import files, held
 
-_COUNTED = Path("/proc/thread-self/io")
+_THREAD_IO = Path("/proc/thread-self/io")
 
 
 class Unmeasurable(Exception):
-    """Something cannot be timed; the text is the reason."""
+    """A probe cannot measure; the text is the reason."""
 
 
-class Timed(ABC):
-    """An open probe, used only by the thread that opened it. `size`: bytes of a read or a write, None if there are
-    none. `note`: what differs from what was requested, and why."""
+class TimedProbe(ABC):
+    """An open probe, used only by the thread that opened it. `size`: bytes of a read or a write; None if the probe does
+    neither. `note`: why the probe differs from the requested one, or None."""
 
     size: int | None = None
     note: str | None = None
@@ -39,28 +39,28 @@ class Timed(ABC):
         self._descriptor = descriptor
 
     @abstractmethod
-    def once(self) -> float:
-        """Returns the seconds that it took. Raises Unmeasurable; OSError or LoaderError if it failed."""
+    def measure(self) -> float:
+        """Runs the probe; returns its duration in seconds. Raises Unmeasurable; OSError, LoaderError if it fails."""
 
     def close(self) -> None:
         os.close(self._descriptor)
 
 
-def _timed(what: str, work: Callable[[], int]) -> tuple[float, int, int]:
-    """Returns the seconds that `work` took, its result, and the bytes that the kernel has read from devices for this
-    thread meanwhile (`read_bytes`), or written to them (`write_bytes`). Raises Unmeasurable."""
+def _timed(counter: str, work: Callable[[], int]) -> tuple[float, int, int]:
+    """Returns the seconds that `work` took, its result, and how many bytes the kernel has meanwhile read from devices
+    for this thread (`counter` "read_bytes") or written ("write_bytes"). Raises Unmeasurable."""
 
     def counted() -> int:
         try:
-            return int(_COUNTED.read_text().partition(f"\n{what}: ")[2].split()[0])
+            return int(_THREAD_IO.read_text().partition(f"\n{counter}: ")[2].split()[0])
         except (OSError, IndexError, ValueError) as error:
             raise Unmeasurable("this kernel does not count what a thread reads and writes") from error
 
     before = counted()
-    begun = time.perf_counter_ns()
+    started = time.perf_counter_ns()
     size = work()
-    took = time.perf_counter_ns() - begun
-    return took / 1e9, size, counted() - before
+    elapsed = time.perf_counter_ns() - started
+    return elapsed / 1e9, size, counted() - before
 
 
 @contextmanager
@@ -80,33 +80,33 @@ PRIORITY = 79  # of SCHED_FIFO; below those threads of the kernel that a driver 
 _CLASS, _LEVEL = "1", "7"  # arguments of ionice(1): the real-time class, its lowest level
 
 
-def claim() -> tuple[str, ...]:
-    """Sets both priorities of this thread. Returns which were not permitted, and why."""
-    refused = []
+def claim_priority() -> tuple[str, ...]:
+    """Gives this thread real-time priority for I/O and CPU. Returns the refusals, each with its reason."""
+    refusals = []
     try:
-        answer = child.ask(["ionice", "-c", _CLASS, "-n", _LEVEL, "-p", str(threading.get_native_id())])
-        reason = " ".join(answer.words[-1:]) if answer.status else None
+        answer = child.run(["ionice", "-c", _CLASS, "-n", _LEVEL, "-p", str(threading.get_native_id())])
+        reason = " ".join(answer.stderr_lines[-1:]) if answer.status else None
     except LoaderError as error:
         reason = str(error)
     if reason is not None:
-        refused.append(f"not at real-time I/O priority ({reason})")
+        refusals.append(f"not at real-time I/O priority ({reason})")
     try:  # children of the thread get ordinary priority
         policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
         os.sched_setscheduler(0, policy, os.sched_param(PRIORITY))
     except OSError as error:
-        refused.append(f"not at real-time priority {PRIORITY} ({error.strerror})")
-    return tuple(refused)
+        refusals.append(f"not at real-time priority {PRIORITY} ({error.strerror})")
+    return tuple(refusals)
 
 
-# --- direct reads past the page cache, if the kernel really fetched them from a device -------------------------------
+# --- direct reads past the page cache that the kernel really fetches from a device -----------------------------------
 
 LEAST = 512  # bytes; the first size that is tried
 _MOST = 65536  # bytes; the largest block of a file system that Linux mounts
-_OWN_FILE = 16 << 20  # bytes of the nameless file that is read in a directory
+_OWN_FILE = 16 << 20  # bytes of the nameless file that is created and read if the path is a directory
 _CACHED = "come from the page cache and are not measured"
 
 
-class Reader(Timed):
+class Reader(TimedProbe):
     """A file or device that is open for direct reads of `size` bytes, by one thread, whose reads the kernel counts.
 
     `note`: why `size` is not LEAST, or None.
@@ -120,7 +120,7 @@ class Reader(Timed):
         self._buffer = mmap.mmap(-1, _MOST)  # aligned to a page
         self._settle()
 
-    def once(self) -> float:
+    def measure(self) -> float:
         """Times a read at a random offset."""
         seconds, is_fetched = self._read(self._offset())
         if not is_fetched:
@@ -128,9 +128,9 @@ class Reader(Timed):
         return seconds
 
     def _settle(self) -> None:
-        """Finds the smallest size that is always read from the device. A file system may silently serve a direct read
-        of less than its block from the page cache (btrfs does): the second read at an offset reveals that."""
-        obstacles: dict[str, int] = {}  # with the largest size that met it
+        """Sets `size` to the smallest that is always read from the device. A file system may silently serve a direct
+        read of less than a block from the page cache (btrfs does): the second read at an offset reveals that."""
+        obstacles: dict[str, int] = {}  # obstacle -> largest size that met it
         most = min(_MOST, self._extent())
         while self.size <= most:
             obstacle, offset = "are refused", self._offset()
@@ -149,7 +149,7 @@ class Reader(Timed):
             obstacles[obstacle] = self.size
             self.size *= 2
         if most < LEAST:
-            raise Unmeasurable(f"it holds less than {LEAST} bytes")
+            raise Unmeasurable(f"it has less than {LEAST} bytes")
         if _CACHED in obstacles:
             raise Unmeasurable("the kernel counts no read from a device: they come from a cache")
         raise Unmeasurable("direct reads are refused")
@@ -170,14 +170,14 @@ class Reader(Timed):
         return offset
 
     def _extent(self) -> int:
-        """Returns how many bytes from the beginning are likely to have blocks."""
+        """Returns the number of bytes, from the beginning, that are likely to have blocks."""
         if not self._is_file:
             return os.lseek(self._descriptor, 0, os.SEEK_END)
         status = os.fstat(self._descriptor)
         return min(status.st_size, status.st_blocks * 512)
 
 
-def opened(path: Path) -> Reader:
+def open_reader(path: Path) -> Reader:
     """Opens a block device, a regular file, or a nameless file in a directory.
 
     Raises Unmeasurable, FileUnsafe, DirectoryUnsafe, OSError.
@@ -186,10 +186,10 @@ def opened(path: Path) -> Reader:
     is_directory = path.is_dir()
     descriptor = device
     if descriptor is None:
-        descriptor = files.made(path) if is_directory else held.reading(path)
+        descriptor = files.nameless(path) if is_directory else held.reading(path)
     try:
         if is_directory:
-            files.filled(descriptor, _OWN_FILE)
+            files.fill_randomly(descriptor, _OWN_FILE)
         if device is None:
             with _unless_refused("its file system has no direct reads"):
                 fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_DIRECT)
@@ -206,42 +206,42 @@ _ROOM = 4 << 20  # bytes; size of the file
 _FLAGS = os.O_WRONLY | os.O_DSYNC | os.O_DIRECT | os.O_CLOEXEC
 
 
-class Writer(Timed):
+class Writer(TimedProbe):
     """Overwrites blocks of a nameless file that was filled before, so that no write has to allocate space."""
 
     size: int = SIZE
 
     def __init__(self, directory: Path) -> None:
         """Raises Unmeasurable, DirectoryUnsafe, OSError."""
-        with held.closing_descriptor(files.made(directory)) as descriptor:
-            files.filled(descriptor, _ROOM)
+        with held.closing_descriptor(files.nameless(directory)) as descriptor:
+            files.fill_randomly(descriptor, _ROOM)
             with _unless_refused("its file system has no direct writes (O_DIRECT, O_DSYNC)"):
                 super().__init__(os.open(held.through(descriptor), _FLAGS))
         self._buffer = mmap.mmap(-1, SIZE)  # aligned to a page
 
-    def once(self) -> float:
+    def measure(self) -> float:
         self._buffer[:8] = os.urandom(8)
-        place = random.randrange(_ROOM // SIZE) * SIZE
-        write = partial(os.pwrite, self._descriptor, self._buffer, place)
+        offset = random.randrange(_ROOM // SIZE) * SIZE
+        write = partial(os.pwrite, self._descriptor, self._buffer, offset)
         seconds, size, written = _timed("write_bytes", write)
         if size != SIZE or written < SIZE:
             raise Unmeasurable("the kernel counts no write to a device for it")
         return seconds
 
 
-# --- file lock: granted at once, unless the system is slow or a cluster is asked -------------------------------------
+# --- file lock: granted at once, unless the system is slow or a cluster must agree -----------------------------------
 
 
-class FileLock(Timed):
+class FileLock(TimedProbe):
     """Times flock(2) on a nameless file."""
 
     def __init__(self, directory: Path) -> None:
         """Raises DirectoryUnsafe, OSError."""
-        super().__init__(files.made(directory))
+        super().__init__(files.nameless(directory))
 
-    def once(self) -> float:
+    def measure(self) -> float:
         """Times a lock and an unlock."""
-        begun = time.perf_counter_ns()
+        started = time.perf_counter_ns()
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        return (time.perf_counter_ns() - begun) / 1e9
+        return (time.perf_counter_ns() - started) / 1e9

@@ -1,6 +1,6 @@
-"""Files on another host: an S3 bucket, or a directory over SFTP. What is read there is hostile until it is checked.
+"""Files on another host: in an S3 bucket, or in a directory over SFTP. Their contents are untrusted until checked.
 
-No secret is part of a name, or of a message: keys come from where the clients of S3 and SSH look for them.
+No secret is part of a name, or of a message: keys come from the files and variables of the clients of S3 and SSH.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # modules are named, be
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # the form of ditseed's own file names
 _CHUNK, _BLOCK = 4 << 20, 8 << 20  # bytes of a read, and of a request
 _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
-# Each library has its own base class of errors.
+# Packages whose exceptions are errors of the transport: they have no common base class.
 _TRANSPORTS = {"botocore", "aiobotocore", "aiohttp", "paramiko", "fsspec", "s3fs"}
 _S3_HINT = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials."
 _BUCKET_HINT = "Create the bucket with the tools of the provider, or correct its name after s3://."
 _SSH_HINT = "Connect once with sftp(1) as this user: it needs a key (~/.ssh, an agent), and the host's in known_hosts."
-_HINT = "Look whether the server runs and can be reached, then run the same command again: no backup there has changed."
+_HINT = "Check that the server runs and is reachable, then run the same command again: no backup there has changed."
 
 
 class Location(Struct, frozen=True):
@@ -54,39 +54,39 @@ def is_remote(text: str) -> bool:
 
 
 def parse(text: str) -> Location:
-    """Raises UsageProblem, whose message never has a part that may be a password."""
+    """Returns the location in a URL. Raises UsageProblem, whose message never contains a possible password."""
     split = urlsplit(text)
     if split.scheme not in SCHEMES or "::" in text:
         known = " and ".join(f"{scheme}://" for scheme in SCHEMES)
         raise UsageProblem(reason=f"a repository is a directory, or begins with {known}")
     if split.password is not None or (split.scheme == "s3" and "@" in split.netloc):
-        raise UsageProblem(reason="a password in a URL can be read by others: leave it out")
+        raise UsageProblem(reason="other users can read a password in a URL: leave it out")
     if split.query or split.fragment or not split.hostname:
-        raise UsageProblem(reason=f"{split.scheme}:// takes a name and a path, nothing else")
+        raise UsageProblem(reason=f"{split.scheme}:// takes only a name and a path")
     try:
         port = split.port or 0
     except ValueError as error:
         raise UsageProblem(reason=f"{split.scheme}://: {error}") from error
     path = unquote(split.path).rstrip("/")
     if any(part in (".", "..") for part in path.split("/")):
-        raise UsageProblem(reason=f"{text}: . and .. lead elsewhere")
+        raise UsageProblem(reason=f"{text}: . and .. are not allowed")
     if split.scheme == "s3":
         return Location(text.rstrip("/"), "s3", f"{split.netloc}{path}")
     if not path:
-        raise UsageProblem(reason=f"{text}: say which directory")
+        raise UsageProblem(reason=f"{text}: a directory is missing")
     return Location(text.rstrip("/"), "sftp", path, split.hostname, port, unquote(split.username or ""))
 
 
 class Store(Struct, frozen=True):
     """A connected location. Names are relative to it: `DIRECTORY/FILE` or `FILE`."""
 
-    place: Location
+    location: Location
     system: Any
 
     def names(self, directory: str = "") -> dict[str, int]:
-        """Returns the files in a directory with their sizes in bytes, and its directories with -1. Names that ditseed
-        would not give are left out: they may lead anywhere. Raises FileNotFoundError."""
-        with _explained(self.place):
+        """Returns the names in a directory: of files with their bytes, of directories with -1. Names that ditseed never
+        gives are left out, because they may contain a path. Raises FileNotFoundError."""
+        with _explained(self.location):
             listed = self.system.ls(self._path(directory), detail=True)
         return {
             name: -1 if entry["type"] == "directory" else int(entry["size"] or 0)
@@ -102,12 +102,12 @@ class Store(Struct, frozen=True):
         return b"".join(self.chunks(name, min(self._size(name), most + 1)))
 
     def _size(self, name: str) -> int:
-        with _explained(self.place):
+        with _explained(self.location):
             return int(self.system.info(self._path(name))["size"])
 
     def chunks(self, name: str, size: int) -> Iterator[bytes]:
         """Yields the first `size` bytes. Raises FileNotFoundError."""
-        with _explained(self.place), self.system.open(self._path(name), "rb", block_size=_BLOCK, size=size) as file:
+        with _explained(self.location), self.system.open(self._path(name), "rb", block_size=_BLOCK, size=size) as file:
             while size and (chunk := file.read(min(size, _CHUNK))):
                 size -= len(chunk)
                 yield chunk
@@ -116,76 +116,76 @@ class Store(Struct, frozen=True):
         """Uploads a file. The name appears on the server only once the file is complete."""
         with self._writing(name):
             self.system.put_file(str(source), self._path(name))
-            stored, wanted = self._size(name), source.stat().st_size
-        if stored != wanted:
-            raise RemoteFailed(place=self.place, reason=f"{name} has {stored} bytes there, not {wanted}", advice=_HINT)
+            stored, sent = self._size(name), source.stat().st_size
+        if stored != sent:
+            raise RemoteFailed(place=self.location, reason=f"{name} has {stored} bytes there, not {sent}", advice=_HINT)
 
     def write(self, name: str, content: bytes, new: bool = False) -> None:
-        """Writes a small file. `new`: raises FileExistsError, unless it is a server of S3 without If-None-Match."""
+        """Writes a small file. `new`: raises FileExistsError, except on an S3 server that ignores If-None-Match."""
         with self._writing(name):
             self.system.pipe_file(self._path(name), content, mode="create" if new else "overwrite")
 
     def require_space(self, needed: int) -> None:
-        """Raises RemoteFull if too little is free. Servers of S3, and some others, do not report that."""
-        if self.place.scheme == "s3":
+        """Raises RemoteFull if too little is free. S3 servers, and some SFTP servers, do not report free space."""
+        if self.location.scheme == "s3":
             return
-        with _explained(self.place):
-            free = self.system.free_bytes(self.place.root)
+        with _explained(self.location):
+            free = self.system.free_bytes(self.location.root)
         if free is not None and free < needed:
-            raise RemoteFull(place=self.place, lack=f"{units.size(needed)} needed, {units.size(free)} free")
+            raise RemoteFull(place=self.location, lack=f"{units.size(needed)} needed, {units.size(free)} free")
 
     def remove(self, name: str) -> None:
         """Removes a file if it exists. Raises RemovalRefused."""
-        with _explained(self.place):
+        with _explained(self.location):
             try:
                 with suppress(FileNotFoundError):
                     self.system.rm_file(self._path(name))
             except PermissionError as error:
-                raise RemovalRefused(place=self.place, reason=error.strerror or error) from error
+                raise RemovalRefused(place=self.location, reason=error.strerror or error) from error
 
     def remove_directory(self, name: str) -> None:
         """Removes an empty directory. S3 has no directories."""
-        if self.place.scheme == "sftp":
-            with _explained(self.place):
+        if self.location.scheme == "sftp":
+            with _explained(self.location):
                 self.system.rmdir(self._path(name))
 
     def _path(self, name: str) -> str:
-        return f"{self.place.root}/{name}" if name else self.place.root
+        return f"{self.location.root}/{name}" if name else self.location.root
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
-        """Creates the directory of the file."""
-        with _explained(self.place):
+        """Creates the directory of the file before the body, and explains a missing one."""
+        with _explained(self.location):
             try:
-                if self.place.scheme == "sftp":
+                if self.location.scheme == "sftp":
                     self.system.makedirs(self._path(name.rpartition("/")[0]), exist_ok=True)
                 yield
             except FileNotFoundError as error:
-                advice = _BUCKET_HINT if self.place.scheme == "s3" else _HINT
-                raise RemoteFailed(place=self.place, reason=str(error), advice=advice) from error
+                advice = _BUCKET_HINT if self.location.scheme == "s3" else _HINT
+                raise RemoteFailed(place=self.location, reason=str(error), advice=advice) from error
 
 
 @contextmanager
-def opened(place: Location) -> Iterator[Store]:
+def opened(location: Location) -> Iterator[Store]:
     """Connects to a location. Raises PackageMissing, RemoteFailed."""
     try:
-        module: Any = import_module(SCHEMES[place.scheme])
+        module: Any = import_module(SCHEMES[location.scheme])
     except ImportError as error:
         raise PackageMissing(
-            place=place, package=error.name or error, extra="remote", packages="fsspec, s3fs and paramiko"
+            place=location, package=error.name or error, extra="remote", packages="fsspec, s3fs and paramiko"
         ) from error
-    with _explained(place):
-        if place.scheme == "s3":
+    with _explained(location):
+        if location.scheme == "s3":
             patience = {"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 2}}
             system = module.S3FileSystem(config_kwargs=patience, use_listings_cache=False, skip_instance_cache=True)
             _warn_if_clear(str(system.s3.meta.endpoint_url))
         else:
-            login = {name: value for name, value in (("port", place.port), ("username", place.user)) if value}
-            system = module.Sftp(place.host, **login, skip_instance_cache=True)
+            login = {name: value for name, value in (("port", location.port), ("username", location.user)) if value}
+            system = module.Sftp(location.host, **login, skip_instance_cache=True)
     try:
-        yield Store(place, system)
+        yield Store(location, system)
     finally:
-        if place.scheme == "sftp":
+        if location.scheme == "sftp":
             system.close()
 
 
@@ -206,8 +206,8 @@ def _warn_if_clear(endpoint: str) -> None:
 
 
 @contextmanager
-def _explained(place: Location) -> Iterator[None]:
-    """Turns errors of the libraries into ours, except FileNotFoundError and FileExistsError."""
+def _explained(location: Location) -> Iterator[None]:
+    """Turns errors of the libraries into LoaderErrors, except FileNotFoundError and FileExistsError."""
     try:
         yield
     except (FileNotFoundError, FileExistsError):
@@ -217,10 +217,10 @@ def _explained(place: Location) -> Iterator[None]:
         if not isinstance(error, (OSError, EOFError)) and packages.isdisjoint(_TRANSPORTS):
             raise
         if isinstance(error, OSError) and error.errno in FULL_ERRNOS:
-            raise RemoteFull(place=place, lack=FULL) from error
+            raise RemoteFull(place=location, lack=FULL) from error
         name, advice = type(error).__name__, _HINT
-        if place.scheme == "s3" and (isinstance(error, PermissionError) or "Credential" in name):
+        if location.scheme == "s3" and (isinstance(error, PermissionError) or "Credential" in name):
             advice = _S3_HINT
         elif name in _SSH_REFUSED or "known_hosts" in str(error):
             advice = _SSH_HINT
-        raise RemoteFailed(place=place, reason=str(error) or name, advice=advice) from error
+        raise RemoteFailed(place=location, reason=str(error) or name, advice=advice) from error

@@ -17,12 +17,12 @@ from paramiko.sftp import CMD_EXTENDED
 
 KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 _PARTIAL = ".partial"
-_FULL = 1 << 20  # bytes; a write that fails while less is free has failed for lack of space
+_FULL = 1 << 20  # bytes; a write that fails with less free space is taken to have failed for lack of space
 _PATIENCE = 60.0  # seconds that a server may take to begin an answer
 
 
 class Sftp(SFTPFileSystem):  # type: ignore[misc]
-    """Host keys come from known_hosts of the account and of the host; own keys from the agent and ~/.ssh."""
+    """Host keys come from known_hosts of the account and of the host; the account's keys from the agent and ~/.ssh."""
 
     def _connect(self) -> None:
         self.client = paramiko.SSHClient()
@@ -107,5 +107,5 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
 
     def open(self, path: str, mode: str = "rb", size: int = 0, **options: object) -> IO[bytes]:
         file = self.ftp.open(path, mode)
-        file.prefetch(size)  # else each request would wait for the answer to the one before
+        file.prefetch(size)  # without this, each request would wait for the previous answer
         return cast("IO[bytes]", file)

@@ -1,6 +1,6 @@
-"""Reads the facts of the storage below a path (mount, file system, logical volumes, devices, space), and whether a disk
-is unused. Writes nothing. If a system tool (lvs, pvs, tune2fs, ...) is absent or fails, the fact is missing and listed
-as Unseen."""
+"""Reads facts about the storage below a path (mount, file system, logical volumes, devices, space), and checks that a
+disk is unused. Writes nothing. If a system tool (lvs, pvs, tune2fs, ...) is absent or fails, its facts are missing and
+listed as Unseen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SYS = Path("/sys")
 _SECTOR = 512  # bytes; the unit of sizes and starts in sysfs, whatever the sector size of the device
 _DM_KINDS = {"LVM": "lvm", "CRYPT": "crypt", "mpath": "multipath"}
 # Directories of administrators' programs, which the PATH of an ordinary user or of cron often lacks.
-_ALSO = "/usr/local/sbin:/usr/sbin:/sbin"
+_SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 Parsed = TypeVar("Parsed")
 
 
@@ -37,34 +37,34 @@ class Unseen(msgspec.Struct, frozen=True):
     why: str
 
 
-class Asker:
-    """Runs tools, and keeps a list of the facts that they did not give."""
+class ToolRunner:
+    """Runs tools, and lists the facts that they did not provide."""
 
     def __init__(self) -> None:
         self.unseen: list[Unseen] = []
 
-    def output(self, what: str, tool: str, *arguments: str) -> str | None:
-        """Returns what the tool prints. If it is missing or fails, returns None and lists `what` as unseen."""
-        program = shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_ALSO}")
+    def output(self, fact: str, tool: str, *arguments: str) -> str | None:
+        """Returns fact the tool prints. If it is missing or fails, returns None and lists `fact` as unseen."""
+        program = shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_SBIN}")
         if program is None:
-            self.unseen.append(Unseen(what, f"{tool} is not installed"))
+            self.unseen.append(Unseen(fact, f"{tool} is not installed"))
             return None
-        answer = child.ask([program, *arguments])
-        if answer.status != 0:
-            printed = "; ".join(word.strip() for word in answer.words[-2:] if word.strip())
-            self.unseen.append(Unseen(what, f"{tool}: {printed or f'exit status {answer.status}'}"))
+        result = child.run([program, *arguments])
+        if result.status != 0:
+            printed = "; ".join(line.strip() for line in result.stderr_lines[-2:] if line.strip())
+            self.unseen.append(Unseen(fact, f"{tool}: {printed or f'exit status {result.status}'}"))
             return None
-        return answer.out.decode("utf-8", "replace")
+        return result.out.decode("utf-8", "replace")
 
     def rows(
-        self, what: str, parse: Callable[[str], tuple[Parsed, ...]], tool: str, *arguments: str
+        self, fact: str, parse: Callable[[str], tuple[Parsed, ...]], tool: str, *arguments: str
     ) -> tuple[Parsed, ...]:
-        """Returns what `parse` makes of the output. If that is not in the documented form, lists `what` as unseen."""
-        text = self.output(what, tool, *arguments)
+        """Returns the tool's output, parsed. If it does not have the documented form, lists `fact` as unseen."""
+        text = self.output(fact, tool, *arguments)
         try:
             return () if text is None else parse(text)
         except (msgspec.MsgspecError, KeyError, ValueError) as error:
-            self.unseen.append(Unseen(what, f"{tool}: its answer cannot be read ({type(error).__name__}: {error})"))
+            self.unseen.append(Unseen(fact, f"{tool}: its output cannot be parsed ({type(error).__name__}: {error})"))
             return ()
 
 
@@ -79,8 +79,8 @@ _PHYSICAL = "pv_name,vg_name,pe_start,pv_pe_count,pv_pe_alloc_count"
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """`legs`: (physical volume, extents on it). `stripe_size`: bytes; 0: none. `data_stripes`: stripes without the
-    copies of raid10 and the parity of raid5; for raid1 lvs counts the copies."""
+    """A segment of a logical volume. `legs`: (physical volume, extents on it). `stripe_size`: bytes; 0: none.
+    `data_stripes`: without the copies of raid10 and the parity of raid5; for raid1, lvs counts the copies."""
 
     kind: str
     stripes: int
@@ -91,7 +91,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """`pool`: the name of a thin volume's pool. Percentages: space used in a thin pool, else None. Sizes in bytes."""
+    """A logical volume. Sizes in bytes. `pool`: of a thin volume. Percentages: used space of a thin pool, or None."""
 
     name: str
     group: str
@@ -117,7 +117,7 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class PhysicalVolume(msgspec.Struct, frozen=True):
-    """`start`: bytes before its first extent. `disks`: paths of the disks below; empty if the kernel lists none."""
+    """`start`: bytes before the first extent. `disks`: paths of the disks below; empty if the kernel lists none."""
 
     name: str
     group: str
@@ -137,23 +137,23 @@ class Volumes(msgspec.Struct, frozen=True):
     logical: tuple[Volume, ...] = ()
     physical: tuple[PhysicalVolume, ...] = ()
 
-    def at(self, path: str) -> Volume | None:
+    def by_path(self, path: str) -> Volume | None:
         """Returns the logical volume with this device-mapper path, or None."""
         return next((volume for volume in self.logical if volume.path == path), None)
 
     def named(self, group: str, name: str) -> Volume | None:
-        """Returns the logical volume, or None. `name`: without the brackets that lvs writes around hidden volumes."""
+        """Returns a logical volume, or None. `name`: without the brackets that lvs prints around hidden volumes."""
         return next((each for each in self.logical if (each.group, each.name.strip("[]")) == (group, name)), None)
 
     def of_group(self, group: str) -> tuple[PhysicalVolume, ...]:
         return tuple(volume for volume in self.physical if volume.group == group)
 
 
-def volumes(asker: Asker) -> Volumes:
+def volumes(tools: ToolRunner) -> Volumes:
     """Returns the volumes of this host; empty if lvs or pvs fails or prints an unknown form."""
     columns = "-a", *_FORM, "--segments", "-o", _SEGMENTS
-    logical = asker.rows("logical volumes", parse_segments, "lvs", *columns)
-    return Volumes(logical, asker.rows("physical volumes", parse_physical, "pvs", *_FORM, "-o", _PHYSICAL))
+    logical = tools.rows("logical volumes", parse_segments, "lvs", *columns)
+    return Volumes(logical, tools.rows("physical volumes", parse_physical, "pvs", *_FORM, "-o", _PHYSICAL))
 
 
 def parse_segments(text: str) -> tuple[Volume, ...]:
@@ -226,7 +226,7 @@ _NO_COW = 0x00800000
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """Sizes in bytes; stripe unit and width are 0 if it was made without. `journal`: as xfs always has one."""
+    """Sizes in bytes; stripe unit and width are 0 for a file system made without stripes. xfs always has a journal."""
 
     block: int
     stripe_unit: int = 0
@@ -242,13 +242,13 @@ class Space(msgspec.Struct, frozen=True):
     block: int
 
 
-def parameters(mount: Mount, asker: Asker) -> Parameters | None:
+def parameters(mount: Mount, tools: ToolRunner) -> Parameters | None:
     """Returns the parameters of an xfs or ext file system; None for any other, or if the tool fails."""
-    what = f"parameters of the {mount.kind} file system"
+    fact = f"parameters of the {mount.kind} file system"
     if mount.kind == "xfs":
-        return of_xfs(asker.output(what, "xfs_info", mount.target) or "")
+        return of_xfs(tools.output(fact, "xfs_info", mount.target) or "")
     if mount.kind in EXT:
-        return of_ext(asker.output(what, "tune2fs", "-l", mount.source) or "")
+        return of_ext(tools.output(fact, "tune2fs", "-l", mount.source) or "")
     return None
 
 
@@ -284,9 +284,9 @@ def is_without_cow(path: Path) -> bool:
 
 
 class Device(msgspec.Struct, frozen=True):
-    """Sizes in bytes. `min_io` and `opt_io`: 0 or as small as a sector if the device reports none. `kind`: disk,
-    partition, lvm, crypt, multipath, dm, loop, or md and its level. `on`: names of the devices right below.
-    `scheduler`, `write_cache`: None if the device has none of its own. `file`: backing file of a loop device."""
+    """A block device. Sizes in bytes; `min_io` and `opt_io`: at most a sector if the device reports none. `kind`: disk,
+    partition, lvm, crypt, multipath, dm, loop, or md and a level. `on`: names of the devices directly below.
+    `scheduler`, `write_cache`: None if the device does not have one. `file`: backing file of a loop device."""
 
     name: str
     path: str
@@ -307,7 +307,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def stack(number: str | None, sys: Path = SYS) -> tuple[Device, ...]:
-    """Returns the device with this number ("254:0") and all devices below, each once, the upper ones first."""
+    """Returns the device with this number ("254:0") and all devices below, each once, upper devices first."""
     top = sys / "dev/block" / (number or "none")
     directories = [top.resolve()] if top.exists() else []
     devices: dict[str, Device] = {}
@@ -322,7 +322,7 @@ def stack(number: str | None, sys: Path = SYS) -> tuple[Device, ...]:
 
 
 def number_of(source: str) -> str | None:
-    """Returns the number of a block device from its path, or None: a btrfs mount has a number that no device has."""
+    """Returns the number of the block device with this path, or None (btrfs mounts have numbers of their own)."""
     try:
         status = os.stat(source)
     except (OSError, ValueError):
@@ -331,7 +331,7 @@ def number_of(source: str) -> str | None:
 
 
 def _device(directory: Path, on: list[str]) -> Device:
-    """Reads the files of a block device in sysfs. `on`: names of the devices right below."""
+    """Reads the files of a block device in sysfs. `on`: names of the devices directly below."""
     dm, is_partition = _text(directory / "dm/name"), (directory / "partition").exists()
     kind = "loop" if (directory / "loop").exists() else "disk"
     if is_partition:
@@ -379,7 +379,7 @@ def _text(path: Path) -> str:
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """`devices`: the upper ones first; empty if the file system has none. `no_cow`: the path has none, on btrfs."""
+    """`devices`: upper devices first; empty without a device. `no_cow`: on btrfs, copy-on-write is off for the path."""
 
     path: str
     mount: Mount
@@ -393,19 +393,19 @@ class Facts(msgspec.Struct, frozen=True):
 
     @property
     def top(self) -> Device | None:
-        """The device that the file system is on."""
+        """The device that contains the file system."""
         return self.devices[0] if self.devices else None
 
     @property
     def volume(self) -> Volume | None:
         """The uppermost logical volume below the file system; None if there is none."""
-        volumes = (self.volumes.at(device.path) for device in self.devices if device.kind == "lvm")
+        volumes = (self.volumes.by_path(device.path) for device in self.devices if device.kind == "lvm")
         return next(filter(None, volumes), None)
 
 
-def of(path: Path) -> Facts:
+def facts_of(path: Path) -> Facts:
     """Returns the facts of `path`. Raises NoSuchPath, NotPermitted."""
-    asker = Asker()
+    tools = ToolRunner()
     with files.explained(path):
         mount = mounts.mount_of(path)
         status = os.statvfs(path)
@@ -416,16 +416,16 @@ def of(path: Path) -> Facts:
         mount=mount,
         fstab=mounts.fstab_of(mount.target),
         space=Space(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize, status.f_bsize),
-        parameters=parameters(mount, asker),
+        parameters=parameters(mount, tools),
         devices=devices,
-        volumes=volumes(asker) if any(device.kind == "lvm" for device in devices) else Volumes(),
+        volumes=volumes(tools) if any(device.kind == "lvm" for device in devices) else Volumes(),
         no_cow=no_cow,
-        unseen=tuple(asker.unseen),
+        unseen=tuple(tools.unseen),
     )
 
 
 def devices_of(mount: Mount) -> tuple[Device, ...]:
-    """Returns the devices below a mount, the upper ones first; empty for a file system without a device."""
+    """Returns the devices below a mount, upper devices first; empty for a file system without a device."""
     if not mount.device.startswith("0:"):
         return stack(mount.device)
     devices = stack(number_of(mount.source)) if mount.kind == "btrfs" else ()
@@ -441,9 +441,9 @@ def devices_of(mount: Mount) -> tuple[Device, ...]:
 
 
 def unused(path: str) -> tuple[Device, ...]:
-    """Returns the device and those below it, if nothing uses it and it has no signature.
+    """Returns the device and the devices below it, if nothing uses the device and it has no signature.
 
-    Raises DiskInUse, NoSuchPath, NotPermitted; UsageProblem if `path` is no block device.
+    Raises DiskInUse, NoSuchPath, NotPermitted; UsageProblem if `path` is not a block device.
     """
     is_busy = False
     with files.explained(Path(path)):
@@ -458,14 +458,14 @@ def unused(path: str) -> tuple[Device, ...]:
             if error.errno != errno.EBUSY:
                 raise
             is_busy = True
-    asker = Asker()
-    signatures = asker.output("signatures", "wipefs", "--noheadings", "--output", "TYPE", path)  # only reads
+    tools = ToolRunner()
+    signatures = tools.output("signatures", "wipefs", "--noheadings", "--output", "TYPE", path)  # only reads
     kinds = dict.fromkeys((signatures or "").split())
     reason = ""
     if target := mounts.on_device(str(number)):
         reason = f"is mounted on {target}"
     elif signatures is None:
-        reason = f"cannot be searched for signatures ({'; '.join(unseen.why for unseen in asker.unseen)})"
+        reason = f"cannot be searched for signatures ({'; '.join(unseen.why for unseen in tools.unseen)})"
     elif "LVM2_member" in kinds:
         reason = "is a physical volume of LVM already"
     elif kinds:

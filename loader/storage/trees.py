@@ -1,9 +1,8 @@
-"""A directory tree: its contents, whether it still equals a copy, and the copying, with owners, modes, ACLs, times,
-hard links and holes.
+"""Lists, compares and copies directory trees, with owners, modes, ACLs, times, hard links and holes.
 
-Everything is opened through descriptors, one path component at a time, and no symbolic link is followed. Not included
-are lost+found at the top, which belongs to the file system; sockets, which their server creates again; and, when two
-states are compared, lock.mdb beside a data.mdb, which records who has the database open.
+Everything is opened through descriptors, one path component at a time, and no symbolic link is followed. lost+found at
+the top is left out, because it belongs to the file system, and so are sockets, because their server creates them
+again. Comparisons ignore lock.mdb beside a data.mdb, because it changes whenever the database is opened.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from loader.storage.holders import DATA, LOCK
 BLOCK = 1 << 20
 _ZEROS = bytes(BLOCK)
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-_OF_FILE_SYSTEM = "lost+found"
-_DEEPEST = 200  # levels of directories, each of which takes up to three descriptors and three frames of Python's stack
+_LOST_AND_FOUND = "lost+found"
+_DEEPEST = 200  # levels of directories; each needs up to three descriptors and three frames of Python's stack
 # xfs lists each ACL again under its name on disk (fs/xfs/xfs_xattr.c), and sets that attribute itself.
-_OF_XFS = ("trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT")
+_XFS_ACLS = ("trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT")
 
 
 class Node(Struct, frozen=True, dict=True):
-    """A file of any kind. `pin`: its O_PATH descriptor. Everything is read through that, so that owner, mode,
+    """A file of any kind. `pin`: an O_PATH descriptor, through which everything is read, so that owner, mode,
     attributes and contents are of one inode even if the name is replaced meanwhile. `path`: relative to the top."""
 
     path: str
@@ -74,23 +73,23 @@ class Node(Struct, frozen=True, dict=True):
 
 @contextmanager
 def pinned(directory: int, name: str, path: str) -> Iterator[Node]:
-    with held.closing_descriptor(os.open(name, held.LOOK, dir_fd=directory)) as pin:
+    with held.closing_descriptor(os.open(name, held.PIN, dir_fd=directory)) as pin:
         yield Node(path, name, pin)
 
 
 def attributes_of(file: int | Path) -> dict[str, bytes]:
-    names = sorted(name for name in os.listxattr(file) if name not in _OF_XFS)
+    names = sorted(name for name in os.listxattr(file) if name not in _XFS_ACLS)
     return {name: os.getxattr(file, name) for name in names}
 
 
 def names_in(directory: int, is_top: bool) -> list[str]:
-    return sorted(name for name in os.listdir(directory) if not (is_top and name == _OF_FILE_SYSTEM))
+    return sorted(name for name in os.listdir(directory) if not (is_top and name == _LOST_AND_FOUND))
 
 
 def walk(top: int) -> Iterator[Node]:
-    """Yields what is compared: each directory before its contents, names in order, without the top itself. A node can
-    be opened until the next one is requested. Raises MigrationRefused if another file system begins, or directories are
-    nested too deep."""
+    """Yields the nodes below `top` to compare: each directory before its contents, names in order. A node can be opened
+    until the next node is requested. Raises MigrationRefused if another file system is mounted below, or directories
+    are nested too deeply."""
     device = os.fstat(top).st_dev
 
     def below(directory: int, path: str) -> Iterator[Node]:
@@ -103,7 +102,7 @@ def walk(top: int) -> Iterator[Node]:
                     raise MigrationRefused(path=node.path, reason=reason, advice=advice)
                 if path.count("/") > _DEEPEST:
                     reason = f"there are more than {_DEEPEST} directories above it"
-                    advice = "Give a directory whose subdirectories are not nested as deep as that."
+                    advice = "Give a directory whose subdirectories are nested less deeply."
                     raise MigrationRefused(path=node.path, reason=reason, advice=advice)
                 is_lock = name == LOCK and DATA in names and not node.is_directory
                 if not is_lock and not stat.S_ISSOCK(node.kind):
@@ -116,9 +115,8 @@ def walk(top: int) -> Iterator[Node]:
 
 
 class State(Struct, frozen=True):
-    """The state of a tree. `size`: bytes as ls shows them. `allocated`: bytes as du shows them. `mark` changes with
-    anything that is written there. `databases`: directories with a data.mdb, relative to the top; "" is the top
-    itself."""
+    """The state of a tree. `size`: bytes as ls shows them. `allocated`: bytes as du shows them. `mark`: changes with
+    every write to the tree. `databases`: directories with a data.mdb, relative to the top; "" is the top itself."""
 
     files: int
     size: int
@@ -145,7 +143,7 @@ def state_of(top: int) -> State:
 
 
 def shape_of(top: int) -> dict[str, object]:
-    """Returns, by path, what a faithful copy has too, so that a difference can be named; the top is left out."""
+    """Returns path -> the properties that a faithful copy shares, without the top, to name differences."""
     first: dict[tuple[int, int], str] = {}
     shape: dict[str, object] = {}
     for node in walk(top):
@@ -163,8 +161,8 @@ def _owner_and_size(node: Node) -> tuple[object, ...]:
 
 
 def checksums(top: int, meter: Meter, from_device: bool = False) -> dict[str, str]:
-    """Returns the XXH3-128 checksum of each regular file by path; a hole counts as the zeros that it reads as.
-    `from_device`: first drops the file's pages from the page cache, as far as they are on the disk."""
+    """Returns path -> XXH3-128 checksum of each regular file; holes count as zeros. `from_device`: first drops the
+    pages of each file from the page cache, as far as they have been written to the disk."""
     by_inode: dict[tuple[int, int], str] = {}
     by_path: dict[str, str] = {}
     for node in walk(top):
@@ -201,15 +199,12 @@ def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
 
 # --- tree copy -------------------------------------------------------------------------------------------------------
 #
-# A directory copied with all that is below it: owners, modes, ACLs and other attributes, times, hard links, holes.
+# No other account can enter the target before `open_up`: the top directory is closed (root's, mode 0700) from before
+# the first file is created until the copy is verified. So nobody can replace a name in the target, although its
+# directories get their owners earlier. A closed top directory contains only what an earlier run copied. A top directory
+# that is not closed is refused (`claim`) or emptied (`empty`), because a process may still have a directory in it open.
 #
-# No other account can enter the target before `open_up`: its top directory is closed (root's, mode 0700) from
-# before the first file is made until the copy is verified. So nobody can replace a name in the target, although its
-# directories get their owners earlier. A closed top directory contains only what an earlier run copied. One that is
-# not closed is refused (`claim`) or emptied (`empty`), because a process that was in it may still have a directory
-# open.
-#
-# A file that was copied completely before a kill is recognized by its size and time, which it gets last, and is not
+# A file that was copied completely before a kill is recognized by its size and time, which are set last, and is not
 # copied again.
 
 
@@ -219,8 +214,8 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Copy(Struct):
-    """State of one tree copy. `first` maps the inode of a file with several hard links to the path of its first copy.
-    The other names become hard links to that copy."""
+    """State of one tree copy. `first`: inode of a file with several hard links -> path of the first copy, to which the
+    other names become hard links."""
 
     target: int
     meter: Meter
@@ -244,7 +239,7 @@ class _Copy(Struct):
         if first == node.path and stat.S_ISREG(node.kind):
             earlier, fields = _status(target, node.name), ("st_mode", "st_uid", "st_gid", "st_size", "st_mtime_ns")
             same = earlier is not None and all(getattr(earlier, name) == getattr(node.status, name) for name in fields)
-            if earlier is not None and earlier.st_nlink == 1 and same:  # an earlier run has copied it completely
+            if earlier is not None and earlier.st_nlink == 1 and same:  # an earlier run has copied the whole file
                 self.meter.add(size=node.status.st_size)
                 return
         _remove(target, node.name)
@@ -273,7 +268,7 @@ class _Copy(Struct):
         source = node.open()
         copy = os.open(node.name, held.LIST, dir_fd=target)
         try:
-            held.close_to_others(copy)  # an earlier run may have given it to its owner
+            held.close_to_others(copy)  # an earlier run may have changed the owner already
             self.contents(source, copy, f"{node.path}/")
             _become(copy, os.fstat(source), attributes_of(source))
         finally:
@@ -305,8 +300,8 @@ def is_closed(target: held.Directory) -> bool:
 
 
 def claim(target: held.Directory) -> None:
-    """Closes an empty directory to every other account; a closed one may contain an earlier copy. If an open directory
-    is not empty, raises MigrationRefused and leaves it as it was."""
+    """Closes an empty directory to every other account. A directory that is closed already may contain an earlier copy.
+    If another directory is not empty, raises MigrationRefused and leaves the directory as it was."""
     if is_closed(target):
         return
     before = target.status
@@ -320,14 +315,14 @@ def claim(target: held.Directory) -> None:
 
 
 def not_empty(target: Path, names: Sequence[str]) -> MigrationRefused:
-    advice = f"If nothing of it is needed: find {target} -mindepth 1 -delete"
+    advice = f"If its contents are not needed: find {target} -mindepth 1 -delete"
     reason = f"the new volume is not empty: {', '.join(names[:5])}"
     return MigrationRefused(path=target, reason=reason, advice=advice)
 
 
 def empty(target: held.Directory) -> None:
-    """Closes the directory and removes its contents. In a copy that other accounts could enter, a process may still
-    have a directory open."""
+    """Closes the directory and removes its contents, because in a copy that other accounts could enter, a process may
+    still have a directory open."""
     with held.named(target.name):
         held.close_to_others(target.descriptor, _BEING_EMPTIED)
         for name in names_in(target.descriptor, True):

@@ -406,7 +406,7 @@ def commands(server: Session, suffix: str, syncprov: Syncprov | None, entries: i
         overlays = "'(objectClass=olcSyncProvConfig)' 1.1"
         record = f"dn: %s\\nchangetype: modify\\nadd: {SESSION_LOG}\\n{SESSION_LOG}: {size}\\n"
         yield options.find_database(server.uri, suffix)
-        yield f"DN=$({options.searching(server.uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
+        yield f"DN=$({options.ldapsearch(server.uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
         yield f"printf '{record}' \"$DN\" | {external}"
     elif not syncprov.logs:
         yield f"{external} <<'EOF'"

@@ -156,7 +156,7 @@ class Online(Strategy):
 
 def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> list[str]:
     """Joins the LDIF into one file with no entryCSN above the contextCSN to be claimed. Returns that contextCSN."""
-    with ldif.held_exports(source, meter) as paths:
+    with ldif.verified_inputs(source, meter) as paths:
         scan = ldif.scan(paths, meter)
     ldif.require_read(source, scan.entries)
     claimed = sorted(csn.by_server(scan.context_csns).values())
@@ -164,7 +164,7 @@ def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> 
         raise NoContextCSN(where=source[0], suffix=suffix, advice=_NO_CONTEXT, commands=())
     opener = os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(opener, "wb") as file:
-        with ldif.held_exports(source, meter) as paths:
+        with ldif.verified_inputs(source, meter) as paths:
             ldif.join(paths, file.fileno(), meter, claimed, suffix)
         os.fsync(file.fileno())
     return claimed

@@ -124,7 +124,7 @@ def build(
 
     def select(meter: Meter) -> _Selected:
         chosen, claimed = partial.unevaluated, context_csns
-        with ldif.held_exports(options.inputs, meter) as paths:
+        with ldif.verified_inputs(options.inputs, meter) as paths:
             if claimed is None:  # the contextCSN of the whole input, including entries that are not selected
                 chosen, scan = partial.evaluated, ldif.scan(paths, meter)
                 csns = csn.by_server(scan.context_csns) or (dict(scan.max_csns) if options.write_context else {})

@@ -219,10 +219,10 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     size = catchup.log_size(questions.entries(server, suffix, sampled=True))
     config = configuration.read_online(server)
     # An existing lease records the session log from before the first seeding, so it is kept.
-    if not any(old.database == suffix for old in lease.left(leases.identity(config), KIND)):
+    if not any(old.database == suffix for old in lease.abandoned(leases.identity(config), KIND)):
         mark = leases.mark(config, config.database(suffix))
         undo = shlex.join(["ditseed", "replica", "release", *admin.options(), "-b", suffix])
-        lease.note(Lease(KIND, server.uri, suffix, undo, before=str(syncprov.session_log or ""), mark=mark))
+        lease.record(Lease(KIND, server.uri, suffix, undo, before=str(syncprov.session_log or ""), mark=mark))
     killpoint(f"{KIND}.written-down")
     configuration.modify(server, syncprov.entry_dn, [syncprov.resized(size)])
     killpoint(f"{KIND}.taken")
@@ -251,7 +251,7 @@ def release(connection: Connection, suffix: str | None) -> list[str]:
                 facts = {"what": catchup.SESSION_LOG, "suffix": left.database, "undo": left.undo}
                 raise LeaseStands(**facts, reason=error) from error
 
-        chosen = [left for left in lease.left(leases.of_server(server), KIND) if suffix in (None, left.database)]
+        chosen = [left for left in lease.abandoned(leases.of_server(server), KIND) if suffix in (None, left.database)]
         for left in chosen:
             lease.end(left, partial(restore, left))
     return [f"{left.database}: {left.before or 'no session log'}" for left in chosen]
@@ -259,7 +259,7 @@ def release(connection: Connection, suffix: str | None) -> list[str]:
 
 def forget(uri: str, suffix: str | None) -> list[str]:
     """Drops the leases of a server that is gone for good, without contacting it. Returns a line for each lease."""
-    chosen = [left for left in lease.left() if left.target == uri and suffix in (None, left.database)]
+    chosen = [left for left in lease.abandoned() if left.target == uri and suffix in (None, left.database)]
     for left in chosen:
         lease.end(left)
     return [f"{left.kind} of {left.database}: forgotten, not put back" for left in chosen]
@@ -272,6 +272,6 @@ def standing(uri: str) -> list[str]:
         f"the session log of {left.database} was set by --prepare-provider at {left.taken}"
         f"{'' if left.target == uri else f' at {left.target}'}; keep it, as any restart of a consumer needs it, or put "
         f"back what was before: {left.undo} (with --forget if that server is gone for good)"
-        for left in lease.left()
+        for left in lease.abandoned()
         if left.kind == KIND
     ]

@@ -172,7 +172,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
     if not reached:
         raise NoContextCSN(where=directory, suffix=suffix, advice=_ANEW, commands=())
     with session(options.connection) as provider:
-        base = provider.spelt(suffix)
+        base = provider.stored_dn(suffix)
         csns = live.context_csns(provider, base) or provider.context_csns(base)
         if not csn.is_covered_by(csn.by_server(reached), csn.by_server(csns)):
             reason = f"the provider ({', '.join(csns)}) is behind it ({', '.join(reached)})"

@@ -32,7 +32,7 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
     with open_run(run_dir, strategy.verb, strategy.identity, progress, timeouts, anew) as run:
         strategy.begin(run, anew)
         checked = run.do("preflight", lambda meter: preflight(strategy), Preflight)
-        facts = {**strategy.run(run), **run.told_before()}
+        facts = {**strategy.run(run), **run.done_before()}
         if checked.catch_up:
             facts["catch_up"] = checked.catch_up
         if checked.prepared is not None:

@@ -105,7 +105,7 @@ def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
     for run in add.loads_of(consumer):
         done = run.catalogue.is_done("load")
         loads.append(_progress(run, None if done else "load", done, (run, add.settled(run), add.expected(run))))
-    leases = [(standing, standing.process) for standing in lease.standing() if standing.target == consumer]
+    leases = [(standing, standing.process) for standing in lease.all_leases() if standing.target == consumer]
     if not (seed or loads or leases):
         raise NoRun(path=directory)
     if as_json:

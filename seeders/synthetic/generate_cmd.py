@@ -139,7 +139,7 @@ def learn(
         files.require_writable(template.parent)
     paths = [path for source in sources for path in locate(source, Kind.LDIF, Kind.STREAM).paths if source != STDIN]
     descriptor = 0 if STDIN in sources else None
-    with shown.progress.step("learn") as meter, ldif.held_exports(paths, meter) as opened:
+    with shown.progress.step("learn") as meter, ldif.verified_inputs(paths, meter) as opened:
         learned = ldif.learn(opened, descriptor, jobs or defaults.processors(), meter)
     if descriptor is None:
         ldif.require_read(paths, learned.entries)

@@ -104,9 +104,9 @@ def _is_known(object_class: str, name: str) -> bool:
     found = config.parse(Path("slapd.d"), entries[:1])
     changed = config.Config(found.path, found.databases, tuple(entries))
     try:
-        backmdb.require(changed, *found.databases)
+        backmdb.require_supported(changed, *found.databases)
     except SettingRefused as error:
-        return "is no setting" not in str(error)
+        return "is not a setting" not in str(error)
     return True
 
 

@@ -69,7 +69,7 @@ def test_what_breaks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ldif, "read_manifest", lambda directory: None)  # as of no export
     outcome = worked(("export", 1, 0, 50, 1))
     assert outcome.broken == []  # all 60 entries are read nevertheless
-    monkeypatch.setattr(ldif, "held_exports", _all_but_one)
+    monkeypatch.setattr(ldif, "verified_inputs", _all_but_one)
     outcome = worked(("export", 1, 0, 50, 1))
     assert len(outcome.broken) == 50
     assert "40 of 60 entries" in outcome.broken[0]

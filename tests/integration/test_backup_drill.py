@@ -105,7 +105,7 @@ def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.Monk
         away.rename(server.database_dir)
     # Who owns the directory above may put another one there.
     above, nobody = server.database_dir.parent.stat(), pwd.getpwnam("nobody")
-    owner = Owner.told(above) if above.st_uid else Owner(nobody.pw_uid, nobody.pw_gid)
+    owner = Owner.from_status(above) if above.st_uid else Owner(nobody.pw_uid, nobody.pw_gid)
     assert ran == [owner]
 
 

@@ -183,7 +183,7 @@ def test_the_server_stops(stopped: Slapd, other: Slapd, place: Remote) -> None:
 
 def _assert_told(done: Done) -> None:
     assert done.status == errors.RemoteFailed.exit_status, done.err
-    assert "hint: Look whether the server runs" in done.err
+    assert "hint: Check that the server runs" in done.err
 
 
 @pytest.mark.rows(0, "remove.middle-directory")

@@ -22,7 +22,7 @@ from tests.support.trees import emptied, tree
 
 pytestmark = pytest.mark.slapd
 
-NOTHING = "nothing was done now: all this was done on "
+NOTHING = "already done on "
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 
 

@@ -215,7 +215,7 @@ def test_a_last_line_without_an_end(target: Slapd, tmp_path: Path, engine: str) 
     path = tmp_path / "in.ldif"
     path.write_text(TOP + unit("last").rstrip("\n"))
     done = build(target, path, "--engine", engine).ok()
-    assert done.err.count(f"{path}: note: the last line has no end") == 1, done.err
+    assert done.err.count(f"{path}: note: the last line has no newline") == 1, done.err
     assert target.slapcat().count("ou: last\n") == 1
     if engine == "native":  # a stream does not say how long it was to be
         words = ("build", "-", "--config", target.config_path, "-b", SUFFIX, "--replace")

@@ -73,7 +73,7 @@ def test_it_is_not_copied(live: Slapd, tmp_path: Path, verb: str) -> None:
         "verify": ("verify", live.database_dir),
     }[verb]
     done = ditseed(*command)
-    assert done.status == errors.LockUnheeded.exit_status, done.err
+    assert done.status == errors.LockUnused.exit_status, done.err
     assert f"(slapd, process {live.pid})" in done.err
     assert "systemctl restart slapd" in done.err
 
@@ -96,8 +96,8 @@ def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path, verb: s
         with Churn(server, rate=500) as churn:
             churn.wait_for(churn.changes() + 10)
             done = ditseed(*command, prefix=CONTAINER)
-    assert done.status == errors.LockUnheeded.exit_status, done.err
-    assert "it was written to while it was read" in done.err
+    assert done.status == errors.LockUnused.exit_status, done.err
+    assert "wrote to it while it was read" in done.err
     left = {path.name for path in (tmp_path / "made").rglob("*") if path.is_file()}
     assert left <= {repository.MARKER, "lock", "now.json", "run.log"}  # of the next attempt
 
@@ -105,7 +105,7 @@ def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path, verb: s
 def test_what_could_not_be_looked_at_is_said(repo: Path, stopped: Slapd, tmp_path: Path) -> None:
     """Once, and only where there is a database to lose."""
     require(None if os.geteuid() == 0 else "needs namespaces")
-    said = "the processes outside this container could not be looked at"
+    said = "the processes outside this container could not be examined"
     again = ("backup", "restore", "latest", "-R", repo, "--target", tmp_path / "made", "--replace")
     for first, inside, times in ((True, CONTAINER, 0), (False, CONTAINER, 1), (False, (), 0)):
         assert (tmp_path / "made").exists() is not first

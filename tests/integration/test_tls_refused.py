@@ -173,7 +173,7 @@ def test_ldaps_on_a_port_that_knows_no_tls(
     """Whether it hangs up or resets is chance, for slapd does not read the whole handshake."""
     settings = _trust(authorities["ours"])
     attempt = Attempt(verb, servers["none"], "ldaps", settings, tmp_path)
-    _refused(attempt, r"speaks LDAP on that port, but no TLS(.|\n)*-H ldap://", tmp_path, TLS)
+    _refused(attempt, r"speaks LDAP without TLS on that port(.|\n)*-H ldap://", tmp_path, TLS)
 
 
 def test_start_tls_that_is_only_tried_goes_on_in_clear_where_none_is_offered(

@@ -35,7 +35,7 @@ def _records_of(found: ldif.Manifest, out: Path) -> list[Record]:
 def hold(out: Path) -> None:
     """Is the export as its manifest says?"""
     meter = Meter("hold")
-    with ldif.held_exports([out], meter) as paths:
+    with ldif.verified_inputs([out], meter) as paths:
         scan = ldif.scan(paths, meter)
     ldif.require_read([out], scan.entries)
 

@@ -33,7 +33,7 @@ def number_in(path: Path) -> int:
 
 
 def test_a_missing_tool_is_named() -> None:
-    for start in (Child, child.ask, child.output):
+    for start in (Child, child.run, child.output):
         with pytest.raises(ToolMissing, match="no-such-tool is not installed"):
             start(["no-such-tool"])
 
@@ -46,15 +46,15 @@ def test_the_last_words_say_why_it_failed() -> None:
 
 
 def test_a_silent_failure_is_told_too() -> None:
-    with Child(["false"]) as one, pytest.raises(ToolFailed, match="status 1: it said nothing"):
+    with Child(["false"]) as one, pytest.raises(ToolFailed, match="status 1: it printed nothing"):
         one.check()
 
 
 def test_memory_stays_small_however_much_it_says() -> None:
     with Child(["sh", "-c", "seq 100000 >&2"]) as one:
         one.check()
-        assert one.words[-1] == "100000"
-        assert len(one.words) < 1000
+        assert one.stderr_lines[-1] == "100000"
+        assert len(one.stderr_lines) < 1000
 
 
 def test_its_output_is_ours_to_read() -> None:
@@ -184,8 +184,8 @@ def test_inherited_descriptors_and_environment() -> None:
 
 
 def test_what_a_short_lived_tool_says() -> None:
-    answer = child.ask(["sh", "-c", "cat; echo why >&2; exit 3"], stdin=b"in")
-    assert (answer.status, answer.out, answer.words) == (3, b"in", ["why"])
+    answer = child.run(["sh", "-c", "cat; echo why >&2; exit 3"], stdin=b"in")
+    assert (answer.status, answer.out, answer.stderr_lines) == (3, b"in", ["why"])
     assert child.output(["cat"], stdin=b"in") == b"in"
     with pytest.raises(ToolFailed, match="sh ended with status 3: why"):
         child.output(["sh", "-c", "echo why >&2; exit 3"])

@@ -24,7 +24,7 @@ from loader.errors import (
     StepTimeout,
     SystemFailed,
     TooManyEntries,
-    keeps_run_directory,
+    mark_resumable,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def test_an_error_of_the_list(kind: type[LoaderError]) -> None:
     assert not kind.message.endswith(".")
     for _ in range(2):
         assert kind.hint is None or "{" not in str(error.advice())
-        errors.keeps_run_directory(error)
+        errors.mark_resumable(error)
     assert error.advice() is None or kind.hint is not None
 
 
@@ -222,7 +222,7 @@ def test_only_a_run_that_is_kept_is_resumed() -> None:
     """`backup run` keeps none, and has no --timeout."""
     stalled = StepTimeout(step="copy", silent="5 min", allowed="4 min", why="as a rule")
     assert stalled.advice() == "The same command starts over."
-    keeps_run_directory(stalled)
+    mark_resumable(stalled)
     assert "--timeout copy=SECONDS" in str(stalled.advice())
 
 

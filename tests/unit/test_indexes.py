@@ -40,7 +40,7 @@ def test_adding_and_removing() -> None:
     assert shown(indexes.added(present, ["UID pres", "mail eq"])) == ["uid eq,pres", "cn eq,sub", "mail eq"]
     assert shown(indexes.removed(present, ["CN sub", "nothing"])) == ["uid eq", "cn eq"]
     assert shown(indexes.removed(present, ["uid,cn"])) == []
-    told = indexes.not_there(present, ["CN sub", "nothing", "uid subany", "cn eq,pres"])
+    told = indexes.missing(present, ["CN sub", "nothing", "uid subany", "cn eq,pres"])
     assert told == ["nothing", "uid subany", "cn pres"]
 
 

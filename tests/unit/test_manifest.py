@@ -55,7 +55,7 @@ def change(directory: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
 
 def hold(directory: Path) -> None:
     meter = Meter("scan")
-    with ldif.held_exports([directory], meter) as paths:
+    with ldif.verified_inputs([directory], meter) as paths:
         found = ldif.scan(paths, meter)
     ldif.require_read([directory], found.entries)
 
@@ -160,7 +160,7 @@ def test_a_shard_of_another_size_is_named_before_it_is_read(export: tuple[Manife
 def test_a_shard_of_other_content_is_named(export: tuple[Manifest, Path]) -> None:
     path = export[1] / "2.ldif"
     path.write_text(path.read_text().replace("cn=2.0", "cn=2.7"))
-    with pytest.raises(ManifestBroken, match=r"2\.ldif: is not as the manifest says"):
+    with pytest.raises(ManifestBroken, match=r"2\.ldif: differs from the manifest"):
         hold(export[1])
 
 
@@ -168,7 +168,7 @@ def test_a_shard_that_was_not_read_to_its_end_is_named(export: tuple[Manifest, P
     meter = Meter("scan")
     with (
         pytest.raises(ManifestBroken, match=r"2\.ldif: was not read to its end"),
-        ldif.held_exports([export[1]], meter) as paths,
+        ldif.verified_inputs([export[1]], meter) as paths,
     ):
         ldif.scan(paths[:1], meter)
 

@@ -89,7 +89,7 @@ def samples(clock: list[float], paces: list[tuple[float, int]]) -> list[Sample]:
     for seconds, entries in paces:
         clock[0] += seconds
         meter.add(entries)
-        found.append(sampler.look())
+        found.append(sampler.sample())
     return found
 
 
@@ -106,17 +106,17 @@ def test_a_rate_is_never_negative(clock: list[float]) -> None:
     sampler = Sampler(meter)
     with contextlib.suppress(OSError), meter.counting(Steady(500)):
         clock[0] += 20
-        assert sampler.look().entries == 500
+        assert sampler.sample().entries == 500
         raise OSError
     clock[0] += 1
-    assert sampler.look().recent == 0
+    assert sampler.sample().recent == 0
 
 
 def test_time_left_is_unknown_without_a_total_or_a_start(clock: list[float]) -> None:
     (nothing_yet,) = samples(clock, [(1.0, 0)])
     assert nothing_yet.left is None
     clock[0] += 1
-    assert Sampler(Meter("copy", started=clock[0] - 1)).look().left is None
+    assert Sampler(Meter("copy", started=clock[0] - 1)).sample().left is None
 
 
 def test_more_than_the_total_is_no_more_than_all(clock: list[float]) -> None:
@@ -139,9 +139,9 @@ class Stages:
 def test_a_stage_is_told(stage: tuple[str, int, int], note: str) -> None:
     meter = Meter("load")
     with meter.following(Stages(stage)):
-        assert Sampler(meter).look().note == note
+        assert Sampler(meter).sample().note == note
         meter.note = "of the step's own"
-        assert Sampler(meter).look().note == "of the step's own"
+        assert Sampler(meter).sample().note == "of the step's own"
     assert meter.stage == ("", 0, 0)
 
 
@@ -283,7 +283,7 @@ def test_thinned_points_keep_the_ends() -> None:
     with recorder.following(meter):
         for _ in range(100):
             meter.add(1)
-            recorder.look(recorder.steps[0], meter)
+            recorder.add_point(recorder.steps[0], meter)
             assert len(recorder.steps[0].points) <= 6
     found = [one.entries for one in recorder.steps[0].points]
     assert (found[0], found[-1]) == (0, 100)
@@ -294,7 +294,7 @@ def test_every_mode_records_and_a_failed_step_is_told() -> None:
     for mode in ("none", "plain", "json"):
         recorder = Recorder()
         shower = Progress(mode, stream=io.StringIO(), recorder=recorder)
-        shower.passed_over("config")
+        shower.skipped("config")
         with shower.step("scan") as meter:
             meter.add(3)
         with pytest.raises(OSError), shower.step("load"):  # noqa: PT011

@@ -70,7 +70,7 @@ def test_steps_of_one_name_are_one_series() -> None:
     made = report()
     with made.recorder.following(Meter("load")):
         pass
-    made.recorder.passed_over("config")
+    made.recorder.skipped("config")
     (family,) = [one for one in prometheus.families(made) if one.name.endswith("step_seconds")]
     assert [one.labels["step"] for one in family.samples] == ["load"]
     assert family.samples[0].value == sum(one.seconds for one in made.steps)

@@ -144,7 +144,7 @@ def test_nothing_to_read() -> None:
 def failing(code: str) -> LoaderError:
     error = _native.NativeError("the server was silent for 300 s")
     error.code = code
-    return wire.ours(error, Connection("ldap://server"), "o=x")
+    return wire.as_loader_error(error, Connection("ldap://server"), "o=x")
 
 
 def tries(code: str, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -29,7 +29,7 @@ from loader.operations.storage import verdict, watch
 from loader.operations.storage.verdict import Figures, Layer, LayerState, Limits, Readings, State, Watcher
 from loader.operations.storage.watch import Target, Watch
 from loader.storage.mounts import Mount
-from loader.storage.probes import Timed
+from loader.storage.probes import TimedProbe
 from loader.storage.survey import Device
 
 NOW = 1_800_000_000.0
@@ -391,7 +391,7 @@ class Flaky:
     note: str | None = None
     count = 0
 
-    def once(self) -> float:
+    def measure(self) -> float:
         self.count += 1
         if self.count % 4 == 1:
             raise OSError(errno.EIO, "Input/output error")
@@ -402,13 +402,13 @@ class Flaky:
 
 
 def unopened(number: int) -> State:
-    def opens() -> Timed:
+    def opens() -> TimedProbe:
         raise OSError(number, os.strerror(number))
 
     return watched(opens)
 
 
-def watched(opens: Callable[[], Timed]) -> State:
+def watched(opens: Callable[[], TimedProbe]) -> State:
     """After 7 rounds of a probe that is opened so."""
     options, target = WatchOptions(interval=0.05, samples=7), Target(Layer("p", ""), opens)
     with Watch((), options, (target,)) as watch:

@@ -190,7 +190,7 @@ def loaded_database(connection: Connection, name: str, first: str = "") -> Loade
         if not all(map(server.exists, names)):
             return None
         uuids = [first_value(server.read(one, ["entryUUID"]), "entryuuid") for one in names]
-        return LoadedDatabase(suffix, first, uuids, list(server.shown_csns(suffix)), server.counted(suffix))
+        return LoadedDatabase(suffix, first, uuids, list(server.visible_csns(suffix)), server.entry_count(suffix))
 
 
 def is_still_loaded(connection: Connection, before: LoadedDatabase | None) -> bool:
@@ -224,7 +224,7 @@ def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], res
         with work.lease():
             added = run.do("load", lambda meter: work.load(meter, uncertain, scan), Added, scan.entries)
         work.journal.unlink(missing_ok=True)
-        return msgspec.structs.replace(added.counts, **run.told_before())
+        return msgspec.structs.replace(added.counts, **run.done_before())
 
 
 def plan(options: AddOptions, progress: Progress) -> Report:
@@ -312,7 +312,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
             database = max(holding, key=lambda one: len(one.suffix), default=None)
             if database is None:
                 return
-            seen, _ = readers.look(database)
+            seen, _ = readers.measure(database)
             if sizing.at_most(inputs) < seen.available:
                 return
             needed = sizing.of_files(native.sample_target(config, database), inputs, Meter("sample")).bytes
@@ -375,7 +375,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
         if naming and offer.openldap:
             with suppress(LoaderError), session(options.connection) as server:
                 known = configuration.read_online(server).overlays
-                looks, singly = overlays.look_for_named_entries(known), overlays.change_named_entries(known)
+                looks, singly = overlays.require_named_entries(known), overlays.change_named_entries(known)
         return {
             "exists": options.on_exists,
             "leave_out": without,

@@ -42,11 +42,11 @@ def nosync_on(connection: Connection) -> Iterator[None]:
     If nosync was on without a lease, it stays on. Raises ConfigHidden, and LeaseStands if the restoring fails.
     """
     nosync, database = _sync_lease(connection, syncing.NOSYNC, "ditseed add")
-    if database.nosync and nosync.name not in {other.name for other in lease.standing()}:
+    if database.nosync and nosync.name not in {other.name for other in lease.all_leases()}:
         log.warning("%s has nosync on already, and keeps it", database.suffix)
         yield
         return
-    with lease.lent(nosync, partial(_set, connection, nosync, ON), partial(restore, connection, nosync)):
+    with lease.leased(nosync, partial(_set, connection, nosync, ON), partial(restore, connection, nosync)):
         yield
 
 
@@ -60,7 +60,7 @@ def update_dn_set(connection: Connection, suffix: str) -> Iterator[None]:
     undo, mark = _by_hand(database, uri, _UPDATE_DN), leases.mark(config, database)
     update_dn = Lease(UPDATE_DN, uri, database.suffix, undo, mark=mark)
     change, back = partial(_set, connection, update_dn, account), partial(restore, connection, update_dn)
-    with lease.lent(update_dn, change, back, alone=True):
+    with lease.leased(update_dn, change, back, alone=True):
         yield
 
 
@@ -71,20 +71,20 @@ def lend(connection: Connection, kind: str, value: str, seconds: float, why: str
     Raises ConfigHidden, ConfigNotEditable, and UsageProblem if the setting has that value without a lease.
     """
     setting, database = _sync_lease(connection, kind, why)
-    is_lent = setting.name in {other.name for other in lease.standing()}
+    is_lent = setting.name in {other.name for other in lease.all_leases()}
     if syncing.SETTINGS[kind].of(database) == value and not is_lent:
         raise UsageProblem(reason=f"{kind} of {database.suffix} is {value} already, and no lease of it")
-    lease.lend_until(setting, seconds, lambda: _set(connection, setting, value))
+    lease.lease_for(setting, seconds, lambda: _set(connection, setting, value))
 
 
 def release(connection: Connection, *kinds: str) -> None:
     """Restores the settings that killed runs have left changed. Without leases, no server is contacted."""
-    if not lease.standing():
+    if not lease.all_leases():
         return
     with session(connection) as server:
         uri, identity = server.uri, leases.of_server(server)
     for kind in kinds or KINDS:
-        for one in lease.left(identity, kind):
+        for one in lease.abandoned(identity, kind):
             if one.target != uri:  # it may belong to a server with a copy of this configuration
                 with opened(connection) as target:
                     database = target.config.database(one.database)
@@ -116,8 +116,8 @@ def is_local(one: Lease) -> bool:
 
 
 def is_left(one: Lease) -> bool:
-    """Whether the lease is still there, and nobody holds it."""
-    return any((left.kind, left.target, left.database) == (one.kind, one.target, one.database) for left in lease.left())
+    """Whether the lease still exists, and nobody holds it."""
+    return (one.kind, one.target, one.database) in [(it.kind, it.target, it.database) for it in lease.abandoned()]
 
 
 def restore(connection: Connection, one: Lease) -> None:
@@ -155,8 +155,8 @@ def flush(server: Session, database: Database) -> None:
             server.add(marker, {"objectClass": [b"organizationalRole"], "cn": [name.encode()]})
         server.delete(marker)
     except ServerRefused:
-        pid = server.peer()
-        if pid is None or not tools.flushed(pid, f"{database.directory}/{DATA}"):
+        pid = server.server_pid()
+        if pid is None or not tools.flush(pid, f"{database.directory}/{DATA}"):
             raise
 
 

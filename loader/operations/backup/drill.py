@@ -126,7 +126,7 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
     config, backup = contents.config(), contents.backup
     database = config.database(backup.suffix)
     # Never returns root.
-    owner = tools.of_directories_or(options.user, [database.directory] if database.directory else [])
+    owner = tools.slapd_account(options.user, [database.directory] if database.directory else [])
     if not backup.is_ldif:
         require_readable_format(contents.file, backup.lmdb_format)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
@@ -193,7 +193,7 @@ def _searched(session: Session, backup: Backup, database: Database, is_indexed: 
         problem="; ".join(problems[:3]),
         entries=count,
         lookups=len(sample),
-        context_csns=tuple(session.shown_csns(backup.suffix)) if count else (),
+        context_csns=tuple(session.visible_csns(backup.suffix)) if count else (),
     )
 
 

@@ -19,13 +19,13 @@ from loader.declared import (
     Argument,
     Duration,
     OptionalConfig,
+    ParsedType,
     Scratch,
     Share,
     Size,
     Suffix,
     Target,
     VerifyCopy,
-    Written,
 )
 from loader.errors import UsageProblem
 from loader.storage import remote as locations
@@ -71,7 +71,7 @@ IdentityFiles = Annotated[
 ]
 
 
-class _Moment(Written):
+class _Moment(ParsedType):
     """Option type: a date with a time of day, not in the future."""
 
     name, kind = "time", datetime.datetime

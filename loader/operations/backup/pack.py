@@ -374,7 +374,7 @@ class StoredPages(msgspec.Struct, frozen=True):
             (directory / PACK).unlink()
             return
         with held.private(repo / PAGES) as shared:
-            shared.take(directory / PACK, self.shared_name)
+            shared.move_in(directory / PACK, self.shared_name)
 
 
 def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: Packing, meter: Meter) -> StoredPages:

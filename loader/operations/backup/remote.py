@@ -286,7 +286,7 @@ class Lock:
             if not is_free:
                 holder = holder or _UNKNOWN
                 raise RemoteLocked(
-                    place=self.store.place,
+                    place=self.store.location,
                     name=LOCK,
                     host=holder.host,
                     pid=holder.pid or "unknown",
@@ -300,12 +300,12 @@ class Lock:
         was too full for a lock, tries again to acquire it. Raises RemoteLocked, RemoteFailed."""
         if self.is_held and not self.own.holds_lock(self.store):
             reason = f"{LOCK} is another's, or was removed, while this run was at work"
-            raise RemoteFailed(place=self.store.place, reason=reason, advice=_LOST)
+            raise RemoteFailed(place=self.store.location, reason=reason, advice=_LOST)
         if self.is_held is None:
             try:
                 self.take()
             except RemoteFull:
-                log.info("%s is still too full for %s", self.store.place, LOCK)
+                log.info("%s is still too full for %s", self.store.location, LOCK)
 
     def renew(self, store: Store) -> None:
         """Renews the lock. `store`: a connection of its own, since this runs in another thread."""
@@ -321,7 +321,7 @@ class Lock:
                 except RemovalRefused:
                     self._overwrite(b"")
         except LoaderError as error:
-            log.warning("%s/%s could not be removed: %s", self.store.place, LOCK, error)
+            log.warning("%s/%s could not be removed: %s", self.store.location, LOCK, error)
 
     def _overwrite(self, content: bytes) -> bool:
         """Overwrites the lock; returns False if the server refuses to overwrite files."""
@@ -330,7 +330,7 @@ class Lock:
         except RemoteFailed as error:
             if not isinstance(error.__cause__, PermissionError):
                 raise
-            log.info("%s/%s cannot be written over: %s", self.store.place, LOCK, error)
+            log.info("%s/%s cannot be written over: %s", self.store.location, LOCK, error)
             return False
         return True
 
@@ -344,12 +344,12 @@ def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL)
     def renew(ended: threading.Event) -> None:
         while not ended.wait(renewal):
             try:
-                with remote.opened(store.place) as connection:
+                with remote.opened(store.location) as connection:
                     lock.renew(connection)
                     while not ended.wait(renewal):
                         lock.renew(connection)
             except LoaderError as error:  # such as a full server; the next attempt may succeed
-                log.info("%s/%s was not renewed: %s", store.place, LOCK, error)
+                log.info("%s/%s was not renewed: %s", store.location, LOCK, error)
 
     try:
         lock.take()
@@ -371,7 +371,7 @@ def _read(store: Store) -> Holder | None:
     except FileNotFoundError:
         return None
     except Unfit as error:
-        log.debug("%s/%s %s", store.place, LOCK, error)
+        log.debug("%s/%s %s", store.location, LOCK, error)
         return _UNKNOWN
 
 

@@ -116,7 +116,7 @@ class Repository:
     def set_aside(self, name: str) -> None:
         """Renames a backup to NAME.partial before any of its files is removed; `clean` removes the directory."""
         with held.opened(self.path) as directory:
-            directory.take(directory.path / name, f"{name}{PARTIAL}")
+            directory.move_in(directory.path / name, f"{name}{PARTIAL}")
 
     def clean(self) -> None:
         """Removes the unfinished backups that interrupted runs left."""
@@ -418,7 +418,7 @@ def _latest(repo: Repository, backups: Listing, which: Which, suffix: str | None
     if broken := broken_latest(backups, suffix):
         advice = "Take a new backup: there is no older one."
         if last := next((backup for backup in reversed(backups.backups) if problem(repo, backup, False) is None), None):
-            command = f"ditseed backup restore {last.id} -R {shlex.quote(plain.told(str(repo.path)))}"
+            command = f"ditseed backup restore {last.id} -R {shlex.quote(plain.with_operator_names(str(repo.path)))}"
             advice = f"Run `{command}` with the other options as they were: it restores the older state of {last.made}."
         reason = broken.facts["reason"]
         raise LatestBroken(path=repo.path, when=when, name=name_of(broken), reason=reason, advice=advice)

@@ -240,7 +240,7 @@ def _target(options: RestoreOptions) -> RestoreTarget:
         raise UsageProblem(reason="say where to: --config, or --target DIR")
     configured = configuration.read(options.config_path)
     database = configured.database(options.suffix)
-    directory = database.place(options.config_path)
+    directory = database.require_directory(options.config_path)
     return RestoreTarget(directory, database.mode, options.config_path, database, configured)
 
 

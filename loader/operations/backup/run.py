@@ -97,7 +97,7 @@ def _members(options: BackupOptions) -> tuple[list[_Member], list[AccessLog]]:
         raise NoSuchSuffix(config=path, suffix="(any)", known="none")
     members: dict[Path, _Member] = {}
     for database in databases:
-        directory = database.place(path)
+        directory = database.require_directory(path)
         if directory in members:  # slapd itself only logs a warning
             both = f"{members[directory].suffix} and of {database.suffix}"
             raise UsageProblem(reason=f"{directory} is the directory of {both}")

@@ -38,7 +38,7 @@ def build(options: BuildOptions, progress: Progress, timeouts: dict[str, float],
     # What came from a stream is gone, and nobody knows whether the next one brings the same.
     anew = place.begins_anew(run_dir, "build", identity, restart or options.files.streamed)
     with open_run(run_dir, "build", identity, progress, timeouts, anew) as run:
-        return {**build_steps(options, run, place), **run.told_before()}
+        return {**build_steps(options, run, place), **run.done_before()}
 
 
 def target_database(config_path: Path, suffix: str | None, replace: bool, target: Path | None = None) -> TargetDatabase:
@@ -49,7 +49,7 @@ def target_database(config_path: Path, suffix: str | None, replace: bool, target
         database = structs.replace(database, directory=target.absolute())
     if database.directory is None:
         raise UsageProblem(reason=f"{config_path}: the database of {database.suffix} has no directory")
-    backmdb.require(config, database)
+    backmdb.require_supported(config, database)
     return TargetDatabase(config, database, database.directory, replace)
 
 

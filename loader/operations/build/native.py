@@ -61,7 +61,7 @@ def proven_settings(
     config: Config, database: Database, options: BuildOptions, superior: Database | None = None
 ) -> Settings:
     """The settings of the database, as `backmdb.settings` returns them. Raises NotProven, SettingRefused."""
-    backmdb.require(config, database, superior or database)
+    backmdb.require_supported(config, database, superior or database)
     of_2_7 = (tools.release() or OLDEST) >= (2, 7, 0)
     settings = backmdb.settings(config, database, superior, of_2_7)
     require_keys(settings)

@@ -101,7 +101,7 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
     """slapadd follows every setting that its private configuration has. Raises SettingRefused."""
-    backmdb.require(place.config, place.database, place.named)
+    backmdb.require_supported(place.config, place.database, place.named)
 
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:

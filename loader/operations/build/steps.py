@@ -327,8 +327,8 @@ def unknown_names(
     probes = [f"{top}top\n{name}: x\n\n" for name in attributes] + [f"{top}{name}\n\n" for name in object_classes]
     with place.private_configuration(scratch) as copy:
         command = tools.server_tool("slapadd", "-u", "-c", "-F", str(copy), "-b", place.database.suffix)
-        answer = child.ask(command, stdin="".join(probes).encode())
-    complained = {(one or other).lower() for one, other in _UNKNOWN.findall("\n".join(answer.words))}
+        answer = child.run(command, stdin="".join(probes).encode())
+    complained = {(one or other).lower() for one, other in _UNKNOWN.findall("\n".join(answer.stderr_lines))}
     # The value of a probe can look like a name, too ("x" where a DN is wanted): only the names of the probes count.
     return [name for name in (*attributes, *object_classes) if name.lower() in complained]
 

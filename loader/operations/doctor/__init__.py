@@ -64,7 +64,7 @@ def fixed(report: Report) -> Report:
             except LoaderError as error:
                 done.append(f"{database.suffix}: slots of dead readers could not be cleared ({error})")
     access = report.server.request.access
-    for one in lease.left():
+    for one in lease.abandoned():
         if one.kind in lending.KINDS and lending.is_left(one):
             done.append(f"{one.kind} of {one.database} at {one.target}: {lending.put_back(one, access)}")
     if not done:

@@ -131,20 +131,20 @@ class Server:
 
     @cached_property
     def leases(self) -> tuple[Lease, ...]:
-        return tuple(self.look("leases", lease.left) or ())
+        return tuple(self.look("leases", lease.abandoned) or ())
 
     @cached_property
     def slapd(self) -> Slapd | None:
         def look() -> Slapd:
             pid = tools.slapd_on(self.config)
             if pid is None:
-                if hidden := tools.unreadable():
+                if hidden := tools.unreadable_slapd():
                     reason = f"the configuration of slapd (process {hidden}) cannot be seen: run it as root"
                     raise UsageProblem(reason=reason)
-                return Slapd(pid_file=str(tools.left_pid_file(self.config) or ""))
-            if tools.is_elsewhere(pid):
+                return Slapd(pid_file=str(tools.stale_pid_file(self.config) or ""))
+            if tools.has_other_network(pid):
                 raise UsageProblem(reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there")
-            answers = questions.of(tools.uris(pid), [database.suffix for database in self.databases])
+            answers = questions.answers_of(tools.uris(pid), [database.suffix for database in self.databases])
             return Slapd(pid, silence=answers.silence, failed=answers.failed)
 
         return self.look("whether slapd runs", look)
@@ -212,7 +212,7 @@ class Database:
     @cached_property
     def nosync_holder(self) -> str:
         """Who has a lasting nosync lease, such as a running load; "" if nobody has."""
-        lasting = self.look("leases", lambda: lease.lasting(leases.identity(self.server.config), "nosync")) or ()
+        lasting = self.look("leases", lambda: lease.active(leases.identity(self.server.config), "nosync")) or ()
         return next((one.why or one.by for one in lasting if one.database == self.suffix), "")
 
     @cached_property
@@ -260,7 +260,7 @@ class Database:
 
     @cached_property
     def seen(self) -> tuple[Room, tuple[Reader, ...]] | None:
-        return None if self.data is None else self.look("pages and readers", lambda: readers.look(self.configured))
+        return None if self.data is None else self.look("pages and readers", lambda: readers.measure(self.configured))
 
     @cached_property
     def room(self) -> Room | None:
@@ -357,8 +357,8 @@ def _damage(directory: Path, is_opened: bool) -> str:
     if not path.exists():
         return f"there is no {path}"
     try:  # On a dead disk slapd continues from the page cache, and so would all other checks.
-        with closing(probes.opened(path)) as reader:
-            reader.once()
+        with closing(probes.open_reader(path)) as reader:
+            reader.measure()
     except (Unmeasurable, LoaderError):
         pass  # no direct read is possible here
     except OSError as error:

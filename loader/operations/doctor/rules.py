@@ -186,13 +186,13 @@ def _barred_of(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], 
     if os.geteuid() != account.pw_uid:
         ids = (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups")
         command = ["setpriv", *ids, "--pdeathsig=KILL", "--", *command]
-    answer = child.ask(command)
+    answer = child.run(command)
     lines = [os.fsdecode(line) for line in answer.out.split(b"\0") if line]
     if answer.status != 0:
         # Status 1 is of find, which names a file below a directory that the account cannot enter, or of setpriv itself.
-        lines = lines or [f"r{path}" for path in present if any(path in word for word in answer.words)]
+        lines = lines or [f"r{path}" for path in present if any(path in word for word in answer.stderr_lines)]
         if answer.status != 1 or not lines:
-            raise ToolFailed(tool="find", status=answer.status, reason="; ".join(answer.words[-2:]))
+            raise ToolFailed(tool="find", status=answer.status, reason="; ".join(answer.stderr_lines[-2:]))
     for line in lines:
         path, verb = line[1:], "write" if line[0] == "w" else "read"
         yield Barred(subject, verb, path, Path(path).lstat().st_uid == account.pw_uid)
@@ -528,9 +528,9 @@ def _unusable_pair(server: Server) -> str:
 
 def _openssl(path: Path, *arguments: str, pem: bytes | None = None) -> bytes:
     """Returns the output of openssl for `pem`, or for the file if `pem` is None. Raises ToolFailed if openssl fails."""
-    answer = child.ask(["openssl", *arguments], stdin=files.read(path) if pem is None else pem)
+    answer = child.run(["openssl", *arguments], stdin=files.read(path) if pem is None else pem)
     if answer.status != 0:
-        reason = f"{path}: {'; '.join(answer.words[-2:])}"
+        reason = f"{path}: {'; '.join(answer.stderr_lines[-2:])}"
         raise ToolFailed(tool="openssl", status=answer.status, reason=reason)
     return answer.out
 

@@ -189,7 +189,7 @@ def _asked(run: RunReport, command: str) -> Iterator[tuple[str, str]]:
     yield "begun", units.moment(run.recorder.began)
     yield "ended", units.moment(run.recorder.began + run.seconds)
     if "done_before" in run.facts:
-        yield "done before", f"nothing was done now: all this was done on {run.facts['done_before']}"
+        yield "done before", f"already done on {run.facts['done_before']}: nothing was done now"
     for name in ("directory", "output"):
         if run.facts.get(name):
             yield name, plain.printable(str(run.facts[name]))

@@ -121,10 +121,10 @@ def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, prog
 
 
 def _slapd_version() -> str:
-    answer = child.ask(tools.server_tool("slapd", "-VV"))
-    match = next(filter(None, map(_VERSION.search, answer.words)), None)
+    answer = child.run(tools.server_tool("slapd", "-VV"))
+    match = next(filter(None, map(_VERSION.search, answer.stderr_lines)), None)
     if match is None:
-        printed = "; ".join(answer.words[-2:]) or f"exit status {answer.status}"
+        printed = "; ".join(answer.stderr_lines[-2:]) or f"exit status {answer.status}"
         raise UsageProblem(reason=f"slapd -VV does not print its version: {printed}")
     return match["number"]
 
@@ -141,7 +141,7 @@ def _named(directories: Sequence[Path]) -> dict[str, Path]:
             with held.opened(path) as opened:
                 held.require_private(opened.status, path)
         files.require_writable(path)
-        facts = survey.of(path)
+        facts = survey.facts_of(path)
         segments = facts.volume.segments if facts.volume else ()
         layout = "+".join(dict.fromkeys(segment.kind for segment in segments))
         kinds[path.absolute()] = f"{facts.mount.kind}, {layout}" if layout else facts.mount.kind
@@ -272,9 +272,9 @@ def disk_speed(directory: Path, size: int) -> DiskSpeed | str:
     if shutil.which("fio") is None:
         return "fio is not installed"
     jobs = (word for name, (words, _, _) in _FIO_JOBS.items() for word in (f"--name={name}", *words))
-    answer = child.ask([*_FIO, f"--directory={directory}", f"--size={size}", *jobs])
+    answer = child.run([*_FIO, f"--directory={directory}", f"--size={size}", *jobs])
     if answer.status:
-        return "; ".join(answer.words[-2:]) or f"exit status {answer.status}"
+        return "; ".join(answer.stderr_lines[-2:]) or f"exit status {answer.status}"
     try:
         # fio may print a warning before its JSON.
         report = json.loads(answer.out[answer.out.find(b"{") :])

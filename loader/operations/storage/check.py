@@ -191,7 +191,7 @@ def check(path: Path) -> Report:
 
 def check_database(database: ConfiguredDatabase, config: Path) -> Report:
     """Checks a database of a parsed configuration. Raises NotPermitted; NoSuchPath also if it names no directory."""
-    directory = database.place(config)
+    directory = database.require_directory(config)
     settings = Configured(str(config), database.suffix, database.maxsize, database.nosync, database.env_flags)
     configured = replace(situation(directory), configured=settings)
     return Report(configured, judged(configured))
@@ -205,7 +205,7 @@ def judged(situation: Situation) -> tuple[Finding, ...]:
 def situation(path: Path) -> Situation:
     """Reads what the rules judge at a data.mdb or directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
     file = data_file(path)
-    facts = survey.of(file or path)
+    facts = survey.facts_of(file or path)
     database, unseen = None, facts.unseen
     if file is not None:
         allocated = files.allocated_bytes(file)
@@ -308,7 +308,7 @@ def _stripes(situation: Situation, facts: Facts) -> Findings:
     is_striped = top.kind in ("lvm", "dm") or top.kind.startswith("md")
     is_striped &= top.opt_io > top.min_io and top.opt_io % max(1, top.min_io) == 0
     unit, width = (top.min_io, top.opt_io) if is_striped else (0, 0)
-    volume = facts.volumes.at(top.path)
+    volume = facts.volumes.by_path(top.path)
     for segment in volume.segments if volume else ():
         if segment.kind == "raid10":  # of which the device counts both copies (as of Linux 6.1)
             unit, width = segment.stripe_size, segment.stripe_size * segment.data_stripes

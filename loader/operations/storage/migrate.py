@@ -180,7 +180,7 @@ def _require_writable(mount: Mount, there: Volume) -> None:
 
 
 def _require_unused(source: Path, target: Path) -> None:
-    if others := mounts.others_of(source):
+    if others := mounts.other_mount_points(source):
         reason = f"its files are mounted on {', '.join(others[:_SHOWN])}, too, where the former ones would stay"
         raise _refused(source, reason, "Unmount that first, and mount it again after the migration.")
     _require_no_strangers(source, [occupant for occupant in occupants(source) if not occupant.writes])
@@ -318,7 +318,7 @@ def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
         do("start", lambda meter: _start(plan.request.start))
         process = do("watch", lambda meter: _watch(plan, meter), int)
         facts = {"files": copied.files, "bytes": copied.bytes, "checksums": verified.checksums, "process": process}
-        return {**facts, **run.told_before()}
+        return {**facts, **run.done_before()}
 
 
 def _run(plan: MovePlan, progress: Progress, anew: bool = False) -> AbstractContextManager[Run]:
@@ -415,7 +415,7 @@ def _require_equal(
 
 def _unmount(plan: MovePlan) -> None:
     _require_stopped(plan)
-    former = None if plan.new.is_at(str(plan.source)) else mounts.inside(plan.source)
+    former = None if plan.new.is_at(str(plan.source)) else mounts.device_and_path(plan.source)
     if plan.new.is_at(str(plan.target)):
         with held.opened(plan.source) as source, held.opened(plan.target) as target:
             trees.open_up(source, target)
@@ -424,7 +424,7 @@ def _unmount(plan: MovePlan) -> None:
     if plan.old is not None:
         plan.old.unmount(str(plan.source))
     # No error: other mount namespaces that copied the mount are harmless until a process there opens the files.
-    if others := [*mounts.elsewhere(former)] if former else []:
+    if others := [*mounts.in_other_namespaces(former)] if former else []:
         _log.warning(
             "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it is "
             "in one",
@@ -503,8 +503,8 @@ def _stop(plan: MovePlan, is_tried: bool = False) -> None:
     may have been stopped already. `is_tried`: first writes a test file to TO, because some failed file systems report
     errors only on writes. Raises MigrationRefused if a process still uses FROM; ReadOnly, OSError."""
     if is_tried:
-        with files.explained(plan.target), held.closing_descriptor(files.made(plan.target)) as descriptor:
-            files.filled(descriptor, 4096)
+        with files.explained(plan.target), held.closing_descriptor(files.nameless(plan.target)) as descriptor:
+            files.fill_randomly(descriptor, 4096)
     command = plan.request.stop
     answer = child.run_detached(command)
     until = time.monotonic() + _PATIENCE
@@ -526,8 +526,8 @@ def _start(command: Sequence[str]) -> None:
         raise _failed(command, answer)
 
 
-def _failed(command: Sequence[str], answer: child.Answer) -> ToolFailed:
-    reason = "; ".join(word for word in answer.words[-3:] if word) or "it said nothing"
+def _failed(command: Sequence[str], answer: child.ToolOutput) -> ToolFailed:
+    reason = "; ".join(word for word in answer.stderr_lines[-3:] if word) or "it printed nothing"
     return ToolFailed(tool=command[0], status=answer.status, reason=reason)
 
 

@@ -46,7 +46,7 @@ class Volume(msgspec.Struct, frozen=True):
             return
         device = self.device
         if not self._is(device):  # names of disks change between boots
-            answer = child.ask(["blkid", "-U", self.uuid])
+            answer = child.run(["blkid", "-U", self.uuid])
             if answer.status != 0:
                 advice = "Attach it (see lsblk -f), then run the same command again."
                 reason = "no device has this file system"
@@ -77,7 +77,7 @@ def with_options_of(new: Volume, old: Volume | None) -> Volume:
 
 def uuid_of(device: str) -> str:
     """Returns the UUID that the device itself has, not a cached one; "" if there is none."""
-    answer = child.ask(["blkid", "-p", "-o", "value", "-s", "UUID", device])
+    answer = child.run(["blkid", "-p", "-o", "value", "-s", "UUID", device])
     return answer.out.decode("ascii", "replace").strip() if answer.status == 0 else ""
 
 
@@ -181,7 +181,7 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
         return
 
     def is_well() -> bool:
-        return child.ask(["findmnt", "--verify", "--tab-file", str(fstab)]).status == 0
+        return child.run(["findmnt", "--verify", "--tab-file", str(fstab)]).status == 0
 
     was_well = is_well()
     files.rewrite(fstab, before, after)

@@ -20,10 +20,10 @@ from loader.operations.storage import check, verdict
 from loader.operations.storage.verdict import Layer, LayerState, Readings, State, Watcher, is_hung
 from loader.storage import files, mounts, probes, survey
 from loader.storage.mounts import Mount
-from loader.storage.probes import FileLock, Timed, Unmeasurable, Writer
+from loader.storage.probes import FileLock, TimedProbe, Unmeasurable, Writer
 from loader.storage.survey import Device
 
-_PROBES: dict[str, Callable[[Path], Timed]] = dict(zip(PROBES, (FileLock, Writer), strict=True))
+_PROBES: dict[str, Callable[[Path], TimedProbe]] = dict(zip(PROBES, (FileLock, Writer), strict=True))
 _LIMIT = 3.0  # seconds; a probe that takes longer has failed
 _DIGITS = "0123456789"
 _RETRY = 60.0  # seconds between two attempts to open a target
@@ -36,7 +36,7 @@ class Target(msgspec.Struct, frozen=True):
     """A layer or a probe, and how it is opened. `limit`: seconds after which a read counts as failed; None: never."""
 
     layer: Layer
-    open: Callable[[], Timed]
+    open: Callable[[], TimedProbe]
     limit: float | None = None
 
 
@@ -154,7 +154,7 @@ class Probe(threading.Thread):
         self._phase, self._results = phase, results
         self._pace: SimpleQueue[Pace | None] = SimpleQueue()
         self._ended = threading.Event()
-        self._timed: Timed | None = None
+        self._timed: TimedProbe | None = None
         self._unopened: Outcome = None, None, False
         self._retry_at = 0.0
 
@@ -194,7 +194,7 @@ class Probe(threading.Thread):
         )
 
     def run(self) -> None:
-        self.notes = probes.claim()
+        self.notes = probes.claim_priority()
         self._open()
         self.ready.set()
         pace, number = self._pace.get(), 0
@@ -234,7 +234,7 @@ class Probe(threading.Thread):
 
     def _once(self) -> Outcome:
         assert self._timed is not None
-        seconds, limit = self._timed.once(), self.target.limit
+        seconds, limit = self._timed.measure(), self.target.limit
         if limit is None or seconds <= limit:
             return seconds, None, False
         return seconds, f"it took {seconds:.1f} s, which is over {limit:g} s", True
@@ -247,7 +247,7 @@ class Watch:
         self._layers, self._options = layers, options
         self._watcher = Watcher.own()
         self._results: SimpleQueue[Sample] = SimpleQueue()
-        targets = [*(Target(layer, partial(probes.opened, Path(layer.path))) for layer in layers), *beside]
+        targets = [*(Target(layer, partial(probes.open_reader, Path(layer.path))) for layer in layers), *beside]
         step = options.interval / (len(targets) + 1)  # staggered, so that no read waits for another
         self._probes = [
             Probe(target, step * number, self._results, Readings(options.window, options.half_life))

@@ -99,7 +99,7 @@ def change_indexes(
     notes = [
         f"{missing}: nothing to remove. An index has one name of its attribute, and kinds as they are configured, "
         'such as "sub": `ditseed tune indexes` shows both'
-        for missing in indexes.not_there(dataclasses.replace(wish, remove=()).of(present), wish.remove)
+        for missing in indexes.missing(dataclasses.replace(wish, remove=()).of(present), wish.remove)
     ]
     if outcome.state is State.UNCHANGED and target.session and (wish.wanted or wish.add):
         notes.append(f"if slapd ended while it made it, {_UNFINISHED}")
@@ -110,7 +110,7 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
     present = indexes.parse(database.indexes)
     wanted = wish.of(present)
     grown = tuple(indexes.attributes_to_reindex(present, wanted))
-    stale = indexes.left_behind(present, wanted, grown if reindex else ())
+    stale = indexes.with_stale_keys(present, wanted, grown if reindex else ())
     lacked, lacking = indexes.lacking_for_sync(present), indexes.lacking_for_sync(wanted)
     notes = list(_sync_notes(database, [index for index in lacking if index not in lacked]))
 
@@ -174,7 +174,7 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
         owner = Owner.of(data)
         # slapindex follows symbolic links in the directory, so it does not run as root if others can write there.
         if owner.uid == 0 and open_dir.is_foreign:
-            owner = Owner.told(open_dir.status)
+            owner = Owner.from_status(open_dir.status)
     settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
     for change in plan.changes:
         chosen = made_with.only(change.after, plan.index) if change.attribute == "olcDbIndex" else None

@@ -67,7 +67,7 @@ def standing(database: Database, target: Target) -> MapUsage:
         used, map_size, free = facts.used, facts.map_size, files.free_bytes(directory)
     else:
         counters = ("olmMDBPagesMax", "olmMDBPagesUsed")
-        pages = target.session.monitored(database.suffix, *counters) if target.session else {}
+        pages = target.session.monitor_counters(database.suffix, *counters) if target.session else {}
         if len(pages) != 2:
             return usage
         most, used = (pages[name] for name in counters)

@@ -47,7 +47,7 @@ def _notes(config: Config, database: Database) -> Iterator[str]:
                 f"{kind} is so since {lent.taken} for {lent.why or 'ditseed add'}, which was killed or has "
                 f"ended; the next start of ditseed here, or --apply, puts it back to {lent.before}"
             )
-        for lent in lease.lasting(leases.identity(config), kind):
+        for lent in lease.active(leases.identity(config), kind):
             if lent.database == database.suffix:
                 why = f" for {lent.why}" if lent.why else ""
                 until = f", until {lent.expires} or the next boot" if lent.expires else ""
@@ -86,7 +86,7 @@ def change(target: Target, suffix: str | None, kind: str, value: str, apply: boo
 
 def left(config: Config, database: Database, kind: str) -> list[Lease]:
     """Returns the leases of this setting that killed runs have left or that have expired."""
-    return [lent for lent in lease.left(leases.identity(config), kind) if lent.database == database.suffix]
+    return [lent for lent in lease.abandoned(leases.identity(config), kind) if lent.database == database.suffix]
 
 
 def _flags(database: Database) -> tuple[str, ...]:

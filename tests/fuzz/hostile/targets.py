@@ -84,7 +84,7 @@ class Export(Target):
         meter = Meter("scan")
         strategies.context_csns_of_ldif([self.home])
         live.require_whole(self.home)
-        with ldif.held_exports([self.home], meter) as paths:
+        with ldif.verified_inputs([self.home], meter) as paths:
             found = ldif.scan(paths, meter)
         ldif.require_read([self.home], found.entries)
         if found.entries != self.entries:

@@ -204,7 +204,7 @@ def test_what_is_protected_is_refused_by_name(tmp_path: Path, at: int, value: in
     for look in (meta.read_meta, pages):
         with pytest.raises(MdbProtected, match=what):
             look(place)
-    with pytest.raises(MdbProtected), snapshot.held(place):
+    with pytest.raises(MdbProtected), snapshot.protected(place):
         pass
 
 

@@ -48,7 +48,7 @@ def test_entries_of_a_snapshot(tmp_path: Path, data_format: int, tables: int) ->
     """Also where the list of tables takes more than a page."""
     place = make(tmp_path, data_format, tables)
     assert (meta.read_meta(place).main.depth == 2) == (tables == 120)
-    with snapshot.image(place) as image, snapshot.held(place) as held:
+    with snapshot.image(place) as image, snapshot.protected(place) as held:
         assert image.entries() == held.entries() == 5
 
 

@@ -13,7 +13,7 @@ import lmdb
 import pytest
 
 from loader import _native
-from loader.errors import LockUnheeded, MdbDamaged
+from loader.errors import LockUnused, MdbDamaged
 from loader.mdb import isolated, snapshot
 from loader.mdb.environment import opened
 from loader.storage import holders
@@ -47,12 +47,12 @@ def readers(place: Path) -> int:
 
 def test_held_twice_and_given_back(tmp_path: Path) -> None:
     place = make(tmp_path)
-    with snapshot.held(place) as one, snapshot.held(place) as other:
+    with snapshot.protected(place) as one, snapshot.protected(place) as other:
         assert one.txn == other.txn == 2
         assert one.path.samefile(place / "data.mdb")
         assert other.path.samefile(place / "data.mdb")
     assert readers(place) == 0
-    with pytest.raises(RuntimeError), snapshot.held(place):
+    with pytest.raises(RuntimeError), snapshot.protected(place):
         raise RuntimeError
     assert readers(place) == 0
 
@@ -61,7 +61,7 @@ def test_a_file_without_its_directory(tmp_path: Path) -> None:
     place = make(tmp_path)
     copy = place / "copy"
     (place / "data.mdb").rename(copy)
-    with snapshot.held(copy) as found:
+    with snapshot.protected(copy) as found:
         assert found.txn == 2
     assert [path.name for path in place.iterdir()] == ["copy"]
 
@@ -105,7 +105,7 @@ def test_what_is_read_is_one_moment(tmp_path: Path, engine: int) -> None:
 def _export(place: Path, out: Path) -> str:
     """The commit."""
     out.mkdir()
-    with snapshot.held(place) as held:
+    with snapshot.protected(place) as held:
         dump = _native.Dump(held.path, txn=held.txn, base=None, jobs=2)
         found = dump.export(out, _native.Counters(), compress=False)
     text = "".join((out / name).read_text() for name, *_ in found.files)
@@ -158,7 +158,7 @@ def test_a_lock_that_the_writer_does_not_use(
     commit: Callable[[], None], tmp_path: Path, error: type[Exception] | None
 ) -> None:
     (tmp_path / "lock.mdb").unlink()
-    with pytest.raises(LockUnheeded):
+    with pytest.raises(LockUnused):
         read_while(commit, tmp_path, error)
 
 
@@ -171,9 +171,9 @@ def test_a_lock_that_the_writer_uses(commit: Callable[[], None], tmp_path: Path,
 def test_a_writer_that_ends_meanwhile(tmp_path: Path) -> None:
     place = make(tmp_path)
     words = "import lmdb, sys; t = lmdb.open(sys.argv[1]).begin(write=True); t.put(b'a', b''); t.commit()"
-    with snapshot.held(place) as before:
+    with snapshot.protected(place) as before:
         subprocess.run([sys.executable, "-c", words, place], check=True)
-    with snapshot.held(place) as after:
+    with snapshot.protected(place) as after:
         assert after.txn == before.txn + 1
 
 
@@ -181,14 +181,14 @@ def test_the_pages_of_a_snapshot_that_nobody_heeds(
     commit: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(isolated, "_inside", False)
-    monkeypatch.setattr(holders, "require_heeded", lambda place: None)  # as in a container
+    monkeypatch.setattr(holders, "require_lock_used", lambda place: None)  # as in a container
     (tmp_path / "lock.mdb").unlink()
-    with pytest.raises(LockUnheeded):
+    with pytest.raises(LockUnused):
         damaged_while(commit, tmp_path)
 
 
 def damaged_while(commit: Callable[[], None], place: Path) -> None:
-    with snapshot.held(place):
+    with snapshot.protected(place):
         commit()
         raise MdbDamaged(path=place, reason="a page was used again")
 

@@ -136,7 +136,7 @@ from loader import _native
 from loader.server import wire
 from loader.server.options import Connection
 try:
-    _native.Channel(wire.link(Connection(uri="ldap://127.0.0.1:9")), _native.Counters())
+    _native.Channel(wire.core_options(Connection(uri="ldap://127.0.0.1:9")), _native.Counters())
 except _native.NativeError as error:
     print(error.code)
 print(*sorted({line.split()[-1] for line in open("/proc/self/maps") if "/libldap" in line}))

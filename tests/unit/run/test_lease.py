@@ -25,8 +25,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 LEASE = Lease("nosync", "ldapi:///", "dc=a", "undo it", before="off")
 HOLDER = """
 import os
-from loader.run.lease import Lease, lent
-with lent(Lease("nosync", "ldapi:///", "dc=a", "undo it", before="off"), lambda: None, lambda: None):
+from loader.run.lease import Lease, leased
+with leased(Lease("nosync", "ldapi:///", "dc=a", "undo it", before="off"), lambda: None, lambda: None):
     print("lent", flush=True)
     input()
 """
@@ -43,28 +43,28 @@ def holder() -> subprocess.Popen[str]:
 
 def test_a_lease_is_there_for_the_time_of_the_body(state: Path) -> None:
     done: list[str] = []
-    with lease.lent(LEASE, lambda: done.append("change"), lambda: done.append("restore")):
-        (standing,) = lease.standing()
+    with lease.leased(LEASE, lambda: done.append("change"), lambda: done.append("restore")):
+        (standing,) = lease.all_leases()
         assert (standing.name, standing.process, standing.before) == (LEASE.name, os.getpid(), "off")
-        assert (lease.left(), done) == ([], ["change"])
+        assert (lease.abandoned(), done) == ([], ["change"])
         assert stat.S_IMODE((state / "leases.log").stat().st_mode) == 0o600
-    assert (lease.standing(), done) == ([], ["change", "restore"])
+    assert (lease.all_leases(), done) == ([], ["change", "restore"])
     assert (state / "leases.log").read_bytes() == b"", "it is small again"
 
 
 def test_the_last_of_several_runs_restores_the_setting() -> None:
     done: list[str] = []
     with holder() as other:
-        with lease.lent(LEASE, lambda: None, lambda: done.append("restore")):
+        with lease.leased(LEASE, lambda: None, lambda: done.append("restore")):
             pass
-        assert (len(lease.standing()), lease.left(), done) == (1, [], [])
+        assert (len(lease.all_leases()), lease.abandoned(), done) == (1, [], [])
         other.communicate("\n")
-    assert lease.standing() == []
+    assert lease.all_leases() == []
 
 
 def test_a_lease_that_is_lent_alone_is_refused_to_others() -> None:
     with holder() as other:
-        with pytest.raises(Locked), lease.lent(LEASE, lambda: None, lambda: None, alone=True):
+        with pytest.raises(Locked), lease.leased(LEASE, lambda: None, lambda: None, alone=True):
             pytest.fail("lent twice")
         other.communicate("\n")
 
@@ -73,53 +73,53 @@ def test_what_a_killed_run_left_is_known_and_ended() -> None:
     done: list[str] = []
     with holder() as other:
         other.kill()
-    (left,) = lease.left()
+    (left,) = lease.abandoned()
     assert left.process is None
     lease.end(left, lambda: done.append(left.before))
-    assert (lease.standing(), done) == ([], ["off"])
+    assert (lease.all_leases(), done) == ([], ["off"])
 
 
 def test_what_cannot_be_restored_stays() -> None:
     def fails() -> None:
         raise LeaseStands(what="nosync", suffix="dc=a", reason="gone", undo="undo it")
 
-    with pytest.raises(LeaseStands), lease.lent(LEASE, lambda: None, fails):
+    with pytest.raises(LeaseStands), lease.leased(LEASE, lambda: None, fails):
         pass
-    assert [one.name for one in lease.left()] == [LEASE.name]
+    assert [one.name for one in lease.abandoned()] == [LEASE.name]
 
 
 def test_a_change_that_the_server_refused_is_not_restored() -> None:
     def refused() -> None:
         raise ConfigRefused(path="ldapi:///", attribute="x", reason="no")
 
-    with pytest.raises(ConfigRefused), lease.lent(LEASE, refused, lambda: pytest.fail("restored")):
+    with pytest.raises(ConfigRefused), lease.leased(LEASE, refused, lambda: pytest.fail("restored")):
         pytest.fail("the body ran")
-    assert lease.standing() == []
+    assert lease.all_leases() == []
 
 
 @pytest.mark.parametrize("seconds", [3600, 0])
 def test_a_lease_until_a_time(seconds: int) -> None:
-    lease.lend_until(LEASE, seconds, lambda: None)
+    lease.lease_for(LEASE, seconds, lambda: None)
     later = Lease("nosync", "ldapi:///", "dc=a", "undo it", before="on")
-    lease.lend_until(later, seconds, lambda: None)
-    (standing,) = lease.standing()
+    lease.lease_for(later, seconds, lambda: None)
+    (standing,) = lease.all_leases()
     assert (standing.before, standing.is_held) == ("off", seconds > 0)
-    with lease.lent(LEASE, lambda: None, lambda: None):
+    with lease.leased(LEASE, lambda: None, lambda: None):
         pass
-    assert bool(lease.standing()) == (seconds > 0), "a load leaves it only while it lasts"
+    assert bool(lease.all_leases()) == (seconds > 0), "a load leaves it only while it lasts"
 
 
 def test_it_ends_with_the_boot(state: Path) -> None:
-    lease.lend_until(LEASE, 3600, lambda: None)
-    leases.write(state, lease.standing()[0], boot="the one before")
-    assert len(lease.left()) == 1
+    lease.lease_for(LEASE, 3600, lambda: None)
+    leases.write(state, lease.all_leases()[0], boot="the one before")
+    assert len(lease.abandoned()) == 1
 
 
 def test_the_lease_of_another_server_is_not_of_this_one() -> None:
     for uri in ("ldap://a", "ldap://b"):
-        lease.note(Lease("nosync", uri, "dc=a", "undo it", mark=f"mark of {uri}"))
+        lease.record(Lease("nosync", uri, "dc=a", "undo it", mark=f"mark of {uri}"))
     by_uri = ServerIdentity("ldap://a")
     by_mark = ServerIdentity("ldap://elsewhere", frozenset({"mark of ldap://b"}))
-    assert [one.target for one in lease.left(by_uri, "nosync")] == ["ldap://a"]
-    assert [one.target for one in lease.left(by_mark, "nosync")] == ["ldap://b"]
-    assert lease.left(by_mark, "checkpoint") == []
+    assert [one.target for one in lease.abandoned(by_uri, "nosync")] == ["ldap://a"]
+    assert [one.target for one in lease.abandoned(by_mark, "nosync")] == ["ldap://b"]
+    assert lease.abandoned(by_mark, "checkpoint") == []

@@ -86,7 +86,7 @@ def test_what_goes_on_is_said(tmp_path: Path) -> None:
     out = io.StringIO()
     with open_run(tmp_path, "test", {"a": 1}, Progress("plain", stream=out)) as run:
         run.do("one", lambda meter: None)
-    assert out.getvalue() == f"going on with the run in {tmp_path}\none: done before\n"
+    assert out.getvalue() == f"resuming the run in {tmp_path}\none: done before\n"
 
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ def test_what_a_run_keeps_of_a_full_disk_is_told(
 
     with pytest.raises(type(error)), open_run(home, "seed", {}, QUIET) as run:
         work(run)
-    (told,) = [one.getMessage() for one in caplog.records if "run's own" in one.getMessage()]
-    assert told.startswith(("1.0 MiB of that disk", "1.1 MiB of that disk")), told
+    (told,) = [one.getMessage() for one in caplog.records if "this run uses" in one.getMessage()]
+    assert told.startswith(("this run uses 1.0 MiB", "this run uses 1.1 MiB")), told
     assert "remove that directory" in told
 
 

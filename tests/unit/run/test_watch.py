@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from loader.defaults import SILENCE_FACTOR, SILENCE_FLOOR
-from loader.errors import StepTimeout, keeps_run_directory
+from loader.errors import StepTimeout, mark_resumable
 from loader.progress import Meter
 from loader.run.steps import Watch, watching
 from loader.server import session
@@ -24,7 +24,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def look_after(one: Watch, clock: list[float], seconds: float) -> None:
     clock[0] += seconds
-    one.look()
+    one.check()
 
 
 def moved(one: Watch, meter: Meter, clock: list[float], paces: list[float]) -> None:
@@ -66,11 +66,11 @@ def test_silence_may_last_as_long_as_it_moved_before(clock: list[float]) -> None
     meter = Meter("load", started=clock[0])
     one = Watch(meter, None)
     moved(one, meter, clock, [1.0] * 3600)
-    assert one.allowed() == (3600.0, "as long as it moved before")
+    assert one.allowed() == (3600.0, "as long as it made progress before")
     look_after(one, clock, 3599)
     assert one.error is None
     look_after(one, clock, 2)
-    assert "allowed 1 h 0 min: as long as it moved before" in str(one.error)
+    assert "allowed 1 h 0 min: as long as it made progress before" in str(one.error)
 
 
 def test_silence_may_last_many_times_the_longest_pause(clock: list[float]) -> None:
@@ -116,7 +116,7 @@ def test_a_silent_body_is_cancelled_and_the_timeout_is_its_error() -> None:
     with pytest.raises(StepTimeout, match="step read") as caught:
         waits_for_its_child()
     assert isinstance(caught.value.__cause__, OSError)
-    keeps_run_directory(caught.value)
+    mark_resumable(caught.value)
     assert "--timeout read=SECONDS" in str(caught.value.advice())
 
 

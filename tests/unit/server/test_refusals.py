@@ -86,7 +86,7 @@ def _refused(connection: Connection, error: type[LoaderError]) -> str:
 
 @pytest.mark.parametrize(
     ("name", "cause"),
-    [("expired", "password has expired"), ("locked", "it is locked"), ("reset", "has to change its password")],
+    [("expired", "password has expired"), ("locked", "it is locked"), ("reset", "must change its password")],
 )
 def test_what_the_password_policy_says_is_named(server: Slapd, name: str, cause: str) -> None:
     said = _refused(_as(server, name), AccountClosed)
@@ -135,14 +135,14 @@ def test_a_wrong_password_is_not_said_to_be_a_newline(server: Slapd) -> None:
 
 def test_a_name_that_is_no_dn(server: Slapd) -> None:
     said = _refused(Connection(server.uri, "replicator", password="secret"), UsageProblem)
-    assert "replicator is no DN" in said
+    assert "replicator is not a DN" in said
     assert "cn=replicator,dc=example,dc=com" in said
 
 
 def test_ldaps_to_a_port_without_tls(server: Slapd) -> None:
     uri = server.uri.replace("ldap:", "ldaps:")
     said = _refused(Connection(uri), TlsFailed)
-    assert "speaks LDAP on that port, but no TLS" in said
+    assert "speaks LDAP without TLS on that port" in said
     assert f"-H {server.uri}" in said
 
 

@@ -172,7 +172,7 @@ def test_included_files_keep_their_paths_and_lines(tmp_path: Path) -> None:
     main, other = tmp_path / "slapd.conf", tmp_path / "other.conf"
     main.write_text(f'include "{other}"\ninclude /nowhere.conf\nlogfile \\\n  /log\ndatabase mdb\n')
     other.write_text("LogFile /log\npidfile /pid\n")
-    assert slapd_conf.copied(main, "/copy", "logfile") == {
+    assert slapd_conf.copies(main, "/copy", "logfile") == {
         Path(f"/copy{main}"): f'include "/copy{other}"\ninclude /nowhere.conf\n\n\ndatabase mdb\n',
         Path(f"/copy{other}"): "\npidfile /pid\n",
     }
@@ -184,10 +184,10 @@ def test_only_files_of_that_path_that_are_open(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor)))
     with path.open("wb"), (tmp_path / "other.mdb").open("wb"):
         before = len(os.listdir("/proc/self/fd"))
-        assert tools.flushed(os.getpid(), str(path))
+        assert tools.flush(os.getpid(), str(path))
         assert [one.st_ino for one in synced] == [path.stat().st_ino]
         assert len(os.listdir("/proc/self/fd")) == before
-    assert not tools.flushed(os.getpid(), str(path))
+    assert not tools.flush(os.getpid(), str(path))
 
 
 def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     fifo = tmp_path / "slapd.pid"
     os.mkfifo(fifo)
     config = Config(tmp_path, (), (("cn=config", {"olcPidFile": [bytes(fifo)]}),))
-    assert tools.left_pid_file(config) is None
+    assert tools.stale_pid_file(config) is None
     with pytest.raises(FileUnsafe, match="FIFO"):
         slapd_conf.file_text(fifo)
 

@@ -208,7 +208,7 @@ def test_a_tree_that_is_not_there_is_removed_already(tmp_path: Path) -> None:
 def test_a_file_where_a_directory_is_needed(tmp_path: Path) -> None:
     """It is no fault of the disk, and no lack of a permission."""
     (tmp_path / "file").touch()
-    reason = f"{tmp_path}/file is a file, where a directory is needed"
+    reason = f"{tmp_path}/file is a file, but must be a directory"
     for path in (tmp_path / "file", tmp_path / "file" / "inside"):
         with pytest.raises(UsageProblem, match=reason):
             files.require_writable(path)

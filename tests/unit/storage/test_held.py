@@ -147,7 +147,7 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
 
 def _locked(path: Path) -> None:
     with held.opened(path.parent) as place:
-        os.close(place.found_or_made(path.name))
+        os.close(place.open_or_create(path.name))
 
 
 def _pinned(path: Path) -> None:
@@ -268,12 +268,12 @@ def test_a_path_is_looked_at_from_the_top(tmp_path: Path) -> None:
     real = tmp_path / "real"
     (real / "below").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
-    kinds = [stat.S_IFMT(status.st_mode) for status in held.on_the_way(tmp_path / "link/below/missing")]
+    kinds = [stat.S_IFMT(status.st_mode) for status in held.statuses_along(tmp_path / "link/below/missing")]
     assert kinds[-3:] == [stat.S_IFLNK, stat.S_IFDIR, stat.S_IFDIR]
     (tmp_path / "loop").symlink_to("loop")
-    assert len([*held.on_the_way(tmp_path / "loop")]) < 100
+    assert len([*held.statuses_along(tmp_path / "loop")]) < 100
     with held.opened(real) as opened:
-        assert len([*held.on_the_way(opened.path / "below")]) == 2
+        assert len([*held.statuses_along(opened.path / "below")]) == 2
 
 
 def test_an_empty_directory_is_removed_where_root_s_links_lead(tmp_path: Path) -> None:

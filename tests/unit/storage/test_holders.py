@@ -135,7 +135,7 @@ def test_the_same_name_of_another_directory(home: Path) -> None:
 @pytest.mark.parametrize(
     ("prefix", "told"),
     [
-        (NOBODY, "(process {pid}) has a file of it locked"),
+        (NOBODY, "(process {pid}) has a file in it locked"),
         (
             ("unshare", "--pid", "--fork", "--mount-proc"),
             "a process of another PID namespace has the database {path} open",

@@ -11,7 +11,7 @@ import pytest
 
 from loader.errors import SystemFailed
 from loader.storage import mounts, survey
-from loader.storage.survey import Asker, Parameters
+from loader.storage.survey import Parameters, ToolRunner
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -120,7 +120,7 @@ def test_a_partition_stands_on_its_disk(tmp_path: Path) -> None:
 
 
 def test_this_host_is_surveyed(tmp_path: Path) -> None:
-    facts = survey.of(tmp_path)
+    facts = survey.facts_of(tmp_path)
     status = os.statvfs(tmp_path)
     assert facts.space.size == status.f_blocks * status.f_frsize
     assert Path(facts.mount.target) in (tmp_path, *tmp_path.parents)
@@ -129,7 +129,7 @@ def test_this_host_is_surveyed(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_is_absent_or_refuses_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    asker = Asker()
+    asker = ToolRunner()
     assert asker.output("the tide", "no-such-tool-xyz") is None
     assert asker.output("a file", "ls", "/no/such/file") is None
     assert asker.output("truth", "true") == ""
@@ -156,7 +156,7 @@ def test_an_answer_that_cannot_be_read_is_told_as_not_looked_at(
         (tmp_path / tool).write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
         (tmp_path / tool).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    asker = Asker()
+    asker = ToolRunner()
     assert survey.volumes(asker) == survey.Volumes()
     assert [one.what for one in asker.unseen] == ["logical volumes", "physical volumes"]
-    assert all("its answer cannot be read" in one.why for one in asker.unseen)
+    assert all("its output cannot be parsed" in one.why for one in asker.unseen)
