@@ -47,7 +47,7 @@ def refused_without_the_secret(done: Done) -> None:
     assert done.status == UsageProblem.exit_status
     assert "[usage]" in done.err
     assert "-y FILE" in done.err
-    assert "every user of the host can read it" in done.err
+    assert "Every user of the host can read" in done.err
     assert SECRET not in done.err + done.out
 
 
