@@ -171,7 +171,7 @@ def maxsize_command(
     suffix, outcome = change.base, None
     further: list[_Further] = []
     with change.target() as target:
-        usage = maxsize.standings(target, suffix)
+        usage = maxsize.map_usages(target, suffix)
         if source is not None:
             database = target.config.database(suffix)
             load = maxsize.plan_load(
@@ -342,7 +342,7 @@ def indexes_command(
     with change.target() as target:
         settings = indexing.index_settings(target, suffix)
         if searches or with_costs:
-            database, where = target.config.database(suffix), target.place
+            database, where = target.config.database(suffix), target.arguments
             use = indexing.usage(target, database, searches, progress) if searches else None
             if with_costs:
                 costs = indexing.costs(target, database, use, progress)

@@ -129,7 +129,7 @@ def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | 
         pieces=options.pieces,
         page=options.page,
         narrowing=partial.narrowing() if partial else None,
-        looked=True,  # the preflight has checked what the provider hides
+        is_visibility_checked=True,  # the preflight has checked what the provider hides
         replicas=tuple(others),
     )
 

@@ -328,7 +328,7 @@ def test_lent_until_it_has_ended(server: Slapd, tmp_path: Path, kind: str, value
     for _ in "twice":
         _tune(server, *lease).ok()
     shown = _tune(server).ok().out
-    assert f"{kind} is lent since" in shown
+    assert f"{kind} is leased since" in shown
     assert "for load of March" in shown
     assert f"before: {before}" in shown
     assert _now(server, kind) == value
