@@ -472,7 +472,7 @@ def test_files_of_another_host_are_not_looked_at(slapd_instance: Slapd) -> None:
     with opened(by_password(slapd_instance)) as target:
         (found,) = maxsize.map_usages(target, None)
         assert (found.maxsize, found.used, found.recommended) == (GIB, None, None)
-        with pytest.raises(UsageProblem, match="monitor does not tell"):
+        with pytest.raises(UsageProblem, match="monitor does not show"):
             maxsize.change_maxsize(target, None, "auto", True)
         assert maxsize.change_maxsize(target, None, 2 * GIB, True).state is State.CHANGED
 

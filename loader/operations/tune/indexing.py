@@ -250,7 +250,7 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
 
     notes = []
     if sum(part.lines for part in parts) and not groups:
-        notes.append("they contain no search of this database: does slapd log with loglevel stats?")
+        notes.append("no search of this database was found: does slapd log with loglevel stats?")
     for count, words in (
         (sum(part.elsewhere for part in parts), "are of other databases"),
         (sum(part.unreadable for part in parts), "have filters that cannot be read"),
