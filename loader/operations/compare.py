@@ -148,8 +148,8 @@ def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> Visibili
     """Returns what a server hides or alters in a sample; None if that is unknown, or `side` is no server."""
     if not isinstance(side, Server):
         return None
-    asked, left_out = side.asked, {name.lower() for name in options.ignore}
-    listed = {name.lower() for name in asked.attributes} if asked else {"*"}
+    query, left_out = side.query, {name.lower() for name in options.ignore}
+    listed = {name.lower() for name in query.attributes} if query else {"*"}
     every = any(name[0] in "*+@" for name in listed)
 
     def wants(attribute: str) -> bool:
@@ -157,7 +157,7 @@ def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> Visibili
 
     try:
         with session(side.connection, meter.cancelled) as server:
-            return visibility.compare_sample(server, asked.base if asked else server.base(), wants)
+            return visibility.compare_sample(server, query.base if query else server.base(), wants)
     except LoaderError:
         return None  # reading the side raises the same error
 

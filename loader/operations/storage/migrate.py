@@ -102,7 +102,7 @@ def plan(request: MoveRequest, state: Path) -> MovePlan:
         _require_directory(path)
     require_commands(request)
     if source == target or source in target.parents or target in source.parents:
-        raise _refused(target, f"it and {source} are the same, or one is inside the other", "Give two places.")
+        raise _refused(target, f"it and {source} are the same, or one is inside the other", "Give separate ones.")
     old_mount, new_mount = mounts.mounted_at(source), mounts.mounted_at(target)
     if new_mount is None:
         raise _refused(target, "nothing is mounted there", "Make the new file system (storage plan), and mount it.")
@@ -156,15 +156,15 @@ def _require_directory(path: Path) -> None:
         status = above.stat()
         open_to_all = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
         if status.st_uid not in (0, os.geteuid()) or open_to_all:
-            reason = f"another account than root can rename what is in {above}"
-            raise _refused(path, reason, "Mount points must be where only root can replace them.")
+            reason = f"an account other than root can rename files in {above}"
+            raise _refused(path, reason, "Only root may be able to replace a mount point.")
 
 
 def require_commands(request: MoveRequest) -> None:
     """Raises UsageProblem if a command of the service does not exist. Called before anything is stopped."""
     for command in (request.stop, request.start):
         if shutil.which(command[0]) is None:
-            raise UsageProblem(reason=f"{command[0]} is not there, or not in PATH (see --service)")
+            raise UsageProblem(reason=f"{command[0]} does not exist, or is not in PATH (see --service)")
 
 
 def _require_writable(mount: Mount, there: Volume) -> None:
@@ -181,7 +181,7 @@ def _require_writable(mount: Mount, there: Volume) -> None:
 
 def _require_unused(source: Path, target: Path) -> None:
     if others := mounts.others_of(source):
-        reason = f"its files are mounted on {', '.join(others[:_SHOWN])}, too, where the former ones would stay"
+        reason = f"its files are also mounted on {', '.join(others[:_SHOWN])}, where the former files would stay"
         raise _refused(source, reason, "Unmount that first, and mount it again after the migration.")
     _require_no_strangers(source, [occupant for occupant in occupants(source) if not occupant.writes])
     _require_no_strangers(target, occupants(target))
@@ -193,7 +193,7 @@ def _require_unused(source: Path, target: Path) -> None:
 
 def _require_no_strangers(path: Path, strangers: Sequence[Occupant]) -> None:
     if strangers:
-        reason = f"others than the service use it: {', '.join(map(str, strangers[:_SHOWN]))}"
+        reason = f"processes other than the service use it: {', '.join(map(str, strangers[:_SHOWN]))}"
         raise _refused(path, reason, "End them, and leave the directory; then give the same command again.")
 
 
@@ -201,11 +201,11 @@ def _notes(source: Path, target: Path, old: Volume | None, is_used: bool) -> Ite
     if old is None:
         yield (
             f"{source} is a directory of a larger file system: the new volume is mounted over it. The old files stay "
-            "below it, kept, and take their room."
+            "below it, and keep their space."
         )
     if not is_used:
         yield (
-            f"no process writes to {source} now, so none is looked for after the start: see yourself that the service "
+            f"no process writes to {source} now, so none is expected after the start: check yourself that the service "
             "is up"
         )
     before = {finding.rule for finding in check.check(source).findings if finding.severity is not Severity.OK}
@@ -527,7 +527,7 @@ def _start(command: Sequence[str]) -> None:
 
 
 def _failed(command: Sequence[str], answer: child.Answer) -> ToolFailed:
-    reason = "; ".join(word for word in answer.words[-3:] if word) or "it said nothing"
+    reason = "; ".join(word for word in answer.words[-3:] if word) or "it printed nothing"
     return ToolFailed(tool=command[0], status=answer.status, reason=reason)
 
 
