@@ -127,14 +127,14 @@ def run_command(
     """Take a backup while slapd is running: a consistent, compressed snapshot.
 
     Made for cron: it prints nothing when all is well (unless on a terminal, with --json, or as
-    `ditseed backup run -v`), and a second run on the same repository ends at once. Stopped at any
-    moment, it leaves nothing that `list` shows.
+    `ditseed backup run -v`), and a second run on the same repository ends at once. An
+    interrupted backup is never shown by `list`.
 
     \b
     Every night, from /etc/cron.d/ditseed (cron's own PATH has no /usr/local/bin):
       PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
       15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
-    The same line on every server, where two are chosen to do it; old backups are removed after a good one:
+    The same line on every server, of which only two take backups; old backups are removed after a good one:
       ... ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --only-on ldap1 --only-on ldap2 --keep-daily 14
     Only what has changed since the last incremental backup:
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --incremental

@@ -245,7 +245,7 @@ def migrate_command(
     if rollback:
         plan = _continued(begun, request, bool(service))
         tell("Files that the service has written to the new volume are not on the former one.")
-        if _is_confirmed(plan, "rollback", migrating.back(plan), apply, shown.as_json):
+        if _is_confirmed(plan, "rollback", migrating.rollback_steps(plan), apply, shown.as_json):
             facts = migrating.roll_back(plan, shown.progress)
             show_report(facts, shown.as_json)
             if facts["not_mounted"]:
@@ -267,7 +267,7 @@ def migrate_command(
             if shown.as_json:
                 show_json({"plan": plan, "done": begun.done})
             return EXIT_OK
-    if _is_confirmed(plan, "migration", migrating.forward(plan), apply, shown.as_json):
+    if _is_confirmed(plan, "migration", migrating.migration_steps(plan), apply, shown.as_json):
         try:
             show_report(migrating.migrate(plan, shown.progress, repeats), shown.as_json)
         except (LoaderError, KeyboardInterrupt):

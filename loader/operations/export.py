@@ -18,7 +18,7 @@ from loader.errors import EmptyInput, LimitTooLow, LoaderError, ReplicasApart, S
 from loader.ldif import Arrangement, ArrangeTask, Manifest
 from loader.operations import live, packaged
 from loader.operations.live import MovedContainers, Replicas
-from loader.operations.shards import PARTS, Finished, ShardDirectory, Whole, into, now, require_output
+from loader.operations.shards import PARTS, Finished, ShardDirectory, Whole, export_run, now, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint
 from loader.run.steps import Run
@@ -250,7 +250,7 @@ class ExportSteps(Struct, frozen=True):
         self.parts.mkdir(exist_ok=True)
         if packaged.is_empty(start.base) and start.context_csns:
             # No search returns the root entry (the empty DN), but it must exist to store the contextCSN.
-            packaged.write(self.parts / f"part-{packaged.FILE}")
+            packaged.write_root_entry(self.parts / f"part-{packaged.FILE}")
         done = self._done()
         meter.add(sum(piece.entries for piece in done.values()))
         todo = [piece for piece in cut.pieces(self.options.page) if piece.name not in done]
@@ -378,7 +378,7 @@ class ExportSteps(Struct, frozen=True):
 
 
 def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Finished:
-    with into(options.output, options.identity(), progress, timeouts, restart) as run:
+    with export_run(options.output, options.identity(), progress, timeouts, restart) as run:
         return Finished(export_steps(options, run), run.told_before())
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from loader import defaults, ldif, standard, units
 from loader.ldif import ShardFile
 from loader.mdb.contents import entry_count
-from loader.operations.shards import Finished, ShardDirectory, Whole, into, now, require_output
+from loader.operations.shards import Finished, ShardDirectory, Whole, export_run, now, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Report
 from loader.sources import mdb
@@ -54,7 +54,7 @@ def export_database(
     """Runs or resumes an export into a directory."""
     mdb.require_database(options.part.directory)
     with (
-        into(options.output, options.identity(), progress, timeouts, restart) as run,
+        export_run(options.output, options.identity(), progress, timeouts, restart) as run,
         held.opened(options.output) as output,
     ):
         sink = ShardDirectory(output.path, run)

@@ -238,10 +238,10 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
     room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
     try:
         target = replace(core_target_of(place.config, place.database, directory), map_size=room)
-        by_core(target, directory, attributes, scratch, meter)
+        rebuild_by_core(target, directory, attributes, scratch, meter)
         return Rebuilt(tuple(attributes))
     except NotProven as error:
-        why = by_slapindex_because(error)
+        why = slapindex_note(error)
 
     # slapindex only adds keys, so the tables are emptied first, without a sync.
     edits.empty_indexes(directory, [name.partition(";")[0] for name in attributes])
@@ -251,7 +251,7 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
         "olcDbEnvFlags": [],  # with writemap, the file would become as long as its map
     }
     meter.note = f"slapindex {' '.join(attributes)}"
-    if lines := only(place.database.indexes, attributes):
+    if lines := index_lines_of(place.database.indexes, attributes):
         settings["olcDbIndex"] = lines
     with place.private_configuration(scratch, settings) as copy:
         command = tools.server_tool("slapindex", "-q", "-F", str(copy), "-b", place.database.suffix)
@@ -259,14 +259,14 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
     return Rebuilt(tuple(attributes), (why,))
 
 
-def by_core(target: Target, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
+def rebuild_by_core(target: Target, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
     """Rebuilds all of the indexes or, on an error, none. `target.map_size`: maximum size of the file. Raises NotProven,
     MapFull, NoSpace, MdbDamaged, TargetInUse."""
     limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), scratch)
     changing.rebuild(directory, target, tuple(attributes), limits, meter)
 
 
-def by_slapindex_because(error: NotProven) -> str:
+def slapindex_note(error: NotProven) -> str:
     """Returns the note that slapindex was used, and why."""
     return f"slapindex built the indexes, which takes longer: {error.facts['reason']}"
 
@@ -282,7 +282,7 @@ def run_slapindex(command: Sequence[str], directory: Path, map_size: int, meter:
             raise ToolFailed(**{**error.facts, "tool": "slapindex"}) from error
 
 
-def only(lines: Sequence[str], attributes: Sequence[str]) -> list[bytes]:
+def index_lines_of(lines: Sequence[str], attributes: Sequence[str]) -> list[bytes]:
     """Returns olcDbIndex values for these attributes only; empty if one is configured by another name. Given several
     attributes as arguments, slapindex sorts them by memory address, and builds only part of the indexes."""
     names, configured = {name.lower() for name in attributes}, indexes.parse(lines)

@@ -175,7 +175,7 @@ def _seconds_per_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
     with piped(write, "sample") as (descriptor, _):
         built = work.building.make(meter, [descriptor], None)
     with ldif.digesting((), Meter("digest")) as tree:
-        mdb.digest(Part(work.building.made), tree, Meter("digest"))
+        mdb.digest(Part(work.building.environment), tree, Meter("digest"))
     return (time.monotonic() - began) / built.entries
 
 
@@ -240,7 +240,7 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         try:
             with snapshot.held(self.options.source) as held:
                 loaded = self.building.transfer(meter, held)
-            about |= {"context_csns": contents.context_csns(self.building.made), "late": 0}
+            about |= {"context_csns": contents.context_csns(self.building.environment), "late": 0}
         except NotProven as error:
             loaded, source = self._rebuild(meter)
             # Tree checksums are additive modulo 2**128.
@@ -285,18 +285,18 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
     def compare(self, meter: Meter, loaded: MigrateLoaded) -> None:
         """Compares the new database with the snapshot of the old one. Raises MdbDamaged if they differ. Copied records
         are compared by checksum; rebuilt entries by number and by a checksum that allows for what slapadd changes."""
-        made, source = self.building.made, self.options.source
+        environment, source = self.building.environment, self.options.source
         if loaded.records:
             equal = self.building.records_checksum(meter) == loaded.records
         else:
             with ldif.digesting((), meter) as tree:
-                mdb.digest(Part(made), tree, meter)
+                mdb.digest(Part(environment), tree, meter)
             equal = (tree.entries, tree.checksum) == (loaded.in_source, loaded.checksum)
         if equal:
             return
         since = ", which was written to since it was read" if state_of(source) != loaded.source_as_read else ""
-        command = shlex.join(["ditseed", "compare", str(source), plain.with_operator_paths(str(made))])
-        raise MdbDamaged(path=made, reason=f"it differs from {source}{since}: `{command}` shows the entries")
+        command = shlex.join(["ditseed", "compare", str(source), plain.with_operator_paths(str(environment))])
+        raise MdbDamaged(path=environment, reason=f"it differs from {source}{since}: `{command}` shows the entries")
 
 
 def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Migrated:

@@ -27,7 +27,7 @@ _ADMIN = (
 )
 
 
-def is_all(entries: Sequence[tuple[str, Entry]]) -> bool:
+def is_unchanged(entries: Sequence[tuple[str, Entry]]) -> bool:
     """Returns whether these entries (DN, all attributes including operational ones) are the package's, unchanged."""
     if not 1 <= len(entries) <= MOST:
         return False
@@ -50,7 +50,7 @@ def suffix_in(directory: Path) -> str | None:
     with os.fdopen(descriptor, "rb"):
         mdb.stream(mdb.Part(directory), descriptor, False, 1, Meter("look"))
         entries = location.entries(Path(f"/dev/fd/{descriptor}"))
-    return entries[0][0] if is_all(entries) else None
+    return entries[0][0] if is_unchanged(entries) else None
 
 
 # --- empty suffix ----------------------------------------------------------------------------------------------------
@@ -66,16 +66,16 @@ def is_empty(suffix: str) -> bool:
     return dn.key(suffix) == ""
 
 
-def write(path: Path) -> Path:
+def write_root_entry(path: Path) -> Path:
     """Writes the root entry as LDIF with mtime 0, so that the file does not change the time of a build."""
     path.write_bytes(GLUE)
     os.utime(path, (0, 0))
     return path
 
 
-def completed(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:
+def with_root_entry(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:
     """Returns `sources`, preceded by the root entry if they lack it. `first`: the source that is read first; slapcat
     writes the root entry at its beginning."""
     if [name for name, _ in location.entries(first, most=1)] == [""]:
         return tuple(sources)
-    return (write(scratch / FILE), *sources)
+    return (write_root_entry(scratch / FILE), *sources)

@@ -46,7 +46,7 @@ class Finished(Struct, frozen=True):
 
 
 @contextmanager
-def into(
+def export_run(
     output: Path, identity: dict[str, object], progress: Progress, timeouts: dict[str, float], restart: bool
 ) -> Iterator[Run]:
     """Opens the run of an export into a directory, which is created if missing. Raises OutputNotEmpty, NotPermitted,

@@ -179,7 +179,7 @@ def _level(path: Path, has_config: bool) -> str:
 
 
 def core_database_of(config: Config, database: Database, path: Path) -> mdb.Database:
-    """Returns the database for the core to compare its indexes. Raises IndexesUnknown if the core cannot."""
+    """Returns what the core must know of a database to verify its indexes. Raises IndexesUnknown."""
     try:
         return mdb.Database(core_target_of(config, database, path))
     except NotProven as error:

@@ -20,7 +20,7 @@ from loader.errors import OtherFormat
 from loader.mdb import contents, edits, meta
 from loader.mdb.verify import AuditReport, audit, verify
 from loader.operations import made_with
-from loader.operations.made_with import Fit, by_core
+from loader.operations.made_with import Fit, rebuild_by_core
 from loader.operations.verify import core_database_of, core_target_of
 from loader.progress import Meter
 from loader.server import configuration
@@ -71,7 +71,7 @@ def _verified(there: Slapd) -> AuditReport:
 def _rebuild(there: Slapd, attributes: list[str], scratch: Path) -> None:
     config = configuration.read(there.config_path)
     given = core_target_of(config, config.database(there.suffix), there.database_dir)
-    by_core(given, there.database_dir, attributes, scratch, Meter("index"))
+    rebuild_by_core(given, there.database_dir, attributes, scratch, Meter("index"))
 
 
 @pytest.mark.long

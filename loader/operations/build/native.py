@@ -266,7 +266,7 @@ class NativeSteps(BuildSteps):
         if built.stale:
             from loader.mdb import edits  # imported here: only builds from a live server need it
 
-            edits.remove_entries(self.made, built.stale)
+            edits.remove_entries(self.environment, built.stale)
         return NativeLoaded(
             built.read,
             built.entries,
@@ -294,19 +294,19 @@ class NativeSteps(BuildSteps):
     def records_checksum(self, meter: Meter) -> str:
         """Returns the checksum of the records that `transfer` wrote, read back from the file."""
         jobs = self.options.jobs or defaults.processors()
-        return mdb.records_checksum(self.made / DATA, jobs, meter)
+        return mdb.records_checksum(self.environment / DATA, jobs, meter)
 
     @contextmanager
     def _making(self) -> Iterator[tuple[Path, Resources]]:
         """Yields a temporary path for the new data file, and the resources to build it. Renames the file afterwards."""
-        files.emptied(self.made)
+        files.emptied(self.environment)
         with files.explained(self.rejects):
             self.rejects.unlink(missing_ok=True)
-        partial = self.made / (DATA + files.PARTIAL)
+        partial = self.environment / (DATA + files.PARTIAL)
         with self._limits() as limits:
             yield partial, limits
         killpoint("load.middle")
-        files.publish(partial, self.made / DATA)
+        files.publish(partial, self.environment / DATA)
 
     @contextmanager
     def _limits(self) -> Iterator[Resources]:
@@ -328,14 +328,14 @@ class NativeSteps(BuildSteps):
         level `none`, only the core's own counts are compared."""
         (notes, maxsize), level, written = self.complete(meter), self.options.verify, loaded.entries
         if level in verify.DEEPER:
-            verify.verify(self.made, level, meter)
+            verify.verify(self.environment, level, meter)
         if level != "none":
             with self._limits() as limits:
                 unchanged = not loaded.stale
-                written = mdb.verify(self.target, self.made / DATA, level == FULL, limits, meter, unchanged)
+                written = mdb.verify(self.target, self.environment / DATA, level == FULL, limits, meter, unchanged)
         if not loaded.read - loaded.rejected - loaded.left_out == loaded.entries == written:
             raise EntriesLost(read=loaded.read, written=written, log=self.run.directory)
-        return Checked(files.identity(self.made / DATA), loaded.entries, maxsize, notes)
+        return Checked(files.identity(self.environment / DATA), loaded.entries, maxsize, notes)
 
 
 def _invalid(built: Built | Transferred) -> list[str]:

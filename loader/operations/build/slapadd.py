@@ -204,7 +204,7 @@ class _Loading(BuildSteps):
     aliases: Mapping[str, str]
 
     def load(self, meter: Meter) -> int:
-        with self._target(self.made, self.run.directory) as target, self.options.source.reading(meter) as read:
+        with self._target(self.environment, self.run.directory) as target, self.options.source.reading(meter) as read:
             claimed = self.scanned.claimed
             written = slapadd.load(target, names(read), meter, claimed, self.writes_context, self.aliases)
         killpoint("load.middle")
@@ -308,7 +308,7 @@ class _Loading(BuildSteps):
         killpoint("slices.each")
 
     def merge(self, meter: Meter, plan: _Slices) -> int:
-        partial = files.emptied(self.made) / (DATA + files.PARTIAL)
+        partial = files.emptied(self.environment) / (DATA + files.PARTIAL)
         written = self.source.merge(
             [self.slices / _name(number) / DATA for number in range(len(plan.cuts))],
             partial,
@@ -320,16 +320,20 @@ class _Loading(BuildSteps):
             jobs=defaults.processors(),
         )
         killpoint("merge.middle")
-        files.publish(partial, self.made / DATA)
+        files.publish(partial, self.environment / DATA)
         return written
 
     def check(self, meter: Meter, loaded: int) -> Checked:
         """Checks that each entry read is in the database, and that the database is sound."""
-        (notes, maxsize), written, read = self.complete(meter), contents.entry_count(self.made), self.scanned.entries
+        (notes, maxsize), written, read = (
+            self.complete(meter),
+            contents.entry_count(self.environment),
+            self.scanned.entries,
+        )
         if not read == loaded == written:
             raise EntriesLost(read=read, written=written, log=self.run.directory)
-        verify.verify(self.made, self.options.verify, meter)
-        return Checked(files.identity(self.made / DATA), written, maxsize, notes)
+        verify.verify(self.environment, self.options.verify, meter)
+        return Checked(files.identity(self.environment / DATA), written, maxsize, notes)
 
 
 def _name(number: int) -> str:

@@ -243,7 +243,7 @@ class BuildSteps:
     place: TargetDatabase
 
     @property
-    def made(self) -> Path:
+    def environment(self) -> Path:
         """The directory of the new environment, inside the run directory."""
         return self.run.directory / "environment"
 
@@ -273,30 +273,30 @@ class BuildSteps:
         the operator, and the maxsize. Raises SharedUuid (in a consumer), MaxsizeTooSmall, ServerRunning."""
         options, place, suffix = self.options, self.place, self.place.database.suffix
         if options.copies_provider:
-            verify.require_unique_uuids(self.made, meter, self.run.directory)
+            verify.require_unique_uuids(self.environment, meter, self.run.directory)
         if options.reached and not options.seeding:
             # The superior's contextCSN also covers the entries of the databases glued to it (slapcommon.c).
-            stored = contents.context_csns(self.made, suffix)
+            stored = contents.context_csns(self.environment, suffix)
             csns = sorted(csn.by_server([*stored, *options.reached]).values())
             if sorted(stored) != csns:
                 from loader.mdb import edits  # imported here: few builds are of a glued tree
 
-                edits.stamp(self.made, suffix, csns)
-        facts = meta.read_meta(self.made)
+                edits.stamp(self.environment, suffix, csns)
+        facts = meta.read_meta(self.environment)
         maxsize = choose_maxsize(place, facts.used, options.maxsize, changing=options.target is None)
         if maxsize != facts.map_size:
             from loader.mdb import edits  # imported here: most builds begin with the right map size
 
-            edits.set_map_size(self.made / DATA, maxsize)
-        return member_of_notes(place.config, place.database, self.made), maxsize
+            edits.set_map_size(self.environment / DATA, maxsize)
+        return member_of_notes(place.config, place.database, self.environment), maxsize
 
     def put_into_place(self, checked: Checked) -> Published:
         """Publishes the environment. With --target, the configuration stays unchanged."""
         place, database = self.place, msgspec.structs.replace(self.place.database, maxsize=checked.maxsize)
         if self.options.target is not None:
             place = msgspec.structs.replace(place, database=database)
-        published = publish_environment(self.made, place, checked)
-        files.remove_tree(self.made)
+        published = publish_environment(self.environment, place, checked)
+        files.remove_tree(self.environment)
         return published
 
 

@@ -121,13 +121,13 @@ class Server:
 
     @cached_property
     def release(self) -> tools.Release | None:
-        def look() -> tools.Release:
+        def read_fact() -> tools.Release:
             release = tools.release()
             if release is None:
                 raise UsageProblem(reason="slapd is not installed here, or does not print its release")
             return release
 
-        return self.read("release of slapd", look)
+        return self.read("release of slapd", read_fact)
 
     @cached_property
     def leases(self) -> tuple[Lease, ...]:
@@ -135,7 +135,7 @@ class Server:
 
     @cached_property
     def slapd(self) -> Slapd | None:
-        def look() -> Slapd:
+        def read_fact() -> Slapd:
             pid = tools.slapd_on(self.config)
             if pid is None:
                 if hidden := tools.unreadable():
@@ -147,7 +147,7 @@ class Server:
             answers = questions.of(tools.uris(pid), [database.suffix for database in self.databases])
             return Slapd(pid, silence=answers.silence, failed=answers.failed)
 
-        return self.read("whether slapd runs", look)
+        return self.read("whether slapd runs", read_fact)
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
@@ -274,10 +274,10 @@ class Database:
     def slots(self) -> tuple[int, int]:
         """Number of reader slots in lock.mdb, and number of those that belong to living processes."""
 
-        def look(directory: Path) -> tuple[int, int]:
+        def read_fact(directory: Path) -> tuple[int, int]:
             return readers.capacity(directory), sum(slot.is_alive for slot in readers.slots(directory))
 
-        return (self.read("reader slots", partial(look, self.data)) if self.data else None) or (0, 0)
+        return (self.read("reader slots", partial(read_fact, self.data)) if self.data else None) or (0, 0)
 
     @cached_property
     def format(self) -> int | None:
@@ -292,14 +292,14 @@ class Database:
         if self.server.request.quick or directory is None or tools.lmdb_format() not in (None, self.format):
             return None
 
-        def look(directory: Path) -> Fit:
+        def read_fact(directory: Path) -> Fit:
             settings = core_target_of(config, database, directory).settings
             if settings.multival and meta.read_meta(directory).used > made_with.ALL_UP_TO:
                 reason = "multival requires a check of every entry: ditseed verify --verify indexes"
                 raise UsageProblem(reason=reason)
             return made_with.look(directory, config, database, Meter("indexes"), whole=False)
 
-        return self.read("indexes", partial(look, directory))
+        return self.read("indexes", partial(read_fact, directory))
 
     @cached_property
     def replication(self) -> tuple[Replication, ...]:

@@ -228,7 +228,7 @@ class PlannedStep(msgspec.Struct, frozen=True):
     by: str = ""
 
 
-def forward(plan: MovePlan) -> tuple[PlannedStep, ...]:
+def migration_steps(plan: MovePlan) -> tuple[PlannedStep, ...]:
     request, source, target = plan.request, quote(plan.request.source), quote(plan.request.target)
     amount = f"{units.size(plan.allocated)} in {units.number(plan.files)} files"
     old = (f"umount {source}",) if plan.old else ()
@@ -244,7 +244,7 @@ def forward(plan: MovePlan) -> tuple[PlannedStep, ...]:
     )
 
 
-def back(plan: MovePlan) -> tuple[PlannedStep, ...]:
+def rollback_steps(plan: MovePlan) -> tuple[PlannedStep, ...]:
     request, lines = plan.request, tuple(mounting.difference(plan.edits, is_back=True))
     old = (join(plan.old.mounting(request.source)),) if plan.old else ()
     return _while_stopped(
@@ -302,7 +302,7 @@ def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
         if not catalogue.is_done("watch"):
             for name in _REPEATED:
                 catalogue.undo(name)
-        do("stop", lambda meter: _stop(plan, is_tried=plan.there.is_at(target)))
+        do("stop", lambda meter: _stop(plan, tests_target=plan.there.is_at(target)))
         if not catalogue.is_done("mount") and not plan.new.is_at(source):
             # After a reboot, or after a kill while both volumes were unmounted.
             if plan.old is not None:
@@ -498,11 +498,11 @@ def _users(plan: MovePlan) -> str:
     return ", ".join(map(str, occupants(plan.source, plan.databases)[:_SHOWN]))
 
 
-def _stop(plan: MovePlan, is_tried: bool = False) -> None:
+def _stop(plan: MovePlan, tests_target: bool = False) -> None:
     """Stops the service and waits until no process uses FROM. If none does, the command may fail, because the service
-    may have been stopped already. `is_tried`: first writes a test file to TO, because some failed file systems report
-    errors only on writes. Raises MigrationRefused if a process still uses FROM; ReadOnly, OSError."""
-    if is_tried:
+    may have been stopped already. `tests_target`: first writes a test file to TO, because some failed file systems
+    report errors only on writes. Raises MigrationRefused if a process still uses FROM; ReadOnly, OSError."""
+    if tests_target:
         with files.explained(plan.target), held.closing_descriptor(files.made(plan.target)) as descriptor:
             files.filled(descriptor, 4096)
     command = plan.request.stop

@@ -108,7 +108,8 @@ class Readings:
 
 
 class Added(msgspec.Struct, frozen=True):
-    """`seconds`: median over `rounds` rounds of the time beyond that of the layers `over`; None if there are too few.
+    """What a layer adds. `seconds`: median of the time that its reads take longer than those of the layers `over`, from
+    `rounds` rounds; None if there are too few.
 
     A lowest device is compared with the fastest lowest device. For that one `over` is empty, and `seconds` is its whole
     time. `own`: median of the layer's whole time.

@@ -94,7 +94,7 @@ class Target(Struct, frozen=True):
             if not configuration.keeps_changes(config):
                 file = config.values("cn=config", "olcConfigFile")[0]
                 reason = "the server runs on a slapd.conf, and would lose the change when it ends"
-                advice = f"Give --config {file} instead of -H and its account, which prints the lines to change."
+                advice = f"Give --config {file} instead of -H and its account, to print the lines to change."
                 raise not_editable(config.where, reason, advice=advice)
             return record, lambda: configuration.modify(session, database.entry_dn, plan.changes)
 

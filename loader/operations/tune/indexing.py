@@ -157,13 +157,13 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
         with progress.step("index") as meter, held.opened(directory) as open_dir:
             try:
                 with held.private(open_dir.path / WORKSHOP) as workshop:
-                    made_with.by_core(spec, directory, plan.index, workshop.path, meter)
+                    made_with.rebuild_by_core(spec, directory, plan.index, workshop.path, meter)
             finally:
                 with suppress(OSError):
                     os.rmdir(WORKSHOP, dir_fd=open_dir.descriptor)
     except NotProven as error:
         _run_slapindex(config, plan, directory, progress)
-        return (made_with.by_slapindex_because(error),)
+        return (made_with.slapindex_note(error),)
     return ()
 
 
@@ -177,7 +177,7 @@ def _run_slapindex(config: Config, plan: Plan, directory: Path, progress: Progre
             owner = Owner.told(open_dir.status)
     settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
     for change in plan.changes:
-        chosen = made_with.only(change.after, plan.index) if change.attribute == "olcDbIndex" else None
+        chosen = made_with.index_lines_of(change.after, plan.index) if change.attribute == "olcDbIndex" else None
         settings[change.attribute] = chosen or [value.encode() for value in change.after]
     with (
         files.temporary_directory("index", configuration.tools_tmpdir()) as scratch,

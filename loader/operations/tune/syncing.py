@@ -42,7 +42,7 @@ def _notes(config: Config, database: Database) -> Iterator[str]:
     if "nometasync" in database.env_flags:
         yield "nometasync: a crash of the host can lose the last transaction"
     for kind in SETTINGS:
-        for lent in left(config, database, kind):
+        for lent in leftover_leases(config, database, kind):
             yield (
                 f"{kind} was changed on {lent.taken} for {lent.why or 'ditseed add'}, which was killed or has "
                 f"ended; the next start of ditseed here, or --apply, restores {lent.before}"
@@ -78,13 +78,13 @@ def change(target: Target, suffix: str | None, kind: str, value: str, apply: boo
         notes=("a crash of the host can now lose or damage the database",) if is_dangerous else (),
     )
     outcome = carry_out(target, plan, apply)
-    for lent in left(target.config, database, kind) if apply else ():
+    for lent in leftover_leases(target.config, database, kind) if apply else ():
         if lent.before == value:
             lease.end(lent)
     return outcome
 
 
-def left(config: Config, database: Database, kind: str) -> list[Lease]:
+def leftover_leases(config: Config, database: Database, kind: str) -> list[Lease]:
     """Returns the leases of this setting that killed runs have left or that have expired."""
     return [lent for lent in lease.left(leases.identity(config), kind) if lent.database == database.suffix]
 
