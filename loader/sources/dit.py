@@ -52,7 +52,7 @@ class TreeSpec(Struct, frozen=True):
         Raises TemplateError for an invalid template, UsageProblem for an invalid parameter.
         """
         if self.seed not in SEEDS:
-            raise UsageProblem(reason=f"--seed {self.seed}: must be a 64-bit number")
+            raise UsageProblem(reason=f"--seed {self.seed}: must be a number of 64 bits")
         try:
             return Template(self, otherwise)
         except _native.NativeError as error:

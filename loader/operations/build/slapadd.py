@@ -325,11 +325,8 @@ class _Loading(BuildSteps):
 
     def check(self, meter: Meter, loaded: int) -> Checked:
         """Checks that each entry read is in the database, and that the database is sound."""
-        (notes, maxsize), written, read = (
-            self.complete(meter),
-            contents.entry_count(self.environment),
-            self.scanned.entries,
-        )
+        notes, maxsize = self.complete(meter)
+        written, read = contents.entry_count(self.environment), self.scanned.entries
         if not read == loaded == written:
             raise EntriesLost(read=read, written=written, log=self.run.directory)
         verify.verify(self.environment, self.options.verify, meter)

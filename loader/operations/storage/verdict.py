@@ -108,8 +108,7 @@ class Readings:
 
 
 class Added(msgspec.Struct, frozen=True):
-    """What a layer adds. `seconds`: median of the time that its reads take longer than those of the layers `over`, from
-    `rounds` rounds; None if there are too few.
+    """`seconds`: median, over `rounds` rounds, by which reads take longer than in the layers `over`; None: too few.
 
     A lowest device is compared with the fastest lowest device. For that one `over` is empty, and `seconds` is its whole
     time. `own`: median of the layer's whole time.
