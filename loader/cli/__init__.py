@@ -16,7 +16,7 @@ from loader.cli import ending, options
 
 # A copy of the entry points in setup.cfg (a test compares them): reading them with importlib.metadata would take a
 # third of a verb's start time, and setuptools sorts them by name.
-OWN = {
+OWN_VERBS = {
     "replica": "seeders.replica.replica_cmd:command",
     "export": "loader.cli.export_cmd:command",
     "build": "loader.cli.build_cmd:command",
@@ -42,33 +42,33 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == _help.name:
             return _help
-        place = place_of(cmd_name)
-        return options.load(place) if place else None
+        location = location_of(cmd_name)
+        return options.load(location) if location else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        places = verbs()
-        width = formatter.width - 6 - max(map(len, places))
+        locations = verbs()
+        width = formatter.width - 6 - max(map(len, locations))
         with formatter.section("Verbs"):
-            formatter.write_dl([(name, _summary(place, width)) for name, place in places.items()])
+            formatter.write_dl([(name, _summary(location, width)) for name, location in locations.items()])
 
 
-def place_of(name: str) -> str | None:
-    """Returns MODULE:FUNCTION of a verb; None if there is no such verb. OWN precedes verbs of other packages."""
-    return OWN.get(name) or verbs().get(name)
+def location_of(name: str) -> str | None:
+    """Returns MODULE:FUNCTION of a verb; None if there is no such verb. OWN_VERBS precede those of other packages."""
+    return OWN_VERBS.get(name) or verbs().get(name)
 
 
 def verbs() -> dict[str, str]:
     """Returns MODULE:FUNCTION by verb for all installed verbs; verbs of other packages come last."""
     from importlib.metadata import entry_points
 
-    return OWN | {entry.name: entry.value for entry in entry_points(group="ditseed.verbs")}
+    return OWN_VERBS | {entry.name: entry.value for entry in entry_points(group="ditseed.verbs")}
 
 
-def _summary(place: str, limit: int) -> str:
-    """Returns the first sentence of a verb's help, found in its source: importing all verbs takes too long."""
+def _summary(location: str, limit: int) -> str:
+    """Returns the first sentence of a verb's help, found in its source, because importing all verbs takes too long."""
     from importlib.util import find_spec
 
-    module, _, function = place.partition(":")
+    module, _, function = location.partition(":")
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         return "(missing from this installation)"
@@ -81,7 +81,7 @@ def _summary(place: str, limit: int) -> str:
 @click.argument("verb", nargs=-1)
 @click.pass_context
 def _help(context: click.Context, verb: tuple[str, ...]) -> None:
-    """Print the help of VERB, as --help after it does."""
+    """Print the help of VERB, like --help."""
     group = context.find_root()
     for word in verb:
         if not isinstance(group.command, click.Group):

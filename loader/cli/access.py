@@ -26,7 +26,7 @@ def _no_secret(context: click.Context, option: click.Parameter, value: str | Non
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Options of the bind, without -b and -R, for verbs in which these mean a suffix and a repository."""
+    """Options of the bind, without -b and -R, which are a suffix and a repository in some verbs."""
 
     simple: Annotated[bool, "-x --simple", "Simple bind; the default without -Y."] = False
     bind_dn: Annotated[str | None, "-D --bind-dn DN", "Bind as this DN."] = None
@@ -101,19 +101,19 @@ class Consumer(ConsumerAccount):
     consumer_uri: ConsumerUri = None
 
 
-_OF_SASL = ("authcid", "authzid", "realm", "properties", "as_written")
+_SASL_OPTIONS = ("authcid", "authzid", "realm", "properties", "as_written")
 
 
 def connection_of(account: Account, uri: str | None = None) -> Connection:
     """Returns the connection that the options describe. Account and password come from one source (see keep_strongest).
     Raises UsageProblem if options contradict each other."""
-    account = keep_strongest(account, ("mechanism", "simple"), _OF_SASL)
-    account = keep_strongest(account, ("bind_dn", "mechanism"), (*_OF_SASL, "password_file", "ask"))
+    account = keep_strongest(account, ("mechanism", "simple"), _SASL_OPTIONS)
+    account = keep_strongest(account, ("bind_dn", "mechanism"), (*_SASL_OPTIONS, "password_file", "ask"))
     account = keep_strongest(account, ("password_file", "ask"))
     if account.mechanism is None:  # a simple bind would silently ignore SASL options
-        refuse_given(_OF_SASL, "SASL: give -Y MECH too")
+        refuse_given(_SASL_OPTIONS, "SASL: give -Y MECH too")
     if account.simple and account.mechanism:
-        raise UsageProblem(reason="-x is a simple bind and -Y one by SASL: give one of them")
+        raise UsageProblem(reason="-x requests a simple bind and -Y a SASL bind: give one of them")
     password = None
     if account.ask:
         if not sys.stdin.isatty():
@@ -121,9 +121,9 @@ def connection_of(account: Account, uri: str | None = None) -> Connection:
         password = click.prompt("Password", hide_input=True, err=True)
     # A name without a password binds anonymously at some servers, and not at all at others (RFC 4513, 5.1.2).
     if account.bind_dn and not (account.mechanism or password or account.password_file):
-        raise UsageProblem(reason=f"-D {account.bind_dn} needs a password: -y FILE, or -W to be asked")
-    given = {name: getattr(account, name) for name in Connection.__struct_fields__ if hasattr(account, name)}
-    return Connection(**{"uri": uri, **given, "password": password})
+        raise UsageProblem(reason=f"-D {account.bind_dn} needs a password: -y FILE, or -W for a prompt")
+    options = {name: getattr(account, name) for name in Connection.__struct_fields__ if hasattr(account, name)}
+    return Connection(**{"uri": uri, **options, "password": password})
 
 
 def providers_of(servers: Servers) -> tuple[Connection, tuple[Connection, ...]]:

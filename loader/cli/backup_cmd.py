@@ -48,8 +48,8 @@ def command() -> None:
 
 # --- init, run --------------------------------------------------------------------------------------
 
-Meanwhile = Annotated[
-    Scratch, "Directory that holds the files of a repository on another host meanwhile (default: $TMPDIR or /tmp)."
+LocalFiles = Annotated[
+    Scratch, "Local directory for the files of a repository on another host (default: $TMPDIR or /tmp)."
 ]
 
 
@@ -66,13 +66,13 @@ def init_command(repo: RepoOption, as_json: Json) -> None:
     from loader.operations.backup import repository
 
     is_new = repository.init(repo)
-    printed = {"repository": repo, "created": "yes" if is_new else "no, it was there"}
+    printed = {"repository": repo, "created": "yes" if is_new else "no, it exists"}
     show_report({"repository": str(repo), "created": is_new}, as_json, printed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Conditions:
-    """The hosts and the role for which a backup is taken, its kind, and its recipients."""
+    """Options of `run`: on which hosts and for which role to take a backup, its kind, and its recipients."""
 
     init: Annotated[bool, "Create the repository first, if it is not there (see `ditseed backup init`)."] = False
     kind: Annotated[
@@ -100,23 +100,23 @@ class _Conditions:
         click.Path(path_type=Path, readable=False, dir_okay=False),
         "Encrypt for every public key in this file (one per line, as for `age -R`); may be given several times.",
     ] = ()
-    scratch: Meanwhile = None
+    scratch: LocalFiles = None
 
-    def reason_for_none(self, options: BackupOptions) -> str:
-        """Returns why no backup is taken on this host; empty if one is to be taken."""
+    def reason_to_skip(self, options: BackupOptions) -> str:
+        """Returns why this host takes no backup; empty if it takes one."""
         own_names = {socket.gethostname(), socket.getfqdn()}
         own_names |= {name.partition(".")[0] for name in own_names}
         if self.hosts and own_names.isdisjoint(self.hosts):
             return f"this host is not {' or '.join(self.hosts)}"
         if self.role and options.config_path is None:
-            raise UsageProblem(reason="--only-role looks at the configuration: give --config")
+            raise UsageProblem(reason="--only-role needs the configuration: give --config")
         from loader.server import configuration
 
         if self.role and options.config_path:
             for database in options.databases(configuration.read(options.config_path)):
                 if database.consumer if self.role == "consumer" else "syncprov" in database.overlays:
                     return ""
-            return f"the database is no {self.role}"
+            return f"the database is not a {self.role}"
         return ""
 
 
@@ -127,14 +127,14 @@ def run_command(
     """Take a backup while slapd is running: a consistent, compressed snapshot.
 
     Made for cron: it prints nothing when all is well (unless on a terminal, with --json, or as
-    `ditseed backup run -v`), and a second run on the same repository ends at once. Stopped at any
-    moment, it leaves nothing that `list` shows.
+    `ditseed backup run -v`), and a second run on the same repository ends at once. An
+    interrupted backup is never shown by `list`.
 
     \b
     Every night, from /etc/cron.d/ditseed (cron's own PATH has no /usr/local/bin):
       PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
       15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
-    The same line on every server, where two are chosen to do it; old backups are removed after a good one:
+    The same line on every server, of which only two take backups; old backups are removed after a good one:
       ... ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --only-on ldap1 --only-on ldap2 --keep-daily 14
     Only what has changed since the last incremental backup:
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --incremental
@@ -157,7 +157,7 @@ def run_command(
     reports = sys.stdout.isatty() or log.verbosity() > 0
     if shown.progress_mode == "auto" and not reports:
         shown = replace(shown, progress_mode="none")
-    if reason := conditions.reason_for_none(options):
+    if reason := conditions.reason_to_skip(options):
         if reports:
             show_facts({"backup": f"none: {reason}"})
         return
@@ -166,7 +166,7 @@ def run_command(
             raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
     is_encrypted = conditions.recipients or conditions.recipients_files
     if options.incremental and is_encrypted:
-        reason = "an incremental backup reads the pages of those before it, which needs an identity on this host"
+        reason = "it reads the pages of earlier backups, which needs an identity on this host"
         raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full one")
     keys = age.recipients(conditions.recipients, conditions.recipients_files) if is_encrypted else None
     packing = replace(packing, recipients=keys, ldif=conditions.kind == LDIF)
@@ -376,7 +376,7 @@ def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: Dry
 
 @declare("restore", command)
 def restore_command(
-    backup: WhichBackup, options: RestoreOptions, scratch: Meanwhile, dry_run: DryRun, shown: Shown
+    backup: WhichBackup, options: RestoreOptions, scratch: LocalFiles, dry_run: DryRun, shown: Shown
 ) -> None:
     """Restore a backup into the database directory of a configuration. slapd must not be running on it.
 
@@ -433,7 +433,7 @@ def restore_command(
 def verify_command(
     names: Annotated[tuple[str, ...], Argument("[ID|latest]...")],
     options: VerifyOptions,
-    scratch: Meanwhile,
+    scratch: LocalFiles,
     shown: Shown,
 ) -> int:
     """Compare stored backups with their checksums; all of them, unless some are named.

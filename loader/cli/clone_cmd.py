@@ -46,11 +46,11 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     if sends:
         standard.reserve_output()
     reasons = {
-        "one of SOURCE and TARGET has to be a directory": sends and receives,
+        "SOURCE or TARGET must be a directory": sends and receives,
         "--reflink always is for a clone from directory to directory": (
             (sends or receives) and options.reflink == "always"
         ),
-        "--compact belongs to the sending side: give it there": options.compact and receives,
+        "--compact must be given on the sending side": options.compact and receives,
         "--dry-run works on the receiving side, or for a clone into a directory": sends and dry_run,
         "--tmp is for --compact with TARGET -": options.scratch is not None and not (options.compact and sends),
         "--skip is for a copy that is sent to stdout (TARGET -)": options.token is not None and not sends,
@@ -66,7 +66,7 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
         if shown.as_json:  # on stderr, because stdout carries the copy
             tell_json(sent)
         elif log.verbosity() >= 0:
-            skipped = f", {units.size(sent.skipped)} left out" if sent.skipped else ""
+            skipped = f", {units.size(sent.skipped)} skipped" if sent.skipped else ""
             took = units.duration(sent.seconds)
             tell(f"sent: {units.size(sent.length)}{skipped} in {took}, transaction {sent.txnid}")
         return
@@ -93,8 +93,8 @@ def _lines(report: ClonePlan | ReceivePlan | ReceiveReport) -> dict[str, object]
     if isinstance(report, ReceivePlan):
         return {
             "target": report.target + (" (its database is replaced)" if report.replaces else ""),
-            "there / free": _sizes(report.have, report.free),
-            "go on with": f"--skip {report.token}" if report.token else "-",
+            "received / free": _sizes(report.have, report.free),
+            "resume with": f"--skip {report.token}" if report.token else "-",
         }
     lines: dict[str, object] = {
         "clone": report.target,
@@ -108,7 +108,7 @@ def _lines(report: ClonePlan | ReceivePlan | ReceiveReport) -> dict[str, object]
         speed = units.size(report.target_apparent / report.seconds if report.seconds else 0)
         lines["source shown / on disk"] = _sizes(report.source_apparent, report.source_allocated)
         lines["copied in"] = f"{took}, {speed}/s" + (" (blocks shared)" if report.shared else "")
-        lines["source went on by"] = f"{units.number(report.transactions)} transactions, {units.size(report.grown)}"
+        lines["written meanwhile"] = f"{units.number(report.transactions)} transactions, {units.size(report.grown)}"
     else:
         lines["received in"] = took
     return {**lines, "transaction": report.txnid, "data format": report.format, "verified": report.verified}

@@ -23,7 +23,7 @@ _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class _SecondPlace(ConsumerAccount):
+class _SideB(ConsumerAccount):
     consumer_bind_dn: Annotated[str | None, "--consumer-bind-dn DN", "Bind DN at B (default: -D)."] = None
     consumer_password_file: Annotated[
         str | None, "--consumer-password-file FILE", "Password file at B (default: -y)."
@@ -37,7 +37,7 @@ class _SecondPlace(ConsumerAccount):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Comparing:
+class _Comparison:
     ignored: Annotated[tuple[str, ...], "--ignore ATTR", "Ignore this attribute; may be repeated."] = ()
     user_attributes: Annotated[bool, "Compare user attributes only: ignore entryUUID, entryCSN, timestamps ..."] = False
     with_context_csn: Annotated[bool, "Compare contextCSN too."] = False
@@ -58,15 +58,15 @@ def command(
     a: Annotated[str, Argument("A")],
     b: Annotated[str, Argument("B")],
     bind: Bind,
-    second: _SecondPlace,
-    comparing: _Comparing,
+    second: _SideB,
+    comparing: _Comparison,
     shown: Shown,
 ) -> int:
-    """Compare two places that hold entries; change nothing.
+    """Compare the entries of two servers, databases or sets of LDIF; change nothing.
 
     A and B are each a server (ldap://, ldaps://, ldapi://), LDIF (a file, a quoted pattern, or a
     directory: an export), a database directory (with data.mdb), or the slapd.d or slapd.conf of a
-    server (its database is read). slapd may be running or not.
+    server (its database is read). slapd may be running.
 
     The order of entries and values and the spelling of DNs do not matter. contextCSN and the
     attributes that a server computes for each answer (entryDN, subschemaSubentry, hasSubordinates ...)
@@ -101,7 +101,7 @@ def command(
 def _show(report: CompareReport) -> None:
     sides = (("A", report.a), ("B", report.b))
     rows = [(name, side.location, units.number(side.entries), side.checksum) for name, side in sides]
-    show_table(("", "place", "entries", "checksum"), rows)
+    show_table(("", "location", "entries", "checksum"), rows)
     show(*(f"note: {note}" for note in report.notes))
     if report.equal:
         show("equal")

@@ -24,18 +24,18 @@ def command(
     suffix: Suffix,
     repo: Annotated[Path | None, "-R --repo", "Directory that holds the backups."],
     is_check: Annotated[bool, "--check", "Report as a monitoring plugin."],
-    is_fix: Annotated[bool, "--fix", "Clear dead readers, and put back what killed runs have left set."],
+    is_fix: Annotated[bool, "--fix", "Clear dead readers, and restore settings that killed runs have left changed."],
     uri: Annotated[str | None, "-H --uri URI", "The provider to ask for its contextCSN (default: that of syncrepl)."],
     account: Account,
     as_json: Json,
 ) -> int:
-    """Examine the databases of this host's slapd: what is wrong, and the command that mends it.
+    """Examine the databases of this host's slapd: what is wrong, and the commands that fix it.
 
     Looks at the release of slapd, the format of the files, the room in the map (maxsize, free pages, readers), nosync
     and leases, indexes (a sample), storage, backups, replication, certificates and limits, of all mdb databases of the
-    configuration or that of -b. Without --config, the usual places are tried. What could not be looked at is named.
-    A provider is asked as the account of olcSyncrepl, or as that of -D. The exit status is 0 if everything was looked
-    at and nothing is worse than a note, and 1 otherwise.
+    configuration or of -b. Without --config, the usual paths are tried. Facts that could not be read are listed. The
+    contextCSN of a provider is read as the account of olcSyncrepl, or as that of -D. The exit status is 0 if everything
+    could be read and nothing is worse than a note, and 1 otherwise.
 
     With --check it is a monitoring plugin: exit status 0, 1, 2 or 3, and performance data. It warns before slapd
     refuses writes (MDB_MAP_FULL), and leaves the indexes out.
@@ -76,8 +76,8 @@ def _facts(report: Report) -> dict[str, object]:
         "config": server.path,
         **{name: getattr(server, name) for name in ("release", "leases", "slapd")},
         "databases": [
-            {"maxsize": one.configured.maxsize, **{name: getattr(one, name) for name in names}}
-            for one in server.databases
+            {"maxsize": database.configured.maxsize, **{name: getattr(database, name) for name in names}}
+            for database in server.databases
         ],
     }
 
@@ -85,10 +85,11 @@ def _facts(report: Report) -> dict[str, object]:
 def _lines(report: Report) -> Iterator[str]:
     server = report.server
     yield server.path
-    for one in server.databases:
-        used = f"  {units.size(one.room.used)} in use" if one.room else ""
-        yield f"└─ {one.suffix}  {one.directory}{used}, maxsize {units.size(one.configured.maxsize)}"
+    for database in server.databases:
+        used = f"  {units.size(database.room.used)} in use" if database.room else ""
+        used += f", maxsize {units.size(database.configured.maxsize)}"
+        yield f"└─ {database.suffix}  {database.directory}{used}"
     yield ""
     yield from (f"fixed: {done}" for done in report.fixed)
     yield from findings(report.findings, server.unseen)
-    yield from (f"left out: {one.what} ({one.why})" for one in server.left_out)
+    yield from (f"left out: {fact.what} ({fact.why})" for fact in server.left_out)

@@ -67,8 +67,8 @@ _NO_VERB = re.compile(r"No such command '([^']*)'")  # click.Group.resolve_comma
 _HELP = {"-h", "--help", "--version"}
 _SHOWING = {"learn", "list", "plan", "show", "status", "templates"}  # verbs that only print
 _STDOUT = "standard output"
-_OF_THE_DISK = (errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ENXIO)
-_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+_DISK_ERRORS = (errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ENXIO)
+_READER_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def run(command: click.Command, name: str) -> int:
@@ -194,10 +194,10 @@ def restore_local_leases() -> list[str]:
     from loader.server.options import Connection
 
     results = []
-    for left in lease.abandoned():
-        if left.kind in syncing.SETTINGS and lending.is_local(left):
-            result = lending.put_back(left, Connection())
-            results.append(f"{left.kind} of {left.database} at {left.target}: {result}")
+    for lent in lease.abandoned():
+        if lent.kind in syncing.SETTINGS and lending.is_local(lent):
+            result = lending.put_back(lent, Connection())
+            results.append(f"{lent.kind} of {lent.database} at {lent.target}: {result}")
     return results
 
 
@@ -206,12 +206,12 @@ def _warn_of_leases() -> None:
     from loader.run import lease
 
     with contextlib.suppress(LoaderError):
-        for left in lease.abandoned():
-            if left.kind != _SESSION_LOG:
+        for lent in lease.abandoned():
+            if lent.kind != _SESSION_LOG:
                 _log.warning(
                     "%s of %s at %s was left by a run of %s that was killed (if that server is gone for good: "
                     "`ditseed replica release -H %s --forget`). To put it back:\n%s",
-                    *(left.kind, left.database, left.target, left.taken, left.target, left.undo),
+                    *(lent.kind, lent.database, lent.target, lent.taken, lent.target, lent.undo),
                 )
 
 
@@ -222,10 +222,10 @@ def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
     """Reports an error; returns the run's ending. `as_json`: None looks for --json on the command line."""
     leaves_a_run = any(map(is_resumable, chain(error)))
     stop = next((cause for cause in chain(error) if isinstance(cause, KeyboardInterrupt | click.Abort)), None)
-    known: LoaderError
+    reported: LoaderError
     if stop is not None:
-        name = str(stop) or "SIGINT"  # as of Python's own KeyboardInterrupt
-        known = Cancelled(signal="Ctrl-C" if name == "SIGINT" else name)
+        name = str(stop) or "SIGINT"  # the KeyboardInterrupt of Python itself has no text
+        reported = Cancelled(signal="Ctrl-C" if name == "SIGINT" else name)
         status = 128 + getattr(signal, name, signal.SIGINT)
     elif isinstance(error, BrokenPipeError) and _reader_has_ended():
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # later flushes must not fail (`| head`)
@@ -236,19 +236,19 @@ def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
     elif isinstance(error, click.ClickException):
         context = error.ctx if isinstance(error, click.UsageError) else None
         verb = context.command_path.partition(" ")[2] if context else ""
-        known = UsageProblem(reason=f"{verb}: {_refusal(error)}" if verb else _refusal(error))
-        status = known.exit_status
+        reported = UsageProblem(reason=f"{verb}: {_refusal(error)}" if verb else _refusal(error))
+        status = reported.exit_status
     elif isinstance(error, Exception):
         _log.debug("where it happened", exc_info=error)
-        known = _known(error) or _internal(error)
-        status = known.exit_status
+        reported = _explained(error) or _internal(error)
+        status = reported.exit_status
     else:
         raise error
     if leaves_a_run:
-        mark_resumable(known)
+        mark_resumable(reported)
     # click may have rejected the command line, so search its words for --json.
-    show_failure(known, status, as_json="--json" in _options() if as_json is None else as_json)
-    return Ending(status, known)
+    show_failure(reported, status, as_json="--json" in _options() if as_json is None else as_json)
+    return Ending(status, reported)
 
 
 def _refusal(error: click.ClickException) -> str:
@@ -259,10 +259,10 @@ def _refusal(error: click.ClickException) -> str:
 
         context = error.ctx
         group = context.command if context else None
-        known = group.list_commands(context) if context and isinstance(group, click.Group) else []
-        close = difflib.get_close_matches(unknown[1], [*known, *([] if context and context.parent else ["help"])], 1)
+        verbs = group.list_commands(context) if context and isinstance(group, click.Group) else []
+        close = difflib.get_close_matches(unknown[1], [*verbs, *([] if context and context.parent else ["help"])], 1)
         path = context.command_path if context else "ditseed"
-        advice = f"did you mean `{path} {close[0]}`?" if close else f"there are {', '.join(known)}"
+        advice = f"did you mean `{path} {close[0]}`?" if close else f"there are {', '.join(verbs)}"
         return f"no such verb: {unknown[1]} ({advice})"
     if isinstance(error, click.BadParameter) and error.ctx and error.param:
         words += options.origin(error.ctx, error.param)
@@ -276,11 +276,11 @@ def _reader_has_ended() -> bool:
     poll = select.poll()
     poll.register(1, select.POLLOUT)
     poll.register(2, select.POLLOUT)
-    return any(event & _GONE for _, event in poll.poll(0))
+    return any(event & _READER_GONE for _, event in poll.poll(0))
 
 
-def _known(error: Exception) -> LoaderError | None:
-    """Returns the error as one with a message for operators; None if it is unexpected."""
+def _explained(error: Exception) -> LoaderError | None:
+    """Returns the error as a LoaderError, whose message is for operators; None if the error is unexpected."""
     if isinstance(error, LoaderError):
         return error
     if isinstance(error, ImportError):
@@ -302,7 +302,7 @@ def _known(error: Exception) -> LoaderError | None:
     # The error has no path: after os.listdir(DESCRIPTOR), for example, `filename` is a number.
     if error.errno in FULL_ERRNOS:
         return NoSpace(path="a file", lack=FULL)
-    return SystemFailed(path="a file", reason=error.strerror) if error.errno in _OF_THE_DISK else None
+    return SystemFailed(path="a file", reason=error.strerror) if error.errno in _DISK_ERRORS else None
 
 
 def _internal(error: Exception) -> Internal:

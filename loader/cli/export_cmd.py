@@ -68,9 +68,9 @@ def command(
     if to.directory is None:
         standard.reserve_output()
     if source is None:
-        done, without = _of_server(servers, to, limits, run), "the server has no syncprov"
+        done, reason = _of_server(servers, to, limits, run), "the server has no syncprov"
     else:
-        done, without = _of_database(source, servers, to, limits, run), "none is stored"
+        done, reason = _of_database(source, servers, to, limits, run), "none is stored"
     if done is None:
         return
     facts, manifest = {"output": to.output, **done.report}, done.manifest
@@ -81,7 +81,7 @@ def command(
         "met twice": f"{manifest.duplicates:,}",
         "shards": len(manifest.shards),
         "read as": manifest.partitions,
-        "contextCSN": " ".join(manifest.context_csns) or f"none ({without})",
+        "contextCSN": " ".join(manifest.context_csns) or f"none ({reason})",
         "finished": manifest.finished,
         "output": to.output,
         **{f"note {number}": text for number, text in enumerate(manifest.notes, 1)},
@@ -95,8 +95,8 @@ def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: Recorde
 
     if to.directory is None:
         raise UsageProblem(
-            reason="-o - works for a database directory only; a server is read in pieces, which have to be sorted "
-            "before parents come first: give a directory (`ditseed build` and `add` accept it)"
+            reason="-o - works for a database directory only; a server is read in pieces, which must be sorted to "
+            "put parents first: give a directory (`ditseed build` and `add` accept it)"
         )
     connection, replicas = access.providers_of(servers)
     options = ExportOptions(

@@ -59,8 +59,8 @@ def documents() -> dict[str, str]:
 
 def error_classes() -> list[type[LoaderError]]:
     """Returns all error classes except the base class, by exit status."""
-    found = [kind for kind in vars(errors).values() if isinstance(kind, type)]
-    ours = [kind for kind in found if issubclass(kind, LoaderError) and kind is not LoaderError]
+    classes = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    ours = [kind for kind in classes if issubclass(kind, LoaderError) and kind is not LoaderError]
     return sorted(ours, key=lambda kind: kind.exit_status)
 
 
@@ -134,11 +134,11 @@ def _escaped(line: str) -> str:
 
 
 def stale() -> dict[str, str | None]:
-    """Returns the documents that differ from the generated ones, by name: their text, or None if they must go."""
-    wanted = documents()
+    """Returns the documents that differ from the generated ones, by name: the new text, or None to remove the file."""
+    expected = documents()
     present = {str(path.relative_to(DOCS)): path.read_text() for pattern in GENERATED for path in DOCS.glob(pattern)}
-    names = sorted(wanted.keys() | present.keys())
-    return {name: wanted.get(name) for name in names if wanted.get(name) != present.get(name)}
+    names = sorted(expected.keys() | present.keys())
+    return {name: expected.get(name) for name in names if expected.get(name) != present.get(name)}
 
 
 def write() -> None:

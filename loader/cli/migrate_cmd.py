@@ -19,7 +19,7 @@ _RELEASES = {1: "OpenLDAP 2.4 to 2.6", 3: "OpenLDAP 2.7"}
 
 @declare("migrate")
 def command(options: MigrateOptions, run: Run) -> int:
-    """Make the database in directory SOURCE again in directory TARGET, for the slapd of another OpenLDAP.
+    """Rebuild the database in directory SOURCE in directory TARGET, for another release of OpenLDAP.
 
     The databases of OpenLDAP 2.4 to 2.6 and of 2.7 have different formats, and neither slapd opens the other's. SOURCE
     may be of either, and slapd may be running on it. TARGET gets the format of the slapd that is installed here (or
@@ -68,7 +68,7 @@ def _report_lines(done: Migrated) -> dict[str, object]:
         "size / maxsize": f"{units.size(published.bytes)} / {units.size(published.maxsize)}",
         "took": f"{units.duration(done.seconds)} ({units.number(done.rate)} entries/s)",
         **({"invalid values": ", ".join(loaded.invalid)} if loaded.invalid else {}),
-        **({"entries made again": loaded.made_again} if loaded.made_again else {}),
+        **({"entries rebuilt": loaded.made_again} if loaded.made_again else {}),
         **{name.replace("_", " "): value for name, value in done.before.items()},
     }
 

@@ -90,10 +90,10 @@ class RecordedRun(Run):
     report_path: Annotated[
         Path | None,
         "--report FILE",
-        "Write a page about the run into FILE (HTML) once it has ended: its steps, rates, sizes and rejects.",
+        "Write an HTML page into FILE when the run has ended: its steps, rates, sizes and rejects.",
     ] = None
     metrics_path: Annotated[
-        Metrics, "Write what came of the run into FILE, for Prometheus' node_exporter, also if it fails."
+        Metrics, "Write the outcome of the run, even if it fails, into FILE for Prometheus' node_exporter."
     ] = None
 
     def begin(self) -> None:
@@ -120,7 +120,7 @@ class RecordedRun(Run):
 
 
 class _Recording(Struct):
-    """The content of a run's files, collected until it ends. `metrics`, `report`: paths of the files."""
+    """The content of the files of --metrics and --report, collected during the run; and their paths."""
 
     verb: str
     metrics: Path | None = None
@@ -130,7 +130,7 @@ class _Recording(Struct):
 
     def write(self, end: ending.Ending) -> None:
         """Writes the files; the metrics come first, because less can go wrong with them."""
-        from loader.operations import reports  # few runs are recorded
+        from loader.operations import reports  # imported here, because few runs are recorded
 
         seconds = self.recorder.seconds
         report = reports.RunReport(self.verb, self.recorder, seconds, end.status, end.error, self.facts)
@@ -148,7 +148,7 @@ def _require_file(path: Path, option: str) -> Path:
     if not path.parent.is_dir():
         raise NoSuchPath(path=path.parent)
     if path.exists() and not path.is_file():
-        raise UsageProblem(reason=f"{option} {path}: something that is not a file is there")
+        raise UsageProblem(reason=f"{option} {path}: exists, but is not a regular file")
     files.require_writable(path.parent)
     return path
 
@@ -170,11 +170,11 @@ def progress_of(mode: str) -> Progress:
 
 
 def refuse_given(names: Iterable[str], only: str) -> None:
-    """Raises UsageProblem if any of these parameters is on the command line. `only`: what they are for."""
-    spelled = {option.name: option.opts[0] for option in click.get_current_context().command.params}
+    """Raises UsageProblem if any of these parameters is on the command line. `only`: what they apply to."""
+    spellings = {option.name: option.opts[0] for option in click.get_current_context().command.params}
     for name in names:
         if is_given(name):
-            raise UsageProblem(reason=f"{spelled[name]} is only for {only}")
+            raise UsageProblem(reason=f"{spellings[name]} is only for {only}")
 
 
 def is_given(name: str) -> bool:
@@ -251,7 +251,7 @@ TYPED = {
     for name in words.split()
 }
 
-COMMON = "default"  # the table that applies with every profile
+COMMON = "default"  # the table that applies to every profile
 _CHOSEN = "ditseed.profile"  # key of the chosen profile's name in a click context's meta
 _SECRETS = ("passw", "passphrase", "bindpw", "rootpw", "credential", "secret")
 _ACCOUNT = (
@@ -293,9 +293,9 @@ def _check_variables(command: click.Command) -> None:
     known = {variable(name) for name in OPTIONS}
     others = {value for name, value in vars(defaults).items() if name.startswith("ENV_")}
     for other in {name for name in os.environ if name.startswith("DITSEED_")} - known - others:
-        near = _near(other, known, 0.9)
+        near = _suggestion(other, known, 0.9)
         if near:
-            _log.warning("the variable %s is not that of an option%s", other, near)
+            _log.warning("the variable %s belongs to no option%s", other, near)
     for name in map(name_of, command.params):
         if name in TYPED and os.environ.get(variable(name)):
             raise UsageProblem(
@@ -311,29 +311,29 @@ def settings(context: click.Context, name: str | None) -> dict[str, object]:
     path = defaults.config_file()
     document = _read(path)
     if name is not None and name not in document:
-        raise UsageProblem(reason=f"{path} has no profile {name}{_near(name, document)}")
+        raise UsageProblem(reason=f"{path} has no profile {name}{_suggestion(name, document)}")
     for key, value in document.items():
         if not isinstance(value, dict):
             raise UsageProblem(reason=f"{path}: {key} is in no profile; put it below [{COMMON}]")
-        if key in cli.OWN:
+        if key in cli.OWN_VERBS:
             raise UsageProblem(reason=f"{path}: [{key}] is a verb; write [{COMMON}.{key}]")
-    own = {name_of(parameter): parameter for parameter in context.command.params}
+    by_name = {name_of(parameter): parameter for parameter in context.command.params}
     verbs = context.command_path.split()[1:]
     values: dict[str, object] = {}
     for table in dict.fromkeys((COMMON, name or COMMON)):
         entries = _entries(document.get(table, {}), f"{path}, [{table}]", verbs, context)
-        nearer = {key: _fitted(own[key], value, where) for where, key, value in entries if key in own}
-        # An account of its own in the nearer table replaces that of the other as a whole.
+        specific = {key: _converted(by_name[key], value, where) for where, key, value in entries if key in by_name}
+        # An account in the more specific table replaces the whole account of the other table.
         replaced = {
             f"{prefix}{key}"
             for prefix in ("", "consumer-")
-            if {f"{prefix}bind-dn", f"{prefix}mechanism"} & nearer.keys()
+            if {f"{prefix}bind-dn", f"{prefix}mechanism"} & specific.keys()
             for key in _ACCOUNT
         }
-        values = {key: value for key, value in values.items() if key not in replaced} | nearer
+        values = {key: value for key, value in values.items() if key not in replaced} | specific
     if values:
         _log.info("options from %s: %s", path, ", ".join(values))
-    return {own[key].name or key: value for key, value in values.items()}
+    return {by_name[key].name or key: value for key, value in values.items()}
 
 
 def _read(path: Path) -> Mapping[str, dict[str, object]]:
@@ -345,7 +345,7 @@ def _read(path: Path) -> Mapping[str, dict[str, object]]:
         return {}
     with files.explained(path), files.reading(path) as file:
         if os.geteuid() == 0:
-            # Others may read it, because it holds no secrets; who can write to it could make root replace files.
+            # Others may read it, because it has no secrets; whoever can write to it could make root replace files.
             with held.opened(path.parent) as directory:
                 held.require_private(directory.status, path.parent)
             status = os.fstat(file.fileno())
@@ -376,8 +376,8 @@ def _entries(
     below = group.list_commands(context) if isinstance(group, click.Group) and depth else []
     for key, value in table.items():
         if isinstance(value, dict):
-            if not verbs or not (key in below or (not depth and cli.place_of(key))):
-                raise UsageProblem(reason=f"{where}: there is no verb {key}{_near(key, below or cli.OWN)}")
+            if not verbs or not (key in below or (not depth and cli.location_of(key))):
+                raise UsageProblem(reason=f"{where}: there is no verb {key}{_suggestion(key, below or cli.OWN_VERBS)}")
         elif key in TYPED or key == "profile":
             raise UsageProblem(reason=f"{where}: {key} is taken from the command line only")
         elif key in options:
@@ -389,14 +389,14 @@ def _entries(
             raise UsageProblem(reason=f"{where}: {key} looks like {reason}")
         else:
             by_letter = [name for name in options if key in OPTIONS.get(name, ()) and key]
-            near = f"; write {by_letter[0]}" if by_letter else _near(key, options)
+            near = f"; write {by_letter[0]}" if by_letter else _suggestion(key, options)
             raise UsageProblem(reason=f"{where}: there is no option {key}{near}")
     for key, value in table.items():
         if isinstance(value, dict) and key == verbs[0]:
             yield from _entries(value, f"{where.removesuffix(']')}.{key}]", verbs[1:], context, depth + 1)
 
 
-def _fitted(parameter: click.Parameter, value: object, where: str) -> object:
+def _converted(parameter: click.Parameter, value: object, where: str) -> object:
     """Returns a value as click expects it: text, a list of texts, or a bool for a flag. Raises UsageProblem."""
     if isinstance(parameter, click.Option) and parameter.is_flag and not parameter.count:
         if not isinstance(value, bool):
@@ -409,28 +409,28 @@ def _fitted(parameter: click.Parameter, value: object, where: str) -> object:
     return [*map(str, values)] if parameter.multiple else str(value)
 
 
-def _near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+def _suggestion(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
     import difflib  # imported here because only errors need it
 
-    near = difflib.get_close_matches(name, list(known), 1, cutoff)
+    near = difflib.get_close_matches(name, list(names), 1, cutoff)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 # --- the options of every verb -----------------------------------------------------------------------
 
 
-def load(place: str) -> click.Command:
+def load(location: str) -> click.Command:
     """Imports the command at `MODULE:NAME`, and adds the options of every verb."""
-    module, _, name = place.partition(":")
+    module, _, name = location.partition(":")
     command: click.Command = getattr(import_module(module), name)
-    return give(command)
+    return add_common_options(command)
 
 
-def give(command: click.Command) -> click.Command:
-    """Adds the options of every verb and the variables of its own to a command, or to each command of a group."""
+def add_common_options(command: click.Command) -> click.Command:
+    """Adds the options of every verb and the variables of all options to a command, or to each command of a group."""
     if isinstance(command, click.Group):
         for below in command.commands.values():
-            give(below)
+            add_common_options(below)
         return command
     names = {word for option in command.params for word in option.opts}
     command.params += [option for option in options() if not names.intersection(option.opts)]
@@ -447,11 +447,11 @@ def give(command: click.Command) -> click.Command:
 
 def options(profile_variable: str | None = None) -> list[click.Option]:
     """Returns the options of every verb. --log-file is last: -q and -v set its level, and a profile may name it.
-    `profile_variable`: that of --profile; only --profile before the verb has one, so that one after the verb wins."""
+    `profile_variable`: that of --profile before the verb; --profile after the verb has none, so that it wins."""
     option = partial(click.Option, is_eager=True, expose_value=False)
     path = click.Path(path_type=Path, readable=False)
     quiet, verbose = "Print nothing to stderr but errors.", "Report servers, files, tools and steps on stderr"
-    chosen = f"Profile of {defaults.CONFIG_FILE} to take options from, besides [{COMMON}]."
+    chosen = f"Profile in {defaults.CONFIG_FILE} with further options, in addition to [{COMMON}]."
     log_file = "Append to FILE what -v reports, with the time of each line (UTC)."
     return [
         option(["-q", "--quiet"], is_flag=True, callback=_set_verbosity, help=quiet),
@@ -472,7 +472,7 @@ def _set_verbosity(context: click.Context, option: click.Parameter, value: int) 
 
 
 def _open_log(context: click.Context, option: click.Parameter, path: Path | None) -> None:
-    """Opens the log file; ignores that of a variable or profile if one was given before the verb."""
+    """Opens the log file. A log file given before the verb precedes that of a variable or profile."""
     explicit = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
     if path is None or context.resilient_parsing or (log.has_file() and not explicit):
         return

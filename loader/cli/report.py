@@ -108,7 +108,7 @@ _SPACES_AT_END = re.compile(r" +((?:\x1b\[\d*m)?)$", re.M)
 
 _SIZES = {"bytes", "estimate", "maxsize"}
 # Facts that are printed only with --json.
-_NOT_FOR_PEOPLE = {
+_JSON_ONLY = {
     *("identity", "databases", "forecast", "phases", "tables", "rejections", "rate", "attributes"),
     "published",
 }
@@ -141,7 +141,7 @@ def show_report(
         rejections = report.get("rejections")
         for path, line, dn, reason in rejections[:_REJECTS_SHOWN] if isinstance(rejections, list) else ():
             _log.warning("%s, line %s: %s: %s", path or "standard input", line, dn, reason)
-        show_facts(for_people(report))
+        show_facts(readable_facts(report))
 
 
 def show_check(check: Check, as_json: bool) -> int:
@@ -150,12 +150,12 @@ def show_check(check: Check, as_json: bool) -> int:
     return int(check.status)
 
 
-def for_people(facts: Mapping[str, object]) -> dict[str, object]:
+def readable_facts(facts: Mapping[str, object]) -> dict[str, object]:
     """Returns the facts for a printed report, with readable names and values; --json has all facts unchanged."""
     shown: dict[str, object] = {
         _NAMES.get(name, name.replace("_", " ")): _readable(name, value)
         for name, value in facts.items()
-        if name not in _NOT_FOR_PEOPLE and value is not None
+        if name not in _JSON_ONLY and value is not None
     }
     seconds, rate = facts.get("seconds"), facts.get("rate")
     if isinstance(seconds, int | float) and seconds:
@@ -188,13 +188,13 @@ def show_facts(facts: Mapping[str, object]) -> None:
         show(f"{name:<{width}}  {value}")
 
 
-def findings(found: Sequence[Finding], unseen: Sequence[Unseen]) -> Iterator[str]:
+def findings(results: Sequence[Finding], unseen: Sequence[Unseen]) -> Iterator[str]:
     """Yields the lines of a check's findings, in the given order, each with its reason and the commands to fix it."""
     import textwrap  # imported here because few runs need it
 
-    well = [finding for finding in found if finding.severity.value == "ok"]
-    for finding in found:
-        if finding in well:
+    sound = [finding for finding in results if finding.severity.value == "ok"]
+    for finding in results:
+        if finding in sound:
             continue
         yield f"{finding.severity.value.upper()}  {finding.subject}: {finding.what}"
         yield from (f"  {line}" for line in textwrap.wrap(finding.why, 98))
@@ -202,7 +202,7 @@ def findings(found: Sequence[Finding], unseen: Sequence[Unseen]) -> Iterator[str
         if finding.source:
             yield f"  ({finding.source})"
         yield ""
-    if well:
+    if sound:
         yield "in order:"
-        yield from (f"  {finding.subject}: {finding.what}" for finding in well)
+        yield from (f"  {finding.subject}: {finding.what}" for finding in sound)
     yield from (f"not looked at: {missing.what} ({missing.why})" for missing in unseen)

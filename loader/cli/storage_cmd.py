@@ -52,11 +52,11 @@ def check_command(
 ) -> int:
     """Check the storage below PATH: a data.mdb, a database directory, or any directory.
 
-    With --config instead of PATH: below the database of that configuration, whose maxsize, nordahead and nosync
-    count then.
+    With --config instead of PATH: below the database of that configuration. Its maxsize, nordahead and nosync are then
+    taken into account.
 
     Shows the layers from the database down to the disks, then what was found, the worst first, each with its
-    reason and the command that mends it. Nothing is changed. Root sees most; what could not be looked at is named.
+    reason and the command that fixes it. Nothing is changed. Root can read most; unreadable facts are listed.
     The exit status is 0 if nothing is worse than a note, and 1 if there is a warning or worse.
 
     \b
@@ -144,7 +144,7 @@ def plan_command(
     """Print the commands that make a volume for a database, with the reason of every number.
 
     DISK is a block device (/dev/sdb), which must hold nothing, or a size (300G) for a plan on paper. What is printed
-    is a script for sh: read it, then run it as root. ditseed itself runs none of it. Real disks are only looked at,
+    is a script for sh: read it, then run it as root. ditseed itself runs none of it. Real disks are only examined,
     which needs root.
 
     Without --redundant one failed disk loses the whole file system.
@@ -223,7 +223,7 @@ def migrate_command(
 ) -> int:
     """Move what is in FROM to the volume that is mounted on TO, and mount that volume on FROM instead.
 
-    FROM is where the service has its files: the mount point of its volume, or a directory of a larger one. TO is the
+    FROM has the files of the service: it is the mount point of a volume, or a directory of a larger one. TO is the
     mount point of a new, empty file system. Without --apply every step and command is printed, and nothing is changed.
     The old volume is kept. If a run is interrupted, the same command goes on; --rollback goes back from any step, also
     when all is done. Exit status 1: rolled back, but the new volume cannot be mounted on TO. Run it as root.
@@ -244,8 +244,8 @@ def migrate_command(
     begun = migrating.begun(source)
     if rollback:
         plan = _continued(begun, request, bool(service))
-        tell("What the service has written to the new volume is not on the former one.")
-        if _is_confirmed(plan, "rollback", migrating.back(plan), apply, shown.as_json):
+        tell("Files that the service has written to the new volume are not on the former one.")
+        if _is_confirmed(plan, "rollback", migrating.rollback_steps(plan), apply, shown.as_json):
             facts = migrating.roll_back(plan, shown.progress)
             show_report(facts, shown.as_json)
             if facts["not_mounted"]:
@@ -257,8 +257,8 @@ def migrate_command(
         return EXIT_OK
     migrating.require_forward(begun is not None and begun.goes_back, source)
     is_mounted = Path(target).is_dir() and mounts.mounted_at(Path(target)) is not None
-    anew = begun is not None and begun.is_done and is_mounted
-    if begun is None or anew:
+    repeats = begun is not None and begun.is_done and is_mounted
+    if begun is None or repeats:
         plan = migrating.plan(request, migrating.run_directory(source))
     else:
         plan = _continued(begun, request, bool(service))
@@ -267,16 +267,16 @@ def migrate_command(
             if shown.as_json:
                 show_json({"plan": plan, "done": begun.done})
             return EXIT_OK
-    if _is_confirmed(plan, "migration", migrating.forward(plan), apply, shown.as_json):
+    if _is_confirmed(plan, "migration", migrating.migration_steps(plan), apply, shown.as_json):
         try:
-            show_report(migrating.migrate(plan, shown.progress, anew), shown.as_json)
+            show_report(migrating.migrate(plan, shown.progress, repeats), shown.as_json)
         except (LoaderError, KeyboardInterrupt):
             with suppress(LoaderError):
                 begun = migrating.begun(source)
                 if begun is not None and "start" not in begun.done:
                     tell(
-                        "The service is stopped, or being stopped: the same command goes on, --rollback --apply starts "
-                        "it on the former volume."
+                        "The service is stopped, or being stopped. The same command resumes the migration; --rollback "
+                        "--apply starts the service on the former volume."
                     )
             raise
     return EXIT_OK
@@ -293,15 +293,15 @@ def _service_command(text: str) -> tuple[str, ...]:
 
 
 def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> MovePlan:
-    """Returns the begun migration's plan, with new commands of --service if given. Raises MigrationRefused if none."""
+    """Returns the plan of the started migration, with new commands of --service. Raises MigrationRefused if none is."""
     from loader.operations.storage.migrate import require_commands
 
     if begun is None:
-        reason = "no migration of this directory was begun, or its state is kept elsewhere"
+        reason = "no migration of this directory was started, or its state is in another directory"
         raise MigrationRefused(path=request.source, reason=reason, advice="Check FROM, and DITSEED_STATE_DIR.")
     plan, before = begun.plan, begun.plan.request
     if before.target != request.target:
-        reason = f"a migration of it to {before.target} was begun"
+        reason = f"a migration of it to {before.target} was started"
         raise MigrationRefused(path=request.source, reason=reason, advice=f"Give {before.target} as TO.")
     if not begun.is_done:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(plan.begun))
@@ -314,15 +314,15 @@ def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> 
     return msgspec.structs.replace(plan, request=again)
 
 
-def _is_confirmed(plan: MovePlan, what: str, planned: Iterable[PlannedStep], apply: bool, as_json: bool) -> bool:
-    """Prints the plan; with `apply`, returns True once FROM was typed to confirm. Raises UsageProblem if it was not."""
+def _is_confirmed(plan: MovePlan, action: str, planned: Iterable[PlannedStep], apply: bool, as_json: bool) -> bool:
+    """Prints the plan. With `apply`, returns True once FROM is typed to confirm, else raises UsageProblem."""
     steps, source = [*planned], plan.request.source
     if not apply and as_json:
         show_json({"plan": plan, "steps": steps})
         return False
     volumes = [plan.old.device if plan.old else "a directory of a larger file system"]
     volumes.append(f"{plan.new.device} ({plan.new.kind})")
-    lines = [f"# {what} of {source} from {' to '.join(volumes if what == 'migration' else volumes[::-1])}"]
+    lines = [f"# {action} of {source} from {' to '.join(volumes if action == 'migration' else volumes[::-1])}"]
     lines += [f"# Note: {note}" for note in plan.notes]
     for step in steps:
         lines += [f"# {step.step}" + (f": ditseed {step.by}" if step.by else ""), *step.commands]
@@ -334,7 +334,7 @@ def _is_confirmed(plan: MovePlan, what: str, planned: Iterable[PlannedStep], app
         raise NotPermitted(action="mount a volume on", path=source, owner="root")
     tell("", f"Type {source} to begin:")
     if sys.stdin.readline().strip() != source:
-        raise UsageProblem(reason=f"the {what} was not confirmed; nothing was changed")
+        raise UsageProblem(reason=f"the {action} was not confirmed; nothing was changed")
     return True
 
 
@@ -352,7 +352,7 @@ def bench_command(
     sizes: BenchSizes,
     shown: Shown,
 ) -> int:
-    """Measure how fast databases are loaded and searched in each DIR, and what they take there.
+    """Measure how fast databases are loaded and searched in each DIR, and their size on disk.
 
     In a directory of its own in each DIR, which is removed afterwards: slapadd -q (nosync), slapadd, which syncs each
     entry, and `ditseed build` load the same generated people; a private slapd is searched for them; fio measures the
@@ -395,13 +395,13 @@ _WATCH_OPTIONS = ("interval", "samples", "window", "half_life", "words", "probes
 @dataclass(frozen=True, kw_only=True)
 class _Watched:
     words: Annotated[
-        tuple[str, ...], "--layer NAME=PATH", "Time these instead of the layers below PATH, from the top down."
+        tuple[str, ...], "--layer NAME=PATH", "Time these layers instead of those below PATH, from the top down."
     ] = ()
     probes: Annotated[
         tuple[str, ...],
         "--probe",
         Choice(tuple(PROBES)),
-        "Time this beside the layers, too: flock of a file, a write that ends when the disks have it. Repeatable.",
+        "Also time flock of a file, or a write that ends when it is on the disks. Repeatable.",
     ] = ()
     state_file: Annotated[
         Path | None, "--state FILE", "Write the state to FILE after each round; with --check, read it."
@@ -409,7 +409,7 @@ class _Watched:
     metrics_file: Annotated[
         Metrics, "Write FILE after each round for node_exporter's textfile collector (NAME.prom)."
     ] = None
-    is_check: Annotated[bool, "--check", "Judge --state, as a monitoring plugin."] = False
+    is_check: Annotated[bool, "--check", "Judge the file of --state, as a monitoring plugin."] = False
     warning: Annotated[float | None, "-w --warning MS", Milliseconds(), "WARNING if a davg is above."] = None
     critical: Annotated[float | None, "-c --critical MS", Milliseconds(), "CRITICAL if a davg is above."] = None
 
@@ -418,15 +418,15 @@ class _Watched:
 def watch_command(
     path: Annotated[Path | None, Argument()], options: WatchOptions, watched: _Watched, as_json: Json
 ) -> int:
-    """Time reads of every layer below PATH, and tell which layer adds the delay.
+    """Time reads of every layer below PATH, and show which layer adds delay.
 
     PATH is a data.mdb, a database directory, or any directory. Its file system, the logical volume, the physical
-    volumes and the disks are read directly (past the page cache) at random places, one small read each in every
-    interval, each by a thread of its own at real-time priority. Run it as root. It ends after --samples, or by
+    volumes and the disks are read directly (past the page cache) at random places, one small read of each in every
+    interval, each by its own thread at real-time priority. Run it as root. It ends after --samples, or by
     Ctrl-C; another signal ends it with exit status 128 and its number.
 
-    Beside the layers it times what --probe names. It shows a table, on a terminal also while it runs; a log needs
-    --json.
+    In addition to the layers it times the probes of --probe. It prints a table at the end, on a terminal also while it
+    runs; use --json for a log.
 
     With --check nothing is read but the state file of a running watch: one line with performance data and one
     line for each layer, exit status 0, 1, 2 or 3. Failed reads are CRITICAL for as long as emax shows a peak. A layer
@@ -453,12 +453,12 @@ def watch_command(
         raise UsageProblem(reason="say what to watch: PATH, or --layer")
     if not options.half_life:
         raise UsageProblem(reason="--half-life: a time above 0 is needed")
-    layers = watching.given(watched.words) if path is None else watching.below(path)
-    return _watch(layers, watching.beside(watched.probes, layers, path), options, watched, as_json)
+    layers = watching.parse_layers(watched.words) if path is None else watching.layers_below(path)
+    return _watch(layers, watching.probe_targets(watched.probes, layers, path), options, watched, as_json)
 
 
 def _watch(
-    layers: Sequence[Layer], beside: Sequence[Target], options: WatchOptions, watched: _Watched, as_json: bool
+    layers: Sequence[Layer], probes: Sequence[Target], options: WatchOptions, watched: _Watched, as_json: bool
 ) -> int:
     """Runs a watch; returns the exit status: 0 if it ended after --samples or, without --samples, by Ctrl-C."""
     from loader.operations import monitoring
@@ -468,7 +468,7 @@ def _watch(
     last: State | None = None
     status = EXIT_OK
     try:
-        with _rounds_shown(as_json) as show_round, Watch(layers, options, beside) as watch:
+        with _rounds_shown(as_json) as show_round, Watch(layers, options, probes) as watch:
             for last in watch.rounds():
                 if watched.state_file is not None:
                     verdict.write(last, watched.state_file)
@@ -518,7 +518,7 @@ _HEADINGS = ("milliseconds", "reads", "davg", "emax", "adds", "state")
 
 
 def _rows(state: State) -> Iterator[tuple[str, ...]]:
-    """Yields the cells of each layer and probe. The state is what `--check` says without limits."""
+    """Yields the cells of each layer and probe. The state is that of `--check` without limits."""
     from loader.operations.monitoring import Status
     from loader.operations.storage import verdict
 

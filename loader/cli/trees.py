@@ -89,7 +89,7 @@ class TreeOutput:
     piece: Annotated[
         str | None,
         "--range A:B",
-        "Make only entries A to B-1 of the tree, counted from 0; all ranges joined are the whole tree.",
+        "Generate only entries A to B-1 of the tree, counted from 0; all ranges joined are the whole tree.",
     ] = None
     output: Annotated[
         str,
@@ -120,12 +120,12 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
         if int(end) > template.entries:
             raise UsageProblem(reason=f"--range {to.piece}: ends after the {units.number(template.entries)} entries")
         part = dit.Range(int(first), int(end))
-    packing = to.compress or ("none" if streamed else defaults.COMPRESS)
+    compression = to.compress or ("none" if streamed else defaults.COMPRESS)
     threads = to.jobs or defaults.processors()
-    options = GenerateOptions(recipe, template, part, threads, packing, to.shard_entries)
+    options = GenerateOptions(recipe, template, part, threads, compression, to.shard_entries)
     if streamed:
-        plain = packing == "none"
-        stdout = standard.output("LDIF" if plain else "packed LDIF", readable=plain)
+        plain = compression == "none"
+        stdout = standard.output("LDIF" if plain else "compressed LDIF", readable=plain)
         to_stream(options, stdout, shown.progress)
         return
     done = to_directory(options, Path(to.output), shown.progress, to.restart)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from loader.operations.tune.maxsize import LoadPlan, MapUsage
     from loader.operations.tune.syncing import SyncSettings
 
-    _Further = tuple[str, LoadPlan | Costs | Usage, Callable[[], None]]  # key in the JSON, facts, prints the part
+    _Part = tuple[str, LoadPlan | Costs | Usage, Callable[[], None]]  # key in the JSON, facts, print function
 
 
 @click.group("tune")
@@ -67,7 +67,7 @@ class Change(Server):
         return self.apply and not self.dry_run
 
     @property
-    def is_wanted(self) -> bool:
+    def is_requested(self) -> bool:
         return self.apply or self.dry_run
 
     @contextmanager
@@ -97,16 +97,16 @@ def _show_settings(
     rows: Iterable[Sequence[str]],
     outcome: Outcome | None,
     as_json: bool,
-    further: Sequence[_Further] = (),
+    parts: Sequence[_Part] = (),
 ) -> None:
     if as_json:
-        more = {name: facts for name, facts, _ in further}
+        more = {name: facts for name, facts, _ in parts}
         show_json({"target": target.config.where, "databases": settings, "change": outcome, **more})
         return
     show_table(headings, list(rows))
-    for _, _, show_part in further:
+    for _, _, show_part in parts:
         show_part()
-    show(*(f"{one.suffix}: {note}" for one in settings for note in one.notes))
+    show(*(f"{database.suffix}: {note}" for database in settings for note in database.notes))
     if outcome is None:
         return
     from loader.operations.tune import EDIT, State
@@ -146,7 +146,7 @@ def maxsize_command(
     """Show how large each database is and may become; set maxsize.
 
     The recommendation is three times the bytes in use, in whole GiB, and never less than what is configured. With --for
-    it is the sum of what the load takes and the room that slapd needs beside it.
+    it is the size after the load plus the room that slapd needs to work.
 
     \b
     Examples:
@@ -169,23 +169,23 @@ def maxsize_command(
         provider = connection_of(dataclasses.replace(alone, uri=source))
         change = dataclasses.replace(alone, uri=None, bind_dn=None, mechanism=None)
     suffix, outcome = change.base, None
-    further: list[_Further] = []
+    parts: list[_Part] = []
     with change.target() as target:
-        usage = maxsize.standings(target, suffix)
+        usage = maxsize.map_usages(target, suffix)
         if source is not None:
             database = target.config.database(suffix)
             load = maxsize.plan_load(
                 target, database, maxsize.Load(source, growth, provider), progress_of(progress_mode)
             )
-            further.append(("load", load, partial(_show_load, load)))
+            parts.append(("load", load, partial(_show_load, load)))
             if size in (None, "auto"):
-                size = load.recommended if change.is_wanted or size else None
-        if change.is_wanted or size is not None:
+                size = load.recommended if change.is_requested or size else None
+        if change.is_requested or size is not None:
             outcome = maxsize.change_maxsize(target, suffix, size, change.applies)
     headings = ("suffix", "maxsize", "map size", "used", "disk free", "recommended")
-    sizes = [(one.suffix, (one.maxsize, one.map_size, one.used, one.free, one.recommended)) for one in usage]
+    sizes = [(each.suffix, (each.maxsize, each.map_size, each.used, each.free, each.recommended)) for each in usage]
     rows = [[name, *("-" if size is None else units.size(size) for size in row)] for name, row in sizes]
-    _show_settings(target, usage, headings, rows, outcome, change.as_json, further)
+    _show_settings(target, usage, headings, rows, outcome, change.as_json, parts)
 
 
 def _show_load(plan: LoadPlan) -> None:
@@ -210,7 +210,7 @@ class EnvFlags(ParsedType):
     def parse(self, text: str) -> tuple[str, ...]:
         flags = {word for word in text.lower().replace(",", " ").split() if word != "none"}
         if not flags.issubset(FLAGS):
-            raise UsageProblem(reason=f"{text} has other flags than {', '.join(FLAGS)}")
+            raise UsageProblem(reason=f"{text}: the flags are {', '.join(FLAGS)}")
         return tuple(sorted(flags))
 
 
@@ -222,7 +222,7 @@ class Checkpoint(ParsedType):
     def parse(self, text: str) -> tuple[str, ...]:
         words = [] if text.lower() == "none" else text.split()
         if len(words) not in (0, 2) or not all(map(str.isdecimal, words)) or not text.strip():
-            raise UsageProblem(reason=f"{text} is not 'KBYTES MINUTES', nor none")
+            raise UsageProblem(reason=f"{text} is neither 'KBYTES MINUTES' nor none")
         return tuple(words)
 
 
@@ -237,16 +237,16 @@ def sync_command(
         f"Flags of the environment, with commas between them, or none: {', '.join(FLAGS)}.",
     ],
     checkpoint: Annotated[
-        tuple[str, ...] | None, Checkpoint(), "'KBYTES MINUTES', or none: how often slapd syncs what nosync has left."
+        tuple[str, ...] | None, Checkpoint(), "'KBYTES MINUTES', or none: when slapd syncs commits despite nosync."
     ],
     lease: Annotated[
         float | None,
         Duration(),
-        "Over LDAP: the change is for so long only (90m, 4h), and until the next boot at most.",
+        "Over LDAP: time after which the change is undone (90m, 4h); the next boot undoes it at the latest.",
     ],
-    why: Annotated[str | None, "--why TEXT", "With --lease: what it is for. It is shown beside it."],
+    why: Annotated[str | None, "--why TEXT", "With --lease: its purpose, which is shown with the lease."],
     give_back: Annotated[
-        bool, "Put back what killed runs, and leases that have ended, left changed at the servers of this host."
+        bool, "Restore settings at servers of this host that killed runs or expired leases have left changed."
     ],
     change: Change,
 ) -> int:
@@ -264,7 +264,7 @@ def sync_command(
     """
     if give_back:
         results = ending.restore_local_leases()
-        show(*results or ["no lease of nosync, envflags or checkpoint that has ended is left at servers of this host"])
+        show(*results or ["servers of this host have no expired or abandoned lease of nosync, envflags or checkpoint"])
         return EXIT_OK if all(result.endswith("put back") for result in results) else EXIT_DIFFERENT
     from loader.operations.add import lending
     from loader.operations.tune import State, syncing
@@ -274,14 +274,14 @@ def sync_command(
         syncing.ENV_FLAGS: None if envflags is None else ",".join(envflags) or NONE,
         syncing.CHECKPOINT: None if checkpoint is None else " ".join(checkpoint) or NONE,
     }
-    wanted = [(kind, value) for kind, value in values.items() if value is not None]
-    if len(wanted) > 1:
-        raise UsageProblem(reason="one of --nosync, --envflags and --checkpoint at a time")
-    if change.is_wanted and not wanted:
+    changes = [(kind, value) for kind, value in values.items() if value is not None]
+    if len(changes) > 1:
+        raise UsageProblem(reason="give only one of --nosync, --envflags and --checkpoint")
+    if change.is_requested and not changes:
         raise UsageProblem(reason="say what to change: --nosync, --envflags, or --checkpoint")
     if why is not None and lease is None:
         raise UsageProblem(reason="--why is for --lease")
-    is_lendable = wanted and wanted[0] != (syncing.NOSYNC, OFF) and change.config_path is None
+    is_lendable = changes and changes[0] != (syncing.NOSYNC, OFF) and change.config_path is None
     if lease is not None and not is_lendable:
         raise UsageProblem(reason="--lease is for a setting of a running server (-H), and for --nosync on")
 
@@ -290,14 +290,14 @@ def sync_command(
     with change.target() as target:
         settings = syncing.syncing(target, change.base)
         # With a lease, `lending.lend` makes the change below, after it has recorded the lease.
-        for kind, value in wanted:
+        for kind, value in changes:
             outcome = syncing.change(target, change.base, kind, value, change.applies and lender is None)
     if outcome and lender is not None and lease is not None:
-        lending.lend(lender, *wanted[0], lease, why or "")
+        lending.lend(lender, *changes[0], lease, why or "")
         outcome = replace(outcome, state=State.CHANGED, undo="")
     rows = [
-        (one.suffix, "on" if one.nosync else "off", " ".join(one.env_flags) or "none", one.checkpoint or "none")
-        for one in settings
+        (each.suffix, "on" if each.nosync else "off", " ".join(each.env_flags) or "none", each.checkpoint or "none")
+        for each in settings
     ]
     headings = ("suffix", "nosync", "envflags", "checkpoint")
     _show_settings(target, settings, headings, rows, outcome, change.as_json)
@@ -309,14 +309,14 @@ _SHOWN = 20  # highest number of rows printed of a table
 
 @declare("indexes", command)
 def indexes_command(
-    wish: IndexChange,
+    requested: IndexChange,
     no_reindex: Annotated[bool, "Offline: only change the configuration, and print the slapindex command to run."],
     searches: SearchSources,
     with_costs: Annotated[
         bool,
         "--costs",
-        "Show what each index takes: bytes, keys, and keys whose entry IDs have become ranges; with --stats-log or "
-        "--filters those first that no search uses.",
+        "Show the cost of each index: bytes, keys, and keys whose entry IDs have become ranges; with --stats-log or "
+        "--filters, unused indexes come first.",
     ],
     change: Change,
     progress_mode: ProgressMode = "auto",
@@ -334,30 +334,30 @@ def indexes_command(
     """
     from loader.operations.tune import indexing
 
-    is_changed = wish != IndexChange()
-    if change.is_wanted and not is_changed:
+    is_changed = requested != IndexChange()
+    if change.is_requested and not is_changed:
         raise UsageProblem(reason="say what to change: --set, --add or --remove")
     suffix, outcome, progress = change.base, None, progress_of(progress_mode)
-    further: list[_Further] = []
+    parts: list[_Part] = []
     with change.target() as target:
         settings = indexing.index_settings(target, suffix)
         if searches or with_costs:
-            database, where = target.config.database(suffix), target.place
+            database, where = target.config.database(suffix), target.arguments
             use = indexing.usage(target, database, searches, progress) if searches else None
             if with_costs:
                 costs = indexing.costs(target, database, use, progress)
-                further.append(("costs", costs, partial(_show_costs, costs, where)))
+                parts.append(("costs", costs, partial(_show_costs, costs, where)))
             if use is not None:
-                further.append(("use", use, partial(_show_usage, use, where)))
+                parts.append(("use", use, partial(_show_usage, use, where)))
         if is_changed:
-            outcome = indexing.change_indexes(*(target, suffix, wish, change.applies, not no_reindex, progress))
+            outcome = indexing.change_indexes(*(target, suffix, requested, change.applies, not no_reindex, progress))
     rows = []
-    for one in settings:
-        counts = {name.lower(): units.number(count) for name, count in one.keys.items()}
-        for key, index in one.indexes.items():
-            rows.append((one.suffix, index.attribute, ",".join(index.kinds), counts.get(key.partition(";")[0], "-")))
+    for each in settings:
+        counts = {name.lower(): units.number(count) for name, count in each.keys.items()}
+        for key, index in each.indexes.items():
+            rows.append((each.suffix, index.attribute, ",".join(index.kinds), counts.get(key.partition(";")[0], "-")))
     headings = ("suffix", "attribute", "index", "records")
-    _show_settings(target, settings, headings, rows, outcome, change.as_json, further)
+    _show_settings(target, settings, headings, rows, outcome, change.as_json, parts)
 
 
 def _change_command(suffix: str, where: Sequence[str], option: str, names: Sequence[str]) -> str:
@@ -379,12 +379,12 @@ def _show_costs(costs: Costs, where: Sequence[str]) -> None:
         most = units.number((1 << costs.idlexp) - 1)
         show(
             f"note: {units.number(ranges)} keys had more than {most} entries (idlexp {costs.idlexp}) and are ranges: a "
-            "search by one looks at every entry from its first to its last"
+            "search by such a key evaluates every entry from its first to its last"
         )
     if any(not table.indexes for table in costs.tables):
-        show("note: a table that is no longer configured stays until the database is built again")
+        show("note: the table of an index that is no longer configured stays until the database is rebuilt")
     if unused := [name for table in costs.tables for name in table.unused or ()]:
-        show(f"to remove what no search uses: {_change_command(costs.suffix, where, '--remove', unused)}")
+        show(f"to remove the unused indexes: {_change_command(costs.suffix, where, '--remove', unused)}")
 
 
 def _show_usage(use: Usage, where: Sequence[str]) -> None:
@@ -395,22 +395,22 @@ def _show_usage(use: Usage, where: Sequence[str]) -> None:
     if use.searches:
         rows = [
             (
-                *(one.attribute, one.kind, units.number(one.searches)),
-                "replication needs it" if one.needed_for_sync else "" if one.searches else "not used",
+                *(index.attribute, index.kind, units.number(index.searches)),
+                "replication needs it" if index.needed_for_sync else "" if index.searches else "not used",
             )
-            for one in use.indexes
+            for index in use.indexes
         ]
         show_table(("index", "kind", "used by", ""), rows)
-        unindexed = f"{units.number(use.unindexed)} searches look at every entry in their scope"
+        unindexed = f"{units.number(use.unindexed)} searches evaluate every entry in their scope"
         show("", unindexed if use.unindexed else "every search is served by indexes")
     if use.missing:
         shown = use.missing[:_SHOWN]
         rows = [
-            (one.index, units.number(one.searches), units.duration(one.seconds) if one.seconds else "-", one.filter)
-            for one in shown
+            (row.index, units.number(row.searches), units.duration(row.seconds) if row.seconds else "-", row.filter)
+            for row in shown
         ]
         show_table(("missing index", "searches", "which took", "such as"), rows)
         if len(use.missing) > _SHOWN:
             show(f"and {units.number(len(use.missing) - _SHOWN)} more (--json has all)")
-        show(f"to add these: {_change_command(use.suffix, where, '--add', [one.index for one in shown])}")
+        show(f"to add these: {_change_command(use.suffix, where, '--add', [row.index for row in shown])}")
     show(*(f"note: {note}" for note in use.notes))

@@ -52,6 +52,6 @@ def command(options: VerifyOptions, shown: Shown) -> int:
         more = problem.count - len(problem.told)
         show(f"{problem.kind}: {units.number(problem.count)}", *(f"  {example}" for example in problem.told))
         show(*([f"  ... and {units.number(more)} more (--limit)"] if more else []))
-    show(*([f"to mend it, with slapd stopped: {report.mending}"] if report.mending else []))
+    show(*([f"to repair it, with slapd stopped: {report.mending}"] if report.mending else []))
     show(*(f"note: {note}" for note in report.notes))
     return status

@@ -1,1 +1,1 @@
-"""Operations: each a readable list of named steps, made of sources and sinks. Options and reports are cli/'s."""
+"""Operations: the work of the verbs, as lists of named steps. Command-line options and reports are in loader/cli."""

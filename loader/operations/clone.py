@@ -1,7 +1,7 @@
-"""Clones a data.mdb directory, live or stopped: copied beside its place, checked, then renamed. lock.mdb stays behind.
+"""Clones a database directory, while slapd is running or not: copies data.mdb beside the target, checks the copy, then
+renames it. lock.mdb is not copied.
 
-Through a pipe, `clone SRC -` sends on one host and `clone - DST` receives on the other. `replica seed` and `backup
-restore` use the parts."""
+Through a pipe, `clone SOURCE -` sends on one host and `clone - TARGET` receives on the other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from loader.storage import files, holders
 
 
 class ClonePlan(Struct, frozen=True):
-    """What a clone would do. Bytes; `free` is what the target's file system has."""
+    """What a clone would do. Sizes in bytes. `free`: free space of the target's file system."""
 
     source: str
     target: str
@@ -42,7 +42,7 @@ class ClonePlan(Struct, frozen=True):
 
 
 class ReceiveReport(Struct, frozen=True):
-    """A finished clone. Bytes, seconds; contextCSN as stored in it."""
+    """A finished clone, sizes in bytes. `context_csns`: stored in the clone."""
 
     target: str
     format: int
@@ -57,8 +57,8 @@ class ReceiveReport(Struct, frozen=True):
 
 
 class CloneReport(ReceiveReport, frozen=True, kw_only=True):
-    """`shared`: the copy shares its blocks with the source. `transactions`, `grown` (bytes): what the source gained
-    meanwhile."""
+    """`shared`: the copy shares its blocks with the source. `transactions`, `grown`: number of transactions and bytes
+    that the source gained meanwhile."""
 
     source: str
     source_apparent: int
@@ -70,7 +70,7 @@ class CloneReport(ReceiveReport, frozen=True, kw_only=True):
 
 
 def plan(options: CloneOptions) -> ClonePlan:
-    """Every check that needs no writing; nothing is changed."""
+    """Returns what a clone would do, after every check that needs no writing."""
     source, target = options.source, options.target
     if options.compact and options.reflink == "always":
         raise UsageProblem(reason="--compact writes every page anew: no blocks can be shared")
@@ -96,26 +96,26 @@ def plan(options: CloneOptions) -> ClonePlan:
 
 
 def clone(options: CloneOptions, progress: Progress) -> CloneReport:
-    """If it is stopped, the target holds what it held before, and the same call begins again."""
+    """Clones a directory. If the clone is interrupted, the target is unchanged, and the same call starts over."""
     planned, source = plan(options), options.source
-    # Blocks of a database in use are shared only by request: each write to a shared block goes to a new one, which
-    # scatters the live file over the disk bit by bit.
+    # Blocks of a database in use are shared only on request: each later write to a shared block allocates a new block,
+    # which fragments the live file.
     shared: Literal["never", "try", "must"] = "must" if options.reflink == "always" else "never"
     if options.reflink == "auto" and not options.compact and holders.holder(source) is None:
         shared = "try"
-    noting = options.verify is None and planned.verify == "pages"
-    with files.explained(options.target), build_directory(options.target, source) as place:
+    checks_pages = options.verify is None and planned.verify == "pages"
+    with files.explained(options.target), build_directory(options.target, source) as build:
         before = meta.read_meta(source)
         with progress.step("copy") as meter:
-            copied = copy.hot_copy(source, place.home, meter, CopyMode(options.compact, shared, noting))
+            copied = copy.hot_copy(source, build.home, meter, CopyMode(options.compact, shared, checks_pages))
             seconds, after = meter.seconds, meta.read_meta(source)
         killpoint("clone.copied")
         try:
-            if noting and copied.sound:  # the core has checked the pages while it copied them
+            if checks_pages and copied.sound:  # the core checked the pages during the copy
                 verified = replace(checked(copied.path, "quick", progress), level="pages")
             else:
                 verified = checked(copied.path, planned.verify, progress, copied.seen)
-            received = _put(copied.path, options, place, copied.mode, verified, seconds)
+            received = _put(copied.path, options, build, copied.mode, verified, seconds)
         except BaseException:
             copied.path.unlink(missing_ok=True)
             raise
@@ -132,11 +132,11 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
 
 
 def _put(
-    partial: Path, options: CloneOptions, place: BuildDirectory, mode: int, verified: Verified, seconds: float
+    partial: Path, options: CloneOptions, build: BuildDirectory, mode: int, verified: Verified, seconds: float
 ) -> ReceiveReport:
-    """Puts a checked file into place."""
+    """Publishes a checked file in the target; returns the report."""
     outline, facts, sizes = summarise(partial, newest=False), meta.read_meta(partial), copy.Sizes.of(partial)
-    put(partial, place.target, mode, options.replace)
+    put(partial, build.target, mode, options.replace)
     return ReceiveReport(
         target=str(options.target),
         format=facts.format,
@@ -152,7 +152,7 @@ def _put(
 
 
 def require_source(directory: Path) -> None:
-    """Requires a readable environment directory."""
+    """Raises NoSuchPath, NotLmdb or NotPermitted unless `directory` is a readable environment."""
     if not directory.exists():
         raise NoSuchPath(path=directory)
     if not directory.is_dir():
@@ -163,12 +163,12 @@ def require_source(directory: Path) -> None:
 
 
 def require_space(directory: Path, needed: int) -> int:
-    """Bytes free for a new data file, what a killed run left there counted as free. Raises NoSpace."""
+    """Returns the bytes free for a new data file; remains of a killed run count as free. Raises NoSpace."""
     return files.require_space(directory, needed, leftover=directory / WORKSHOP / copy.PARTIAL)
 
 
 class SendReport(Struct, frozen=True):
-    """A stream that went out whole. Bytes, seconds; skipped: what the receiver had."""
+    """A stream that was sent completely. `length`, `skipped`: bytes sent, bytes that the receiver had already."""
 
     source: str
     format: int
@@ -179,7 +179,7 @@ class SendReport(Struct, frozen=True):
 
 
 class ReceivePlan(Struct, frozen=True):
-    """What is there before anything is received. have: bytes of a stream that broke; token: for `--skip`."""
+    """The state of the target before receiving. `have`: bytes from a broken stream. `token`: argument for --skip."""
 
     target: str
     have: int
@@ -189,7 +189,7 @@ class ReceivePlan(Struct, frozen=True):
 
 
 def send(options: CloneOptions, progress: Progress) -> SendReport:
-    """Send to stdout. The stream is not for people's eyes: refuses a terminal."""
+    """Sends the clone to stdout. Raises UsageProblem if that is a terminal."""
     descriptor = standard.output("the copy")
     source, token = options.source, options.token
     require_source(source)
@@ -207,42 +207,42 @@ def send(options: CloneOptions, progress: Progress) -> SendReport:
             sent = copy.send(source, descriptor, token, meter, compacted)
             seconds += meter.seconds
     if token is not None and not sent.skipped:
-        progress.say(f"{source} has changed since, or --compact was not as before: all was sent")
+        progress.say(f"everything was sent: {source} has changed since, or --compact differs from the first attempt")
     facts = sent.facts
     return SendReport(str(source), facts.format, facts.txnid, sent.length, sent.skipped, seconds)
 
 
 def plan_pipe(options: CloneOptions) -> ReceivePlan:
-    """Nothing is read from stdin."""
+    """Returns the state of the target, without reading stdin."""
     with files.explained(options.target):
         require_target(options.target, options.replace)
-        known = copy.token(options.target / WORKSHOP)
+        token = copy.token(options.target / WORKSHOP)
         return ReceivePlan(
             target=str(options.target),
-            have=int(known.rpartition("-")[2]) if known else 0,
-            token=known,
+            have=int(token.rpartition("-")[2]) if token else 0,
+            token=token,
             free=files.free_bytes(options.target),
             replaces=meta.data_file(options.target).exists(),
         )
 
 
 def receive(options: CloneOptions, progress: Progress) -> ReceiveReport:
-    """Receive from stdin. Whatever stops it, the target holds the database that it held before."""
+    """Receives a clone from stdin. If it is interrupted, the target is unchanged."""
     descriptor = standard.input("the copy")
     plan_pipe(options)
     like = files.existing(options.target)
-    with files.explained(options.target), build_directory(options.target, like) as place:
+    with files.explained(options.target), build_directory(options.target, like) as build:
         try:
             with progress.step("receive") as meter:
-                partial = copy.receive(descriptor, place.home, options.target, meter)
+                partial = copy.receive(descriptor, build.home, options.target, meter)
                 seconds = meter.seconds
         except KeyboardInterrupt:
-            progress.say(copy.advice(place.home, options.target))
+            progress.say(copy.advice(build.home, options.target))
             raise
         killpoint("clone.received")
         try:
             verified = checked(partial, options.verify, progress)
-            return _put(partial, options, place, 0o600, verified, seconds)
+            return _put(partial, options, build, 0o600, verified, seconds)
         except LoaderError:
-            copy.forget(place.home)
+            copy.forget(build.home)
             raise

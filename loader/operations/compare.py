@@ -1,6 +1,6 @@
-"""Compare two places that hold entries: counts, an order-free checksum, and the DNs that differ. Changes nothing.
+"""Compares the entries of two servers, databases or sets of LDIF: counts, a checksum, and the DNs that differ.
 
-The order of entries, attributes and values, the spelling of DNs and how values are encoded make no difference.
+The order of entries, attributes and values, the spelling of DNs, and the encoding of values do not matter.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from loader.server.visibility import VisibilityReport
 from loader.sources import Comparable, Entry
 from loader.sources.ldap import Server
 
-# contextCSN moves on its own: syncprov writes it to the suffix entry only now and then.
+# contextCSN differs between equal servers, because syncprov writes it to the suffix entry only from time to time.
 IGNORED = (*COMPUTED, *MOVING, CONTEXT_CSN)
-# What slapd itself writes into an entry (slapd-config(5) olcLastMod, RFC 4512 3.4); two loads of one LDIF
-# that lacks them differ in every one.
+# Attributes that slapd generates (slapd-config(5) olcLastMod, RFC 4512 3.4), so they differ between two loads.
 SERVER_ATTRIBUTES = (
     *("structuralObjectClass", "entryUUID", "entryCSN"),
     *("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"),
@@ -35,7 +34,7 @@ SERVER_ATTRIBUTES = (
 
 
 class CompareOptions(Struct, frozen=True):
-    """`ignore`: attributes that do not count. `limit`: how many differing entries are named."""
+    """`ignore`: attributes to ignore. `limit`: maximum number of differing entries to name."""
 
     a: Comparable
     b: Comparable
@@ -45,7 +44,7 @@ class CompareOptions(Struct, frozen=True):
 
 
 class Side(Struct, frozen=True):
-    """What one place holds. `checksum`: order-free, 32 hex digits; comparable under equal `ignore` only."""
+    """The entries of one side. `checksum`: 32 hex digits, independent of order; compare only with equal `ignore`."""
 
     location: str
     entries: int
@@ -53,7 +52,7 @@ class Side(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """One differing entry. `attributes`: which differ, None when nobody looked. Never any values."""
+    """A differing entry. `attributes`: names of those that differ; None if they were not compared."""
 
     kind: str  # "only-a", "only-b", "changed"
     dn: str
@@ -61,7 +60,7 @@ class Sample(Struct, frozen=True):
 
 
 class Subtree(Struct, frozen=True):
-    """What is below an entry that is directly below the base; `dn` None: the base and what is directly below it."""
+    """Counts for the subtree of an entry directly below the base. `dn`: None for the base and that level itself."""
 
     dn: str | None
     entries_a: int
@@ -72,7 +71,7 @@ class Subtree(Struct, frozen=True):
 
 
 class Hidden(Struct, frozen=True):
-    """What access control hides at one place. `rule`: the value of olcAccess that shows it to `who`."""
+    """Attributes that access control hides at one side. `rule`: value of olcAccess that shows them to `who`."""
 
     location: str
     who: str
@@ -81,7 +80,7 @@ class Hidden(Struct, frozen=True):
 
 
 class CompareReport(Struct, frozen=True):
-    """The outcome. Counts are of entries."""
+    """The result. Counts are numbers of entries."""
 
     a: Side
     b: Side
@@ -92,10 +91,10 @@ class CompareReport(Struct, frozen=True):
     subtrees: tuple[Subtree, ...]  # the most different ones
     ignored: tuple[str, ...]
     seconds: float
-    local: tuple[str, ...] = ()  # differ, and may: each server keeps them for itself
-    notes: tuple[str, ...] = ()  # what may not have been compared
+    local: tuple[str, ...] = ()  # attributes that may differ, because each server stores its own values
+    notes: tuple[str, ...] = ()  # name data that may not have been compared
     hidden: tuple[Hidden, ...] = ()
-    equal_but_for: tuple[str, ...] = ()  # hidden attributes; all the rest was found equal
+    equal_but_for: tuple[str, ...] = ()  # hidden attributes; everything else is equal
 
     @property
     def equal(self) -> bool:
@@ -103,7 +102,7 @@ class CompareReport(Struct, frozen=True):
 
 
 def compare(options: CompareOptions, progress: Progress) -> CompareReport:
-    """Reads both sides at once, and returns what differs. Raises EmptyInput if neither side has entries."""
+    """Reads both sides in parallel, and compares them. Raises EmptyInput if neither side has entries."""
     started = time.monotonic()
     sides = (options.a, options.b)
     with progress.step("compare") as meter:
@@ -120,7 +119,7 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
             in_a, in_b = options.a.find(names), options.b.find(names)
         for index, sample in enumerate(samples):
             key = dn.key(sample.dn)
-            if sample.kind == "changed" and key in in_a and key in in_b:  # else it was deleted meanwhile
+            if sample.kind == "changed" and key in in_a and key in in_b:  # otherwise it was deleted meanwhile
                 attributes = differing(in_a[key], in_b[key], options.ignore)
                 samples[index] = Sample("changed", sample.dn, attributes)
     return CompareReport(
@@ -146,11 +145,11 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
 
 
 def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> VisibilityReport | None:
-    """Returns what a server does not show as it is stored, judged from a sample; None if that is unknown."""
+    """Returns what a server hides or alters in a sample; None if that is unknown, or `side` is no server."""
     if not isinstance(side, Server):
         return None
-    asked, left_out = side.asked, {name.lower() for name in options.ignore}
-    listed = {name.lower() for name in asked.attributes} if asked else {"*"}
+    query, left_out = side.query, {name.lower() for name in options.ignore}
+    listed = {name.lower() for name in query.attributes} if query else {"*"}
     every = any(name[0] in "*+@" for name in listed)
 
     def wants(attribute: str) -> bool:
@@ -158,27 +157,28 @@ def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> Visibili
 
     try:
         with session(side.connection, meter.cancelled) as server:
-            return visibility.compare_sample(server, asked.base if asked else server.base(), wants)
+            return visibility.compare_sample(server, query.base if query else server.base(), wants)
     except LoaderError:
-        return None  # the reading tells what is wrong
+        return None  # reading the side raises the same error
 
 
 def _digests(options: CompareOptions, meter: Meter) -> tuple[EntryDigests, EntryDigests]:
-    """Both at once: the native core and the servers work without Python's lock."""
+    """Digests both sides in parallel, which Python's lock does not prevent: the core and the servers do the work."""
     with ThreadPoolExecutor(2) as pool:
         sides = [pool.submit(side.digest, options.ignore, meter) for side in (options.a, options.b)]
         try:
             for side in as_completed(sides):
                 side.result()
         except BaseException:
-            while wait(sides, timeout=0.2).not_done:  # repeatedly, because a side may just be connecting anew
+            # Repeatedly, because a side that is just reconnecting misses a cancel.
+            while wait(sides, timeout=0.2).not_done:
                 meter.cancel()
             raise
     return sides[0].result(), sides[1].result()
 
 
 def differing(a: Entry, b: Entry, ignore: Sequence[str]) -> tuple[str, ...]:
-    """Attributes whose sets of values differ, options included: ("cn;lang-de", "mail")."""
+    """Returns the attribute descriptions whose sets of values differ, such as ("cn;lang-de", "mail")."""
     ignored = {name.lower() for name in ignore}
     names = sorted(a.keys() | b.keys())
     return tuple(name for name in names if name.partition(";")[0] not in ignored and a.get(name) != b.get(name))

@@ -18,7 +18,7 @@ from loader.errors import EmptyInput, LimitTooLow, LoaderError, ReplicasApart, S
 from loader.ldif import Arrangement, ArrangeTask, Manifest
 from loader.operations import live, packaged
 from loader.operations.live import MovedContainers, Replicas
-from loader.operations.shards import PARTS, Finished, ShardDirectory, Whole, into, now, require_output
+from loader.operations.shards import PARTS, Finished, ShardDirectory, Whole, export_run, now, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint
 from loader.run.steps import Run
@@ -41,17 +41,17 @@ class ExportOptions(ExportLimits):
     output: Path
     jobs: int = field(default=2, kw_only=True)  # connections to each provider
     compress: str = defaults.COMPRESS
-    narrowing: Narrowing | None = None  # of a partial replica: a subset of entries and attributes
-    looked: bool = False  # the caller has already checked what the server hides
-    replicas: tuple[Connection, ...] = ()  # more providers of the same tree
+    narrowing: Narrowing | None = None  # set for a partial replica: the entries and attributes to read
+    is_visibility_checked: bool = False  # the caller has already checked what the server hides
+    replicas: tuple[Connection, ...] = ()  # further providers of the same tree
 
     @property
     def providers(self) -> tuple[Connection, ...]:
         return (self.connection, *self.replicas)
 
     def identity(self) -> dict[str, object]:
-        """What must not change between a run and its resumption."""
-        more = {"replicas": [one.uri for one in self.replicas]} if self.replicas else {}
+        """Returns the options that must not change between a run and its resumption."""
+        more = {"replicas": [replica.uri for replica in self.replicas]} if self.replicas else {}
         return {**self.connection.identity(), "pieces": self.pieces, "compress": self.compress, **more}
 
 
@@ -123,7 +123,7 @@ def start_of(options: ExportOptions) -> Start:
             uuids = server.read(base, ["entryUUID"]).get("entryuuid", [])
             start = Start(
                 base,
-                [one.decode("utf-8", "replace") for one in uuids],
+                [value.decode("utf-8", "replace") for value in uuids],
                 live.context_csns(server, base),
                 # A partial replica's consumer searches without the subentries control.
                 not options.narrowing and server.offers_subentries(base),
@@ -133,7 +133,7 @@ def start_of(options: ExportOptions) -> Start:
             )
             starts.append(start)
     live.require_same(starts)
-    return structs.replace(starts[0], context_csns=live.lowest([one.context_csns for one in starts]))
+    return structs.replace(starts[0], context_csns=live.lowest([start.context_csns for start in starts]))
 
 
 def trial_plan(options: ExportOptions, meter: Meter) -> tuple[Start, ReadingPlan]:
@@ -154,37 +154,37 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
     def attempt() -> ReadingPlan:
         connection, attributes = replicas.living(), start.attributes
         with session(connection) as server:
-            looked = planner.sample(server, base)
-            if not looked.entries:
+            sample = planner.sample(server, base)
+            if not sample.entries:
                 raise EmptyInput(path=f"{connection.uri} {base}")
             if options.replicas:  # each must show the same entries as the first
-                names = [name for name, _ in looked.entries]
+                names = [name for name, _ in sample.entries]
                 for number, csns in replicas.context_csns().items():
                     if options.providers[number] is not connection:
                         with session(options.providers[number]) as other:
                             live.require_like(server, other, names, csns)
-            count = options.pieces or (1 if looked.whole else options.jobs * len(options.providers))
+            count = options.pieces or (1 if sample.whole else options.jobs * len(options.providers))
             entries = planner.expected(server, base)
-            pieces, how = planner.plan(server, base, looked, count, entries)
+            pieces, how = planner.plan(server, base, sample, count, entries)
             if narrowing:
                 pieces, attributes = narrowing.pieces(pieces), list(narrowing.of(Search(base)).attributes)
             elif start.subentries:  # other searches omit them; slapd finds them by its objectClass index
                 pieces.append(Piece("subentries", Search(base, subentries=True)))
-            hidden = [] if options.looked else _hidden(server, base, looked, narrowing)
-            return ReadingPlan(entries, how, looked.containers(), hidden, attributes, pieces)
+            hidden = [] if options.is_visibility_checked else _hidden(server, base, sample, narrowing)
+            return ReadingPlan(entries, how, sample.containers(), hidden, attributes, pieces)
 
     return source.with_retries(attempt, meter)
 
 
-def _hidden(server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None) -> list[str]:
-    """Returns notes on what the server hides of the wanted entries, judged from a sample."""
+def _hidden(server: Session, base: str, sample: planner.Sample, narrowing: Narrowing | None) -> list[str]:
+    """Returns notes on data that the server hides, judged from a sample."""
     try:
         sight = visibility.compare_sample(server, base, narrowing.wants if narrowing else None)
     except (LimitTooLow, ServerRefused):
         sight = None
     if sight is not None:
         return live.hidden_notes(sight)
-    if looked.lack_passwords() and (narrowing is None or narrowing.wants("userPassword")):
+    if sample.lack_passwords() and (narrowing is None or narrowing.wants("userPassword")):
         return [f"no entry shows {server.connection.who} a userPassword: access control may hide it"]
     return []
 
@@ -204,7 +204,7 @@ def notes(
     hidden = list(cut.hidden)
     counted, calm = source.with_retries(attempt, meter)
     if counted is not None and packaged.is_empty(start.base) and start.context_csns:
-        counted = max(counted, entries)  # the root may not be stored yet
+        counted = max(counted, entries)  # the server may not store the root entry yet
     if options.narrowing or counted is None or counted == entries:
         return hidden, []
     counts = f"the server counts {counted:,} entries"
@@ -246,18 +246,18 @@ class ExportSteps(Struct, frozen=True):
         return self.run.catalogue.partitions("read", ReadPiece)
 
     def read(self, meter: Meter, start: Start, cut: ReadingPlan) -> None:
-        """Reads the pieces side by side; a finished one is never read again."""
+        """Reads the pieces in parallel, except those that an earlier run has finished."""
         self.parts.mkdir(exist_ok=True)
         if packaged.is_empty(start.base) and start.context_csns:
-            # No search returns the root entry (the empty DN), which must exist to hold the contextCSN.
-            packaged.write(self.parts / f"part-{packaged.FILE}")
+            # No search returns the root entry (the empty DN), but it must exist to store the contextCSN.
+            packaged.write_root_entry(self.parts / f"part-{packaged.FILE}")
         done = self._done()
         meter.add(sum(piece.entries for piece in done.values()))
         todo = [piece for piece in cut.pieces(self.options.page) if piece.name not in done]
         self._read(todo, meter, range(len(self.options.providers)))
 
-    def _read(self, wanted: Sequence[Piece], meter: Meter, among: Collection[int]) -> None:
-        """Reads the `wanted` pieces from the providers numbered `among`. Raises the errors of `schedule`."""
+    def _read(self, pieces: Sequence[Piece], meter: Meter, among: Collection[int]) -> None:
+        """Reads the pieces from the providers numbered `among`. Raises the errors of `schedule`."""
         options, parts, pace = self.options, self.parts, RateLimit(self.options.max_rate)
 
         def read(slot: ConnectionSlot, piece: Piece, meter: Meter) -> None:
@@ -269,8 +269,8 @@ class ExportSteps(Struct, frozen=True):
                 self._remove(f"{attempt}[-.]*")
                 raise
 
-            # The files of a whole piece get their names before the piece is recorded. Those of an earlier read of it
-            # were never recorded, or are from a provider that died.
+            # Files are renamed before the piece is recorded, so older files of this piece were never recorded, or came
+            # from a provider that died.
             self._remove(f"part-{piece.name}[-.]*")
             for path in parts.glob(f"{attempt}[-.]*"):
                 path.rename(parts / path.name.replace(attempt, f"part-{piece.name}", 1))
@@ -281,9 +281,9 @@ class ExportSteps(Struct, frozen=True):
             self.run.catalogue.finish_partition("read", piece.name, record)
             killpoint("read.partition")
 
-        self._remove(f"{_TRY}-*")  # of an interrupted run
+        self._remove(f"{_TRY}-*")  # left by an interrupted run
         slots = [ConnectionSlot(number, n) for n in range(options.jobs) for number in sorted(among)]
-        schedule(wanted, slots, read, meter)
+        schedule(pieces, slots, read, meter)
 
     def late(self, meter: Meter, start: Start) -> list[str]:
         """Re-reads subtrees that moved during the read; none did if no contextCSN has changed. Returns the contextCSN
@@ -298,13 +298,13 @@ class ExportSteps(Struct, frozen=True):
         return self._late(meter, start)
 
     def _late(self, meter: Meter, start: Start) -> list[str]:
-        # The numbers of late files must follow the order of reading, so those of an interrupted attempt go.
+        # Late files are numbered in the order of reading, so those of an interrupted attempt are removed.
         self._remove("late-*")
-        told, looker = self._settled(meter, start)
+        csns_of, looker = self._settled(meter, start)
         narrowing = self.options.narrowing
         containers = self.containers(meter, start, looker, start.context_csns)
         killpoint("late.middle")
-        if not (narrowing and narrowing.is_flat) and any(csns != start.context_csns for csns in told.values()):
+        if not (narrowing and narrowing.is_flat) and any(csns != start.context_csns for csns in csns_of.values()):
             containers.settle()
         return list(containers.since)
 
@@ -316,15 +316,15 @@ class ExportSteps(Struct, frozen=True):
         replicas = Replicas(self.options.providers, start.base, meter)
         cut = self.run.catalogue.facts_of("plan", ReadingPlan)
         while True:
-            told = replicas.context_csns()
-            names = {name for name, piece in self._done().items() if piece.server not in told}
+            csns_of = replicas.context_csns()
+            names = {name for name, piece in self._done().items() if piece.server not in csns_of}
             if cut and (lost := [piece for piece in cut.pieces(self.options.page) if piece.name in names]):
-                self._read(lost, meter, told)
+                self._read(lost, meter, csns_of)
                 continue
             try:
-                return told, replicas.covering(live.highest(told.values()))
+                return csns_of, replicas.covering(live.highest(csns_of.values()))
             except ReplicasApart:
-                if replicas.context_csns().keys() >= told.keys():
+                if replicas.context_csns().keys() >= csns_of.keys():
                     raise
 
     def containers(self, meter: Meter, start: Start, looker: Connection, since: Sequence[str]) -> MovedContainers:
@@ -336,8 +336,8 @@ class ExportSteps(Struct, frozen=True):
         containers = self.containers(meter, start, looker, since)
         narrowing = self.options.narrowing
         if narrowing and since and not narrowing.is_flat:
-            # A build replaces unwanted parents by glue, so orphans do not reveal moved containers. Therefore the
-            # containers are always checked once more.
+            # In a partial replica, glue replaces parents that are not read, so moved containers cause no orphans. The
+            # containers are therefore always checked once more.
             containers.settle()
 
         def attempt(drop_orphans: bool) -> Arrangement:
@@ -364,10 +364,10 @@ class ExportSteps(Struct, frozen=True):
         return sorted(path for suffix in (".ldif", ".ldif.zst") for path in self.parts.glob(f"{kind}-*{suffix}"))
 
     def publish(self, meter: Meter, start: Start, cut: ReadingPlan, arranged: Arranged) -> None:
-        """Moves the shards to their place, and writes the manifest."""
-        sums = {name: one for piece in self._done().values() for name, one in piece.sums.items()}
+        """Moves the shards to the output directory, and writes the manifest."""
+        sums = {name: checksum for piece in self._done().values() for name, checksum in piece.sums.items()}
         self.sink.take([name for name, *_ in arranged.files])
-        shards = [  # the checksum of a shard that is a part as read is known
+        shards = [  # the checksum of an unchanged part file is known
             self.sink.shard(name, entries, content, sums.get(arranged.taken.get(name, "")))
             for name, entries, content in arranged.files
         ]
@@ -378,7 +378,7 @@ class ExportSteps(Struct, frozen=True):
 
 
 def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Finished:
-    with into(options.output, options.identity(), progress, timeouts, restart) as run:
+    with export_run(options.output, options.identity(), progress, timeouts, restart) as run:
         return Finished(export_steps(options, run), run.done_before())
 
 
@@ -390,7 +390,7 @@ def plan(options: ExportOptions, progress: Progress) -> Report:
         start, cut = trial_plan(options, meter)
     return {
         "base": start.base,
-        "entries": cut.expected if cut.expected is not None else "the server does not tell",
+        "entries": cut.expected if cut.expected is not None else "unknown to the server",
         "read_as": cut.how,
         "context_csns": start.context_csns,
         "notes": cut.hidden,

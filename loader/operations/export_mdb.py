@@ -1,6 +1,6 @@
-"""Exports a database directory: several workers read its pages, slapd running or not; into a directory or a stream.
+"""Exports a database into a directory or a stream: several workers read its pages, whether slapd is running or not.
 
-Steps: read, shards. What is read is one snapshot, so an interrupted step begins anew.
+Steps: read, shards. All workers read one snapshot, so an interrupted `read` starts over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct
 from loader import defaults, ldif, standard, units
 from loader.ldif import ShardFile
 from loader.mdb.contents import entry_count
-from loader.operations.shards import Finished, ShardDirectory, Whole, into, now, require_output
+from loader.operations.shards import Finished, ShardDirectory, Whole, export_run, now, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Report
 from loader.sources import mdb
@@ -23,7 +23,7 @@ STEPS = ("read", "shards")
 
 
 class DumpOptions(Struct, frozen=True):
-    """What to read, and where to. `jobs`: workers."""
+    """`part`: the entries to export. `jobs`: number of workers."""
 
     part: Part
     output: Path
@@ -31,13 +31,13 @@ class DumpOptions(Struct, frozen=True):
     compress: str = defaults.COMPRESS
 
     def identity(self) -> dict[str, object]:
-        """What must not change between a run and its resumption."""
+        """Returns the options that must not change between a run and its resumption."""
         part = self.part
         return {"database": str(part.directory.absolute()), "base": part.base, "compress": self.compress}
 
 
 def plan(part: Part, output: Path | None) -> Report:
-    """Checks that the database can be read and that the output is free. `output`: None for a stream."""
+    """Checks that the database is readable and the output is free; returns the plan. `output`: None for a stream."""
     mdb.require_database(part.directory)
     facts: Report = {"database": str(part.directory), "base": part.base}
     if part.base is None:
@@ -54,7 +54,7 @@ def export_database(
     """Runs or resumes an export into a directory."""
     mdb.require_database(options.part.directory)
     with (
-        into(options.output, options.identity(), progress, timeouts, restart) as run,
+        export_run(options.output, options.identity(), progress, timeouts, restart) as run,
         held.opened(options.output) as output,
     ):
         sink = ShardDirectory(output.path, run)
@@ -72,7 +72,7 @@ def export_database(
 
 
 class StreamReport(Struct, frozen=True):
-    """What was sent. `content_checksum`: as of a manifest; `bytes`: before compression."""
+    """A finished stream. `content_checksum`: as in a manifest. `bytes`: before compression."""
 
     base: str
     entries: int
@@ -84,14 +84,14 @@ class StreamReport(Struct, frozen=True):
 
 
 def stream_database(part: Part, jobs: int, compress: bool, progress: Progress) -> StreamReport:
-    """Writes LDIF to standard output. If it is interrupted, the same command begins anew."""
-    descriptor = standard.output("packed LDIF" if compress else "LDIF", readable=not compress)
+    """Writes LDIF to standard output. After an interruption, the same command starts over."""
+    descriptor = standard.output("compressed LDIF" if compress else "LDIF", readable=not compress)
     mdb.require_database(part.directory)
     with progress.step("read") as meter:
-        found = mdb.stream(part, descriptor, compress, jobs, meter)
+        export = mdb.stream(part, descriptor, compress, jobs, meter)
         seconds = meter.seconds
-    csns, notes = tuple(found.context_csns), tuple(_notes(found, "come last"))
-    return StreamReport(found.base, found.entries, found.checksum, csns, found.bytes, seconds, notes)
+    csns, notes = tuple(export.context_csns), tuple(_notes(export, "come last"))
+    return StreamReport(export.base, export.entries, export.checksum, csns, export.bytes, seconds, notes)
 
 
 class _Read(Struct, frozen=True):
@@ -109,15 +109,15 @@ def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _Read:
         for name, checksum, entries, content in export.files
     ]
     whole = Whole(export.base, started, list(export.context_csns), export.entries, export.checksum)
-    return _Read(whole, export.ranges, _notes(export, "stand in the last shards"), shards)
+    return _Read(whole, export.ranges, _notes(export, "are in the last shards"), shards)
 
 
 def _notes(export: Exported, late: str) -> list[str]:
-    """What the operator should know of the exported entries. `late`: where late entries are."""
+    """Returns notes for the operator. `late`: where the entries are that would precede their parents."""
     notes = []
     if export.holes:
-        below = "are missing though others are below them: slapadd was given those without their parents"
+        below = "are missing although entries are below them: slapadd loaded those without their parents"
         notes.append(f"{units.number(export.holes)} entries {below}")
     if export.late:
-        notes.append(f"{units.number(export.late)} entries {late}, for a newer entry is above them")
+        notes.append(f"{units.number(export.late)} entries {late}, because an entry above them is newer")
     return notes

@@ -1,6 +1,6 @@
-"""Generate a tree: to a stream, or as shards with a manifest in a directory.
+"""Generates a tree: as a stream, or as shards with a manifest in a directory.
 
-Interrupted, a directory is gone on with by shards.
+An interrupted generation into a directory resumes after the last finished shard.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loader.storage import files, held
 
 
 class GenerateOptions(Struct, frozen=True):
-    """What to make. template: of the recipe. Neither `jobs` (threads) nor `shard_entries` changes the entries."""
+    """`template`: compiled from `recipe`. `jobs`: threads. `jobs` and `shard_entries` do not affect the entries."""
 
     recipe: TreeSpec
     template: Template
@@ -33,7 +33,7 @@ class GenerateOptions(Struct, frozen=True):
     shard_entries: int = SHARD_ENTRIES
 
     def identity(self) -> dict[str, object]:
-        """What must not change between a run and its resumption."""
+        """Returns the options that must not change between a run and its resumption."""
         return {
             "template": self.template.fingerprint,
             "seed": self.recipe.seed,
@@ -47,13 +47,13 @@ class GenerateOptions(Struct, frozen=True):
 
 
 def to_stream(options: GenerateOptions, descriptor: int, progress: Progress) -> None:
-    """Write LDIF to a descriptor."""
+    """Writes LDIF to a descriptor."""
     with progress.step("generate", options.range.entries) as meter:
         dit.write(options.template, options.range, descriptor, options.jobs, meter, compress=options.compress == "zstd")
 
 
 def to_directory(options: GenerateOptions, output: Path, progress: Progress, restart: bool = False) -> Finished:
-    """Run or resume a generation into a directory. Done before, it does nothing."""
+    """Runs or resumes a generation into a directory; does nothing if it is finished."""
     if output.exists() and not output.is_dir():
         raise UsageProblem(reason=f"{output} is a file; shards go into a directory")
     files.require_writable(output)
@@ -81,7 +81,7 @@ class _Shard(Struct, frozen=True):
 
 
 def _start(output: Path) -> str:
-    """Removes only what an earlier run of ours left."""
+    """Removes the shards and manifest of an earlier run; returns the present time for the manifest."""
     for pattern in ("[0-9]*.ldif*", ldif.MANIFEST):
         for path in output.glob(pattern):
             path.unlink()
@@ -89,7 +89,7 @@ def _start(output: Path) -> str:
 
 
 def _make_shards(options: GenerateOptions, sink: ShardDirectory, meter: Meter) -> None:
-    """One after another; a finished one is not made again."""
+    """Generates the shards one after another, skipping finished ones."""
     catalogue = sink.run.catalogue
     done = catalogue.partitions("shards", _Shard)
     meter.add(sum(shard.entries for shard in done.values()))
@@ -99,9 +99,9 @@ def _make_shards(options: GenerateOptions, sink: ShardDirectory, meter: Meter) -
             continue
         partial = sink.run.directory / (name + files.PARTIAL)
         with files.explained(sink.output):
-            made = dit.shard(options.template, piece, partial, options.jobs, meter)
+            shard = dit.shard(options.template, piece, partial, options.jobs, meter)
             files.publish(partial, sink.output / name)
-        catalogue.finish_partition("shards", name, _Shard(made.entries, made.bytes, made.checksum))
+        catalogue.finish_partition("shards", name, _Shard(shard.entries, shard.bytes, shard.checksum))
         killpoint("shards.one")
 
 
@@ -109,7 +109,8 @@ def _publish(options: GenerateOptions, sink: ShardDirectory, started: str) -> No
     """Writes the manifest."""
     done = sink.run.catalogue.partitions("shards", _Shard)
     shards = [sink.shard(name, shard.entries, shard.checksum) for name, shard in sorted(done.items())]
-    entries, checksum = sum(shard.entries for shard in shards), ldif.total_of(one.content_checksum for one in shards)
+    entries = sum(shard.entries for shard in shards)
+    checksum = ldif.total_of(shard.content_checksum for shard in shards)
     whole = Whole(options.template.suffix, started, (), entries, checksum)
     piece = f"{options.range.first}:{options.range.end}"
     source = f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries {piece}"

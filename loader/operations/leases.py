@@ -1,4 +1,4 @@
-"""Identifies the server of a lease, whatever URI it was reached by when the lease was taken."""
+"""Identifies the server of a lease, independently of the URI by which it was reached."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from loader.server.session import Session
 
 
 def mark(config: Config, database: Database) -> str:
-    """Identifies a database of a server in the words of its cn=config, which are the same by every URI; "" if its
+    """Returns the entryUUID of cn=config and the directory of the database, which are the same by every URI; "" if
     cn=config shows no entryUUID."""
-    own = config.values("cn=config", "entryUUID")
-    return f"{own[0]} {database.directory}" if own and database.directory else ""
+    uuids = config.values("cn=config", "entryUUID")
+    return f"{uuids[0]} {database.directory}" if uuids and database.directory else ""
 
 
 def identity(config: Config) -> ServerIdentity:
     """Returns the identity of a server, or of its slapd.d: its URI and its databases."""
-    marks = (mark(config, one) for one in config.databases)
-    return ServerIdentity(config.uri or "", frozenset(one for one in marks if one))
+    marks = frozenset(mark(config, database) for database in config.databases)
+    return ServerIdentity(config.uri or "", marks - {""})
 
 
 def of_server(server: Session) -> ServerIdentity:
-    """Returns the URI alone if the account may not read cn=config."""
+    """Returns the identity of a server; only its URI if the account may not read cn=config."""
     try:
         return identity(configuration.read_online(server))
     except ConfigHidden:

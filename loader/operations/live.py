@@ -73,7 +73,7 @@ def context_csns(server: Session, base: str) -> list[str]:
     return []
 
 
-# --- what moved ------------------------------------------------------------------------------------------------------
+# --- moved containers ------------------------------------------------------------------------------------------------
 
 
 class MovedContainers(Struct):
@@ -97,8 +97,8 @@ class MovedContainers(Struct):
         self._new()
 
     def __call__(self, orphans: Sequence[Orphan]) -> list[Path]:
-        """Returns the files that were read: at the end of the read, and again for orphans. The protocol with the
-        builder is documented at `loader.sinks.mdb.LiveSource`."""
+        """Returns the newly read files; called at the end of the read, and again with orphans, as `read_again` of
+        `loader.sinks.mdb.LiveSource`."""
         if orphans:
             return self.for_orphans(orphans)
         killpoint("stream.read")
@@ -229,13 +229,13 @@ def _stamps(entry: Attributes) -> dict[str, str]:
 
 
 def changed_containers(
-    connection: Connection, asked: Search, between: tuple[Sequence[str], Sequence[str]], look: Path, meter: Meter
+    connection: Connection, search: Search, between: tuple[Sequence[str], Sequence[str]], look: Path, meter: Meter
 ) -> dict[str, str]:
     """Returns DN -> entryUUID of the containers that changed after the first contextCSN of `between`; the second is the
-    current one. `asked`: search base and page size. `look`: file to which the search result is written."""
+    current one. `search`: its base and page size are used. `look`: file to which the search result is written."""
     since, now = between
     where = f"(&{newer(since, now)}{INNER})"
-    source.fetch(connection, replace(asked, where=where, attributes=_NAMES_ONLY), look, meter)
+    source.fetch(connection, replace(search, where=where, attributes=_NAMES_ONLY), look, meter)
     seen = csn.by_server(since)
     return {
         name: first_value(entry, "entryuuid")
@@ -255,7 +255,7 @@ def newer(since: Sequence[str], now: Sequence[str]) -> str:
     index and tests every entry (sources/planner.py).
     """
     before = csn.by_server(since)
-    changed = {sid for sid, one in csn.by_server(now).items() if before.get(sid) != one}
+    changed = {sid for sid, newest in csn.by_server(now).items() if before.get(sid) != newest}
     if not changed <= before.keys():
         return "(objectClass=*)"
     newest = max(before.values())
@@ -293,17 +293,17 @@ def require_none(server: Session, base: str, uuids: Sequence[str], subentries: b
 # --- several providers -----------------------------------------------------------------------------------------------
 
 
-def lowest(told: Iterable[Sequence[str]]) -> list[str]:
-    """Returns the contextCSN that all the given ones cover: the lowest CSN per server ID. A server ID that a provider
-    lacks is left out, because that provider has no changes of it, and claiming less is always safe."""
-    by_sid = [csn.by_server(csns) for csns in told]
+def lowest(csn_sets: Iterable[Sequence[str]]) -> list[str]:
+    """Returns the contextCSN that all of these contextCSNs cover: the lowest CSN per server ID. A server ID that a
+    provider lacks is left out, because that provider has no changes of it, and claiming less is always safe."""
+    by_sid = [csn.by_server(csns) for csns in csn_sets]
     common = set.intersection(*map(set, by_sid))
     return sorted(min(csns[sid] for csns in by_sid) for sid in common)
 
 
-def highest(told: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Returns the highest CSN of each server ID in the given contextCSNs."""
-    return csn.by_server(one for csns in told for one in csns)
+def highest(csn_sets: Iterable[Sequence[str]]) -> dict[str, str]:
+    """Returns the highest CSN of each server ID in these contextCSNs."""
+    return csn.by_server(text for csns in csn_sets for text in csns)
 
 
 def require_same(starts: Sequence[Start]) -> None:
@@ -321,8 +321,8 @@ def require_same(starts: Sequence[Start]) -> None:
         raise OtherTree(uri=other.uri, other=first.uri, reason=reason)
 
 
-def require_like(leader: Session, other: Session, names: Sequence[str], told: Sequence[str]) -> None:
-    """Raises OtherTree if a sample of these entries differs between the two. `told`: the contextCSN of `other`."""
+def require_like(leader: Session, other: Session, names: Sequence[str], csns: Sequence[str]) -> None:
+    """Raises OtherTree if a sample of these entries differs between the two. `csns`: the contextCSN of `other`."""
 
     def read(server: Session, name: str) -> Attributes | None:
         try:
@@ -331,17 +331,17 @@ def require_like(leader: Session, other: Session, names: Sequence[str], told: Se
             return None
 
     def difference(name: str) -> str | None:
-        """Returns how the entry differs; None if it is equal, or if changes after `told` explain the difference."""
+        """Returns how the entry differs; None if it is equal, or if changes after `csns` explain the difference."""
         theirs, ours = read(other, name), read(leader, name)
         if ours is None:
             return None
         if theirs is None:
-            covered = csn.is_covered_by(_stamps(ours), csn.by_server(told))
+            covered = csn.is_covered_by(_stamps(ours), csn.by_server(csns))
             return f"it does not show {name}" if covered else None
         if theirs.get("entrycsn") != ours.get("entrycsn"):
             return None
         both = (ours.keys() | theirs.keys()) - visibility.NOT_CHECKED
-        differing = [one for one in both if set(ours.get(one, ())) != set(theirs.get(one, ()))]
+        differing = [attribute for attribute in both if set(ours.get(attribute, ())) != set(theirs.get(attribute, ()))]
         return f"it shows another {min(differing)} of {name}" if differing else None
 
     for name in names[:: max(1, len(names) // _COMPARED)]:
@@ -402,7 +402,7 @@ class Replicas(Struct, frozen=True):
         raise ReplicasApart(seconds=f"{COVERING:g}", uris=uris)
 
 
-# --- what a server hides ---------------------------------------------------------------------------------------------
+# --- hidden data ---------------------------------------------------------------------------------------------
 
 
 def require_all_visible(server: Session, base: str, is_relevant: Relevance = None, own: Sequence[str] = ()) -> None:
@@ -429,9 +429,9 @@ def require_all_visible(server: Session, base: str, is_relevant: Relevance = Non
 
 def require_whole(directory: Path) -> None:
     """Raises HiddenFromAccount if the manifest of the export in `directory` records hidden data."""
-    made = ldif.read_manifest(directory) if directory.is_dir() else None
-    if made is not None:
-        require_nothing_hidden(made.source, made.hidden)
+    manifest = ldif.read_manifest(directory) if directory.is_dir() else None
+    if manifest is not None:
+        require_nothing_hidden(manifest.source, manifest.hidden)
 
 
 def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
@@ -456,7 +456,7 @@ def _hidden(sight: VisibilityReport) -> list[str]:
 
 
 def _distorted(sight: VisibilityReport) -> list[str]:
-    notes = [f"the overlay {one.name} changes what a search shows: {one.why}" for one in sight.distorting]
+    notes = [f"the overlay {overlay.name} changes what a search shows: {overlay.why}" for overlay in sight.distorting]
     computed = [f"an overlay computes {_listed(sight.computed, 'for the answer')}"] if sight.computed else []
     return notes or computed
 

@@ -1,9 +1,10 @@
-"""Would this configuration have made this file? slapd trusts that it did, and nothing in the file tells.
+"""Checks whether a data file fits a configuration, as slapd assumes without a check: the file does not record with
+which configuration it was built.
 
-If the configuration that the file was made with is known, the two are compared. In any case the core checks entries
-against the configuration and looks them up in every index: all entries of a file that is read in seconds, else a sample
-that includes the newest ones. Index tables can be made again, by the core, or by slapindex where the core is not
-proven. Every other difference is refused by name.
+If the original configuration is known, the two are compared. In any case the core checks entries against the
+configuration and looks them up in every index: all entries of a file that can be read in seconds, else a sample that
+includes the newest ones. Index tables can be rebuilt, by the core or, if the core is not proven, by slapindex. Every
+other difference is refused by name.
 """
 
 from __future__ import annotations
@@ -25,31 +26,31 @@ from loader.mdb import contents, edits, meta, verify
 from loader.mdb.verify import AuditReport
 from loader.operations.build import native
 from loader.operations.publish import TargetDatabase
-from loader.operations.verify import given_to_core, target_spec
+from loader.operations.verify import core_target_of, target_spec
 from loader.progress import Meter
 from loader.server import tools
 from loader.sinks import changing, mdb
 from loader.sinks.mdb import Schema, Target
 
-SAMPLE = 2048  # entries
-ALL_UP_TO = 512 << 20  # bytes of a file all entries of which are checked: seconds
-ROOM = 4  # times the file, for the transaction; LMDB does not make the file larger for it
-_REPORTED = 10_000  # problems of a kind that the core reports
-_SHOWN = 5
-# The schema, or what values are sorted by, is another one.
+SAMPLE = 2048  # entries checked of a larger file
+ALL_UP_TO = 512 << 20  # bytes; all entries of a file up to this size are checked, which takes seconds
+ROOM = 4  # factor: map size for rebuilding indexes in one transaction; the map size alone does not enlarge the file
+_REPORTED = 10_000  # maximum number of problems of each kind that the core reports
+_SHOWN = 5  # differences named in one message
+# Kinds of problems: the schema, or the order of values, differs.
 _OTHER = ("indexes.normal_form", "indexes.no_key", "indexes.order", "indexes.name")
-# Values are in the entry that `multival` puts into id2v: the next change of the entry makes slapd lose them. Or equal
-# values are where `sortvals` has slapd put them in order: it cannot read the entry.
+# Values that `multival` puts into id2v are in the entry itself, so slapd loses them when the entry is next changed; or
+# an entry has equal values of a `sortvals` attribute, so slapd cannot read it.
 _SETTINGS = ("indexes.multival", "indexes.sortvals")
-# There was no equality rule when the entries were written. Overlays store values so, too: if the configuration that the
-# file was made with is known, the rules themselves are compared.
+# Values have no normalized form, as if there had been no equality rule. Overlays also store such values, so if the
+# original configuration is known, the rules themselves are compared instead.
 _WITHOUT_RULE = "indexes.no_normal_form"
 _SCHEMA = "indexes.schema"
 
 
 class Definition(Struct, frozen=True):
-    """`builtin`: compiled into slapd. `stored`: what decides how values are stored; `keys`: what besides decides their
-    index keys."""
+    """A schema definition. `builtin`: compiled into slapd. `stored`: the rules that determine how values are stored.
+    `keys`: further rules that determine only the index keys."""
 
     name: str
     builtin: bool
@@ -57,13 +58,13 @@ class Definition(Struct, frozen=True):
     keys: str
 
     def differs(self, other: Definition) -> bool:
-        """Two versions of slapd may differ in what is compiled in."""
+        """Returns whether stored data differ. Differences between built-in definitions of two slapds do not count."""
         same = (self.stored, self.keys) == (other.stored, other.keys)
         return not same and not (self.builtin and other.builtin)
 
 
 class SchemaFacts(Struct, frozen=True):
-    """By all names and the OID, in lower case."""
+    """The definitions of a schema, by each of their names and by OID, in lower case."""
 
     attributes: dict[str, Definition]
     classes: dict[str, Definition]
@@ -81,16 +82,16 @@ def _base(description: str) -> str:
 
 
 class Origin(Struct, frozen=True):
-    """The configuration that a file was made with, and the database in it."""
+    """The original configuration of a file, and the database in that configuration."""
 
     config: Config
     database: Database
 
 
 class Fit(Struct, frozen=True):
-    """`rebuild`: index tables that have to be made again. `unknown`: attribute types and object classes that the
-    configuration lacks. `otherwise`: differences that cannot be mended in place. `entries`: how many were checked.
-    `left_out`: index tables that could not be checked; they are in `rebuild`, too, unless nothing differs."""
+    """How a file fits a configuration. `rebuild`: index tables to rebuild. `unknown`: attribute types and object
+    classes that the configuration lacks. `otherwise`: differences that cannot be repaired in place. `entries`: number
+    of checked entries. `left_out`: unchecked index tables; also in `rebuild`, unless nothing differs."""
 
     rebuild: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -99,7 +100,7 @@ class Fit(Struct, frozen=True):
     left_out: tuple[str, ...] = ()
 
     def require(self, path: Path, config: Config, advice: str) -> None:
-        """Raises SchemaMissing, MadeOtherwise."""
+        """Raises SchemaMissing or MadeOtherwise if the file does not fit."""
         if self.unknown:
             raise SchemaMissing(config=config.where, names=units.listed(self.unknown, _SHOWN, "; "))
         if self.otherwise:
@@ -108,37 +109,37 @@ class Fit(Struct, frozen=True):
 
 
 def look(
-    place: Path, config: Config, database: Database, meter: Meter, origin: Origin | None = None, *, whole: bool = True
+    path: Path, config: Config, database: Database, meter: Meter, origin: Origin | None = None, *, whole: bool = True
 ) -> Fit:
-    """Checks an environment directory, beside a running slapd if need be, or a data file that nobody writes to. Without
-    `whole` never more than a sample is checked."""
-    target = _target(config, database, place)
+    """Checks `path`: an environment directory, whether slapd runs or not, or a data file that no process writes.
+    Without `whole`, at most a sample is checked."""
+    target = _target(config, database, path)
     if target is None:
         configured = indexes.configured(database.indexes).values()
-        return Fit(rebuild=tuple(one.attribute for one in configured))
+        return Fit(rebuild=tuple(index.attribute for index in configured))
     checked = target
     try:
         native.require_keys(target.settings)
-    except NotProven:  # the core cannot make the keys of its indexes; entries are checked all the same
+    except NotProven:  # index keys are unknown to the core, so only the entries are checked
         checked = replace(target, settings=replace(target.settings, indexes=(), intlen=INTLEN))
-    schema, used, before = SchemaFacts.of(target.schema), contents.attributes(place), None
+    schema, used, before = SchemaFacts.of(target.schema), contents.attributes(path), None
     if origin is not None:
         with suppress(ConfigUnreadable, SettingRefused):
-            made = _target(origin.config, origin.database, place)
-            before = None if made is None else (made.settings, SchemaFacts.of(made.schema))
+            original = _target(origin.config, origin.database, path)
+            before = None if original is None else (original.settings, SchemaFacts.of(original.schema))
 
     compared = _compare(before, target.settings, schema, used)
-    every = compared.asks_for_all or (whole and not compared.is_equal and meta.read_meta(place).used <= ALL_UP_TO)
+    every = compared.asks_for_all or (whole and not compared.is_equal and meta.read_meta(path).used <= ALL_UP_TO)
     limits = AuditResources(limit=_REPORTED)
-    audit = verify.audit(place, "indexes", limits, meter, mdb.Database(checked), sample=0 if every else SAMPLE)
+    audit = verify.audit(path, "indexes", limits, meter, mdb.Database(checked), sample=0 if every else SAMPLE)
 
     rebuild = compared.indexes
     if compared.all_indexes or checked is not target:
         rebuild = tuple(name for name, _ in target.settings.indexes)
     unproven = () if compared.is_equal else audit.left_out
-    # Attribute types that the schema lacks are in ad2i, object classes only in entries.
-    in_entries = [one for problem in audit.problems if problem.kind == _SCHEMA for one in problem.told]
-    classes = [one.message.rpartition(" ")[2] for one in in_entries if one.attribute == "objectClass"]
+    # ad2i lists all attribute types, but object classes are only in entries.
+    examples = [example for problem in audit.problems if problem.kind == _SCHEMA for example in problem.told]
+    classes = [example.message.rpartition(" ")[2] for example in examples if example.attribute == "objectClass"]
     return Fit(
         rebuild=tuple(dict.fromkeys((*rebuild, *audit.drifted, *unproven))),
         unknown=tuple(dict.fromkeys((*target.schema.unknown(used), *classes))),
@@ -148,10 +149,10 @@ def look(
     )
 
 
-def _target(config: Config, database: Database, place: Path) -> Target | None:
-    """The database as the configuration describes it; None if that is not proven."""
+def _target(config: Config, database: Database, path: Path) -> Target | None:
+    """Returns the configured database as a target for the core; None if the core does not support it."""
     try:
-        target = target_spec(config, database, place)
+        target = target_spec(config, database, path)
         _ = target.schema
     except NotProven:
         return None
@@ -159,8 +160,9 @@ def _target(config: Config, database: Database, place: Path) -> Target | None:
 
 
 class _Comparison(Struct, frozen=True):
-    """Of two configurations. `indexes`: those whose keys are made otherwise. `asks_for_all`: only a check of every
-    entry tells whether the differences matter. `is_equal`: both are known, and make the same file."""
+    """The comparison of two configurations. `is_equal`: both are known and yield the same file. `asks_for_all`: only a
+    check of all entries shows whether the differences matter. `indexes`: those whose keys differ. `otherwise`: other
+    differences."""
 
     is_equal: bool = False
     asks_for_all: bool = False
@@ -172,7 +174,7 @@ class _Comparison(Struct, frozen=True):
 def _compare(
     before: tuple[Settings, SchemaFacts] | None, now: Settings, schema: SchemaFacts, used: Iterable[str]
 ) -> _Comparison:
-    """`used`: the attributes that the database has."""
+    """Compares the original settings and schema (None: unknown) with the present ones. `used`: attributes in use."""
     if before is None:
         return _Comparison(asks_for_all=bool(now.multival or now.sortvals))
     settings, former = before
@@ -181,24 +183,24 @@ def _compare(
     classes = [new.differs(former.classes[name]) for name, new in schema.classes.items() if name in former.classes]
     lacks = not former.classes.keys() <= schema.classes.keys()
     resorted = set(now.sortvals) - set(settings.sortvals)
-    # Indexes whose keys were made otherwise, or not at all. Superfluous keys do no harm.
+    # Keys may differ or be missing; superfluous keys do no harm.
     every = (settings.hash64, settings.intlen, settings.attribute_options) != (
         (now.hash64, now.intlen, now.attribute_options)
     ) or now.idlexp < settings.idlexp
     kinds = {name.lower(): set(kinds) for name, kinds in settings.indexes}
     changed = tuple(
         name
-        for name, wanted in now.indexes
-        if every or ("sub" in wanted and settings.substr != now.substr) or set(wanted) - kinds.get(name.lower(), set())
+        for name, types in now.indexes
+        if every or ("sub" in types and settings.substr != now.substr) or set(types) - kinds.get(name.lower(), set())
     )
     return _Comparison(
         is_equal=not (attributes or any(classes) or changed or lacks),
         asks_for_all=lacks or settings.multival != now.multival or bool(resorted),
-        # Classes with other superiors, and rules of keys alone, change index keys.
+        # Index keys also depend on the superiors of classes, and on rules that do not affect the stored values.
         all_indexes=any(classes) or any(old.stored == new.stored for old, new in attributes),
         indexes=changed,
         otherwise=tuple(
-            f"{new.name} is stored by {old.stored}, and the configuration has {new.stored}"
+            f"{new.name} is stored according to {old.stored}, but the configuration has {new.stored}"
             for old, new in attributes
             if old.stored != new.stored
         ),
@@ -206,51 +208,50 @@ def _compare(
 
 
 def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> Iterator[str]:
-    """The first problem of each attribute. No configuration changes what is compiled into slapd; slapd and its overlays
-    store some of that otherwise. `of_unknown`: the configuration that the file was made with is unknown."""
+    """Yields the first problem per attribute, except built-in ones: no configuration changes them, but slapd and its
+    overlays store some values differently. `of_unknown`: the original configuration is unknown."""
     for problem in audit.problems:
         other = problem.kind in _OTHER
         if other or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
-            firsts = {one.attribute: one for one in reversed(problem.told)}
-            for attribute in dict.fromkeys(one.attribute for one in problem.told):
+            firsts = {example.attribute: example for example in reversed(problem.told)}
+            for attribute in dict.fromkeys(example.attribute for example in problem.told):
                 definition = schema.attributes.get(_base(attribute or ""))
                 if not (other and definition and definition.builtin):
                     yield str(firsts[attribute])
 
 
-# --- indexes made again ----------------------------------------------------------------------------------------------
+# --- rebuilding indexes ----------------------------------------------------------------------------------------------
 
 
 class Rebuilt(Struct, frozen=True, omit_defaults=True):
-    """`indexed`: attributes whose indexes were made again. `index_notes`: the tool that made them, if that was not the
-    core."""
+    """`indexed`: attributes whose indexes were rebuilt. `index_notes`: says so if slapindex rebuilt them."""
 
     indexed: tuple[str, ...]
     index_notes: tuple[str, ...] = ()
 
 
 def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> Rebuilt:
-    """Makes indexes again in a copy of the database in `directory`, which nobody else uses. Raises MapFull, NoSpace,
+    """Rebuilds indexes of a copy of the database in `directory`, which no other process uses. Raises MapFull, NoSpace,
     ToolFailed."""
     if not attributes:
         return Rebuilt(())
     room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
     try:
-        target = replace(given_to_core(place.config, place.database, directory), map_size=room)
-        by_core(target, directory, attributes, scratch, meter)
+        target = replace(core_target_of(place.config, place.database, directory), map_size=room)
+        rebuild_by_core(target, directory, attributes, scratch, meter)
         return Rebuilt(tuple(attributes))
     except NotProven as error:
-        why = by_slapindex_because(error)
+        why = slapindex_note(error)
 
-    # slapindex only adds, so the tables are emptied first. Not synced.
+    # slapindex only adds keys, so the tables are emptied first, without a sync.
     edits.empty_indexes(directory, [name.partition(";")[0] for name in attributes])
     settings: dict[str, Sequence[bytes]] = {
         "olcDbDirectory": [str(directory).encode()],
         "olcDbMaxSize": [str(room).encode()],
-        "olcDbEnvFlags": [],  # writemap makes the file as long as its map
+        "olcDbEnvFlags": [],  # with writemap, the file would become as long as its map
     }
     meter.note = f"slapindex {' '.join(attributes)}"
-    if lines := only(place.database.indexes, attributes):
+    if lines := index_lines_of(place.database.indexes, attributes):
         settings["olcDbIndex"] = lines
     with place.private_configuration(scratch, settings) as copy:
         command = tools.server_tool("slapindex", "-q", "-F", str(copy), "-b", place.database.suffix)
@@ -258,20 +259,20 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
     return Rebuilt(tuple(attributes), (why,))
 
 
-def by_core(target: Target, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
-    """Makes all of the indexes or changes nothing; `target.map_size` is how large the file may become. Raises NotProven
-    before it changes anything, MapFull, NoSpace, MdbDamaged, TargetInUse."""
+def rebuild_by_core(target: Target, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
+    """Rebuilds all of the indexes or, on an error, none. `target.map_size`: maximum size of the file. Raises NotProven,
+    MapFull, NoSpace, MdbDamaged, TargetInUse."""
     limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), scratch)
     changing.rebuild(directory, target, tuple(attributes), limits, meter)
 
 
-def by_slapindex_because(error: NotProven) -> str:
-    """A note."""
-    return f"slapindex made the indexes, which takes longer: {error.facts['reason']}"
+def slapindex_note(error: NotProven) -> str:
+    """Returns the note that slapindex was used, and why."""
+    return f"slapindex built the indexes, which takes longer: {error.facts['reason']}"
 
 
 def run_slapindex(command: Sequence[str], directory: Path, map_size: int, meter: Meter) -> None:
-    """Raises MapFull, ToolFailed."""
+    """Runs the command, which calls slapindex. Raises MapFull, ToolFailed."""
     with Child(command) as child, meter.cancelling(child.kill):
         try:
             child.check()
@@ -281,11 +282,10 @@ def run_slapindex(command: Sequence[str], directory: Path, map_size: int, meter:
             raise ToolFailed(**{**error.facts, "tool": "slapindex"}) from error
 
 
-def only(lines: Sequence[str], attributes: Sequence[str]) -> list[bytes]:
-    """The configured indexes of these attributes, in place of arguments of slapindex: given several, it sorts them by
-    address unless the first is the one of the lowest address, and then makes only part of them. Empty, for all indexes,
-    if one is configured by another name."""
-    wanted, configured = {name.lower() for name in attributes}, indexes.parse(lines)
-    if not wanted <= configured.keys():
+def index_lines_of(lines: Sequence[str], attributes: Sequence[str]) -> list[bytes]:
+    """Returns olcDbIndex values for these attributes only; empty if one is configured by another name. Given several
+    attributes as arguments, slapindex sorts them by memory address, and builds only part of the indexes."""
+    names, configured = {name.lower() for name in attributes}, indexes.parse(lines)
+    if not names <= configured.keys():
         return []
-    return [str(one).encode() for key, one in configured.items() if key in wanted]
+    return [str(index).encode() for key, index in configured.items() if key in names]

@@ -1,8 +1,8 @@
 """Rebuilds a database for another slapd: another version, another LMDB, or another configuration.
 
-Steps: look, config, load, check, compare, publish. Either the records are copied from the old database's
-pages, or its entries are piped into the native core, which builds the new database as the new slapd's slapadd would.
-No LDIF file is written.
+Steps: look, config, load, check, compare, publish. Either the records are copied from the pages of the old database, or
+its entries are piped into the native core, which builds the new database as the new slapadd would. No LDIF file is
+written.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from loader.storage import files
 STEPS = ("look", "config", "load", "check", "compare", "publish")
 RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
 _SIZE = SampleSize(10_000, 0.0)
-_LARGEST = 8  # factor: upper bound of the new database's size, even with added indexes
-_SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two
+_LARGEST = 8  # factor: upper bound for the size of the new database, even with additional indexes
+_SAMPLE = 32 << 20  # bytes of LDIF: about 60,000 entries, built in one or two seconds
 
 
 def _identity(options: MigrateOptions) -> dict[str, object]:
-    """What must not change between a run and its resumption."""
+    """Returns the options that must not change between a run and its resumption."""
     return {
         "source": str(options.source.absolute()),
         "config": str(options.config_path.absolute()),
@@ -66,7 +66,7 @@ def _identity(options: MigrateOptions) -> dict[str, object]:
 
 
 def _building(options: MigrateOptions, place: TargetDatabase) -> BuildOptions:
-    """Returns build options that keep entries as stored, as for a replica; values of invalid syntax are counted."""
+    """Returns build options that keep the entries unchanged, as for a replica. Invalid values are only counted."""
     beside = not files.same(place.database.directory, options.target)
     return BuildOptions(
         config_path=options.config_path,
@@ -91,12 +91,12 @@ def source_of(options: MigrateOptions) -> DatabaseSummary:
     if files.same(options.source, options.target):
         raise UsageProblem(
             reason=f"{options.target} is the source itself: name another directory for the new database, and keep the "
-            "old one until the new slapd has proved itself"
+            "old one until the new slapd has proven to work"
         )
-    found = contents.summarise(options.source, newest=False)
-    if not found.entries:
+    summary = contents.summarise(options.source, newest=False)
+    if not summary.entries:
         raise EmptyInput(path=options.source)
-    return found
+    return summary
 
 
 def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase:
@@ -108,8 +108,8 @@ def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """What a migration needs, in seconds and bytes; None if the first entries cannot stand alone, or are refused.
-    `lacking`: names that the new configuration does not know. `problems`: why it would be refused."""
+    """What a migration needs, in seconds and bytes; None if the first entries cannot be built alone or are refused.
+    `lacking`: names that the new schema lacks. `problems`: errors that would stop the migration."""
 
     problems: list[str] = []
     seconds: float | None = None
@@ -123,7 +123,7 @@ def planned(
     options: MigrateOptions, place: TargetDatabase, source: DatabaseSummary, progress: Progress, strict: bool = False
 ) -> Planned:
     """Returns the time and space needed, and problems that would stop the migration (`strict`: raises them instead).
-    Raises NotProven for a configuration that the core does not follow."""
+    Raises NotProven for a configuration that the core does not support."""
     place.require_free()
     with (
         files.temporary_directory("plan", configuration.tools_tmpdir()) as scratch,
@@ -137,13 +137,13 @@ def planned(
         with progress.step("sample") as meter:
             text, is_all = _first_records(options)
             try:
-                seconds = round(_seconds_an_entry(work, text, meter) * source.entries, 1)
+                seconds = round(_seconds_per_entry(work, text, meter) * source.entries, 1)
                 size, maxsize = needed(options, place, Meter("room")), place.database.maxsize
                 changing = work.build_options.target is None
                 maxsize = choose_maxsize(place, size, options.maxsize, changing=changing)
                 require_room(native.limits_of(work.build_options, place), lambda: size)
             except LoaderError as error:
-                # An entry may have been moved below one that is younger, and so is not among the first.
+                # MissingParents is harmless: an entry may have been moved below a newer one, not among the first.
                 if not isinstance(error, MissingParents) or is_all:
                     if strict:
                         raise
@@ -152,7 +152,7 @@ def planned(
 
 
 def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
-    """Returns the database's first records, none cut off, and whether these are all of its records."""
+    """Returns the first records of the database as LDIF, all complete, and whether these are all of its records."""
 
     def write(descriptor: int) -> mdb.Exported:
         return mdb.stream(Part(options.source), descriptor, False, options.jobs or 1, Meter("sample"))
@@ -163,7 +163,7 @@ def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
     return text if is_all else text[: text.rfind(b"\n\n") + 2], is_all
 
 
-def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
+def _seconds_per_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
     """Returns the seconds per entry for building the first entries (maxsize auto) and reading them back."""
 
     def write(descriptor: int) -> None:
@@ -175,13 +175,13 @@ def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
     with piped(write, "sample") as (descriptor, _):
         built = work.building.make(meter, [descriptor], None)
     with ldif.digesting((), Meter("digest")) as tree:
-        mdb.digest(Part(work.building.made), tree, Meter("digest"))
+        mdb.digest(Part(work.building.environment), tree, Meter("digest"))
     return (time.monotonic() - began) / built.entries
 
 
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
-    """Returns the size of the new database in bytes, from a sample of the entries; if that cannot be built, the bytes
-    in use of the old one. id2e of the old one says more than a sample, which may miss a few large entries."""
+    """Returns the expected bytes of the new database, from a sample, or those in use in the old one if no sample can be
+    built. The bytes of id2e are those of the old one, because a sample may miss a few large entries."""
     facts, freed = readers.free_list(options.source)
     try:
         target = native.target_of(_building(options, place), place)
@@ -202,9 +202,9 @@ def state_of(source: Path) -> list[int | str]:
 
 
 class MigrateLoaded(NativeLoaded, frozen=True, kw_only=True):
-    """`late`: entries that precede their parents. `source_as_read`: result of `state_of`. `made_for`: checksum
-    from `native.made_for`. `made_again`: why the stored records could not be copied; if set, `in_source` is the
-    source's number of entries, and `checksum` the expected checksum of the new tree."""
+    """`late`: number of entries that precede their parents. `source_as_read`: result of `state_of`. `made_for`: result
+    of `native.made_for`. `made_again`: why entries were rebuilt instead of copied; if set, `in_source` is the number of
+    entries in the source, and `checksum` the expected checksum of the new tree."""
 
     context_csns: list[str]
     late: int
@@ -231,8 +231,8 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         return NativeSteps(self.build_options, self.run, self.place)
 
     def load(self, meter: Meter) -> MigrateLoaded:
-        """Reads one snapshot of the source. Its records are copied unchanged, unless the new slapd would store an entry
-        otherwise: then the entries are made again."""
+        """Copies the records of one snapshot of the source unchanged or, if the new slapd would store an entry
+        differently, rebuilds all entries."""
         about: dict[str, object] = {
             "source_as_read": state_of(self.options.source),
             "made_for": made_for(self.place.config, self.place.database, self.build_options),
@@ -240,9 +240,9 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         try:
             with snapshot.protected(self.options.source) as held:
                 loaded = self.building.transfer(meter, held)
-            about |= {"context_csns": contents.context_csns(self.building.made), "late": 0}
+            about |= {"context_csns": contents.context_csns(self.building.environment), "late": 0}
         except NotProven as error:
-            loaded, source = self._made_again(meter)
+            loaded, source = self._rebuild(meter)
             # Tree checksums are additive modulo 2**128.
             total = (int(source.checksum, 16) + int(loaded.completed, 16)) % 2**128
             loaded = msgspec.structs.replace(loaded, completed="")
@@ -255,8 +255,8 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
             }
         return msgspec.convert(report_of(loaded, about), MigrateLoaded)
 
-    def _made_again(self, meter: Meter) -> tuple[NativeLoaded, mdb.Exported]:
-        """Reads and rewrites the entries. Raises SchemaMissing or MadeOtherwise if the new slapd would refuse one."""
+    def _rebuild(self, meter: Meter) -> tuple[NativeLoaded, mdb.Exported]:
+        """Rebuilds the entries. Raises SchemaMissing or MadeOtherwise if the new slapd would refuse an entry."""
         inner, options, building = Meter("read"), self.options, self.building
 
         def read(descriptor: int) -> mdb.Exported:
@@ -278,27 +278,25 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         return loaded, reading.result()
 
     def lacking(self, classes: Sequence[str]) -> list[str]:
-        """Returns those of `classes`, and of the attributes that the source has or had, that the new configuration does
-        not define."""
+        """Returns which of `classes`, and of the attributes in ad2i of the source, the new schema lacks."""
         attributes = list(contents.attributes(self.options.source))
         return steps.unknown_names(self.place, attributes, classes, self.run.directory)
 
     def compare(self, meter: Meter, loaded: MigrateLoaded) -> None:
-        """Compares the new database with what was read from the old one. Raises MdbDamaged if they differ. Copied
-        records are compared by checksum; rebuilt entries by number and
-        order-independent checksum, which accounts for what slapadd adds or leaves out."""
-        made, source = self.building.made, self.options.source
+        """Compares the new database with the snapshot of the old one. Raises MdbDamaged if they differ. Copied records
+        are compared by checksum; rebuilt entries by number and by a checksum that allows for what slapadd changes."""
+        environment, source = self.building.environment, self.options.source
         if loaded.records:
             equal = self.building.records_checksum(meter) == loaded.records
         else:
             with ldif.digesting((), meter) as tree:
-                mdb.digest(Part(made), tree, meter)
+                mdb.digest(Part(environment), tree, meter)
             equal = (tree.entries, tree.checksum) == (loaded.in_source, loaded.checksum)
         if equal:
             return
         since = ", which was written to since it was read" if state_of(source) != loaded.source_as_read else ""
-        command = shlex.join(["ditseed", "compare", str(source), plain.with_operator_paths(str(made))])
-        raise MdbDamaged(path=made, reason=f"it differs from {source}{since}: `{command}` shows the entries")
+        command = shlex.join(["ditseed", "compare", str(source), plain.with_operator_paths(str(environment))])
+        raise MdbDamaged(path=environment, reason=f"it differs from {source}{since}: `{command}` shows the entries")
 
 
 def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Migrated:
@@ -307,7 +305,7 @@ def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, flo
     with existing(options.target.absolute(), options.source):
         place = place_of(options, source)
         run_dir, identity = place.directory / RUN_DIR, _identity(options)
-        # If the source, the new slapd or its configuration changed since the source was read, the result is useless.
+        # After a change of the source, the new slapd or its configuration, an unfinished result is useless.
         with recorded(run_dir) as catalogue:
             loaded = catalogue.facts_of("load", MigrateLoaded) if catalogue else None
         stale = loaded is not None and (
@@ -322,7 +320,7 @@ def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, flo
 def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: DatabaseSummary) -> Migrated:
     place.require_still_free(run)
     work = MigrateSteps(options, run, place)
-    looked = run.do("look", lambda meter: examine(options, source), Examined)
+    examined = run.do("look", lambda meter: examine(options, source), Examined)
     run.do("config", work.building.config)
     native.require_numbers(source.entries, work.build_options, str(options.source))
     if not run.catalogue.is_done("load"):
@@ -334,11 +332,11 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
     run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded.entries)
     published = run.do("publish", lambda meter: work.building.put_into_place(checked), Published)
     seconds = sum(step.seconds for step in run.catalogue.steps())
-    return Migrated(loaded, looked, published, round(seconds, 3), round(loaded.entries / seconds), run.done_before())
+    return Migrated(loaded, examined, published, round(seconds, 3), round(loaded.entries / seconds), run.done_before())
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """Formats and versions before and after the migration."""
+    """Data formats before and after the migration. `slapd`: version of the new slapd."""
 
     source: str
     suffix: str
@@ -348,7 +346,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class Migrated(msgspec.Struct, frozen=True):
-    """A finished migration. `before`: `done_before`, as `Run.done_before` has it."""
+    """A finished migration. `before`: result of `Run.done_before` for the report."""
 
     loaded: MigrateLoaded
     examined: Examined
@@ -363,7 +361,8 @@ class Migrated(msgspec.Struct, frozen=True):
 
 
 class MigratePlan(msgspec.Struct, frozen=True):
-    """What `migrate` would do. `slaptest`: what it prints. `foreseen`: None if slaptest refuses the configuration."""
+    """What `migrate` would do. `slaptest`: lines that slaptest prints. `accepted`: whether slaptest accepts the
+    configuration. `foreseen`: None if not."""
 
     examined: Examined
     directory: str
@@ -391,8 +390,8 @@ def examine(options: MigrateOptions, source: DatabaseSummary) -> Examined:
 
 
 def plan(options: MigrateOptions, progress: Progress) -> MigratePlan:
-    """What `migrate` would do. Nothing is written but in a temporary
-    directory; a missing TARGET exists meanwhile, because slapd's tools refuse a configuration that names it."""
+    """Returns what `migrate` would do. Writes only to a temporary directory, and creates a missing TARGET during the
+    call, because slapd's tools refuse a configuration whose directory is missing."""
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
         slaptest = configuration.slaptest(options.config_path)

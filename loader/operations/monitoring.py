@@ -1,5 +1,4 @@
-"""Two formats of monitoring systems: the states of a Monitoring Plugin, and Prometheus' text files for the textfile
-collector."""
+"""Output for monitoring systems: exit status of a Monitoring Plugin, and files for Prometheus' textfile collector."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Status(IntEnum):
-    """A plugin's exit status."""
+    """Exit status of a monitoring plugin."""
 
     OK = 0
     WARNING = 1
@@ -26,7 +25,7 @@ class Status(IntEnum):
 
 
 class Check(Struct, frozen=True):
-    """What a plugin found."""
+    """The result of a monitoring plugin."""
 
     status: Status
 
@@ -36,7 +35,7 @@ class Check(Struct, frozen=True):
 
 
 def write(metrics: Iterable[Metric], path: Path) -> None:
-    """Writes metrics in Prometheus' text format for the textfile collector of node_exporter: whole or not at all."""
+    """Writes a file of metrics for the textfile collector of node_exporter atomically."""
     from prometheus_client import CollectorRegistry, generate_latest  # takes long to import
 
     collected = tuple(metrics)

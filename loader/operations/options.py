@@ -1,5 +1,5 @@
-"""The options of `build`, `add`, `migrate`, `verify`, `clone`, `tune` and `storage`. This module imports no operation:
---help needs none."""
+"""The options of `build`, `add`, `migrate`, `verify`, `clone`, `tune` and `storage`. Imports no operations, so that
+--help is quick."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loader.server.options import Connection
 if TYPE_CHECKING:
     from loader.indexes import Indexes
 
-FULL = LADDER[-1]  # a level of --verify: every entry is read again, every index made again
+FULL = LADDER[-1]  # a level of --verify: rereads every entry and rebuilds every index
 MOST_SHARDS = 256
 ON_EXISTS = ("error", "skip", "replace", "newer")
 ON, OFF, NONE = "on", "off", "none"
@@ -29,7 +29,7 @@ STRIPE = 64 * 1024  # bytes; the default of lvcreate
 
 
 class Batch(click.types.IntParamType):
-    """Option type: a number of entries, or `auto`, which becomes 0."""
+    """Option type: a number of entries, or `auto`, which is converted to 0."""
 
     name = "batch"
 
@@ -71,9 +71,9 @@ class VerifyOptions(declared.AuditResources):
 
 @dataclass(frozen=True)
 class CloneOptions:
-    """Both are environment directories. `verify`: a level of loader.mdb.verify, for which the copy is read; None picks
-    one by size, and pages are looked at while they are copied. `reflink`:
-    "auto" shares blocks where the file system can, but with no database in use."""
+    """`source`, `target`: environment directories. `verify`: level of loader.mdb.verify for the copy; None picks one by
+    size, and checks pages during the copy. `reflink`: "auto" shares blocks if the file system supports it and no
+    process has the source open."""
 
     source: Annotated[Path, declared.Argument()]
     target: Annotated[Path, declared.Argument()]
@@ -96,7 +96,8 @@ class CloneOptions:
 
 @dataclass(frozen=True)
 class IndexChange:
-    """A change of the list. `wanted` replaces the list unless empty; then `add` and then `remove` are applied."""
+    """A change of the list of indexes: `wanted`, unless empty, replaces it; then `add` and then `remove` are
+    applied."""
 
     wanted: Annotated[
         tuple[str, ...], "--set INDEX", 'Replace the whole list: --set "uid eq" --set "cn,sn eq,sub".'
@@ -118,8 +119,7 @@ class SearchSources:
     logs: Annotated[
         tuple[Path, ...],
         "--stats-log FILE",
-        "slapd's log (loglevel stats), compressed or not, several times if need be: shows which indexes its searches "
-        "use, and which they lack.",
+        "slapd's log (loglevel stats), compressed or not; may be repeated. Shows which indexes searches use or lack.",
     ] = ()
     filters: Annotated[
         tuple[Path, ...], "--filters FILE", "The same for a file with a search filter on each line."
@@ -194,7 +194,7 @@ class DeclaredAdd(declared.Rejecting):
 
 @dataclass(frozen=True, kw_only=True)
 class BenchSizes:
-    """How much is done in each directory."""
+    """The amounts of work in each directory."""
 
     entries: Annotated[int, "-n --entries N", IntRange(1), "Number of entries that are loaded without sync."] = 20_000
     sync_entries: Annotated[
@@ -212,24 +212,21 @@ class BenchSizes:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """In seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds; None for no end."""
+    """Times in seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds; None: no
+    limit."""
 
     interval: Annotated[float, "--interval SECONDS", FloatRange(0.05), "Time between two reads of a layer."] = 3.0
-    window: Annotated[int, IntRange(2), "Number of reads that davg and dstd_dev are of."] = 100
+    window: Annotated[int, IntRange(2), "Number of reads over which davg and dstd_dev are computed."] = 100
     half_life: Annotated[
-        float,
-        "--half-life TIME",
-        declared.Duration(),
-        {"default": "5m"},
-        "Half-life with which emin and emax are released.",
+        float, "--half-life TIME", declared.Duration(), {"default": "5m"}, "Half-life with which emin and emax decay."
     ] = 300.0
     samples: Annotated[int | None, IntRange(1), "End after that many rounds (default: never)."] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeOptions:
-    """Sizes in bytes. `stripes`, `size`: None for as many disks, and as much of them, as there are. `redundant`: puts
-    each stripe on two disks."""
+    """Sizes in bytes. `stripes`, `size`: None uses all disks, and all of their space. `redundant`: each stripe is on
+    two disks."""
 
     database: Annotated[int, "--database-size", declared.Size(), "Size of the database."]
     kind: Annotated[str, "--fs", Choice(FILE_SYSTEMS), "File system."] = "xfs"
@@ -246,7 +243,9 @@ class VolumeOptions:
     group: Annotated[str, "--vg", "Name of the volume group."] = "ldap"
     volume: Annotated[str, "--lv", "Name of the logical volume."] = "data"
     mount: Annotated[str, "Mount point."] = "/srv/ldap"
-    unequal: Annotated[bool, "Do without what larger disks have more than the smallest."] = False
+    unequal: Annotated[
+        bool, "Accept disks of different sizes, and leave the additional space of the larger ones unused."
+    ] = False
     redundant: Annotated[bool, "Keep everything on two disks: raid10 on 4 disks or more, a mirror (raid1) on 2."] = (
         False
     )

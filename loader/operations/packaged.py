@@ -1,7 +1,6 @@
-"""What an installation of Debian's slapd package leaves in a new database: the entry of the suffix, and up to OpenLDAP
-2.4 that of its administrator. Nothing to lose, but only the operator can say so.
-
-slapd.scripts-common of the package writes them: `dc` and `o` of the domain, and nothing else."""
+"""Recognizes the entries that the installation of Debian's slapd package creates: the suffix entry and, up to OpenLDAP
+2.4, an administrator. They have only the domain's `dc` and `o` (slapd.scripts-common of the package). Only the operator
+can decide to replace them. Also writes the root entry of a database with an empty suffix."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from loader.sources import location, mdb
 
 Entry = Mapping[str, Set[bytes]]  # attribute in lower case -> values
 
-MOST = 2  # entries
+MOST = 2  # entries that the package creates
 _OPERATIONAL = {
     *("structuralobjectclass", "entryuuid", "entrycsn", "creatorsname", "createtimestamp"),
     *("modifiersname", "modifytimestamp", "entrydn", "subschemasubentry", "hassubordinates"),
@@ -28,8 +27,8 @@ _ADMIN = (
 )
 
 
-def is_all(entries: Sequence[tuple[str, Entry]]) -> bool:
-    """Are these entries (DN and all attributes, operational ones too) what the package writes, as it wrote them?"""
+def is_unchanged(entries: Sequence[tuple[str, Entry]]) -> bool:
+    """Returns whether these entries (DN, all attributes including operational ones) are the package's, unchanged."""
     if not 1 <= len(entries) <= MOST:
         return False
     expected = ((entries[0][0], *_SUFFIX), (f"cn=admin,{entries[0][0]}", *_ADMIN))
@@ -43,21 +42,22 @@ def is_all(entries: Sequence[tuple[str, Entry]]) -> bool:
 
 
 def suffix_in(directory: Path) -> str | None:
-    """The suffix of a database that holds nothing else; None for every other. Raises LoaderError."""
+    """Returns the suffix of a database that holds only the package's entries; None for any other. Raises
+    LoaderError."""
     if contents.entry_count(directory) > MOST:
         return None
     descriptor = os.memfd_create("entries", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "rb"):
         mdb.stream(mdb.Part(directory), descriptor, False, 1, Meter("look"))
-        found = location.entries(Path(f"/dev/fd/{descriptor}"))
-    return found[0][0] if is_all(found) else None
+        entries = location.entries(Path(f"/dev/fd/{descriptor}"))
+    return entries[0][0] if is_unchanged(entries) else None
 
 
 # --- empty suffix ----------------------------------------------------------------------------------------------------
 
-# The root entry of a database whose suffix is the empty DN (`suffix ""`, as Zimbra has it), which bears the contextCSN.
-# No search shows it: the root DSE answers a search with the base "". slapd adds it as a glue entry when it stores its
-# first contextCSN (syncrepl.c, `syncrepl_add_glue`), and so must a seed.
+# The root entry of a database whose suffix is the empty DN (`suffix ""`, as in Zimbra); it stores the contextCSN. No
+# search returns it, because a search with the base "" returns the root DSE. slapd adds it as a glue entry when it first
+# stores a contextCSN (syncrepl.c, `syncrepl_add_glue`); the seeding of a replica must do the same.
 GLUE = b"dn:\nobjectClass: glue\nstructuralObjectClass: glue\n\n"
 FILE = "root.ldif"
 
@@ -66,16 +66,16 @@ def is_empty(suffix: str) -> bool:
     return dn.key(suffix) == ""
 
 
-def write(path: Path) -> Path:
-    """The entry as an LDIF file, which is of no age: it changes no build."""
+def write_root_entry(path: Path) -> Path:
+    """Writes the root entry as LDIF with mtime 0, so that the file does not change the time of a build."""
     path.write_bytes(GLUE)
     os.utime(path, (0, 0))
     return path
 
 
-def completed(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:
-    """`sources` with the root entry before them where they lack it. `first`: the file that is read first, at whose
-    beginning slapcat writes the entry of the empty DN."""
+def with_root_entry(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:
+    """Returns `sources`, preceded by the root entry if they lack it. `first`: the source that is read first; slapcat
+    writes the root entry at its beginning."""
     if [name for name, _ in location.entries(first, most=1)] == [""]:
         return tuple(sources)
-    return (write(scratch / FILE), *sources)
+    return (write_root_entry(scratch / FILE), *sources)

@@ -1,5 +1,5 @@
-"""Puts a finished environment into a server's database directory: all of it or nothing, owner and mode as the server
-needs them, and the same again after a kill. Refuses a directory that is in use or holds entries."""
+"""Publishes a finished environment in a server's database directory: atomically, with the owner and mode that the
+server needs, and repeatably after a kill. Refuses a directory that is in use or holds entries."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from loader.server import configuration, private, tools
 from loader.storage import files, held, holders
 from loader.storage.files import Owner
 
-REPLACED = f"{DATA}.replaced-"  # and a time: the name under which an old data file is kept
-# Directory in the database directory (the same file system, so that publishing is a rename) in which an interrupted
-# clone leaves its files.
+REPLACED = f"{DATA}.replaced-"  # prefix of the names of replaced data files; a time follows
+# Subdirectory of the database directory for the files of an unfinished clone: on the same file system, so that
+# publishing is a rename.
 WORKSHOP = ".ditseed-clone"
-_KEPT = "If nobody needs it any more, add --replace: the new database takes its place once it is finished and checked."
+_KEPT = "If nobody needs it any more, add --replace: the new database replaces it once it is finished and checked."
 
 
 class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts of the step `check`: the file (`files.identity`) that is to be published, and the maxsize that it gets.
-    `notes`: what the operator should know of the database."""
+    """Facts of the step `check`. `identity`: `files.identity` of the file to publish. `maxsize`: maxsize to configure.
+    `notes`: for the operator."""
 
     identity: list[int]
     entries: int
@@ -56,8 +56,8 @@ class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Tells later whether a database was written to, or is another one. The entries are for people. `head`: the length
-    of both meta pages, and their checksum."""
+    """Detects later whether a database was written to or replaced. `entries`: for messages only. `head`: length and
+    checksum of both meta pages. `modified`: mtime in nanoseconds."""
 
     entries: int
     head: tuple[int, str]
@@ -83,8 +83,8 @@ class Published(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TargetDatabase(msgspec.Struct, frozen=True):
-    """The database directory that a configuration means. `superior`: by whose name its entries are loaded, where it is
-    loaded with others that are glued together (the superior's own place has itself)."""
+    """A configured database and the directory to build it in. `superior`: set in a glued build: the superior database,
+    whose name slapadd gets (for the superior itself, the same database)."""
 
     config: Config
     database: Database
@@ -94,7 +94,7 @@ class TargetDatabase(msgspec.Struct, frozen=True):
 
     @property
     def named(self) -> Database:
-        """The database by whose name the entries are loaded."""
+        """The database whose name slapadd gets."""
         return self.superior or self.database
 
     @property
@@ -104,27 +104,27 @@ class TargetDatabase(msgspec.Struct, frozen=True):
     def private_configuration(
         self, scratch: Path, settings: Mapping[str, Sequence[bytes]] | None = None
     ) -> AbstractContextManager[Path]:
-        """For slapd's tools, as `private.configured` makes it."""
+        """Returns a context that yields a private configuration for slapd's tools (`private.configured`)."""
         return private.configured(self.config, self.database, scratch, settings, self.superior)
 
     def require_free(self, checked: Checked | None = None) -> None:
-        """As `require_target`; a database that this run published before it was killed may be there."""
+        """Like `require_target`, but accepts the database that this run published before it was killed."""
         require_target(self.directory, self.replace or self.holds(checked))
 
     def require_still_free(self, run: Run) -> None:
-        """The same until the run has published its database."""
+        """Calls `require_free`, unless the run has published its database."""
         if not run.catalogue.is_done("publish"):
             self.require_free(run.catalogue.facts_of("check", Checked))
 
     def holds(self, checked: Checked | None) -> bool:
-        """Is the database in place the one that the step `check` saw?"""
+        """Returns whether the directory has the data file that the step `check` checked."""
         return checked is not None and self.data.exists() and files.identity(self.data) == checked.identity
 
     def begins_anew(self, run_dir: Path, verb: str, options: Mapping[str, object], restart: bool) -> bool:
-        """Whether the run in `run_dir` is not to be resumed. Then the target is checked before the run is forgotten.
+        """Returns whether a new run replaces the one in `run_dir`; if so, first checks the target.
 
-        It is not resumed if it has ended and what it published is gone, or if it had other options and has ended or had
-        hardly begun: whoever corrects a mistake in a command just repeats it. Raises ChangedSince."""
+        A run is replaced if it has ended and its database is gone, or if its options differ and it has ended or has
+        done no work yet: an operator who corrects a mistake just repeats the command. Raises ChangedSince."""
         anew = restart or self._is_over(run_dir, verb, options)
         if anew:
             self.require_free()
@@ -145,14 +145,14 @@ class TargetDatabase(msgspec.Struct, frozen=True):
 
 
 def head_digest(data: Path, length: int) -> str:
-    """The checksum of both meta pages, `length` bytes."""
+    """Returns the checksum of the first `length` bytes, which are both meta pages."""
     with files.reading(data) as file:
         return xxhash.xxh3_128_hexdigest(file.read(length))
 
 
 def require_as_published(directory: Path, before: Mark, finished: str) -> None:
-    """Raises ChangedSince if the database was written to since it was marked, by LMDB or by anything else. With
-    MDB_WRITEMAP (envflags writemap) the file gets the length of its map when it is opened, and a new mtime."""
+    """Raises ChangedSince if LMDB or another program wrote to the database after `before` was taken. Opening it with
+    MDB_WRITEMAP (envflags writemap) does not count, although it changes the length and the mtime."""
     with held.checked_file(directory / DATA) as pin:
         length, digest = before.head
         status, same = pin.stat(), head_digest(pin, length) == digest
@@ -166,25 +166,25 @@ def require_as_published(directory: Path, before: Mark, finished: str) -> None:
     raise ChangedSince(path=directory / DATA, finished=finished, then=units.number(before.entries), now=now)
 
 
-def publish_environment(made: Path, place: TargetDatabase, checked: Checked) -> Published:
-    """Renames made/data.mdb into place, then brings the configured maxsize up to that of `checked`.
+def publish_environment(environment: Path, place: TargetDatabase, checked: Checked) -> Published:
+    """Renames data.mdb of `environment` into the target, then sets the configured maxsize to that of `checked`.
 
-    A second call after a kill knows from `checked` that the rename is done."""
+    Safe to repeat after a kill: `checked` shows whether the rename is done."""
     with files.explained(place.directory):
         place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not place.holds(checked):
-            # slapadd's writable map leaves the file as long as maxsize, a hole mostly; backups stumble over it.
-            os.truncate(made / DATA, meta.read_meta(made).used)
-            put(made / DATA, place.directory, place.database.mode, place.replace)
+            # slapadd's writable map leaves a sparse file as long as maxsize, which many backup programs read in full.
+            os.truncate(environment / DATA, meta.read_meta(environment).used)
+            put(environment / DATA, place.directory, place.database.mode, place.replace)
     if checked.maxsize != place.database.maxsize:
-        # Of a glued tree another database's maxsize may have been changed meanwhile.
+        # Read again, because in a glued build another database's maxsize may have been changed meanwhile.
         apply_maxsize(configuration.read(place.config.path), place.database, checked.maxsize)
     mark = Mark.of(place.data, checked.entries)
     return Published(place.data.stat().st_size, str(place.directory), checked.maxsize, mark, checked.notes)
 
 
 def require_target(directory: Path, replace: bool) -> None:
-    """Refuses a directory that is in use, not ours to write, or holds entries (unless `replace`)."""
+    """Raises an error if the directory is in use, not writable, or holds entries (unless `replace`)."""
     if directory.exists() and not directory.is_dir():
         raise UsageProblem(reason=f"{directory} is not a directory")
     files.require_writable(directory)
@@ -195,37 +195,37 @@ def require_target(directory: Path, replace: bool) -> None:
     what, advice = f"a database ({units.size(files.allocated_bytes(data))})", _KEPT
     with suppress(LoaderError):
         if (suffix := packaged.suffix_in(directory)) is not None:
-            what = f"the database of {suffix} that installing slapd made, without any entry of yours"
+            what = f"the database of {suffix} that the installation of slapd created, without any entry of yours"
             advice = "Give the same command again with --replace."
     raise TargetNotEmpty(path=directory, what=what, advice=advice)
 
 
 def holds_entries(directory: Path) -> bool:
-    """Whether there is something to lose: a slapd that was started once leaves a database without an entry. True if the
-    file cannot be read."""
+    """Returns whether the database has entries; slapd creates one without entries at its first start. True if the file
+    cannot be read."""
     try:
         return contents.entry_count(directory) > 0
     except LoaderError:
         return True
 
 
-def require_readable_format(path: Path, found: int) -> None:
-    """Raise OtherFormat for a data file that the slapd installed here does not open."""
+def require_readable_format(path: Path, data_format: int) -> None:
+    """Raises OtherFormat for a data file that the slapd installed here does not open."""
     needed = tools.lmdb_format()
-    if needed is not None and needed != found:
-        raise OtherFormat(path=path, found=found, who="the slapd installed here", needed=needed)
+    if needed is not None and needed != data_format:
+        raise OtherFormat(path=path, found=data_format, who="the slapd installed here", needed=needed)
 
 
 def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | None = None) -> Verified:
-    """Is a finished data file sound? `level`: None picks one by size. `seen`: as for `verify`. Raises MdbDamaged."""
+    """Verifies a data file at `level`; None picks a level by size. `seen`: as in `mdb.verify`. Raises MdbDamaged."""
     with progress.step("verify") as meter:
         return verify.verify(partial, level or verify.default_level(partial), meter, seen)
 
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: bool = False) -> Path | None:
-    """Puts a finished data file, of a private directory, into an environment directory: the directory's owner, `mode`,
-    no stale lock.mdb. `keep`: the old file, if it holds entries, gets another name, which is returned. Raises
-    TargetInUse, TargetNotEmpty: somebody may have come meanwhile."""
+    """Moves a finished data file from a private directory into an environment directory, with the directory's owner and
+    `mode`; removes the old lock.mdb. `keep`: an old file with entries is renamed, and its new path returned. Raises
+    TargetInUse or TargetNotEmpty if another process uses or filled the directory meanwhile."""
     with held.opened(directory) as target:
         with held.opened(partial.parent) as source:
             descriptor = source.open(partial.name, os.O_RDWR)
@@ -236,14 +236,14 @@ def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: 
         killpoint("publish.middle")
         require_target(target.path, replace)
         old = _keep(target) if keep else None
-        target.remove(LOCK)  # of the old database
+        target.remove(LOCK)
         target.move_in(partial, DATA)
         return old
 
 
 def _keep(target: held.Directory) -> Path | None:
-    """The directory has a data file at every moment: the old one has two names until the new one takes `DATA`. If a
-    kill left both names, the next call removes the second one first."""
+    """Links the old data file to a second name, so that the directory has a data file at every moment. If a kill left
+    both names, the next call removes the second one first. Returns the new path; None if there are no entries."""
     if not target.exists(DATA) or not holds_entries(target.path):
         return None
     old = os.stat(DATA, dir_fd=target.descriptor, follow_symlinks=False)
@@ -252,7 +252,7 @@ def _keep(target: held.Directory) -> Path | None:
         if os.path.samestat(old, os.stat(name, dir_fd=target.descriptor, follow_symlinks=False)):
             target.remove(name)
     first = REPLACED + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    names = (first, *(f"{first}-{number}" for number in range(2, len(others) + 3)))  # several in the same second
+    names = (first, *(f"{first}-{number}" for number in range(2, len(others) + 3)))  # for several in the same second
     name = next(name for name in names if name not in others)
     target.link(DATA, name)
     killpoint("restore.kept")
@@ -260,7 +260,7 @@ def _keep(target: held.Directory) -> Path | None:
 
 
 class BuildDirectory(msgspec.Struct, frozen=True):
-    """Where a data file is built that goes to `target`: `home`, a private directory inside of it."""
+    """`home`: private directory inside `target`, in which a data file for `target` is built."""
 
     target: Path
     home: Path
@@ -268,8 +268,8 @@ class BuildDirectory(msgspec.Struct, frozen=True):
 
 @contextmanager
 def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
-    """Makes the directory if it is missing, owned as `like` is, and keeps other clones out of it meanwhile. Files in
-    the workshop stay for a run that goes on. Raises Locked, DirectoryUnsafe."""
+    """Creates a missing directory with the owner of `like`, and locks it against other clones during the body. Files in
+    WORKSHOP stay, so that a run can be resumed. Raises Locked, DirectoryUnsafe."""
     with existing(directory, like), held.opened(directory) as target:
         try:
             with held.private(target.path / WORKSHOP) as home, exclusive(home.path / "lock"):
@@ -278,15 +278,14 @@ def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
                 finally:
                     home.remove("lock")
         finally:
-            with suppress(OSError):  # not empty: for a run that goes on
+            with suppress(OSError):  # not empty: a later run resumes from its files
                 os.rmdir(WORKSHOP, dir_fd=target.descriptor)
 
 
 @contextmanager
 def existing(directory: Path, like: Path) -> Iterator[None]:
-    """Makes the directory if it is missing, owned as `like` is. If nothing is put into it, it is removed again, with
-    the parents that were missing."""
-    missing = [one for one in (directory, *directory.parents) if not one.exists()]
+    """Creates a missing directory, and its parents, with the owner of `like`; removes them again if they stay empty."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
     if missing:
         held.make_directories(directory, 0o700)
         with held.opened(directory) as created:
@@ -296,5 +295,5 @@ def existing(directory: Path, like: Path) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError, DirectoryUnsafe):  # not empty: it holds the database
-            for one in missing:
-                held.remove_empty(one)
+            for path in missing:
+                held.remove_empty(path)

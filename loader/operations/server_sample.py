@@ -1,7 +1,7 @@
-"""A sample of the entries of a running server: those of some windows of entryUUID, all over the tree.
+"""Samples the entries of a running server: reads the entries in some windows of entryUUID, all over the tree.
 
-entryUUIDs that slapd made lie close together where it loaded many entries at once, so the number of entries in some
-windows does not tell how many there are in all. slapd's monitor tells it, or a search that asks for no attributes.
+A bulk load generates entryUUIDs that lie close together, so the number of entries in some windows does not imply the
+total. slapd's monitor has the total; else a search without attributes counts the entries.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from loader.sources import planner, sampling
 from loader.sources.planner import filters, spread
 from loader.sources.sampling import Sample, SampleSize
 
-_COUNT_FOR = 30.0  # seconds, in which slapd names some millions of entries
-_READ_WHOLE = 100_000  # entries: of fewer, all are read, and none that is large is missed
-_SPREAD = 16  # windows of which a part consists
-_LEAST = 4  # a part with less than this share of the wanted entries is too small
-_WIDER = 8  # times as large is the next part then
+_COUNT_FOR = 30.0  # seconds; slapd returns the DNs of some million entries in this time
+_READ_WHOLE = 100_000  # entries; a tree with no more is read in full, so that no large entry is missed
+_SPREAD = 16  # minimum number of windows in a part
+_LEAST = 4  # a part with fewer than 1/4 of the requested entries is too small
+_WIDER = 8  # factor by which the next part is larger then
 
 
 def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: Meter) -> Sample:
     """Returns a sample, with notes on what the server hides. The server evaluates all entries; if entries have no
     entryUUID, all are read. Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
-    asked = ExportOptions(connection, scratch, pieces=1)
-    start, cut = trial_plan(asked, meter)
-    (whole, *_) = cut.pieces(asked.page)
+    options = ExportOptions(connection, scratch, pieces=1)
+    start, cut = trial_plan(options, meter)
+    (whole, *_) = cut.pieces(options.page)
     entries, counted = cut.expected, True
     if entries is None:
         entries, counted = _count(connection, whole.search, scratch, meter)
@@ -54,13 +54,13 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
         parts = parts // _WIDER
     else:
         source.fetch(connection, whole.search, path, meter)
-        how, total, counted = "all of it was read", 0, True  # what is read is counted
+        how, total, counted = "all of it was read", 0, True  # `of_part` counts the entries
     sample = sampling.of_part([path], total, wanted, how, counted)
     return replace(sample, notes=tuple(cut.hidden))
 
 
 def _count(connection: Connection, search: Search, scratch: Path, meter: Meter) -> tuple[int, bool]:
-    """Counts the entries by a search without attributes. Returns their number, and whether all came in time."""
+    """Counts the entries by a search without attributes. Returns the count, and whether it includes all entries."""
     asked = {scratch / "names.ldif": replace(search, attributes=("1.1",))}
     entries, _, whole = source.fetch_for(_COUNT_FOR, connection, asked, meter)
     for left in scratch.glob("*names.ldif"):

@@ -1,4 +1,4 @@
-"""The output of an export, whatever it was read from: a directory of shards, made beside its place by a run."""
+"""The output of an export from any source: a directory of shards with a manifest, written by a resumable run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from loader.run.log import Report, killpoint
 from loader.run.steps import Run, open_run
 from loader.storage import files
 
-# In the run directory:
+# Subdirectories of the run directory.
 PARTS, ARRANGED = "parts", "arranged"
 
 
 class Whole(Struct, frozen=True):
-    """All entries of an export. `checksum`: order-free; the rest as in the manifest."""
+    """All entries of an export. `checksum`: independent of their order. The other fields are as in the manifest."""
 
     base: str
     started: str
@@ -34,57 +34,57 @@ class Whole(Struct, frozen=True):
 
 
 class Finished(Struct, frozen=True):
-    """An export that has ended. `before`: `done_before`, as `Run.done_before` has it for the report."""
+    """A finished export. `before`: result of `Run.done_before` for the report."""
 
     manifest: Manifest
     before: Report
 
     @property
     def report(self) -> Report:
-        """For --json and --report."""
+        """The report for --json and --report."""
         return {**structs.asdict(self.manifest), **self.before}
 
 
 @contextmanager
-def into(
+def export_run(
     output: Path, identity: dict[str, object], progress: Progress, timeouts: dict[str, float], restart: bool
 ) -> Iterator[Run]:
-    """The run of an export into a directory, which is one or is to become one. Raises OutputNotEmpty,
-    NotPermitted, ReadOnly."""
+    """Opens the run of an export into a directory, which is created if missing. Raises OutputNotEmpty, NotPermitted,
+    ReadOnly."""
     require_output(output)
     run_dir = output / RUN_DIR
-    made = not output.exists()
+    is_new = not output.exists()
     try:
         with open_run(run_dir, "export", identity, progress, timeouts, restart) as run:
             yield run
     except LoaderError:
-        # Refused before anything was read: nothing is worth keeping, and nothing shall have changed.
-        if made and not any((run_dir / name).exists() for name in (PARTS, ARRANGED)):
+        # If nothing was read yet, nothing is worth keeping: a refused command must change nothing.
+        if is_new and not any((run_dir / name).exists() for name in (PARTS, ARRANGED)):
             files.remove_tree(output)
         raise
 
 
 def require_output(output: Path) -> None:
-    """May an export be written, or go on, there? Raises OutputNotEmpty, NotPermitted, ReadOnly."""
+    """Raises OutputNotEmpty, NotPermitted or ReadOnly unless an export can be written or resumed in `output`."""
     files.require_writable(output)
     if not (output / RUN_DIR).exists() and output.is_dir() and any(output.iterdir()):
         raise OutputNotEmpty(path=output, made_by="export")
 
 
 class ShardDirectory(Struct, frozen=True):
-    """Sink: the output directory of a run. It takes finished shards, and writes the manifest last."""
+    """Sink: the output directory of a run. The manifest is written last."""
 
     output: Path
     run: Run
 
     @property
     def arranged(self) -> Path:
-        """Where shards in loading order wait until all of them are there."""
+        """Directory for shards in loading order, until all of them are complete."""
         return self.run.directory / ARRANGED
 
     def done_before(self, last: str = "shards") -> Manifest | None:
-        """The manifest of a finished run; `last` is its last step. Raises ManifestBroken if what it made is gone or has
-        another size."""
+        """Returns the manifest of a finished run, whose last step is `last`; None if it has not finished. Raises
+        ManifestBroken if a shard is missing or has another size."""
         if not self.run.catalogue.is_done(last):
             return None
         manifest = ldif.require_manifest(self.output)
@@ -93,7 +93,7 @@ class ShardDirectory(Struct, frozen=True):
         return manifest
 
     def take(self, names: Sequence[str]) -> None:
-        """Move arranged shards to the output. Meanwhile it has no manifest, and no shards of an earlier export."""
+        """Moves arranged shards to the output, after removing the manifest and the shards of an earlier export."""
         (self.output / ldif.MANIFEST).unlink(missing_ok=True)
         for path in self.output.glob("[0-9]*.ldif*"):
             if path.name not in names:
@@ -105,7 +105,7 @@ class ShardDirectory(Struct, frozen=True):
         killpoint("shards.middle")
 
     def shard(self, name: str, entries: int, content_checksum: str, checksum: str | None = None) -> ShardFile:
-        """A shard that is in the output. Without its checksum, the file is read."""
+        """Returns a shard in the output for the manifest; `checksum`: None computes it from the file."""
         path = self.output / name
         return ShardFile(name, path.stat().st_size, checksum or ldif.checksum_of(path), entries, content_checksum)
 
@@ -118,8 +118,8 @@ class ShardDirectory(Struct, frozen=True):
         hidden: Sequence[str] = (),
         notes: Sequence[str] = (),
     ) -> None:
-        """Writes the manifest: an export that has one is complete."""
-        made = Manifest(
+        """Writes the manifest, which marks the export as complete."""
+        manifest = Manifest(
             base=whole.base,
             entries=whole.entries,
             content_checksum=whole.checksum,
@@ -134,16 +134,16 @@ class ShardDirectory(Struct, frozen=True):
             notes=(*hidden, *notes),
             hidden=tuple(hidden),
         )
-        files.write_durably(self.output / ldif.MANIFEST, made.text())
+        files.write_durably(self.output / ldif.MANIFEST, manifest.text())
         clear(self.run.directory)
 
 
 def clear(run_dir: Path) -> None:
-    """Remove what the steps of an export put into its run directory on their way."""
+    """Removes the intermediate files of an export from its run directory."""
     for name in (PARTS, ARRANGED):
         files.remove_tree(run_dir / name)
 
 
 def now() -> str:
-    """As manifests have it."""
+    """Returns the present time in the format of manifests."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -1,8 +1,8 @@
 """Builds a consumer's database while the provider is read: the connections send their LDIF straight to the native core,
 with no files of entries in between.
 
-If there are more pieces than connections, finished pieces are kept as files, and a resumed run takes them from there.
-Otherwise nothing is kept, because all pieces end at about the same time."""
+If there are more pieces than connections, finished pieces are kept as files for a resumed run. Otherwise nothing is
+kept, because all pieces end at about the same time."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from loader.sources import ldap as source
 from loader.sources.planner import ConnectionSlot, Piece, RateLimit, schedule
 
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
-HEAD = "head.ldif"  # among the parts: containers, which are read before all other entries
-MOST_CONTAINERS = 500  # maximum in HEAD
-MEMORY = 3 << 29  # maximum bytes for sorting: more makes nothing faster
+HEAD = "head.ldif"  # file of containers, which are read before all other entries
+MOST_CONTAINERS = 500  # maximum number of containers in HEAD
+MEMORY = 3 << 29  # maximum bytes for sorting; more does not make it faster
 
 
 def build(
@@ -69,7 +69,7 @@ class _StreamStep(Struct, frozen=True):
     allow_hidden: bool
 
     def stream(self, meter: Meter, start: Start, cut: ReadingPlan) -> NativeLoaded:
-        """Reads and builds. Entries that moved meanwhile are read again before entries get their IDs."""
+        """Reads and builds. Entries that moved during the read are read again before entry IDs are assigned."""
         reading, provider = self.reading, self.reading.options.connection
         reading.parts.mkdir(exist_ok=True)
         head = []
@@ -88,11 +88,11 @@ class _StreamStep(Struct, frozen=True):
         with self._feeding(meter, cut) as pieces:
             try:
                 loaded = steps.make(meter, [*head, *pieces], start.context_csns, live_source)
-            except EntryRefused:  # perhaps because the consumer's schema lacks something: then say what
+            except EntryRefused:  # if the consumer's schema lacks names, they are reported instead
                 rejected = ldif.scan([steps.rejects], Meter("schema"))
                 require_known(self.place, rejected.attributes, rejected.object_classes, self.run.directory)
                 raise
-        # What was also written to a file, such as the containers, was counted twice.
+        # Entries that were also written to a file, such as the containers, were counted twice.
         meter.add(entries=loaded.read - meter.entries)
         hidden, _ = notes(reading.options, meter, start, cut, loaded.entries)
         if not self.allow_hidden:
@@ -101,8 +101,8 @@ class _StreamStep(Struct, frozen=True):
 
     @contextmanager
     def _feeding(self, meter: Meter, cut: ReadingPlan) -> Iterator[list[Input]]:
-        """Yields the files of pieces read before, and the feed of those that a thread reads meanwhile. If reading or
-        building fails, the other one is stopped, and the first error is raised."""
+        """Yields the files of finished pieces, and a feed of the pieces that a thread reads meanwhile. If reading or
+        building fails, the other is stopped, and the first error is raised."""
         done, options = self.run.catalogue.partitions("stream", Counted), self.reading.options
         pieces = cut.pieces(options.page)
         keeps = sum(not piece.search.subentries for piece in pieces) > options.jobs

@@ -1,4 +1,4 @@
-"""Sink: changes of an existing database whose slapd is stopped: a provider's changed entries, and rebuilt indexes.
+"""Sink: changes an existing database whose slapd is stopped: applies changes of a provider, or rebuilds indexes.
 
 Each change is durable, and is made completely or not at all. The native core uses LMDB, which maps the file, so a disk
 error kills the process with a signal. Therefore the core runs in a child process.
@@ -29,8 +29,8 @@ _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
 
 
 class SyncResult(Struct, frozen=True):
-    """The provider's changes. `changed`: LDIF. `present`: what stays; None if the provider did not say. `lost`: changed
-    entries that have since moved elsewhere or are gone. `reached`, `claimed`: contextCSN before and afterwards."""
+    """The provider's changes. `changed`: LDIF. `present`: entryUUIDs of the present phase; None: none came. `lost`:
+    changed entries that have moved away or are gone. `reached`, `claimed`: contextCSN before and afterwards."""
 
     changed: Sequence[Path]
     present: Path | None
@@ -59,7 +59,7 @@ def refresh(
         try:
             counts, unsettled = isolated.receive_result(child, directory, meter)
         finally:
-            allowing.result()  # its error is the reason for that of the child
+            allowing.result()  # an error here caused the error of the child
     return counts, [bytes.fromhex(uuid) for uuid in unsettled]
 
 
@@ -86,7 +86,7 @@ def _refresh(
         if error.code == "build.unproven":
             return RefreshRefused(path=directory, reason=error.message, advice=_ADVICE)
         if error.code == "build.rejected":
-            where = "in what the provider sent"
+            where = "in the changes of the provider"
             return EntryRefused(dn=error.dn or "", reason=error.message, where=where, way_out="")
         return mdb.failure(error, directory, target.map_size)
 

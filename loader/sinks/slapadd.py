@@ -136,7 +136,7 @@ def _judge(child: Child, target: Target, find: Find) -> LoaderError:
             reason = "another database holds it" if "did you mean" in match["why"] else "no database holds it"
         else:
             reason = "; ".join(word for word in words[:3] if word != match.string) or match.string
-        where, dn = f"the record ending at line {match['line']} of what slapadd was fed", "an entry"
+        where, dn = f"the record ending at line {match['line']} of slapadd's input", "an entry"
         if record := find(int(match["line"])):
             path, line, dn = record
             where = f"{path}, line {line}"

@@ -46,4 +46,4 @@ class Comparable(Protocol):
 
 def names(inputs: Inputs) -> list[Path]:
     """Returns the inputs as paths; a descriptor becomes /dev/fd/N."""
-    return [Path(f"/dev/fd/{one}") if isinstance(one, int) else one for one in inputs]
+    return [Path(f"/dev/fd/{source}") if isinstance(source, int) else source for source in inputs]

@@ -36,10 +36,10 @@ Result = TypeVar("Result")
 DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 
 
-def fetch(connection: Connection, asked: Search, target: Path, meter: Meter) -> Part:
+def fetch(connection: Connection, query: Search, target: Path, meter: Meter) -> Part:
     """Writes a search's entries to `target`, retrying after lost connections; `target` exists only when complete."""
     partial_file = target.with_name("partial-" + target.name)
-    part = _searching(connection, asked, meter, lambda reader, asked: reader.file(asked, partial_file, DROPPED))
+    part = _searching(connection, query, meter, lambda reader, query: reader.file(query, partial_file, DROPPED))
     files.publish(partial_file, target)
     return part
 
@@ -47,11 +47,11 @@ def fetch(connection: Connection, asked: Search, target: Path, meter: Meter) -> 
 def fetch_for(
     seconds: float, connection: Connection, searches: Mapping[Path, Search], meter: Meter, most: float = math.inf
 ) -> tuple[int, float, bool]:
-    """Fetches searches at the same time, for at most `seconds`, and until `most` bytes of LDIF have come. Returns the
-    entries, the seconds, and whether these are all entries. The keys of `searches` are as `target` of `fetch`."""
+    """Runs searches in parallel for at most `seconds`, or until `most` bytes of LDIF have arrived. Returns the number
+    of entries, the seconds, and whether all entries were read. The keys of `searches` are as `target` of `fetch`."""
     inner = Meter(meter.name)
     with ThreadPoolExecutor(len(searches)) as pool, meter.cancelling(inner.cancel):
-        fetches = [pool.submit(fetch, connection, asked, target, inner) for target, asked in searches.items()]
+        fetches = [pool.submit(fetch, connection, query, target, inner) for target, query in searches.items()]
         whole = False
         while not whole and inner.seconds < seconds and inner.bytes < most:
             whole = not wait(fetches, _LOOK).not_done
@@ -66,7 +66,7 @@ def fetch_for(
 
 def fetch_part(
     connection: Connection,
-    asked: Search,
+    query: Search,
     directory: Path,
     name: str,
     *,
@@ -77,16 +77,16 @@ def fetch_part(
 ) -> Part:
     """Writes a search's entries to files of about 64 MiB of LDIF and `.rows` files; retries after lost connections."""
 
-    def search(reader: Reader, asked: Search) -> Part:
+    def search(reader: Reader, query: Search) -> Part:
         with pace.over(reader.counters) if pace else nullcontext():
-            return reader.part(asked, directory, name, DROPPED, compress=compress)
+            return reader.part(query, directory, name, DROPPED, compress=compress)
 
-    return _searching(connection, asked, meter, search, retries)
+    return _searching(connection, query, meter, search, retries)
 
 
 def feed(
     connection: Connection,
-    asked: Search,
+    query: Search,
     target: Feed,
     notes: Path,
     *,
@@ -99,15 +99,15 @@ def feed(
     partial_copy = copy.with_name("partial-" + copy.name) if copy else None
     tried = False
 
-    def search(reader: Reader, asked: Search) -> int:
+    def search(reader: Reader, query: Search) -> int:
         nonlocal tried
         if tried:
             target.repeat()
         tried = True
         with pace.over(reader.counters):
-            return reader.feed(asked, target, notes, DROPPED, partial_copy)
+            return reader.feed(query, target, notes, DROPPED, partial_copy)
 
-    entries = _searching(connection, asked, meter, search, retries=0)
+    entries = _searching(connection, query, meter, search, retries=0)
     if partial_copy and copy:
         files.publish(partial_copy, copy)
     return entries
@@ -115,30 +115,30 @@ def feed(
 
 def _searching(
     connection: Connection,
-    asked: Search,
+    query: Search,
     meter: Meter,
     search: Callable[[Reader, Search], Result],
     retries: int = defaults.RETRIES,
 ) -> Result:
     """Runs a search, with retries after lost connections, and with smaller and smaller pages if limits are met."""
 
-    def attempt(asked: Search) -> Result:
+    def attempt(query: Search) -> Result:
         with reading(connection, meter) as reader:
-            return search(reader, asked)
+            return search(reader, query)
 
-    return _in_pages(asked, asked.page, lambda asked: with_retries(partial(attempt, asked), meter, retries), meter)
+    return _in_pages(query, query.page, lambda query: with_retries(partial(attempt, query), meter, retries), meter)
 
 
-def _in_pages(asked: Search, page: int, search: Callable[[Search], Result], meter: Meter | None = None) -> Result:
+def _in_pages(query: Search, page: int, search: Callable[[Search], Result], meter: Meter | None = None) -> Result:
     """Searches with pages of the size `page`; if a limit is met, with the smaller sizes of PAGES in turn. Raises
     LimitTooLow if the search meets a limit even with the smallest pages."""
     for size in (page, *(size for size in PAGES[1:-1] if not page or size < page)):
         try:
-            return search(replace(asked, page=size))
+            return search(replace(query, page=size))
         except LimitTooLow as error:
             if meter:
                 meter.note = f"{error}; asking for smaller pages"
-    return search(replace(asked, page=PAGES[-1]))
+    return search(replace(query, page=PAGES[-1]))
 
 
 def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = defaults.RETRIES) -> Result:
@@ -160,17 +160,17 @@ def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = def
 
 
 class Server(Struct, frozen=True):
-    """The entries of a running server: those that the search `asked` finds, or all below the connection's base."""
+    """The entries of a running server: those that the search `query` finds, or all below the connection's base."""
 
     connection: Connection
-    asked: Search | None = None
+    query: Search | None = None
 
     @property
     def label(self) -> str:
         return self.connection.uri or "the default server"
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        searches = [self.asked] if self.asked else []
+        searches = [self.query] if self.query else []
         if not searches:
             with session(self.connection, meter.cancelled) as server:
                 base = server.base()
@@ -180,8 +180,8 @@ class Server(Struct, frozen=True):
 
         def attempt() -> EntryDigests:
             with ldif.digesting(ignore, meter) as tree, reading(self.connection, meter) as reader:
-                for asked in searches:
-                    reader.digest(asked, tree)
+                for query in searches:
+                    reader.digest(query, tree)
                 return tree
 
         return with_retries(attempt, meter)
@@ -189,7 +189,7 @@ class Server(Struct, frozen=True):
     def find(self, names: Sequence[str]) -> Entries:
         entries: Entries = {}
         with session(self.connection) as server:
-            attributes = self.asked.attributes if self.asked else questions.everything(server)
+            attributes = self.query.attributes if self.query else questions.everything(server)
             for name in names:
                 with suppress(NoSuchBase):  # deleted in the meantime
                     entry = server.read(name, attributes)
@@ -248,15 +248,15 @@ class Narrowing(Struct, frozen=True):
         """True if no entry in scope can be renamed by a rename of a container that is in scope too."""
         return self.scope in ("base", "one")
 
-    def of(self, asked: Search) -> Search:
-        """Returns `asked`, restricted to the replica's content. A search below another base keeps its own scope."""
-        attributes = (*self.attributes, *(one for one in NEEDED if one not in self.attributes))
-        scope = asked.scope
-        if dn.key(asked.base) == dn.key(self.base) and scope == "sub":
+    def of(self, query: Search) -> Search:
+        """Returns `query`, restricted to the replica's content. A search below another base keeps its own scope."""
+        attributes = (*self.attributes, *(name for name in NEEDED if name not in self.attributes))
+        scope = query.scope
+        if dn.key(query.base) == dn.key(self.base) and scope == "sub":
             scope = _ON_THE_WIRE.get(self.scope, self.scope)
         # slapd's configuration also accepts a simple filter without parentheses.
         where = self.where if self.where.startswith("(") else f"({self.where})"
-        return replace(asked, where=f"(&{where}{asked.where})", scope=scope, attributes=attributes)
+        return replace(query, where=f"(&{where}{query.where})", scope=scope, attributes=attributes)
 
     def pieces(self, whole: Sequence[Piece]) -> list[Piece]:
         """Returns the restricted pieces of a tree; a single piece if the scope is the base or one level."""

@@ -44,7 +44,7 @@ class Kind(Enum):
 _INSTEAD = {
     Kind.SERVER: "give it with -H to `ditseed export`",
     Kind.DATABASE: "`ditseed export` makes LDIF of it, and `ditseed clone` copies it",
-    Kind.DATA_FILE: "give the directory that contains it, where it has to be named data.mdb",
+    Kind.DATA_FILE: "give its directory, in which it must be named data.mdb",
     Kind.CONFIGURATION: "give the directory of its database, or the configuration with --config",
     Kind.TEMPLATE: "give it with --from, or to `ditseed generate`, which makes LDIF of it",
     Kind.LDIF: "`ditseed build` makes a database of it",
@@ -68,16 +68,16 @@ class Location(Struct, frozen=True):
         return self.paths[0]
 
 
-def locate(text: str, *taken: Kind) -> Location:
+def locate(text: str, *accepted: Kind) -> Location:
     """Returns what `text` names. Raises NoSuchPath, NotPermitted, NoSuchTemplate; ManifestBroken if an export is not
-    complete; UsageProblem if the kind is not among `taken`."""
-    location = _template(text) if taken == (Kind.TEMPLATE,) else _location(text)
+    complete; UsageProblem if the kind is not among `accepted`."""
+    location = _template(text) if accepted == (Kind.TEMPLATE,) else _location(text)
     kind = location.kind
-    if kind not in taken:
+    if kind not in accepted:
         if kind is Kind.LDIF and location.path.is_dir():
             raise UsageProblem(reason=f"{text} is not a database directory: it contains no {meta.DATA}")
-        wanted = " or ".join(one.value for one in taken)
-        raise UsageProblem(reason=f"{text} is {kind.value}: {_INSTEAD[kind]}; expected here is {wanted}")
+        expected = " or ".join(each.value for each in accepted)
+        raise UsageProblem(reason=f"{text} is {kind.value}: {_INSTEAD[kind]}; expected here is {expected}")
     if text == STDIN:
         standard.require_input("the LDIF")
     if kind is Kind.LDIF:
@@ -149,7 +149,7 @@ def _template(name: str) -> Location:
 
 def comparable(text: str, connection: Connection, again: bool = False) -> Comparable:
     """Returns the side of `ditseed compare` that `text` names. `connection`: the bind options and the base or suffix.
-    `again`: entries will be read twice, so streams are refused. Raises as `locate`."""
+    `again`: the entries will be read twice, so streams are refused. Raises as `locate`."""
     from loader.sources.ldap import Server  # python-ldap takes 40 ms to load
 
     streams = () if again else (Kind.STREAM,)
@@ -198,7 +198,7 @@ class LdifFiles(Struct, frozen=True):
         """Raises UsageProblem if standard input is given twice, or rejects would overwrite an input."""
         require_once(map(str, self.given))
         if rejects and rejects.exists() and any(path.exists() and rejects.samefile(path) for path in self.paths()):
-            raise UsageProblem(reason=f"--rejects {rejects}: it is read, too")
+            raise UsageProblem(reason=f"--rejects {rejects}: is also an input")
 
     @contextmanager
     def reading(self, meter: Meter) -> Iterator[Inputs]:
@@ -261,7 +261,8 @@ class ConfiguredDatabase(Struct, frozen=True):
             return [Part(self.place, base)]
         source = configuration.read(self.place)
         suffixes = (suffix for database in source.databases for suffix in database.suffixes)
-        database = source.database(next((one for one in suffixes if base is not None and dn.is_below(base, one)), base))
+        above = (suffix for suffix in suffixes if base is not None and dn.is_below(base, suffix))
+        database = source.database(next(above, base))
         # If the base is a suffix, in any spelling, everything in the database is read.
         is_whole = base is None or dn.key(base) in map(dn.key, database.suffixes)
         top = database.suffix if base is None else base
@@ -271,10 +272,10 @@ class ConfiguredDatabase(Struct, frozen=True):
             if other.backend == "mdb" and dn.is_below(other.suffix, top)
         )
         parts = []
-        for one, below in ((database, None if is_whole else base), *glued):
-            if one.directory is None:
+        for each, below in ((database, None if is_whole else base), *glued):
+            if each.directory is None:
                 raise NoSuchPath(path="the database's directory")
-            parts.append(Part(one.directory, below))
+            parts.append(Part(each.directory, below))
         return parts
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:

@@ -33,7 +33,7 @@ from loader.progress import Meter
 from loader.server.options import Search
 from loader.server.session import Attributes, Session, first_value
 
-SAMPLE = 2000  # entries
+SAMPLE = 2000  # maximum number of sampled entries
 _SHOWN = ("entryUUID", "userPassword", "objectClass", "hasSubordinates")
 _HOLDERS = {b"person", b"organizationalperson", b"inetorgperson", b"simplesecurityobject"}
 _PROVED = 3  # sampled entries for which the server must confirm that exactly one piece's filter matches
@@ -47,7 +47,7 @@ class Piece(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """The first entries of a tree. `whole`: True if the tree has no other entries."""
+    """The first entries of a tree. `whole`: True if the tree has no further entries."""
 
     entries: Sequence[tuple[str, Attributes]]
     whole: bool
@@ -222,13 +222,13 @@ EVENLY = UuidDistribution("spread evenly")
 def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
     """Estimates the distribution from the first entryUUIDs, in the server's order. `entries`: the tree's entry count;
     None if unknown."""
-    timed = [one for one in uuids if one.version == 1]
-    others = [one for one in uuids if one.version != 1]
-    if {one.version for one in others} - _EVEN_VERSIONS and _gap(others) > _GAP:
+    timed = [each for each in uuids if each.version == 1]
+    others = [each for each in uuids if each.version != 1]
+    if {each.version for each in others} - _EVEN_VERSIONS and _gap(others) > _GAP:
         # They come from a counter, or their version begins with the time.
-        why, numbers = "in ascending order", sorted(one.int for one in uuids)
+        why, numbers = "in ascending order", sorted(each.int for each in uuids)
     elif timed and _gap(timed) > _GAP:
-        why, numbers = "loaded in bulk", sorted(one.time << 96 for one in timed)
+        why, numbers = "loaded in bulk", sorted(each.time << 96 for each in timed)
     else:
         return EVENLY
     outliers = len(numbers) // 20  # the suffix may be days older
@@ -249,7 +249,7 @@ def _gap(uuids: Sequence[uuid.UUID]) -> float:
     """Returns the length, in turns, of the largest arc of the ring that contains none of `uuids`."""
     if not uuids:
         return 1.0
-    offsets = sorted(one.int / RING for one in uuids)
+    offsets = sorted(each.int / RING for each in uuids)
     return max(1 + offsets[0] - offsets[-1], *(after - before for before, after in pairwise(offsets)), 0.0)
 
 

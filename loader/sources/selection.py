@@ -47,7 +47,7 @@ def selection(config: Config, database: Database, syncrepl: Syncrepl, *, evaluat
             rid=syncrepl.rid,
             options=f'filter="{syncrepl.filter}"' if evaluate else "options",
             reason=error.message,
-            advice="With --strategy search the provider evaluates the filter, whatever it is."
+            advice="With --strategy search the provider evaluates the filter."
             if evaluate
             else "Let slapd fill this consumer by itself, or change its syncrepl.",
         ) from error
@@ -88,7 +88,7 @@ def read(
                 counters,
                 filters=of_filters,
                 suffix=database.suffix,
-                indexes=[(one.attribute, one.kinds) for one in configured],
+                indexes=[(index.attribute, index.kinds) for index in configured],
                 substr=settings.substr,
             )
             for paths, of_filters in ((logs, False), (filters, True))

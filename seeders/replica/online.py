@@ -178,7 +178,7 @@ def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmp
     except LoaderError:
         entries, whole = [], False
     parts = [(name, {key: set(values) for key, values in entry.items()}) for name, entry in entries]
-    if whole and packaged.is_all(parts):
+    if whole and packaged.is_unchanged(parts):
         what = "the entry that installing slapd made, and none of yours"
         admin = shlex.quote(database.root_dn or "ROOTDN")
         names = " ".join(shlex.quote(name) for name, _ in reversed(parts))

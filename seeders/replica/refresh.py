@@ -32,7 +32,7 @@ from loader.mdb import contents, meta
 from loader.operations import live, made_with
 from loader.operations.build import target_database
 from loader.operations.publish import TargetDatabase
-from loader.operations.verify import given_to_core, known_to_core
+from loader.operations.verify import core_database_of, core_target_of
 from loader.progress import Meter, Progress
 from loader.run.log import Counted, Report, killpoint, recorded, report_of
 from loader.run.steps import Run, open_run
@@ -151,7 +151,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
     other errors if the database or the tree does not permit a refresh."""
     suffix, directory = place.database.suffix, place.directory
     try:
-        known_to_core(place.config, place.database, directory)
+        core_database_of(place.config, place.database, directory)
     except IndexesUnknown as error:
         raise _refused(place, str(error.facts["reason"]), _START) from error
 
@@ -261,7 +261,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         )
         started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start.started))
         memory = Resources(defaults.sorting_memory(), defaults.processors(), scratch)
-        spec = given_to_core(place.config, place.database, place.directory)
+        spec = core_target_of(place.config, place.database, place.directory)
 
         def require_all_visible() -> None:  # takes long, so it runs in parallel to the work
             if not self.allow_hidden:

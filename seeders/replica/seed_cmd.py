@@ -15,7 +15,7 @@ from loader import defaults, units
 from loader.cli import access
 from loader.cli.access import Consumer, Servers
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
-from loader.cli.report import for_people, show, show_facts, show_json, show_report, show_table
+from loader.cli.report import readable_facts, show, show_facts, show_json, show_report, show_table
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from seeders.replica.options import STRATEGY_NAMES, SeedOptions
@@ -143,7 +143,7 @@ def _try(options: SeedOptions, run: RecordedRun) -> int:
         show_json(plan.as_json())
         return status
     take = {"take": f"--strategy {choice.strategy}" if choice else "none", "why": plan.why}
-    show_facts({**({} if options.strategy else take), **for_people(plan.facts), **plan.measured})
+    show_facts({**({} if options.strategy else take), **readable_facts(plan.facts), **plan.measured})
     table = []
     for row in plan.strategies:
         catch_up = "what changed" if row.only_changes else row.catch_up.partition(":")[0]

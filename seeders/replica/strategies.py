@@ -129,7 +129,7 @@ def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | 
         pieces=options.pieces,
         page=options.page,
         narrowing=partial.narrowing() if partial else None,
-        looked=True,  # the preflight has checked what the provider hides
+        is_visibility_checked=True,  # the preflight has checked what the provider hides
         replicas=tuple(others),
     )
 
@@ -316,7 +316,7 @@ class Ldif(StoppedConsumer):
         sources = self.options.source
         if self.partial is None and packaged.is_empty(self.place.database.suffix):
             first = next(iter(ldif.input_files(sources)))
-            sources = packaged.completed(sources, first, run.directory)
+            sources = packaged.with_root_entry(sources, first, run.directory)
         return self.build(run, sources, None)
 
 
@@ -439,7 +439,7 @@ class Clone(StoppedConsumer):
     def run(self, run: Run) -> Report:
         """Runs the steps, each of which can be repeated from its beginning."""
         work = steps.BuildSteps(self.building(), run, self.place)
-        database = work.made
+        database = work.environment
 
         def copy_pages(meter: Meter) -> _Copied:
             files.emptied(database)

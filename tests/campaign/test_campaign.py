@@ -157,7 +157,7 @@ APART = (
     "ID 2: cn=a,dc=example,dc=com: {}: {} values in the entry, where multival puts more than {} into id2v; the next "
     "change of the entry loses them"
 )
-STORED = "myText is stored by SYNTAX 1.2 EQUALITY a, and the configuration has SYNTAX 1.2 EQUALITY b"
+STORED = "myText is stored according to SYNTAX 1.2 EQUALITY a, but the configuration has SYNTAX 1.2 EQUALITY b"
 NORMAL = "ID 2: cn=a,dc=example,dc=com: {}: the normal form of a value is not that of the value"
 OTHERWISE = "/d/data.mdb: made with another configuration than /d/slapd.d: "
 MISSING = "the configuration /d/slapd.d does not know "

@@ -74,7 +74,7 @@ def test_x_is_taken_as_ldapsearch_takes_it(server: Slapd, tmp_path: Path) -> Non
     ditseed("export", *bind, "-b", server.suffix, "-o", tmp_path / "out").ok()
     both = ditseed("export", "-x", "-Y", "EXTERNAL", "-H", server.ldapi_uri, "-o", tmp_path / "no")
     assert both.status == UsageProblem.exit_status
-    assert "-x is a simple bind" in both.err
+    assert "-x requests a simple bind" in both.err
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.waiting import until
-from loader.cli import OWN, ditseed, options, verbs
+from loader.cli import OWN_VERBS, ditseed, options, verbs
 from loader.errors import Internal, LibldapMissing, NotInstalled, UsageProblem
 from loader.run.lease import Lease
 from tests.support import command, leases
@@ -55,9 +55,9 @@ def in_setup_cfg() -> dict[str, str]:
 
 
 def test_verbs_are_those_of_setup_cfg_in_its_order() -> None:
-    assert list(OWN.items()) == list(in_setup_cfg().items())
+    assert list(OWN_VERBS.items()) == list(in_setup_cfg().items())
     found = {entry.name: entry.value for entry in entry_points(group="ditseed.verbs")}
-    assert found == OWN, "run bin/setup"
+    assert found == OWN_VERBS, "run bin/setup"
 
 
 def test_a_verb_of_another_package_comes_last(tmp_path: Path) -> None:

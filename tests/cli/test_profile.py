@@ -199,7 +199,7 @@ def test_a_variable_with_a_wrong_value_is_named(home: Path) -> None:
 def test_a_variable_that_is_nearly_one_is_told_of(home: Path) -> None:
     wrong = "DITSEED_" + "JOBZ"
     told = run(home, "verify", "/nowhere", DITSEED_CACHE="/x", **{wrong: "2"}).err
-    assert f"the variable {wrong} is not that of an option; did you mean DITSEED_JOBS?" in told
+    assert f"the variable {wrong} belongs to no option; did you mean DITSEED_JOBS?" in told
     assert told.count("the variable") == 1
 
 

@@ -23,7 +23,7 @@ from loader.defaults import ENV_KILL_AT
 from loader.errors import LoaderError, MapFull, NoSpace, NotProven, TargetInUse
 from loader.mdb import contents, edits, environment, meta
 from loader.mdb.meta import DATA
-from loader.operations.verify import given_to_core
+from loader.operations.verify import core_target_of
 from loader.progress import Meter
 from loader.server import configuration
 from loader.sinks import changing as core
@@ -54,7 +54,7 @@ def rebuild(
     memory: int = 64 << 20,
 ) -> None:
     config, place = configuration.read(server.config_path), server.database_dir
-    target = given_to_core(config, config.database(server.suffix), place)
+    target = core_target_of(config, config.database(server.suffix), place)
     target = structs.replace(target, map_size=map_size or target.map_size)
     core.rebuild(directory or place, target, tuple(attributes), Resources(memory, 2, scratch), Meter("index"))
 
@@ -95,7 +95,7 @@ def test_what_the_core_does_not_know_is_refused_before_anything_is_changed(tmp_p
         config = configuration.read(server.config_path)
         database = config.database(server.suffix)
         odd = structs.replace(database, indexes=(*database.indexes, f"{UNKNOWN} eq"))
-        given, before = given_to_core(config, odd, place), (place / DATA).read_bytes()
+        given, before = core_target_of(config, odd, place), (place / DATA).read_bytes()
         means = Resources(64 << 20, 2, tmp_path)
         for name in (UNKNOWN, "no-such-attribute"):
             with pytest.raises(NotProven):

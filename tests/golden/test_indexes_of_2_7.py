@@ -20,8 +20,8 @@ from loader.errors import OtherFormat
 from loader.mdb import contents, edits, meta
 from loader.mdb.verify import AuditReport, audit, verify
 from loader.operations import made_with
-from loader.operations.made_with import Fit, by_core
-from loader.operations.verify import given_to_core, known_to_core
+from loader.operations.made_with import Fit, rebuild_by_core
+from loader.operations.verify import core_database_of, core_target_of
 from loader.progress import Meter
 from loader.server import configuration
 from tests.golden.test_of_2_7 import CHANGES, NEW
@@ -64,14 +64,14 @@ def _look(there: Slapd) -> Fit:
 def _verified(there: Slapd) -> AuditReport:
     """`ditseed verify` refuses the file: the slapd of here cannot open it."""
     config, place = configuration.read(there.config_path), there.database_dir
-    known = known_to_core(config, config.database(there.suffix), place)
+    known = core_database_of(config, config.database(there.suffix), place)
     return audit(place, "indexes", AuditResources(), Meter("verify"), known)
 
 
 def _rebuild(there: Slapd, attributes: list[str], scratch: Path) -> None:
     config = configuration.read(there.config_path)
-    given = given_to_core(config, config.database(there.suffix), there.database_dir)
-    by_core(given, there.database_dir, attributes, scratch, Meter("index"))
+    given = core_target_of(config, config.database(there.suffix), there.database_dir)
+    rebuild_by_core(given, there.database_dir, attributes, scratch, Meter("index"))
 
 
 @pytest.mark.long
@@ -127,7 +127,7 @@ def test_doctor_looks_at_its_indexes(there: Slapd) -> None:
         (found,) = [one for one in done.facts["findings"] if one["rule"] == "indexes"]
         return str(found["what"])
 
-    assert "its indexes hold what a sample" in told()
+    assert "its indexes agree with a sample" in told()
     edits.empty_indexes(there.database_dir, ["objectClass"])
     assert "the index of objectClass lacks" in told()
 

@@ -373,7 +373,7 @@ def test_no_more_is_unpacked_than_a_map_may_hold(damaged: Path, other: Slapd) ->
         put_back(damaged, other)
     map_ = StoredFile(manifest.MAP, len(bomb), (hashlib.sha256(bomb).hexdigest(),))
     forge(damaged, made, files=(map_, *(one for one in made.files if one.name != manifest.MAP)))
-    with pytest.raises(errors.BackupDamaged, match="more than the map of any backup"):
+    with pytest.raises(errors.BackupDamaged, match="larger than the map of any backup"):
         put_back(damaged, other)
     assert not list(other.database_dir.glob("*partial*"))
 

@@ -220,7 +220,7 @@ def test_the_clock_went_back(
     assert [one.id for one in repository.listing(repo).backups] == [before.id, taken.id]
     assert repository.find(repo, "latest") == taken
     done = ditseed("backup", "check", "-R", repo)
-    assert (done.status, "the clock had gone back" in done.out) == (1, True), done
+    assert (done.status, "the clock was wrong or had gone back" in done.out) == (1, True), done
     assert repository.prune(repo, Policy(last=1)).removed == (before.id,)
 
 

@@ -22,7 +22,7 @@ from loader.errors import SystemFailed
 from loader.operations.build import BuildOptions, target_database
 from loader.operations.build.native import NativeLoaded, NativeSteps
 from loader.operations.options import FULL
-from loader.operations.verify import given_to_core
+from loader.operations.verify import core_target_of
 from loader.progress import Meter, Progress
 from loader.run.steps import open_run
 from loader.server import configuration
@@ -195,7 +195,7 @@ ENTRIES = 12_000  # a dozen blocks of 512 KiB: more than one for each worker
 def target() -> Iterator[mdb.Target]:
     with Slapd() as server:
         config = configuration.read(server.config_path)
-        yield given_to_core(config, config.database(server.suffix), server.database_dir)
+        yield core_target_of(config, config.database(server.suffix), server.database_dir)
 
 
 @pytest.fixture(scope="module")

@@ -180,7 +180,7 @@ def _spooled(target: Slapd) -> list[Path]:
 def test_as_from_a_file(target: Slapd, ldif: Path, shards: int, packed: bool) -> None:
     text = gzip.compress(ldif.read_bytes()) if packed else ldif.read_bytes()
     done = _piped(target, text, "--shards", shards).ok()
-    assert re.search(r"spool: what comes is kept packed in .*\.ditseed-build/spool .* free\)", done.err)
+    assert re.search(r"spool: the stream is stored compressed in .*\.ditseed-build/spool .* free\)", done.err)
     assert not _spooled(target)
     with closing(Slapd()) as other:
         _piped(other, b"", "--shards", shards, source=ldif).ok()

@@ -168,7 +168,7 @@ def test_a_slot_of_a_dead_process(slapd_instance: Slapd) -> None:
         write_to(slapd_instance, 1)
     (found,) = of_rule(done := examined(slapd_instance, "--json"), "readers.dead")
     assert done.status == 1
-    assert f"processes that are gone ({reader.pid})" in found["what"]
+    assert f"dead processes ({reader.pid})" in found["what"]
     assert found["mend"] == [f"ditseed doctor --config {slapd_instance.config_path} --fix"]
     fixed = examined(slapd_instance, "--fix").ok()
     assert "fixed: dc=example,dc=com: slots of dead readers cleared: 1" in fixed.out
@@ -605,10 +605,10 @@ def test_tls_files(tmp_path: Path) -> None:
     needs_root()
     good, other = (Authority(tmp_path / name).valid() for name in ("one", "other"))
     with closing(Slapd(Settings(tls=good), user="openldap")) as server:
-        assert "is not that of" not in checked(server).out
+        assert "does not belong to" not in checked(server).out
         shutil.copy(good.key, tmp_path / "kept")
         shutil.copy(other.key, good.key)
-        assert_told(checked(server), "DOCTOR", CRITICAL, "is not that of the certificate")
+        assert_told(checked(server), "DOCTOR", CRITICAL, "does not belong to the certificate")
         good.key.unlink()
         assert_told(checked(server), "DOCTOR", CRITICAL, f"there is no {good.key}")
         shutil.copy(tmp_path / "kept", good.key)

@@ -221,7 +221,7 @@ def test_renamed_and_moved(people_ldif: Path, tmp_path: Path) -> None:
         live = export(server.database_dir, tmp_path / "live", "--json").ok()
         made = assert_as_slapcat(server, tmp_path / "live", in_order=False)
     assert not list(orphans(made, "dc=com"))
-    assert any("newer entry is above" in note for note in live.facts["notes"])
+    assert any("entry above them is newer" in note for note in live.facts["notes"])
     with closing(Slapd(Settings(), form="conf")) as again:
         whole = tmp_path / "whole.ldif"
         whole.write_text("".join("\n".join(record) + "\n\n" for record in exported(tmp_path / "live")))
@@ -389,7 +389,7 @@ def test_as_the_files(moved: Slapd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     made = ditseed("export", moved.database_dir, "-o", out, "--compress", "none", "--json").ok()
     files = "".join(path.read_text() for path in sorted(out.glob("*.ldif")))
-    assert any("newer entry is above" in note for note in made.facts["notes"])
+    assert any("entry above them is newer" in note for note in made.facts["notes"])
     for jobs in (1, 2, 7):
         assert _stream(moved, "--jobs", jobs).ok().out == files
     unpacked = _piped(arguments_of(*_words(moved, "--compress", "zstd")), ["zstdcat"]).ok()

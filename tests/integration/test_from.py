@@ -129,7 +129,7 @@ def test_added_to_a_running_server(target: Slapd) -> None:
         (("build", "--from", "people", "-n", 5, "x.ldif"), "not both"),
         (("build", "x.ldif", "-n", 5), "-n is only for --from TEMPLATE"),
         (("build", "x.ldif", "--operational"), "--operational is only for --from TEMPLATE"),
-        (("build", "--from", "people", "-n", 5, "--engine", "slapadd", "--shards", 2), "--shards cuts"),
+        (("build", "--from", "people", "-n", 5, "--engine", "slapadd", "--shards", 2), "--shards divides"),
         (("build", "--from", "people", "-n", 5, "--define", "x"), "write NAME=VALUE"),
         (("build", "--from", "people"), "-n"),
         (("add",), "nothing to load"),

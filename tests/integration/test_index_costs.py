@@ -171,7 +171,7 @@ def test_unused_ones_come_first_and_can_be_removed(tmp_path: Path) -> None:
         }
         where = ("--config", own.config_path, "-b", SUFFIX)
         shown = ditseed("tune", "indexes", *where, "--costs", "--filters", filters).ok().out
-        told = re.search(r"^to remove what no search uses: ditseed (.*)$", shown, re.MULTILINE)
+        told = re.search(r"^to remove the unused indexes: ditseed (.*)$", shown, re.MULTILINE)
         assert told, shown
         ditseed(*shlex.split(told[1])).ok()
         left = by_table(costs(own, "--filters", filters))

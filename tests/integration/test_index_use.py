@@ -173,7 +173,7 @@ def test_what_it_proposes_is_what_is_missing(asked: tuple[Slapd, Path], tmp_path
 def test_a_log_without_searches(asked: tuple[Slapd, Path], tmp_path: Path) -> None:
     (tmp_path / "log").write_text("slapd starting\n")
     found = use_of(asked[0], "--stats-log", tmp_path / "log")
-    assert found["notes"] == ["no search of this database is among them: does slapd log with loglevel stats?"]
+    assert found["notes"] == ["no search of this database was found: does slapd log with loglevel stats?"]
     done = ditseed("tune", "indexes", "--config", asked[0].config_path, "--stats-log", tmp_path / "none")
     assert "[storage.no_such_path]" in done.err
 

@@ -135,7 +135,7 @@ def test_nothing_else_is_opened(module: Module, tool: str, form: Form, tmp_path:
         else:
             ditseed("build", ldif, *where, "--engine", "slapadd").ok()
             done = ditseed("tune", "indexes", *where, "--add", "sn eq", "--apply", env=env).ok()
-            assert "slapindex made the indexes" in done.out + done.err
+            assert "slapindex built the indexes" in done.out + done.err
             assert touched(log, others, server.database_dir, scratch) == []
         assert "slapd.d" in log.read_text(), "nothing was traced"
 

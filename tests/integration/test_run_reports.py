@@ -20,7 +20,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
 from fixtures.waiting import until
-from loader.cli.report import for_people
+from loader.cli.report import readable_facts
 from loader.defaults import ENV_STOP_AT
 from tests.support.adding import SUFFIX, TOP, command, people, person, unit
 from tests.support.browser import BLUE, browse, missing_browser
@@ -390,7 +390,7 @@ def test_facts_of_any_kind_are_words() -> None:
         "notes": {"a": [1, 2], "b": {"c": False}},
         "bytes": 2048,
     }
-    assert for_people(facts) == {
+    assert readable_facts(facts) == {
         "contextCSN": "one, two",
         "prepared": "none",
         "transactions": "yes",

@@ -155,7 +155,7 @@ def test_the_runbook(provider: Host, consumer: Host) -> None:
     by = bind(consumer, provider)
     seed = ("replica", "seed", "--strategy", "search", *by, "--config", "/etc/ldap/slapd.d")
 
-    hint = told(consumer.ditseed(*seed, "--dry-run"), errors.TargetNotEmpty, "installing slapd")
+    hint = told(consumer.ditseed(*seed, "--dry-run"), errors.TargetNotEmpty, "installation of slapd")
     assert "--replace" in hint
     seed = (*seed, "--replace")
 

@@ -239,7 +239,7 @@ def test_what_is_wrong_is_said_before_anything_is_done(home: Path) -> None:
             (Path("old"), TRUE, 3, "an absolute path"),
             (home / "new", TRUE, 125, "are the same, or one is inside the other"),
             (home, TRUE, 125, "other file systems are mounted in it"),
-            (home / "old", ("--service", "none-such stop", "true"), 3, "none-such is not there"),
+            (home / "old", ("--service", "none-such stop", "true"), 3, "none-such does not exist"),
             (home / "old", ("--service", "stop 'it", "true"), 3, "no closing quotation"),
             (home / "old", ("--service", "", "true"), 3, "give two commands"),
             (home / "old", (*TRUE, "--rollback"), 125, "no migration of this directory"),
@@ -321,7 +321,7 @@ def test_a_database_in_use_where_its_volume_has_another_name(home: Path) -> None
             done = migrate(home, old, *TRUE, "--apply")
         finally:
             subprocess.run(["umount", home / "other"], check=True)
-        assert (done.status, f"are mounted on {home}/other, too" in done.err) == (125, True)
+        assert (done.status, f"are also mounted on {home}/other" in done.err) == (125, True)
         with elsewhere(old, home / "other", *environment_open(home / "other")) as user:
             words = MoveRequest(str(old), str(home / "new"), ("true",), ("true",), "", str(home / "fstab"))
             plan = migrating.plan(words, home / "state")

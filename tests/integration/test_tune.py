@@ -178,7 +178,7 @@ def test_maxsize(place: Place) -> None:
     assert place.database().maxsize == 3 * GIB
     place.maxsize(1 << 23)
     with opened(place.where) as target:
-        (found,) = maxsize.standings(target, None)
+        (found,) = maxsize.map_usages(target, None)
     assert found.used is not None
     assert found.recommended == recommended_size(found.used) == GIB
     assert place.maxsize("auto").state is State.CHANGED
@@ -196,7 +196,7 @@ def test_a_full_map_takes_entries_again_at_once() -> None:
         with pytest.raises(ServerError):
             fill(server)
         with opened(by_ldapi(server)) as target:
-            assert maxsize.standings(target, None)[0].notes
+            assert maxsize.map_usages(target, None)[0].notes
             maxsize.change_maxsize(target, None, GIB, True)
         fill(server, "again")
         assert meta.read_meta(server.database_dir).map_size == GIB
@@ -470,9 +470,9 @@ def test_who_may_see_but_not_change(slapd_instance: Slapd) -> None:
 def test_files_of_another_host_are_not_looked_at(slapd_instance: Slapd) -> None:
     granted(slapd_instance, "manage")
     with opened(by_password(slapd_instance)) as target:
-        (found,) = maxsize.standings(target, None)
+        (found,) = maxsize.map_usages(target, None)
         assert (found.maxsize, found.used, found.recommended) == (GIB, None, None)
-        with pytest.raises(UsageProblem, match="monitor does not tell"):
+        with pytest.raises(UsageProblem, match="monitor does not show"):
             maxsize.change_maxsize(target, None, "auto", True)
         assert maxsize.change_maxsize(target, None, 2 * GIB, True).state is State.CHANGED
 
@@ -484,7 +484,7 @@ def test_the_monitor_tells_of_another_host(slapd_instance: Slapd) -> None:
     remote = by_password(server)
     facts = meta.read_meta(server.database_dir)
     with opened(remote) as target:
-        (found,) = maxsize.standings(target, None)
+        (found,) = maxsize.map_usages(target, None)
         assert (found.map_size, found.used, found.free) == (GIB, facts.used, None)
         assert found.recommended == recommended_size(facts.used)
         with pytest.raises(MaxsizeTooSmall):
@@ -492,7 +492,7 @@ def test_the_monitor_tells_of_another_host(slapd_instance: Slapd) -> None:
         assert maxsize.change_maxsize(target, None, "auto", True).state is State.UNCHANGED
         assert maxsize.change_maxsize(target, None, 1 << 23, True).state is State.CHANGED
     with opened(remote) as target:
-        (smaller,) = maxsize.standings(target, None)
+        (smaller,) = maxsize.map_usages(target, None)
     assert (smaller.map_size, smaller.used) == (1 << 23, facts.used)
 
 
@@ -512,7 +512,7 @@ def two(tmp_path: Path) -> Iterator[Slapd]:
 
 def test_the_right_one_of_several_databases(two: Slapd) -> None:
     with opened(two.config_path) as target:
-        assert len(maxsize.standings(target, None)) == 3
+        assert len(maxsize.map_usages(target, None)) == 3
         with pytest.raises(ManySuffixes):
             maxsize.change_maxsize(target, None, 2 * GIB, True)
         with pytest.raises(NoSuchSuffix):

@@ -87,8 +87,8 @@ def test_over_ldap_what_is_there_is_not_known(server: Slapd, ldif: Path, built: 
         there = Target(here.config, (), local=False)
         found = plan_load(there, database, Load(str(ldif), 0.5, sample=SMALL), Progress())
     assert found.now == 0
-    assert "what is there now is not counted" in found.notes[-1]
-    assert "what is there" not in {one.what for one in found.terms}
+    assert "the present database is not counted" in found.notes[-1]
+    assert "present entries" not in {one.what for one in found.terms}
 
 
 def test_pages_of_a_reader_are_those_of_slapd(server: Slapd, ldif: Path) -> None:

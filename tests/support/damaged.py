@@ -29,7 +29,7 @@ from loader.defaults import LADDER
 from loader.errors import LoaderError, MdbDamaged, MdbProtected, NotLmdb
 from loader.mdb import meta
 from loader.mdb.verify import AuditReport, audit
-from loader.operations.verify import known_to_core
+from loader.operations.verify import core_database_of
 from loader.progress import Meter
 from loader.server import configuration
 from loader.sinks import mdb
@@ -62,7 +62,7 @@ class Worn:
         assert before
         assert len(tables["id2v"]) > 50
         config = configuration.read(server.config_path)
-        known = known_to_core(config, config.database(server.suffix), now)
+        known = core_database_of(config, config.database(server.suffix), now)
         sound = SoundDatabase(now, moments.now, moments.earlier)
         return cls(sound, known, reader, tables, before)
 

@@ -62,7 +62,7 @@ def test_what_slapadd_does_not_know(ldif: Path, more: dict[str, object], option:
 
 
 def test_an_input_is_not_written_to(ldif: Path) -> None:
-    with pytest.raises(UsageProblem, match="it is read, too"):
+    with pytest.raises(UsageProblem, match="is also an input"):
         options(ldif, rejects=ldif.parent / "." / ldif.name).require_fitting()
 
 

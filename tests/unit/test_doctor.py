@@ -17,7 +17,7 @@ from loader.config import Database as Configured
 from loader.mdb.readers import Room
 from loader.operations import doctor
 from loader.operations.doctor import rules
-from loader.operations.doctor.looking import Replication, Request, Server
+from loader.operations.doctor.facts import Replication, Request, Server
 from loader.operations.doctor.rules import Certificate
 from loader.operations.monitoring import Status
 from loader.operations.storage.findings import Finding

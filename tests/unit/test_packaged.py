@@ -43,4 +43,4 @@ SUFFIX, NAME = "dc=nodomain", "cn=admin,dc=nodomain"
     ],
 )
 def test_what_the_package_wrote(found: list[tuple[str, Entry]], is_all: bool) -> None:
-    assert packaged.is_all(found) is is_all
+    assert packaged.is_unchanged(found) is is_all

@@ -198,7 +198,7 @@ def test_parts_that_lvm_makes_for_a_volume_are_no_layers() -> None:
 
 def test_given_layers_stand_on_the_next(tmp_path: Path) -> None:
     words = [f"{name}={tmp_path}" for name in ("fs", "lv", "leg1", "leg2", "disk")]
-    assert [(one.name, one.on) for one in watch.given(words)] == [
+    assert [(one.name, one.on) for one in watch.parse_layers(words)] == [
         ("fs", ("lv",)),
         ("lv", ("leg1", "leg2")),
         ("leg1", ("disk",)),

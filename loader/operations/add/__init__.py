@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOSER = 1.5  # factor: slapd leaves pages half full where it inserts, the core fills them
+LOOSER = 1.5  # factor: pages into which slapd inserts stay half full; the core fills its pages
 # A record of journal.rs in loader/native/load/src: kind, first position, end position (exclusive), XXH3 of the three.
 _RECORD = struct.Struct("<4Q")
 _SETTLED = (2, 3, 4)  # added, present, replaced
@@ -121,8 +121,8 @@ def settled(load: RunStatus) -> int:
         content = (load.directory / JOURNAL).read_bytes()
     except FileNotFoundError:
         return 0
-    entries, whole = 0, len(content) // _RECORD.size * _RECORD.size  # the last record may be half written
-    for at in range(0, whole, _RECORD.size):
+    entries, end = 0, len(content) // _RECORD.size * _RECORD.size  # the last record may be incomplete
+    for at in range(0, end, _RECORD.size):
         kind, first, end, check = _RECORD.unpack_from(content, at)
         if kind in _SETTLED and xxhash.xxh3_64_intdigest(content[at : at + 24]) == check:
             entries += end - first
@@ -186,10 +186,10 @@ def loaded_database(connection: Connection, name: str, first: str = "") -> Loade
     """Returns the database that holds the entry `name`; None if its suffix entry or the entry `first` is missing."""
     with session(connection) as server:
         suffix = server.context_of(name)
-        names = [one for one in (suffix, first) if one]
+        names = [name for name in (suffix, first) if name]
         if not all(map(server.exists, names)):
             return None
-        uuids = [first_value(server.read(one, ["entryUUID"]), "entryuuid") for one in names]
+        uuids = [first_value(server.read(name, ["entryUUID"]), "entryuuid") for name in names]
         return LoadedDatabase(suffix, first, uuids, list(server.visible_csns(suffix)), server.entry_count(suffix))
 
 
@@ -280,7 +280,9 @@ def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
         return sorted({*dynamic, "contextcsn"})
     protected = {*(offer.protected or PROTECTED), *dynamic}
     if options.keep_operational:
-        protected = {one for one in protected if one not in KEPT and not one.startswith(KEPT_PREFIX)}
+        protected = {
+            attribute for attribute in protected if attribute not in KEPT and not attribute.startswith(KEPT_PREFIX)
+        }
     return sorted(protected)
 
 
@@ -308,8 +310,8 @@ class _AddSteps(msgspec.Struct, frozen=True):
                 if not server.uri.lower().startswith("ldapi:"):
                     return
                 config = configuration.read_online(server)
-            holding = (one for one in config.mdb_databases if dn.is_below(first, one.suffix))
-            database = max(holding, key=lambda one: len(one.suffix), default=None)
+            holding = (each for each in config.mdb_databases if dn.is_below(first, each.suffix))
+            database = max(holding, key=lambda each: len(each.suffix), default=None)
             if database is None:
                 return
             seen, _ = readers.measure(database)
@@ -317,7 +319,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
                 return
             needed = sizing.of_files(native.sample_target(config, database), inputs, Meter("sample")).bytes
         except (LoaderError, OSError) as error:
-            log.info("room in the map was not looked at: %s", error)
+            log.info("the room in the map was not checked: %s", error)
             return
         sizing.require_map(database.suffix, seen.maxsize, seen.maxsize - seen.available + needed)
         if needed * LOOSER > seen.available:
@@ -374,8 +376,8 @@ class _AddSteps(msgspec.Struct, frozen=True):
         looks, singly = True, bool(naming) and offer.openldap and offer.memberof
         if naming and offer.openldap:
             with suppress(LoaderError), session(options.connection) as server:
-                known = configuration.read_online(server).overlays
-                looks, singly = overlays.require_named_entries(known), overlays.change_named_entries(known)
+                configured = configuration.read_online(server).overlays
+                looks, singly = overlays.require_named_entries(configured), overlays.change_named_entries(configured)
         return {
             "exists": options.on_exists,
             "leave_out": without,
@@ -418,7 +420,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
             replaced=loaded.replaced,
             rejected=loaded.rejected,
             rejects=str(self.options.reject_file) if loaded.rejected else None,
-            rejections=[ldif.rejected(one) for one in loaded.rejections],
+            rejections=list(map(ldif.rejected, loaded.rejections)),
             before=loaded.before,
             values_left_out=loaded.left_out,
             waited_for_parents=loaded.deferred,
@@ -432,20 +434,20 @@ class _AddSteps(msgspec.Struct, frozen=True):
 
 # Advice for the first rejection, by its reason, which begins with the name of the LDAP result code.
 _ADVICE = {
-    "entryAlreadyExists": "To keep entries that are there already, give the same command with --on-exists skip; to "
+    "entryAlreadyExists": "To keep existing entries, give the same command with --on-exists skip; to "
     "bring them up to the LDIF, with --on-exists replace or newer ({where}).",
     "insufficientAccessRights": "Give the same command as an account that may add entries there (`ditseed add "
-    "--dry-run` asks beforehand); EXTERNAL on ldapi:/// may only if a rule of olcAccess of that database lets it.",
+    "--dry-run` asks beforehand); EXTERNAL on ldapi:/// may only if a rule of olcAccess of that database allows it.",
     "referral": "The server is a replica, or does not hold that part of the tree: give the same command with -H and "
     "the URI that it names, which is that of the provider.",
-    "(?s)unwillingToPerform.*shadow context": "The server is a replica, in which nobody but syncrepl writes: give the "
-    "same command with -H and the URI of its provider (olcSyncrepl names it).",
+    "(?s)unwillingToPerform.*shadow context": "The server is a replica, which only syncrepl may change: give the "
+    "same command with -H and the URI of its provider (see olcSyncrepl).",
     # back-mdb's messages after an LMDB error (servers/slapd/back-mdb/add.c, modify.c); the error itself is only in
     # slapd's log.
     r"(?s)other \(80\).*(txn_commit failed|index generation failed|entry store failed|DN index add)": "slapd could not "
-    "write to its database. Most often that has reached its maxsize (slapd's log then has MDB_MAP_FULL): `ditseed tune "
+    "write to its database. Most often its maxsize is reached (slapd's log then has MDB_MAP_FULL): `ditseed tune "
     "maxsize` shows how much of it is left, and sets a larger one. Otherwise the disk is full, or has failed (dmesg). "
-    "Then give the same command again: what was added is not added twice.",
-    "": "Mend the cause ({where}) and give the same command again: what was added is not added twice. Or accept some "
-    "rejects with --max-rejects.",
+    "Then give the same command again: no entry is added twice.",
+    "": "Fix the cause ({where}) and give the same command again: no entry is added twice. Or accept some rejects with "
+    "--max-rejects.",
 }

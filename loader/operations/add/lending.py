@@ -1,9 +1,9 @@
 """Settings of a running server that are changed for a time through cn=config, and restored whatever happens.
 
 nosync, envflags and checkpoint are lent for a load, or until a time (`ditseed tune sync --lease`). olcUpdateDN is lent
-for a load that writes as replication does: slapd lets that account write what else only syncrepl may (entryUUID,
-entryCSN, contextCSN and the rest), and refuses everybody else meanwhile ("shadow context"; servers/slapd/add.c and
-modify.c of OpenLDAP 2.4 to 2.6, be_isupdate).
+for a load that writes as replication does: slapd lets that account write attributes that otherwise only syncrepl may
+write (entryUUID, entryCSN, contextCSN ...), and refuses all other writes meanwhile ("shadow context"; be_isupdate in
+servers/slapd/add.c and modify.c of OpenLDAP 2.4 to 2.6).
 
 Each lease is recorded before the change (loader/run/lease.py). If a run was killed, or a lease expired, the next
 start of `ditseed add` or `ditseed tune` against that server restores the setting.
@@ -52,7 +52,7 @@ def nosync_on(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def update_dn_set(connection: Connection, suffix: str) -> Iterator[None]:
-    """The body may write as replication does. Raises ConfigHidden, ConfigRefused, NotAReplica, LeaseStands."""
+    """Lets the body write as replication does. Raises ConfigHidden, ConfigRefused, NotAReplica, LeaseStands."""
     with session(connection) as server:
         config = configuration.read_online(server)
         database, uri, account = config.database(suffix), config.uri or "", server.who_am_i()
@@ -73,7 +73,7 @@ def lend(connection: Connection, kind: str, value: str, seconds: float, why: str
     setting, database = _sync_lease(connection, kind, why)
     is_lent = setting.name in {other.name for other in lease.all_leases()}
     if syncing.SETTINGS[kind].of(database) == value and not is_lent:
-        raise UsageProblem(reason=f"{kind} of {database.suffix} is {value} already, and no lease of it")
+        raise UsageProblem(reason=f"{kind} of {database.suffix} is {value} already, without a lease")
     lease.lease_for(setting, seconds, lambda: _set(connection, setting, value))
 
 
@@ -84,58 +84,59 @@ def release(connection: Connection, *kinds: str) -> None:
     with session(connection) as server:
         uri, identity = server.uri, leases.of_server(server)
     for kind in kinds or KINDS:
-        for one in lease.abandoned(identity, kind):
-            if one.target != uri:  # it may belong to a server with a copy of this configuration
+        for lent in lease.abandoned(identity, kind):
+            if lent.target != uri:  # it may be of another server with a copy of this configuration
                 with opened(connection) as target:
-                    database = target.config.database(one.database)
+                    database = target.config.database(lent.database)
                     update_dn = "".join(target.config.values(database.entry_dn, _UPDATE_DN))
                 value = update_dn if kind == UPDATE_DN else syncing.SETTINGS[kind].of(database)
-                if value == one.before:
+                if value == lent.before:
                     continue
-            log.warning("%s: %s of %s was left set by a run of %s", uri, _name(kind), one.database, one.taken)
-            lease.end(one, partial(restore, connection, one))
+            log.warning("%s: %s of %s was left set by a run of %s", uri, _name(kind), lent.database, lent.taken)
+            lease.end(lent, partial(restore, connection, lent))
 
 
-def put_back(one: Lease, access: Connection) -> str:
+def put_back(lent: Lease, access: Connection) -> str:
     """Restores one lease with the account `access`, if it is for that server, or over ldapi. Returns the outcome."""
-    if access.uri == one.target:
+    if access.uri == lent.target:
         connection = access
-    elif is_local(one):
-        connection = Connection(uri=one.target, mechanism="EXTERNAL")
+    elif is_local(lent):
+        connection = Connection(uri=lent.target, mechanism="EXTERNAL")
     else:
-        return f"left: give -H {one.target} and an account, or the command that is printed"
+        return f"left: give -H {lent.target} and an account, or the command that is printed"
     try:
-        release(connection, one.kind)
+        release(connection, lent.kind)
     except LoaderError as error:
         return f"left ({error})"
-    return "left" if is_left(one) else "put back"
+    return "left" if is_left(lent) else "put back"
 
 
-def is_local(one: Lease) -> bool:
-    return one.target.lower().startswith("ldapi:")
+def is_local(lent: Lease) -> bool:
+    return lent.target.lower().startswith("ldapi:")
 
 
-def is_left(one: Lease) -> bool:
-    """Whether the lease still exists, and nobody holds it."""
-    return (one.kind, one.target, one.database) in [(it.kind, it.target, it.database) for it in lease.abandoned()]
+def is_left(lent: Lease) -> bool:
+    """Returns whether the lease is still recorded and no running process owns it."""
+    key = (lent.kind, lent.target, lent.database)
+    return key in [(other.kind, other.target, other.database) for other in lease.abandoned()]
 
 
-def restore(connection: Connection, one: Lease) -> None:
-    """Restores the former value and flushes commits to the server's disk. Raises LeaseStands if this fails."""
+def restore(connection: Connection, lent: Lease) -> None:
+    """Restores the former value and flushes all commits to the server's disk. Raises LeaseStands if this fails."""
     try:
-        database = _set(connection, one, one.before)
-        if one.kind in (syncing.NOSYNC, syncing.ENV_FLAGS):  # the other settings do not stop LMDB from syncing commits
+        database = _set(connection, lent, lent.before)
+        if lent.kind in (syncing.NOSYNC, syncing.ENV_FLAGS):  # the other settings do not stop LMDB from syncing commits
             with session(connection) as server:
                 flush(server, database)
     except LoaderError as error:
-        raise LeaseStands(what=_name(one.kind), suffix=one.database, reason=error, undo=one.undo) from error
+        raise LeaseStands(what=_name(lent.kind), suffix=lent.database, reason=error, undo=lent.undo) from error
 
 
 def require_free(config: Config, database: Database) -> None:
     """Raises NotAReplica if the database is a replica already: its olcUpdateDN cannot be lent."""
     if database.consumer:
-        # slapd does not start with an olcUpdateRef alone.
-        settings = [one for one in ("olcUpdateRef", "olcSyncrepl") if config.values(database.entry_dn, one)]
+        # slapd does not start if only olcUpdateRef is set.
+        settings = [name for name in ("olcUpdateRef", "olcSyncrepl") if config.values(database.entry_dn, name)]
         undo = _by_hand(database, config.uri or "ldapi:///", *settings)
         raise NotAReplica(where=config.where, suffix=database.suffix, undo=undo)
 
@@ -151,7 +152,7 @@ def flush(server: Session, database: Database) -> None:
     name = "ditseed-sync"
     marker = f"cn={name},{database.suffix}"
     try:
-        if not server.exists(marker):  # a run that was killed here leaves it
+        if not server.exists(marker):  # a killed run may have left it
             server.add(marker, {"objectClass": [b"organizationalRole"], "cn": [name.encode()]})
         server.delete(marker)
     except ServerRefused:
@@ -166,19 +167,19 @@ def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Dat
         database, uri = target.config.database(connection.base), target.config.uri or ""
         # If nosync is on, other runs have lent it.
         before = OFF if kind == syncing.NOSYNC else syncing.SETTINGS[kind].of(database)
-        options = (*target.place, "-b", database.suffix, f"--{kind}", before, "--apply")
+        options = (*target.arguments, "-b", database.suffix, f"--{kind}", before, "--apply")
         undo, mark = shlex.join(("ditseed", "tune", "sync", *options)), leases.mark(target.config, database)
     return Lease(kind, uri, database.suffix, undo, before=before, mark=mark, why=why), database
 
 
-def _set(connection: Connection, one: Lease, value: str) -> Database:
-    if one.kind != UPDATE_DN:
+def _set(connection: Connection, lent: Lease, value: str) -> Database:
+    if lent.kind != UPDATE_DN:
         with opened(connection) as target:
-            syncing.change(target, one.database, one.kind, value, apply=True)
-            return target.config.database(one.database)
+            syncing.change(target, lent.database, lent.kind, value, apply=True)
+            return target.config.database(lent.database)
     with session(connection) as server:
         config = configuration.read_online(server)
-        database = config.database(one.database)
+        database = config.database(lent.database)
         before, after = config.values(database.entry_dn, _UPDATE_DN), (value,) if value else ()
         if before != after:
             configuration.modify(server, database.entry_dn, [Change(_UPDATE_DN, before, after)])
@@ -190,7 +191,7 @@ def _name(kind: str) -> str:
 
 
 def _by_hand(database: Database, uri: str, *settings: str) -> str:
-    """Returns a command by which root of that host deletes the settings."""
-    changes = "-\\n".join(f"delete: {one}\\n" for one in settings)
+    """Returns a command with which root on that host deletes the settings."""
+    changes = "-\\n".join(f"delete: {name}\\n" for name in settings)
     text = f"dn: {database.entry_dn}\\nchangetype: modify\\n{changes}"
     return f"printf {shlex.quote(text)} | ldapmodify {external(uri)}"

@@ -15,7 +15,7 @@ from loader.operations.backup.options import Limits
 from loader.operations.backup.repository import Listing, Where
 from loader.operations.monitoring import Status
 
-_BEFORE = 7  # number of earlier backups whose entries are compared with those of the latest
+_EARLIER = 7  # number of earlier backups whose entries are compared with those of the latest
 
 
 class Check(monitoring.Check, frozen=True):
@@ -94,7 +94,7 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
         (Status.WARNING, count < at_least and f"{count} of at least {at_least} backups, the latest {old} old"),
         *((Status.WARNING, _shrunk(backups, backup, limits)) for backup in latest),
         (Status.WARNING, broken and f"{len(broken)} older cannot be restored, the first: {broken[0]}"),
-        (Status.WARNING, newest.follows and f"the clock had gone back, or been wrong, when {newest.id} was made"),
+        (Status.WARNING, newest.follows and f"the clock was wrong or had gone back when {newest.id} was made"),
         (Status.WARNING, damaged and f"{damaged[-1]} was found damaged"),
         (Status.WARNING, _unproven("verified", verified, limits.verify_age)),
         (Status.WARNING, _unproven("drilled", drilled, limits.drill_age)),
@@ -111,7 +111,7 @@ def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
     """Returns why the latest backup is unknown; empty if it is known."""
     if listing.future:
         newest = listing.future[-1]
-        return f"{newest.id} is dated {newest.made}, later than now: which is the latest is not known"
+        return f"{newest.id} is dated {newest.made}, later than now, so the latest backup is unknown"
     if broken := repository.broken_latest(listing, suffix):
         return f"the latest cannot be used: {broken}"
     if not listing.backups:
@@ -128,7 +128,7 @@ def _shrunk(backups: Sequence[Backup], latest: Backup, limits: Limits) -> str:
     """Returns a warning if the latest backup has far fewer entries than earlier ones (a mass delete?), else ""."""
     of_suffix = [backup for backup in backups if dn.key(backup.suffix) == dn.key(latest.suffix)]
     before = [backup.entries for backup in of_suffix[: of_suffix.index(latest)]]
-    usual = statistics.median(before[-_BEFORE:]) if before else 0
+    usual = statistics.median(before[-_EARLIER:]) if before else 0
     if latest.entries >= usual * (1 - limits.shrink):
         return ""
     has, had = units.number(latest.entries), units.number(int(usual))
@@ -146,17 +146,17 @@ def _unproven(kind: str, age: float | None, limit: float | None) -> str:
 
 _METRIC = "ditseed_backup"
 _GAUGES = {
-    "status": "As `ditseed backup check` ends: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
-    "count": "Backups that can be restored, as far as is known without reading their data.",
+    "status": "Exit status of `ditseed backup check`: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
+    "count": "Number of backups that can be restored, as far as is known without reading their data.",
     "last_timestamp_seconds": (
-        "When the latest backup was made, as Unix time; 0: there is none, or which one it is is not known."
+        "When the latest backup was made, as Unix time; 0: there is none, or the latest is unknown."
     ),
     "verified_timestamp_seconds": "When a backup was last verified and found good, as Unix time; 0: never.",
     "drilled_timestamp_seconds": "When a backup was last drilled and found good, as Unix time; 0: never.",
-    "last_stored_bytes": "Bytes that the latest backup takes.",
+    "last_stored_bytes": "Stored bytes of the latest backup.",
     "last_data_bytes": "Bytes of the database in the latest backup.",
     "last_entries": "Entries in the latest backup.",
-    "last_duration_seconds": "Seconds that copying the latest backup took.",
+    "last_duration_seconds": "Seconds that the latest backup took.",
 }
 
 

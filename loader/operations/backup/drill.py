@@ -58,7 +58,7 @@ _UUID = "entryUUID"
 _PAGE = 1000  # entries per page of a search for all DNs
 _LOOKUPS = 200  # entries that a drill looks up
 # Attributes of slapo-ppolicy and slapo-lastbind with NO-USER-MODIFICATION.
-_OF_OVERLAYS = (
+_OVERLAY_ATTRIBUTES = (
     *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
     *("pwdlastsuccess", "pwdaccounttmplockoutend", "authtimestamp"),
 )
@@ -141,8 +141,8 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
             with private.configured(config, database, directory, settings) as config_dir:
                 tools.change_owner(owner, directory)
                 if owner is not None and not tools.may_read(owner, [config_dir]):
-                    reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
-                    raise UsageProblem(reason=f"{reason}: give another, or --run-as")
+                    reason = f"slapd runs as uid {owner.uid} for the drill, which cannot enter the directory of --tmp"
+                    raise UsageProblem(reason=f"{reason}: give another directory, or --run-as")
                 with private.running(config_dir, owner, configuration.tools_tmpdir()) as session:
                     killpoint("drill.started")
                     with progress.step("search", backup.entries) as meter:
@@ -153,7 +153,7 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
     csns = result.context_csns or tuple(csns)
     newest, wanted = csn.by_server(csns), csn.by_server(backup.context_csns)
     lost = next((value for server, value in wanted.items() if newest.get(server, "") < value), "")
-    problems = [result.problem, f"contextCSN {lost} of the manifest is not there" if lost else ""]
+    problems = [result.problem, f"contextCSN {lost} of the manifest is missing" if lost else ""]
     return structs.replace(
         result, restore_seconds=round(seconds, 3), context_csns=csns, problem="; ".join(filter(None, problems))
     )
@@ -264,13 +264,13 @@ def _filter(where: str, contents: Contents, directory: Path, target: int, meter:
 
 
 def _left_out(contents: Contents) -> list[str]:
-    """Returns attributes that a server accepts from no client, including those of the configuration's modules, such as
-    memberOf of slapo-memberof. If the configuration cannot be read, those of unknown modules are missing."""
-    names = {*PROTECTED, *_OF_OVERLAYS, *map(str.lower, overlays.COMPUTED)}
+    """Returns the attributes that clients may not write, including those of the configured modules, such as memberOf of
+    slapo-memberof. If the configuration cannot be read, only those of well-known modules are included."""
+    names = {*PROTECTED, *_OVERLAY_ATTRIBUTES, *map(str.lower, overlays.COMPUTED)}
     if contents.config_path is not None or contents.backup.with_config:
         try:
             config = contents.config()
             names.update(backmdb.protected(backmdb.definitions(config, configuration.of_modules(config))))
         except LoaderError as error:
-            log.warning("not known which attributes of modules no client may set: %s", error)
+            log.warning("attributes of modules that clients may not set are unknown: %s", error)
     return sorted(names)

@@ -140,7 +140,7 @@ def read(directory: Path) -> Backup:
         if backup.id != directory.name:
             raise Unfit("is not the manifest of this directory")
         if backup.id not in backup.set_ids:
-            raise Unfit("names a set to which its backup does not belong")
+            raise Unfit("names a set that does not include its backup")
         _require_consistent(backup)
     except FileNotFoundError:
         raise ManifestBroken(path=path, reason="is missing") from None
@@ -155,10 +155,10 @@ def _require_consistent(backup: Backup) -> None:
     data = (ENTRIES,) if backup.is_ldif else (MAP,) if backup.incremental else (MAP, PACK)
     names = [stored.name for stored in backup.files]
     if {*names} - {backup.config_file} != {*map(backup.stored_name, data)} or len({*names}) != len(names):
-        raise Unfit("not a manifest: it names other files than those of its kind")
+        raise Unfit("not a manifest: its files are not those of its kind")
     shared = [stored.name for stored in backup.packs]
     if not all(map(PACK_NAME.fullmatch, shared)) or (shared and not backup.incremental):
-        raise Unfit("not a manifest: it names packs that no backup of its kind has")
+        raise Unfit("not a manifest: a backup of its kind has no such packs")
     if any(len(stored.sums) != -(-stored.bytes // CHUNK) for _, stored in backup.stored()):
         raise Unfit("not a manifest: a checksum is missing")
     try:
@@ -177,7 +177,7 @@ def now() -> datetime.datetime:
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """What both records have. `problem`: empty if none was found."""
+    """The fields of both records. `problem`: empty if none was found."""
 
     backup: Name
     made: str = msgspec.field(default_factory=lambda: now().isoformat())

@@ -97,8 +97,7 @@ class WhichBackup:
         datetime.datetime | None,
         "--as-of TIME",
         _Moment(),
-        "Take the newest backup that was made by then: 2026-11-25T03:00, in the time zone of this host, or "
-        "2026-11-25T02:00Z.",
+        "Use the newest backup made until TIME: 2026-11-25T03:00, in the time zone of this host, or 2026-11-25T02:00Z.",
     ] = None
 
     def begin(self) -> None:
@@ -126,7 +125,7 @@ class Policy:
     monthly: Annotated[_Number, "--keep-monthly N", _KEEP.format("months")] = 0
     yearly: Annotated[_Number, "--keep-yearly N", _KEEP.format("years")] = 0
     within: Annotated[
-        float, "--keep-within TIME", Duration(), {"show_default": False}, "Keep all backups younger than that: 30d."
+        float, "--keep-within TIME", Duration(), {"show_default": False}, "Keep all backups younger than TIME: 30d."
     ] = 0.0
 
     def __bool__(self) -> bool:
@@ -138,7 +137,7 @@ KEEP_ALL = Policy()
 
 @dataclass(frozen=True)
 class Packing:
-    """`level`: zstd level; the output at level 2 is 3 % larger than at level 3, in two thirds of the time. `throttle`:
+    """`level`: zstd level; level 2 takes two thirds of the time of level 3, and its output is 3 % larger. `throttle`:
     bytes of data read per second (0: no limit). `keep_free`: bytes to leave free on the disk. `recipients`: keys that
     can decrypt the backup; None: it is not encrypted."""
 
@@ -150,14 +149,14 @@ class Packing:
         "--throttle SIZE",
         Size(),
         {"show_default": False},
-        "Read no more of the database than that each second (default: as fast as the disk gives it).",
+        "Maximum bytes of the database to read per second (default: no limit).",
     ] = 0
     keep_free: Annotated[
         int,
         "--keep-free SIZE",
         Size(),
         {"show_default": False},
-        "Refuse, or stop, rather than leave less free space than that in the repository.",
+        "Minimum free space in the repository; a backup that would leave less is refused or stopped.",
     ] = 0
     recipients: Recipients | None = None
     ldif: bool = False
@@ -185,17 +184,14 @@ class Limits:
         "WARNING if the last verification is older: 8d (default: no limit).",
     ] = None
     drill_age: Annotated[
-        float | None,
-        "--max-drill-age TIME",
-        Duration(),
-        "WARNING if no backup was drilled for longer: 35d (default: no limit).",
+        float | None, "--max-drill-age TIME", Duration(), "WARNING if the last drill is older: 35d (default: no limit)."
     ] = None
     shrink: Annotated[
         float,
         "--max-shrink SHARE",
         Share(),
         {"default": f"{SHRINK:.0%}"},
-        "WARNING if the latest backup has so many fewer entries than those before it (the median of seven).",
+        "WARNING if the latest backup has fewer entries by this share than the median of the seven before it.",
     ] = SHRINK
 
 

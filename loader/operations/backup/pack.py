@@ -53,7 +53,7 @@ _LARGEST_INDEX = 1 << 30  # bytes; a larger index is rejected (a pack of 25 TB h
 _LARGEST_PIECE = 64 << 20  # bytes of a piece, which is assembled in memory; a larger piece is rejected
 _LARGEST_RUN = 64  # bytes per page in the map; a larger map is rejected
 _FIRST_PAGE = 2  # pages 0 and 1 are the meta pages
-_AGAIN = 50  # at most one in 50 shared pages is stored again by a backup
+_AGAIN = 50  # a backup stores at most one in 50 shared pages again
 _SAMPLES, _SAMPLE = (16, 256 << 10)  # number and bytes of the samples of a data file that predict its compression
 _READ = 1 << 20  # bytes per read
 
@@ -119,11 +119,11 @@ def write(path: Path, content: Iterable[bytes], packing: Packing) -> StoredFile:
             """Writes a part, and starts its write-back: its pages should not displace slapd's in the page cache."""
             nonlocal size, chunk
             files.require_space(path, packing.keep_free + len(part))
-            rest = memoryview(part)
-            while rest:  # an unbuffered file may write fewer bytes than requested
-                written = file.write(rest[: CHUNK - size % CHUNK])
-                chunk.update(rest[:written])
-                size, rest = size + written, rest[written:]
+            remaining = memoryview(part)
+            while remaining:  # an unbuffered file may write fewer bytes than requested
+                written = file.write(remaining[: CHUNK - size % CHUNK])
+                chunk.update(remaining[:written])
+                size, remaining = size + written, remaining[written:]
                 if size % CHUNK == 0:
                     sums.append(chunk.hexdigest())
                     chunk = hashlib.sha256()
@@ -169,7 +169,7 @@ def _require_sum(path: Path, stored: StoredFile, number: int) -> int:
                 digest.update(os.pread(descriptor, min(_READ, end - at), at))
             os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
     if digest.hexdigest() != stored.sums[number]:
-        raise BackupDamaged(path=path, reason="its sha256 is not the one in the manifest")
+        raise BackupDamaged(path=path, reason="its sha256 differs from the one in the manifest")
     return end - start
 
 
@@ -312,17 +312,17 @@ def read_map(directory: Path, backup: Backup, identities: Identities | None = No
     most = _READ + _LARGEST_RUN * (backup.data_bytes // max(512, backup.page_size))
     try:
         if zstandard.get_frame_parameters(stored).content_size > most:
-            raise Unfit("holds more than the map of any backup of its size")
+            raise Unfit("is larger than the map of any backup of its size")
         page_map = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(stored), type=PageMap)
         size, pieces, uses = page_map.page_size, page_map.pieces, page_map.packs
         if size != backup.page_size or len(page_map.head) != 2 * size:
-            raise Unfit("its pages have another size than the manifest says")
+            raise Unfit("its page size differs from that of the manifest")
         if (_FIRST_PAGE + sum(piece.pages for piece in pieces)) * size != backup.data_bytes:
-            raise Unfit("its pieces and the data of the manifest have different sizes")
+            raise Unfit("the size of its pieces differs from the data size in the manifest")
         if any(piece.pages * size > _LARGEST_PIECE for piece in pieces):
-            raise Unfit("one of its pieces is larger than any that ditseed writes")
+            raise Unfit("one of its pieces is larger than those that ditseed writes")
         if any(not 0 < use.used <= use.pages for use in uses):
-            raise Unfit("it uses no page of a pack, or more than the pack has")
+            raise Unfit("it uses no page of a pack, or more pages than the pack has")
         if backup.incremental and {use.name for use in uses} != {stored.name for stored in backup.packs}:
             raise Unfit("its packs are not those of the manifest")
         if not backup.incremental and len(uses) > 1:

@@ -299,7 +299,7 @@ class Lock:
         """Checks that the lock is still this process's; called before anything is published or removed. If the server
         was too full for a lock, tries again to acquire it. Raises RemoteLocked, RemoteFailed."""
         if self.is_held and not self.own.holds_lock(self.store):
-            reason = f"{LOCK} is another's, or was removed, while this run was at work"
+            reason = f"another process took or removed {LOCK} during this run"
             raise RemoteFailed(place=self.store.location, reason=reason, advice=_LOST)
         if self.is_held is None:
             try:
@@ -313,7 +313,7 @@ class Lock:
             store.write(LOCK, self.own.encoded())
 
     def release(self) -> None:
-        """Removes or empties the lock. A failure is only logged, not to hide an error of the run: the lock lapses."""
+        """Removes or empties the lock. A failure is only logged, to hide no error of the run: the lock lapses."""
         try:
             if self.is_held and self.own.holds_lock(self.store):
                 try:

@@ -95,7 +95,7 @@ class Repository:
         with held.opened(self.path) as directory, exclusive(directory.path / LOCK):
             yield Repository(directory.path)
             if not self.path.exists() or not os.path.samestat(self.path.stat(), directory.status):
-                reason = "it was unmounted or moved while ditseed worked in it"
+                reason = "it was unmounted or moved while ditseed used it"
                 raise SystemFailed(path=self.path, reason=reason)
 
     def size(self, name: str) -> int:
@@ -144,9 +144,6 @@ class Repository:
 
 
 Where = Path | Location | Repository  # Path or Location: as given on the command line; Repository: opened by `at`
-
-
-# --- options ----------------------------------------------------------------------------------------
 
 
 # --- opening and creating ---------------------------------------------------------------------------
@@ -295,7 +292,7 @@ def follows(repo: Where, when: datetime.datetime) -> str:
         return ""
     if last.when > when + (SKEW if last.host != socket.gethostname() else datetime.timedelta(0)):
         log.warning(
-            "the clock has gone back, or was wrong: backup %s is dated %s, later than now. The new backup counts as "
+            "the clock has gone back or was wrong: backup %s is dated %s, later than now. The new backup counts as "
             "the later one",
             last.id,
             last.made,
@@ -354,7 +351,7 @@ def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
     if is_id(which):
         backup = find(repo, which)
         if not backup.members:
-            raise NoSuchBackup(path=repo.path, name=f"of all databases that has {which}")
+            raise NoSuchBackup(path=repo.path, name=f"of all databases that includes {which}")
         return members(repo, backup)
     every = listing(repo)
     in_sets = tuple(backup for backup in every.backups if backup.members)
@@ -492,7 +489,7 @@ def keep(repo: Where, record: Record) -> Record:
         raise NoSuchBackup(path=repo.path, name=record.backup) from error
     except OSError as error:
         log.warning(
-            "%s: %s cannot be written, so `list`, `check` and `prune` will not know of this result: %s",
+            "%s: %s cannot be written, so `list`, `check` and `prune` will not see this result: %s",
             *(plain.with_operator_paths(str(repo.path / record.backup)), name, error.strerror),
         )
     return record
@@ -590,7 +587,7 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
             reasons[last.id].append("the latest that can be restored")
         else:
             for backup in newest_first:
-                reasons[backup.id].append("none of its suffix is known to be restorable")
+                reasons[backup.id].append("no backup of its suffix is known to be restorable")
         if last := next((backup for backup in newest_first if backup.id in good and proven[backup.id].is_proven), None):
             reasons[last.id].append("the latest that was proven good")
         for backup, reason in _kept(policy, [backup for backup in newest_first if backup.id in good]):

@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 _BUILT = "built"  # temporary directory beside the data file for a build from LDIF
 _ENVIRONMENT = "environment"  # temporary directory beside the data file for rebuilding indexes
 _ANEW = (
-    "Give this configuration the schema and the multival that the backup was made with, or make the database anew from "
-    "its entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
+    "Give this configuration the schema and the multival of the backup's, or rebuild the database from its "
+    "entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
 )
 
 
@@ -81,7 +81,7 @@ class Contents(msgspec.Struct, frozen=True):
         if self.config_path is not None:
             return configuration.read(self.config_path)
         if not self.backup.with_config:
-            reason = f"backup {self.backup.id} holds no configuration: give --config, the one to try it with"
+            reason = f"backup {self.backup.id} has no configuration: give one with --config"
             raise UsageProblem(reason=reason)
         return config.parse(self.directory / self.backup.config_file, self.config_entries())
 
@@ -215,9 +215,7 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, R
         backup = repository.find(repo, options.which, suffix)
         if suffix is None and backup.members and not repository.is_id(options.which):
             names = ", ".join(member.suffix for member in repository.members(repo, backup))
-            raise UsageProblem(
-                reason=f"the backups of one moment that {backup.id} leads are of {names}: say which one with -b"
-            )
+            raise UsageProblem(reason=f"the set of {backup.id} has backups of {names}: choose one with -b")
         pairs = [(backup, target)]
     chosen, needed = list[tuple[Contents, RestoreTarget]](), dict[int, int]()
     for backup, target in pairs:

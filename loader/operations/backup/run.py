@@ -140,7 +140,7 @@ def _take(
     repo.send(backups)
     for backup in backups:
         if not backup.entries:
-            text = "%s: the database of %s has no entries; backups with entries are not pruned in favour of this one"
+            text = "%s: the database of %s has no entries; pruning keeps older backups that have entries"
             log.warning(text, plain.with_operator_paths(backup.source), backup.suffix)
 
     def prune(meter: Meter) -> None:
@@ -153,7 +153,7 @@ def _take(
 
 
 def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) -> None:
-    """Reads what the manifests say of the databases, and requires space for the backups."""
+    """Reads the facts for the manifests, and checks that there is space for the backups."""
     when, ids = repository.now(), set[str]()
     follows = repository.follows(repo, when)
     for member in members:
@@ -179,7 +179,7 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
     if packing.ldif:  # raises EmptyInput: nothing can be restored from no entries
         sample = sampling.of_database(members[0].directory, _SAMPLE, Meter("sample"))
         needed = len(zstandard.ZstdCompressor(packing.level).compress(sample.text)) * sample.total // len(sample.names)
-    elif not (options.incremental and repo.packs()):  # what an incremental backup will add is not known
+    elif not (options.incremental and repo.packs()):  # the size of an incremental backup is unknown
         needed = sum(pack.predicted(member.directory, packing.level) for member in members)
     repo.require_space(needed, packing.keep_free)
 

@@ -1,6 +1,6 @@
-"""Build a database from LDIF, offline, beside its place; it is published only when it is whole and checked.
+"""Builds a database from LDIF offline, beside the present one, and publishes it only once it is complete and checked.
 
-The engine's module, native.py or slapadd.py, has the steps. `build_steps` serves `replica seed` and `restore`, too.
+The steps are in the engine's module (native.py, slapadd.py). `replica seed` and `restore` also call `build_steps`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def build(options: BuildOptions, progress: Progress, timeouts: dict[str, float],
     options = options.below(place.database.suffix)
     identity = {**options.identity(), "configuration": made_for(place.config, place.database, options)}
     run_dir = place.directory / RUN_DIR
-    # What came from a stream is gone, and nobody knows whether the next one brings the same.
+    # A stream cannot be read again, and the next stream may have other content.
     anew = place.begins_anew(run_dir, "build", identity, restart or options.files.streamed)
     with open_run(run_dir, "build", identity, progress, timeouts, anew) as run:
         return {**build_steps(options, run, place), **run.done_before()}
 
 
 def target_database(config_path: Path, suffix: str | None, replace: bool, target: Path | None = None) -> TargetDatabase:
-    """The database directory of a configuration, or `target` for a database like that one."""
+    """Returns the configured database as a build target; `target` replaces the configured directory."""
     config = configuration.read(config_path)
     database = config.database(suffix)
     if target is not None:
@@ -54,7 +54,7 @@ def target_database(config_path: Path, suffix: str | None, replace: bool, target
 
 
 def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
-    """The named steps of a build, within a run that may have more."""
+    """Runs the steps of a build within a run that may have other steps; returns the report."""
     options.require_fitting()
     place.require_still_free(run)
     engine = _ENGINES[options.engine]
@@ -65,7 +65,7 @@ def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Repor
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """Refuses a configuration before any input is there. Raises UsageProblem, NotProven, GlueRefused,
+    """Checks options, configuration and target before any input exists. Raises UsageProblem, NotProven, GlueRefused,
     TargetNotEmpty."""
     options.require_fitting()
     engine = _ENGINES[options.engine]
@@ -76,7 +76,7 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
 
 
 def plan(options: BuildOptions, progress: Progress) -> Report:
-    """What a build would do: every check that writes nothing into the database directory."""
+    """Returns what a build would do, after every check that writes nothing into the database directory."""
     options.require_fitting(dry=True)
     place = target_database(options.config_path, options.suffix, options.replace, options.target)
     place.require_free()

@@ -1,7 +1,7 @@
-"""A build of databases that are glued together: the LDIF is divided, and each database is built from its part.
+"""Builds databases that are glued together: divides the LDIF, and builds each database from its share.
 
-As `slapadd -b SUPERIOR` does without -g, each entry goes to the database that slapd would look for it in. All databases
-are built and checked before the first one is published. The superior, which bears the contextCSN, comes last.
+As with `slapadd -b SUPERIOR` without -g, each entry goes to the database in which slapd would search for it. All
+databases are built and checked before the first is published. The superior, which has the contextCSN, comes last.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from loader.sinks import mdb
 from loader.sinks.mdb import schema_of
 from loader.storage import files
 
-SPLIT = "split"  # a step, and the directory of the parts in the run directory
+SPLIT = "split"  # name of a step, and of the directory of the shares in the run directory
 STEPS = ("claim", "split", "report")
 RUN_DIR = ".ditseed-glued"  # in the directory of each subordinate database
 _VERB = "build of a glued part"
 
 
 def require(options: BuildOptions, place: TargetDatabase, engine: Engine) -> None:
-    """Every check that reads no entry. Raises GlueRefused, NotProven, TargetNotEmpty."""
+    """Checks all that needs no entries. Raises GlueRefused, NotProven, TargetNotEmpty."""
     superior, *below = _places(options, place)
     for target in (superior, *below):
         engine.require(options, target)
@@ -44,13 +44,13 @@ def require(options: BuildOptions, place: TargetDatabase, engine: Engine) -> Non
 
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> Report:
-    """Returns the plan of a glued build, as far as it is known before the LDIF is divided."""
+    """Returns what a glued build would do, as far as that is known before the LDIF is divided."""
     require(options, place, engine)
     work = BuildSteps(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
     work.require_schema(scan)
     below = options.subordinates(place)
-    databases = [{"suffix": one.suffix, "directory": str(one.directory)} for one in below]
+    databases = [{"suffix": database.suffix, "directory": str(database.directory)} for database in below]
     return {"entries": scan.entries, "databases": databases}
 
 
@@ -65,7 +65,7 @@ class _PartReport(msgspec.Struct, frozen=True):
 
 
 class _Glued(Loaded, frozen=True, kw_only=True):
-    """The report of all databases. `seconds`: those of the subordinate databases' steps."""
+    """The report of all databases. `seconds`: time of the subordinate databases' steps."""
 
     bytes: int
     directory: str
@@ -78,7 +78,7 @@ class _Glued(Loaded, frozen=True, kw_only=True):
 
 
 def build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> _Glued:
-    """Raises GlueRefused or ChangedSince if a database that an earlier call published is gone or was written to."""
+    """Runs or resumes the build. Raises GlueRefused or ChangedSince if a published database is gone or was changed."""
     built = run.catalogue.facts_of("report", _Glued)
     if built is None:
         report = _build(options, run, place, engine)
@@ -88,7 +88,7 @@ def build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine
     for database in built.databases:
         directory = Path(database.directory)
         if not (directory / DATA).exists():
-            reason = f"its database was put into {directory}, and is gone"
+            reason = f"its database was published in {directory}, and is gone"
             advice = "Give --restart (and --replace) to build all of them again."
             raise GlueRefused(suffix=database.suffix, reason=reason, advice=advice)
         require_as_published(directory, database.published, finished)
@@ -96,21 +96,21 @@ def build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine
 
 
 class _Share(msgspec.Struct, frozen=True):
-    """`newest`: the greatest entryCSN of each server ID."""
+    """The share of one database. `newest`: server ID -> greatest entryCSN."""
 
     entries: int
     newest: dict[str, str]
 
 
 class _Split(msgspec.Struct, frozen=True):
-    """Facts of the step `split`. `now`: the time of generated attributes; `shares`: indexed by database number."""
+    """Facts of the step `split`. `now`: the time in generated attributes. `shares`: indexed by database number."""
 
     now: str
     shares: list[_Share]
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """A database that is built and checked, its run, and the call that publishes it."""
+    """A database that is built and checked, its run, and the function that publishes it."""
 
     suffix: str
     run: Run
@@ -126,7 +126,7 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engin
     work.require_entries(split)
     with ExitStack() as stack:
         parts: list[_Part] = []
-        # The superior comes last: its contextCSN must not be there before the entries that it covers.
+        # The superior comes last: its contextCSN must not be visible before the entries that it covers.
         for number in [*range(1, len(work.places)), 0]:
             if split.shares[number].entries:
                 target = work.places[number]
@@ -138,7 +138,7 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engin
 
     loads, published = [outcome.loaded for outcome in outcomes], [outcome.published for outcome in outcomes]
     total = sum(load.read for load in loads)
-    if total != sum(share.entries for share in split.shares):  # every record is in a database, or among the rejects
+    if total != sum(share.entries for share in split.shares):  # each record must be in a database or among the rejects
         raise EntriesLost(read=sum(share.entries for share in split.shares), written=total, log=place.directory)
     rejects = [load for load in loads if load.rejects]
     return _Glued(
@@ -148,37 +148,37 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engin
         [text for load in loads for text in load.invalid],
         ", ".join(load.rejects for load in rejects),
         [line for load in loads for line in load.rejections or ()] if rejects else None,
-        bytes=sum(one.bytes for one in published),
+        bytes=sum(database.bytes for database in published),
         directory=str(place.directory),
         databases=[
-            _PartReport(part.suffix, load.entries, load.rejected, one.bytes, one.maxsize, one.directory, one.published)
-            for part, load, one in zip(parts, loads, published, strict=True)
+            _PartReport(part.suffix, load.entries, load.rejected, new.bytes, new.maxsize, new.directory, new.published)
+            for part, load, new in zip(parts, loads, published, strict=True)
         ],
-        notes=[text for one in published for text in one.notes],
+        notes=[text for database in published for text in database.notes],
         seconds=seconds,
     )
 
 
 class _GluedBuild(msgspec.Struct, frozen=True):
-    """`places`: the superior's, then those of the databases glued to it."""
+    """The bodies of the steps. `places`: the target of the superior, then those of the databases glued to it."""
 
     options: BuildOptions
     run: Run
     places: Sequence[TargetDatabase]
 
     def _share(self, number: int) -> Path:
-        """The part of the LDIF for the database of that number."""
+        """Returns the file with the LDIF for database `number`."""
         return self.run.directory / SPLIT / f"{number}.ldif.zst"
 
     def claim(self, meter: Meter) -> tuple[str, ...]:
-        """Returns the contextCSN of a seeding, which no entry of any part may exceed, from a scan of all the LDIF."""
+        """Scans all of the LDIF; returns the contextCSN of the seeded tree, which no entryCSN may exceed."""
         work = BuildSteps(self.options, self.run, self.places[0])
         scan = work.scan(meter)
         work.require_schema(scan)
         return tuple(scan.claimed or ())
 
     def split(self, meter: Meter, claimed: tuple[str, ...] | None) -> _Split:
-        """Writes each record to the packed file of its database; the files stay until all databases are published."""
+        """Writes each record to the file of its database. The files stay until all databases are published."""
         options, superior = self.options, self.places[0]
         files.emptied(self.run.directory / SPLIT)
         targets = [(place.database.suffixes, self._share(number)) for number, place in enumerate(self.places)]
@@ -190,8 +190,8 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         return _Split(options.input_time(), [_Share(share.entries, dict(share.newest)) for share in split])
 
     def require_entries(self, split: _Split) -> None:
-        """Raises EmptyInput if the LDIF has no entries at all, GlueRefused if a database without LDIF entries holds
-        entries or would have to bear the contextCSN. Other databases without LDIF entries stay unchanged."""
+        """Raises EmptyInput if the LDIF has no entries; GlueRefused if it has none for a database that holds entries or
+        must get the contextCSN. Other databases without entries in the LDIF stay unchanged."""
         empty = [number for number, share in enumerate(split.shares) if not share.entries]
         if len(empty) == len(self.places):
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
@@ -200,7 +200,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
             place = self.places[number]
             suffix, data = place.database.suffix, place.data
             if number == 0 and (self.options.seeding or self.options.write_context):
-                reason = "the LDIF has no entry for it, and the contextCSN of the tree belongs into its suffix entry"
+                reason = "the LDIF has no entry for it, but the contextCSN of the tree is stored in its suffix entry"
                 advice = "Add that entry to the LDIF, or name the database that the entries belong to."
                 raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
             if data.exists() and holds_entries(place.directory):
@@ -214,7 +214,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
     def part_options(
         self, number: int, split: _Split, claimed: tuple[str, ...] | None, parts: Sequence[_Part]
     ) -> BuildOptions:
-        """The options for one database, after `parts`. Only the superior's suffix entry bears a contextCSN."""
+        """Returns the options for database `number`, built after `parts`. Only the superior gets a contextCSN."""
         options, is_superior = self.options, number == 0
         rejects = options.rejects
         if rejects is not None and number:
@@ -224,8 +224,8 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         writes_context = options.write_context and is_superior
         reached: list[str] = []
         if writes_context:
-            # The greatest entryCSNs of the other databases: those of the LDIF, and those generated for entries without
-            # one. If an environment is published already, the superior is built already, and has its contextCSN.
+            # The greatest entryCSNs of the other databases are in the LDIF or were generated. An environment that is
+            # gone was published, which implies that the superior is already built and has its contextCSN.
             reached += (text for share in split.shares for text in share.newest.values())
             for environment in (part.run.directory / "environment" for part in parts):
                 if environment.exists():
@@ -247,8 +247,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         )
 
     def open_run(self, number: int) -> AbstractContextManager[Run]:
-        """The run of one subordinate database, in its own directory. It begins anew with other options, or another
-        division."""
+        """Opens the run of a subordinate database. It starts over if the options or the shares have changed."""
         place, run = self.places[number], self.run
         directory = place.directory / RUN_DIR
         identity = {
@@ -263,17 +262,17 @@ class _GluedBuild(msgspec.Struct, frozen=True):
 
 
 def _schema(superior: TargetDatabase) -> mdb.Schema:
-    """The schema by which DNs are compared. Raises GlueRefused."""
+    """Returns the schema for comparing DNs. Raises GlueRefused if the core cannot read it."""
     try:
         return schema_of(superior.config, superior.database)
     except NotProven as error:
-        reason = f"which entries are whose is not known without the schema ({error.facts['reason']})"
+        reason = f"without its schema, entries cannot be assigned to databases ({error.facts['reason']})"
         advice = "Divide the LDIF by hand, and build each database by itself (--no-glue)."
         raise GlueRefused(suffix=superior.database.suffix, reason=reason, advice=advice) from error
 
 
 def _places(options: BuildOptions, place: TargetDatabase) -> list[TargetDatabase]:
-    """Returns the targets: the superior, then the databases glued to it."""
+    """Returns the target of the superior, then those of the databases glued to it."""
     superior = msgspec.structs.replace(place, superior=place.database)
     return [
         superior,

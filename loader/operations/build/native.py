@@ -1,6 +1,6 @@
 """The steps of a build by the native core: one call reads the input once, and writes the data file.
 
-A configuration for which the core is not proven to write what slapd would is refused by name, before any work.
+The core refuses a configuration, naming the setting, unless it is proven to write what slapd would write.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
 LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map that much
-OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # the first proven release, and the first unproven one after it
-MOST_ENTRIES = 2**32 - 3  # in a database; positions.rs of the core has the same limit
+OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # the first proven release, and the first release that is not
+MOST_ENTRIES = 2**32 - 3  # entries per database; positions.rs of the core has the same limit
 LONGEST_INTLEN = 8  # bytes of an integer key; longer keys were never compared with slapd's
 _SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
 # Settings of cn=config about access, which do not change how entries are stored.
@@ -60,7 +60,7 @@ _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # sl
 def proven_settings(
     config: Config, database: Database, options: BuildOptions, superior: Database | None = None
 ) -> Settings:
-    """The settings of the database, as `backmdb.settings` returns them. Raises NotProven, SettingRefused."""
+    """Returns the settings of the database. Raises NotProven or SettingRefused if the core does not support one."""
     backmdb.require_supported(config, database, superior or database)
     of_2_7 = (tools.release() or OLDEST) >= (2, 7, 0)
     settings = backmdb.settings(config, database, superior, of_2_7)
@@ -74,7 +74,7 @@ def proven_settings(
 
 
 def require_keys(settings: Settings) -> None:
-    """Raises NotProven if the core does not know how slapd makes index keys with such settings on this host."""
+    """Raises NotProven if slapd's index keys for these settings and this host are unknown to the core."""
     if sys.byteorder != "little" or struct.calcsize("P") != 8:
         raise NotProven(reason="this host is not a 64-bit one with the low byte first")
     if settings.intlen > LONGEST_INTLEN:
@@ -82,8 +82,8 @@ def require_keys(settings: Settings) -> None:
 
 
 def require_numbers(entries: int | None, options: BuildOptions, source: str = "") -> None:
-    """Raises TooManyEntries before the first entry is read; None if the number is unknown. `source`: where the entries
-    are, if not in files."""
+    """Raises TooManyEntries before the first entry is read. `entries`: None if unknown. `source`: name of the source in
+    the message, if the entries are not in files."""
     if entries is not None and entries > MOST_ENTRIES:
         path = source or ", ".join(map(str, options.inputs)) or "the template"
         counts = f"{units.number(entries)} entries, at most {units.number(MOST_ENTRIES)} in a database"
@@ -91,40 +91,40 @@ def require_numbers(entries: int | None, options: BuildOptions, source: str = ""
 
 
 def require_rules(foreign: Mapping[str, str], unproven: Mapping[str, str]) -> None:
-    """Raises NotProven. `foreign`: attribute types of the schema with a matching rule or syntax that is not OpenLDAP's.
-    `unproven`: those that the settings name (index, multival, sortvals) with a rule that the core does not follow."""
+    """Raises NotProven unless both are empty. Attribute types -> rule or syntax. `foreign`: not OpenLDAP's own.
+    `unproven`: unknown to the core, of attributes that the settings name (index, multival, sortvals)."""
     for name, rule in sorted(foreign.items()):
-        raise NotProven(reason=f"{name} has {rule}, which a module brings that is not OpenLDAP's")
+        raise NotProven(reason=f"{name} has {rule}, which a module that is not OpenLDAP's defines")
     for name, rule in sorted(unproven.items()):
         raise NotProven(reason=f"{name}, which the configuration indexes or sorts, has {rule}")
 
 
 def tables() -> tuple[Table, ...]:
-    """The tables that the installed slapd has, of those that not every slapd has. Raises NotProven."""
+    """Returns the optional tables that the installed slapd has. Raises NotProven for an unsupported release."""
     release = tools.release()
     if release is None:
         raise NotProven(reason="slapd -VV does not say which OpenLDAP this is")
     if not OLDEST <= release < NEWEST:
-        name, oldest = (".".join(map(str, one)) for one in (release, OLDEST))
-        raise NotProven(reason=f"OpenLDAP {name}; it is from {oldest} up to 2.7")
+        name, oldest = (".".join(map(str, version)) for version in (release, OLDEST))
+        raise NotProven(reason=f"OpenLDAP {name}; supported are {oldest} to 2.7")
     return tuple(name for name, since in _SINCE.items() if release >= since)
 
 
 def made_for(config: Config, database: Database, options: BuildOptions) -> str:
-    """Checksum of what decides how entries are stored: slapd's release, the schema, and the settings that the data
-    depend on (all settings if the core does not follow them). A run is not resumed under another one."""
+    """Returns a checksum of all that determines how entries are stored: slapd's release, the schema, and the relevant
+    settings (all settings if the core does not support them). A run is resumed only if it is the same."""
     try:
         settings: object = proven_settings(config, database, options)
     except NotProven:
-        settings = [one for one in sorted(config.settings.items()) if one[0][1] not in _INDIFFERENT]
+        settings = [setting for setting in sorted(config.settings.items()) if setting[0][1] not in _INDIFFERENT]
     deciding = (tools.release(), settings, definitions(config, ()), schema_effects(config, database))
     return xxhash.xxh3_128_hexdigest(repr(deciding).encode())
 
 
 class NativeLoaded(Loaded, frozen=True, kw_only=True):
-    """`left_out`: entries read but not stored: those `read_twice` and those `without_parent`. `tables`: table ->
-    number of values. `records`: the checksum of records that were copied. `completed`: the checksum's
-    increase by completed attributes. `stale`: entries removed after the build."""
+    """`left_out`: number of entries read but not stored, the sum of `read_twice` and `without_parent`. `tables`: table
+    -> number of values. `records`: checksum of copied records. `completed`: increase of the tree checksum by attributes
+    that the build added. `stale`: number of entries removed after the build."""
 
     left_out: int
     tables: dict[str, int]
@@ -137,7 +137,7 @@ class NativeLoaded(Loaded, frozen=True, kw_only=True):
 
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
-    """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
+    """Builds and checks the database; returns a function that publishes it."""
     work = NativeSteps(options, run, place)
     run.do("config", work.config)
     scan: Scanned | None = None
@@ -153,28 +153,26 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """Raises NotProven if the core may not write what slapd would."""
+    """Raises NotProven if the core is not proven for this configuration."""
     target_of(options, place)
 
 
 def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
-    """The database that the configuration describes now. Raises NotProven. A replica may contain dynamic objects
+    """Returns the target for the core, from the configuration. Raises NotProven. A replica may contain dynamic objects
     without slapo-dds, since syncrepl checks no schema."""
     config, maxsize = place.config, limits_of(options, place).maxsize
-    settings, its_effects = (
-        proven_settings(config, place.database, options, place.superior),
-        schema_effects(config, place.named),
-    )
-    its_effects["dynamic_objects"] |= options.seeding
+    settings = proven_settings(config, place.database, options, place.superior)
+    effects = schema_effects(config, place.named)
+    effects["dynamic_objects"] |= options.seeding
     server_id = (config.server_id or 0) if options.server_id is None else options.server_id
     map_size = LARGEST if maxsize is None else maxsize
-    target = Target(settings, tuple(definitions_of(config)), its_effects, tables(), map_size, server_id)
+    target = Target(settings, tuple(definitions_of(config)), effects, tables(), map_size, server_id)
     require_rules(target.schema.foreign(), target.schema.unproven(settings.attributes))
     return target
 
 
 def sample_target(config: Config, database: Database) -> Target:
-    """The configured database, for builds of a sample in another directory. Raises NotProven."""
+    """Returns the configured database as a target, for building a sample elsewhere. Raises NotProven."""
     place = TargetDatabase(config, database, database.directory or Path())
     return target_of(BuildOptions(config.path, suffix=database.suffix), place)
 
@@ -186,7 +184,7 @@ def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
 
 
 def predicted(options: BuildOptions, target: Target, meter: Meter, is_rough: bool = False) -> int:
-    """Returns the bytes of the database, predicted from a sample of the files; 0 for a generated tree, and for faulty
+    """Returns the bytes of the database, estimated from a sample of the files; 0 for a generated tree, and for faulty
     input, because the load reports the fault with its line."""
     if options.tree is not None:
         return 0
@@ -198,7 +196,7 @@ def predicted(options: BuildOptions, target: Target, meter: Meter, is_rough: boo
 
 @dataclass(frozen=True)
 class NativeSteps(BuildSteps):
-    """The bodies of the steps. `make`, `transfer` and `check` serve other verbs, too."""
+    """The bodies of the steps. Other verbs also use `make`, `transfer` and `check`."""
 
     @property
     def rejects(self) -> Path:
@@ -209,15 +207,15 @@ class NativeSteps(BuildSteps):
         return target_of(self.options, self.place)
 
     def config(self, meter: Meter) -> None:
-        """Refuses a configuration, or a place for the rejects, before anything is read."""
+        """Checks the configuration and the directory of the rejects before anything is read."""
         with files.explained(self.rejects):
             self.rejects.parent.stat()
         files.require_writable(self.rejects.parent)
         _ = self.target
 
     def load(self, meter: Meter, claimed: Sequence[str] | None) -> NativeLoaded:
-        """Reads the input with one native call. Raises MaxsizeTooSmall or NoSpace before that if a sample shows that
-        there is no room; a stream cannot be sampled."""
+        """Reads the input with one native call. First raises MaxsizeTooSmall or NoSpace if a sample of the input shows
+        that there is no room; a stream cannot be sampled."""
         options = self.options
         if options.tree is None and not options.files.streamed:
             require_room(
@@ -239,8 +237,8 @@ class NativeSteps(BuildSteps):
         live: LiveSource | None = None,
         account: bool = False,
     ) -> NativeLoaded:
-        """Builds the database of the inputs. `claimed`, `live` and `account` as in `loader.sinks.mdb`. Raises
-        AllRejected, because a database without entries must not replace another one."""
+        """Builds the database from the inputs. `claimed`, `live` and `account`: as in `loader.sinks.mdb`. Raises
+        AllRejected, because an empty database must not replace one with entries."""
         options = self.options
         value_check: mdb.ValueCheck = (
             "count" if options.copies_provider else "refuse" if options.check_values else "skip"
@@ -270,16 +268,16 @@ class NativeSteps(BuildSteps):
                 rejects=self.rejects,
             )
         if built.stale:
-            from loader.mdb import edits  # only a build from a live server needs it
+            from loader.mdb import edits  # imported here: only builds from a live server need it
 
-            edits.remove_entries(self.made, built.stale)
+            edits.remove_entries(self.environment, built.stale)
         return NativeLoaded(
             built.read,
             built.entries,
             built.rejected,
             _invalid(built),
             str(self.rejects) if built.rejected else "",
-            [ldif.rejected(one) for one in built.rejections],
+            list(map(ldif.rejected, built.rejections)),
             left_out=built.duplicates + built.dropped,
             tables=built.tables,
             phases=built.phases,
@@ -290,33 +288,33 @@ class NativeSteps(BuildSteps):
         )
 
     def transfer(self, meter: Meter, source: Snapshot) -> NativeLoaded:
-        """Builds the database of the records of another one, unchanged. Raises NotProven if the new slapd would store
-        them otherwise."""
+        """Builds the database from the unchanged records of another database. Raises NotProven if the new slapd would
+        store a record differently."""
         with self._making() as (partial, limits):
             copied = mdb.transfer(self.target, source, partial, limits, meter)
         entries, checksum = copied.entries, copied.checksum
         return NativeLoaded(entries, entries, 0, _invalid(copied), left_out=0, tables=copied.tables, records=checksum)
 
     def records_checksum(self, meter: Meter) -> str:
-        """The checksum of the records that `transfer` wrote, read from the disk."""
+        """Returns the checksum of the records that `transfer` wrote, read back from the file."""
         jobs = self.options.jobs or defaults.processors()
-        return mdb.records_checksum(self.made / DATA, jobs, meter)
+        return mdb.records_checksum(self.environment / DATA, jobs, meter)
 
     @contextmanager
     def _making(self) -> Iterator[tuple[Path, Resources]]:
-        """Yields a temporary path for the new data file, which is renamed afterwards, and the resources to build it."""
-        files.emptied(self.made)
+        """Yields a temporary path for the new data file, and the resources to build it. Renames the file afterwards."""
+        files.emptied(self.environment)
         with files.explained(self.rejects):
             self.rejects.unlink(missing_ok=True)
-        partial = self.made / (DATA + files.PARTIAL)
+        partial = self.environment / (DATA + files.PARTIAL)
         with self._limits() as limits:
             yield partial, limits
         killpoint("load.middle")
-        files.publish(partial, self.made / DATA)
+        files.publish(partial, self.environment / DATA)
 
     @contextmanager
     def _limits(self) -> Iterator[Resources]:
-        """Yields memory, threads and a directory for spilled data: in --tmp under a random name, else in the run
+        """Yields memory, threads, and a directory for spilled data: below --tmp with a random name, or in the run
         directory. The next run removes the directory that a killed run left."""
         options, scratch = self.options, self.run.directory / "sort"
         with ExitStack() as stack:
@@ -330,20 +328,20 @@ class NativeSteps(BuildSteps):
             yield Resources(memory, jobs, scratch)
 
     def check(self, meter: Meter, loaded: NativeLoaded) -> Checked:
-        """Checks that every entry read is in the database or among the rejects, and that the database is sound. At
-        the level `none`, the core's own count is trusted."""
+        """Checks that each entry read is in the database, left out or rejected, and that the database is sound. At the
+        level `none`, only the core's own counts are compared."""
         (notes, maxsize), level, written = self.complete(meter), self.options.verify, loaded.entries
         if level in verify.DEEPER:
-            verify.verify(self.made, level, meter)
+            verify.verify(self.environment, level, meter)
         if level != "none":
             with self._limits() as limits:
                 unchanged = not loaded.stale
-                written = mdb.verify(self.target, self.made / DATA, level == FULL, limits, meter, unchanged)
+                written = mdb.verify(self.target, self.environment / DATA, level == FULL, limits, meter, unchanged)
         if not loaded.read - loaded.rejected - loaded.left_out == loaded.entries == written:
             raise EntriesLost(read=loaded.read, written=written, log=self.run.directory)
-        return Checked(files.identity(self.made / DATA), loaded.entries, maxsize, notes)
+        return Checked(files.identity(self.environment / DATA), loaded.entries, maxsize, notes)
 
 
 def _invalid(built: Built | Transferred) -> list[str]:
-    """Values that violate their syntax, as the report shows them."""
+    """Returns the numbers of values that violate their syntax, as text for the report."""
     return [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]

@@ -1,4 +1,4 @@
-"""The steps of a build by slapadd. Its input is read three times, because slapadd reports errors late and briefly.
+"""The steps of a build by slapadd. The input is read three times, because slapadd reports errors late and briefly.
 
 Several slapadds may share a load, each with a slice of the input and an environment of its own, which are merged at the
 end. slapadd -q is a single writer that inserts index keys in place, so it becomes very slow once its database outgrows
@@ -37,22 +37,21 @@ from loader.sources import names
 from loader.sources.location import is_stream
 from loader.storage import files
 
-SPOOL = "spool"  # a step, and its directory in the run directory
+SPOOL = "spool"  # name of a step, and of its directory in the run directory
 STEPS = (SPOOL, "scan", "schema", "size", "slice", "load", "slices", "merge", "check", "publish")
 _MARGIN = 1.25  # slapadd's B-trees deepen, and substring keys fill more slowly than they begin
-# Bytes of the map if nothing predicts the size. slapadd makes the file as long as its map, with a hole; ext4 has no
+# Bytes of the map if the size cannot be predicted. slapadd makes the file as long as its map (sparse), and ext4 has no
 # files of 16 TiB.
 _LARGEST = 8 << 40
-_FEW = 50_000  # target entries per slice: a smaller slice costs too many starts of slapadd, a larger one loads slower
-_MANY = 64  # slices that are cut for speed alone
+_FEW = 50_000  # entries per slice: smaller slices cost too many starts of slapadd, larger ones load more slowly
+_MANY = 64  # maximum number of slices, unless memory requires more
 _LEAST = 5_000  # minimum entries per slice if memory is short
-_SHARE = 2  # 1/2 of the memory is for growing environments
-_WORTH = 4  # the shared entries, loaded with each slice, are at most 1/4 of all others in total
+_SHARE = 2  # the environments under construction may fill 1/2 of the memory
+_WORTH = 4  # the shared entries, summed over all slices, are at most 1/4 of the other entries
 
 
 class _Size(msgspec.Struct, frozen=True):
-    """The predicted bytes of the database (0: unknown), those of the map in which slapadd loads it, and the number of
-    slices to cut."""
+    """`estimate`: predicted bytes; 0: unknown. `maxsize`: bytes of slapadd's map. `shards`: number of slices to cut."""
 
     estimate: int
     maxsize: int
@@ -60,7 +59,8 @@ class _Size(msgspec.Struct, frozen=True):
 
 
 class _Slices(msgspec.Struct, frozen=True):
-    """Where slices begin (nowhere: one slapadd loads all); `shared` entries are in all of them, and `leaves` in one."""
+    """`cuts`: starts of the slices; empty: one slapadd loads all entries. `shared`: number of entries in every slice.
+    `leaves`: number of entries in only one slice."""
 
     shared: int = 0
     leaves: int = 0
@@ -68,7 +68,7 @@ class _Slices(msgspec.Struct, frozen=True):
 
 
 class _LoadedSlice(msgspec.Struct, frozen=True):
-    """`rooted`: the suffix entry is in it. `identity`: of the file of its environment."""
+    """`rooted`: whether it contains the suffix entry. `identity`: `files.identity` of its data file."""
 
     entries: int
     rooted: bool
@@ -76,7 +76,7 @@ class _LoadedSlice(msgspec.Struct, frozen=True):
 
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
-    """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
+    """Builds and checks the database; returns a function that publishes it."""
     options = _spooled(options, run)
     scan, aliases, size = _sized(options, run, place)
     entries = scan.entries
@@ -100,18 +100,18 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """slapadd follows every setting that its private configuration has. Raises SettingRefused."""
+    """Raises SettingRefused. slapadd itself applies all settings of its private configuration."""
     backmdb.require_supported(place.config, place.database, place.named)
 
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
-    """Runs the steps before the load."""
+    """Runs the steps before the load; returns their facts."""
     scan, _, size = _sized(options, run, place)
     return report_of({"entries": scan.entries}, size if size.estimate else {})
 
 
 def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scanned, dict[str, str], _Size]:
-    """Returns also the synonyms among the attribute names in the LDIF."""
+    """Runs the steps before the load. The dictionary: attribute name in the LDIF -> its synonym in the schema."""
     work = _Sizing(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
     aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
@@ -119,9 +119,9 @@ def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scan
 
 
 def _spooled(options: BuildOptions, run: Run) -> BuildOptions:
-    """The options with files in the place of streams: packed, mode 0600, in the run directory. They stay until the
-    load has ended, so that a refused record can be looked up. Messages name lines of these files, in which comments are
-    left out and long lines are whole."""
+    """Copies streams to compressed files (mode 0600) in the run directory; returns the options with these files. They
+    stay until the load has ended, so that a refused record can be looked up. Messages name lines of these files, which
+    have no comments and no folded lines."""
     if not options.files.streamed:
         return options
     spool = run.directory / SPOOL
@@ -141,7 +141,7 @@ def _spooled(options: BuildOptions, run: Run) -> BuildOptions:
     def keep_all(meter: Meter) -> None:
         files.emptied(spool)
         free = units.size(files.free_bytes(spool))
-        run.progress.say(f"{SPOOL}: what comes is kept packed in {spool} until it is loaded ({free} free)")
+        run.progress.say(f"{SPOOL}: the stream is stored compressed in {spool} until it is loaded ({free} free)")
         try:
             for stream, path in zip(options.inputs, paths, strict=True):
                 if path != stream:
@@ -160,7 +160,7 @@ class _Sizing(BuildSteps):
     """The bodies of the steps before the load."""
 
     def schema(self, scan: Scanned) -> dict[str, str]:
-        """Checks all names before the load. Returns the synonyms among the attribute names in the LDIF."""
+        """Checks all names before the load. Returns the LDIF's attribute names that are synonyms, as in `_sized`."""
         self.require_schema(scan)
         config = self.place.config
         known = definitions(config, configuration.read_compiled_schema(config))
@@ -180,9 +180,9 @@ class _Sizing(BuildSteps):
 
         can_slice = options.shards != 1 and not options.tree and options.engine == "slapadd"
         if not scan.first_dn:
-            can_slice = False  # the entry of the empty DN has no node by which slices could be merged
+            can_slice = False  # the entry of the empty DN has no node in dn2i, and slices are merged by nodes
         if can_slice and self.writes_context and backmdb.settings(place.config, place.database).subentry:
-            can_slice = False  # contextCSN goes into an entry of its own: one slapadd must see all entries
+            can_slice = False  # with sync_use_subentry, one slapadd must read all entries to write the contextCSN
         count = options.shards or 1
         if can_slice and not options.shards:
             for_memory = -(-(needed or scan.bytes) * defaults.processors() * _SHARE // defaults.memory())
@@ -197,14 +197,14 @@ class _Sizing(BuildSteps):
 
 @dataclass(frozen=True)
 class _Loading(BuildSteps):
-    """The bodies of the steps from the load on. `load_slices` goes on after the slices that are loaded."""
+    """The bodies of the load and the later steps. `load_slices` skips slices that an earlier run has loaded."""
 
     scanned: Scanned
     size: _Size
     aliases: Mapping[str, str]
 
     def load(self, meter: Meter) -> int:
-        with self._target(self.made, self.run.directory) as target, self.options.source.reading(meter) as read:
+        with self._target(self.environment, self.run.directory) as target, self.options.source.reading(meter) as read:
             claimed = self.scanned.claimed
             written = slapadd.load(target, names(read), meter, claimed, self.writes_context, self.aliases)
         killpoint("load.middle")
@@ -212,7 +212,7 @@ class _Loading(BuildSteps):
 
     @contextmanager
     def _target(self, directory: Path, scratch: Path) -> Iterator[slapadd.Target]:
-        """Yields a new environment in `directory` for slapadd, with a private configuration in `scratch`."""
+        """Yields a target for slapadd: an empty environment `directory`, and a private configuration in `scratch`."""
         files.emptied(directory)
         maxsize = self.size.maxsize
         settings = {"olcDbDirectory": [bytes(directory)], "olcDbMaxSize": [str(maxsize).encode()]}
@@ -222,7 +222,7 @@ class _Loading(BuildSteps):
 
     @property
     def slices(self) -> Path:
-        """The directory of the slices' environments and of the shared entries."""
+        """The directory with the environments of the slices and the file of shared entries."""
         return self.run.directory / "slices"
 
     @cached_property
@@ -234,7 +234,7 @@ class _Loading(BuildSteps):
         return backmdb.settings(self.place.config, self.place.database, self.place.superior)
 
     def slice(self, meter: Meter) -> _Slices:
-        """Chooses where slices begin. Without slices, one slapadd loads and checks the whole input."""
+        """Divides the input into slices; returns none if one slapadd is to load all of it."""
         files.emptied(self.slices)
         plan = self.source.plan(self.size.shards, meter)
         cuts, count, shared = plan.cuts, len(plan.cuts), units.number(plan.shared)
@@ -243,7 +243,7 @@ class _Loading(BuildSteps):
         if plan.unknown or count < 2:
             reason = f"{shared} entries have children"
             if plan.unknown:
-                reason = f"{units.number(plan.unknown)} parents are found under no name of the input"
+                reason = f"{units.number(plan.unknown)} parents match no DN in the input"
             self.run.progress.say(f"no slices, one slapadd: {reason}")
             files.remove_tree(self.slices)
             return _Slices()
@@ -251,8 +251,8 @@ class _Loading(BuildSteps):
         return _Slices(plan.shared, plan.leaves, [cuts[at * len(cuts) // count] for at in range(count)])
 
     def load_slices(self, meter: Meter, plan: _Slices) -> None:
-        """Loads each slice into an environment of its own; the first failure ends the others. As many slapadds run as
-        there are processors, if their environments together fit into memory."""
+        """Loads each slice into its own environment; the first failure ends all slapadds. One slapadd per processor
+        runs, or fewer if their environments together would not fit into memory."""
         done, count, inner = self._done(), len(plan.cuts), Meter(meter.name)
         meter.add(entries=sum(part.entries for part in done.values()))
         fitting = defaults.memory() // _SHARE * count // (self.size.estimate or self.scanned.bytes)
@@ -274,7 +274,7 @@ class _Loading(BuildSteps):
             raise LdifUnreadable(path=self.source.paths[0], reason=reason)
 
     def _done(self) -> dict[str, _LoadedSlice]:
-        """Slices that are loaded, and whose environment is still the one that was recorded."""
+        """Returns the loaded slices whose data file is still the recorded one."""
         recorded = self.run.catalogue.partitions("slices", _LoadedSlice)
         data = {name: self.slices / name / DATA for name in recorded}
         return {
@@ -308,7 +308,7 @@ class _Loading(BuildSteps):
         killpoint("slices.each")
 
     def merge(self, meter: Meter, plan: _Slices) -> int:
-        partial = files.emptied(self.made) / (DATA + files.PARTIAL)
+        partial = files.emptied(self.environment) / (DATA + files.PARTIAL)
         written = self.source.merge(
             [self.slices / _name(number) / DATA for number in range(len(plan.cuts))],
             partial,
@@ -320,16 +320,17 @@ class _Loading(BuildSteps):
             jobs=defaults.processors(),
         )
         killpoint("merge.middle")
-        files.publish(partial, self.made / DATA)
+        files.publish(partial, self.environment / DATA)
         return written
 
     def check(self, meter: Meter, loaded: int) -> Checked:
-        """Every entry that was read is in the database, and the database is sound."""
-        (notes, maxsize), written, read = self.complete(meter), contents.entry_count(self.made), self.scanned.entries
+        """Checks that each entry read is in the database, and that the database is sound."""
+        notes, maxsize = self.complete(meter)
+        written, read = contents.entry_count(self.environment), self.scanned.entries
         if not read == loaded == written:
             raise EntriesLost(read=read, written=written, log=self.run.directory)
-        verify.verify(self.made, self.options.verify, meter)
-        return Checked(files.identity(self.made / DATA), written, maxsize, notes)
+        verify.verify(self.environment, self.options.verify, meter)
+        return Checked(files.identity(self.environment / DATA), written, maxsize, notes)
 
 
 def _name(number: int) -> str:

@@ -1,5 +1,5 @@
-"""What the engines of a build (native.py, slapadd.py) share: the options, the scan of the LDIF that is read, the names
-that the schema lacks, and the end of a build."""
+"""Shared by the engines of a build (native.py, slapadd.py): options, the scan of the LDIF, the check for names that the
+schema lacks, and the last steps of a build."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NATIVE = {
     "rejects": "--rejects",
     "file_urls": "--allow-file-urls",
 }
-_SHOWN = 10  # names in a message
+_SHOWN = 10  # names listed in one message
 _UNKNOWN = re.compile(r"str2ad\(([^)]+)\): attribute type undefined|unrecognized objectClass '([^']+)'", re.IGNORECASE)
 
 
@@ -70,21 +70,21 @@ class LdifInputs:
 
 @dataclass(frozen=True)
 class BuildOptions(DeclaredBuild, LdifInputs):
-    """What to load (LDIF files, directories of them, or a `tree`), and into the database of which configuration.
+    """The input (LDIF files, directories of LDIF files, or a `tree`), and the configuration of the database to build.
 
-    `maxsize`: None keeps the configured one; "auto" and a number change a slapd.d, unless `target` replaces the
-    configured directory. `seeding`: the database is for a consumer, so it must have a contextCSN (of the LDIF, or with
-    `write_context` of its entries), and nothing in it may be newer."""
+    `maxsize`: None keeps the configured one; "auto" or a number changes the slapd.d, unless `target` replaces the
+    configured directory. `seeding`: the database is for a consumer. It must have a contextCSN, from the LDIF or, with
+    `write_context`, computed from the entries; and no entry may be newer than that contextCSN."""
 
     seeding: bool = False
     check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
-    complete_naming: bool = True  # adds missing RDN values to entries, as slapadd does
+    complete_naming: bool = True  # add missing RDN values to entries, as slapadd does
     tree: Synthetic | None = None  # replaces `inputs`
-    # Set for a part of a glued tree only:
-    now: str | None = None  # the time of generated attributes; None: `input_time` derives it
-    claimed: tuple[str, ...] | None = None  # the contextCSN of a seeding; None: it is in the input
-    first: int = 0  # the number of the first generated entryCSN
-    reached: tuple[str, ...] = ()  # CSNs of the other parts, which the contextCSN of -w covers, too
+    # Set only if the database is part of a glued tree:
+    now: str | None = None  # the time in generated attributes; None: `input_time` derives it
+    claimed: tuple[str, ...] | None = None  # contextCSN of a seeded tree; None: the input contains it
+    first: int = 0  # counter of the first generated entryCSN
+    reached: tuple[str, ...] = ()  # CSNs of the other databases, which the contextCSN of -w must cover, too
 
     def below(self, suffix: str) -> BuildOptions:
         """Returns the options with the generated tree moved below `suffix`."""
@@ -112,14 +112,14 @@ class BuildOptions(DeclaredBuild, LdifInputs):
 
     @property
     def copies_provider(self) -> bool:
-        """Whether the database is for a consumer, or part of one. It gets what its provider has, invalid or not."""
+        """Whether the database is a consumer's, or part of one: it gets the provider's values, even invalid ones."""
         return self.seeding or self.claimed is not None
 
     def subordinates(self, place: TargetDatabase) -> list[Database]:
         """Returns the glued mdb databases to build with that of `place`. Raises GlueRefused if one cannot be built."""
         if not self.glue or self.target is not None:
             return []
-        glued = [one for one in configs.subordinates(place.config, place.database) if one.backend == "mdb"]
+        glued = [each for each in configs.subordinates(place.config, place.database) if each.backend == "mdb"]
         for database in glued:
             suffix = database.suffix
             if database.directory is None:
@@ -131,9 +131,9 @@ class BuildOptions(DeclaredBuild, LdifInputs):
         return glued
 
     def input_time(self) -> str:
-        """The time of generated attributes, as in createTimestamp: that of the newest input file, so that the same
-        input makes the same database. A stream has the present time, a tree a fixed one. SOURCE_DATE_EPOCH
-        (reproducible-builds.org) overrides all of these."""
+        """Returns the time for generated attributes such as createTimestamp: the time of the newest input file, so that
+        equal input yields an equal database. For a stream it is the present time, for a tree a fixed time.
+        SOURCE_DATE_EPOCH (reproducible-builds.org) overrides all of these."""
         if self.now is not None:
             return self.now
         seconds = os.environ.get(ENV_EPOCH)
@@ -148,7 +148,7 @@ class BuildOptions(DeclaredBuild, LdifInputs):
         return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
 
     def require_fitting(self, dry: bool = False) -> None:
-        """Raises UsageProblem for options that do not go together."""
+        """Raises UsageProblem if options exclude each other. `dry`: --dry-run, which reads the input twice."""
         unknown: list[str] = []
         if self.engine == "slapadd":
             default = BuildOptions(Path())
@@ -159,7 +159,7 @@ class BuildOptions(DeclaredBuild, LdifInputs):
         if self.shards and self.engine != "slapadd":
             raise UsageProblem(reason="--shards works with --engine slapadd only")
         if self.shards and self.tree:
-            reason = "--shards cuts files, and --from makes a stream: leave it out"
+            reason = "--shards divides files, but --from generates a stream: leave --shards out"
             raise UsageProblem(reason=f"{reason}, or `ditseed generate TEMPLATE -o DIR` first")
         if self.files.streamed and (self.seeding or dry):
             once = "--dry-run and seeding read the input more than once: put the stream into a file first"
@@ -168,8 +168,8 @@ class BuildOptions(DeclaredBuild, LdifInputs):
 
 
 class Scanned(msgspec.Struct, frozen=True):
-    """Names with the file and line of their first use. `claimed`: the contextCSN that no entry may exceed; None loads
-    entries as they are."""
+    """The result of a scan. Each name has the file and line of its first use. `claimed`: the contextCSN that no
+    entryCSN may exceed; None: no limit."""
 
     entries: int
     bytes: int
@@ -196,8 +196,8 @@ def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
 
 
 class Loaded(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Entries that were read, those of them in the new database, and those that were rejected. `invalid`: values that
-    violate their syntax and were loaded. `rejects`: the file of the rejected records, if there are any."""
+    """Numbers of entries: read, in the new database (`entries`), rejected. `invalid`: loaded values that violate their
+    syntax. `rejects`: the file of the rejected records; "" if there are none."""
 
     read: int
     entries: int
@@ -208,7 +208,7 @@ class Loaded(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A database that was built. `more`: facts that only the report of its engine has."""
+    """The result of a build. `more`: further facts for the report, which only this engine has."""
 
     loaded: Loaded
     published: Published
@@ -227,10 +227,10 @@ class Engine(Protocol):
     """A module that builds databases."""
 
     def require(self, options: BuildOptions, place: TargetDatabase) -> None:
-        """Raises SettingRefused or NotProven for a configuration that the engine does not follow."""
+        """Raises SettingRefused or NotProven for a configuration that the engine does not support."""
 
     def prepared(self, options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
-        """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
+        """Builds and checks the database; returns a function that publishes it."""
         ...
 
 
@@ -243,13 +243,13 @@ class BuildSteps:
     place: TargetDatabase
 
     @property
-    def made(self) -> Path:
-        """The new environment, beside its place."""
+    def environment(self) -> Path:
+        """The directory of the new environment, inside the run directory."""
         return self.run.directory / "environment"
 
     @property
     def server_id(self) -> int:
-        """The server ID of generated entryCSNs."""
+        """The server ID for generated entryCSNs."""
         configured = self.place.config.server_id or 0
         return configured if self.options.server_id is None else self.options.server_id
 
@@ -261,43 +261,42 @@ class BuildSteps:
         return scan(self.options, self.place, meter)
 
     def require_schema(self, scan: Scanned) -> None:
-        """Raises NoSuchSuffix, SchemaMissing."""
+        """Raises NoSuchSuffix if the first entry is below no suffix; SchemaMissing if the schema lacks a name."""
         suffixes, first = self.place.database.suffixes, scan.first_dn
-        # A part of a glued tree was chosen by its suffix.
+        # For a glued tree, `split` has chosen the entries by suffix.
         if self.place.superior is None and not any(dn.is_below(first, suffix) for suffix in suffixes):
             raise NoSuchSuffix(config=self.place.config.path, suffix=f"of {first}", known=", ".join(suffixes))
         require_known(self.place, scan.attributes, scan.object_classes, self.run.directory)
 
     def complete(self, meter: Meter) -> tuple[list[str], int]:
-        """Finishes the environment: with -w, writes the contextCSN of a glued tree, and makes maxsize the map size of
-        the file. Returns notes for the operator, and the maxsize. Raises SharedUuid if a consumer's database has an
-        entryUUID twice, MaxsizeTooSmall, ServerRunning."""
+        """Writes the contextCSN of a glued tree (with -w), and sets the file's map size to maxsize. Returns notes for
+        the operator, and the maxsize. Raises SharedUuid (in a consumer), MaxsizeTooSmall, ServerRunning."""
         options, place, suffix = self.options, self.place, self.place.database.suffix
         if options.copies_provider:
-            verify.require_unique_uuids(self.made, meter, self.run.directory)
+            verify.require_unique_uuids(self.environment, meter, self.run.directory)
         if options.reached and not options.seeding:
-            # The superior's contextCSN covers what the other databases hold (slapcommon.c).
-            stored = contents.context_csns(self.made, suffix)
-            wanted = sorted(csn.by_server([*stored, *options.reached]).values())
-            if sorted(stored) != wanted:
-                from loader.mdb import edits  # only a glued tree needs it here
+            # The superior's contextCSN also covers the entries of the databases glued to it (slapcommon.c).
+            stored = contents.context_csns(self.environment, suffix)
+            csns = sorted(csn.by_server([*stored, *options.reached]).values())
+            if sorted(stored) != csns:
+                from loader.mdb import edits  # imported here: few builds are of a glued tree
 
-                edits.stamp(self.made, suffix, wanted)
-        facts = meta.read_meta(self.made)
+                edits.stamp(self.environment, suffix, csns)
+        facts = meta.read_meta(self.environment)
         maxsize = choose_maxsize(place, facts.used, options.maxsize, changing=options.target is None)
         if maxsize != facts.map_size:
-            from loader.mdb import edits  # most builds have the right one from the beginning
+            from loader.mdb import edits  # imported here: most builds begin with the right map size
 
-            edits.set_map_size(self.made / DATA, maxsize)
-        return member_of_notes(place.config, place.database, self.made), maxsize
+            edits.set_map_size(self.environment / DATA, maxsize)
+        return member_of_notes(place.config, place.database, self.environment), maxsize
 
     def put_into_place(self, checked: Checked) -> Published:
-        """Publishes the environment. A `target` beside the configured directory leaves the configuration alone."""
+        """Publishes the environment. With --target, the configuration stays unchanged."""
         place, database = self.place, msgspec.structs.replace(self.place.database, maxsize=checked.maxsize)
         if self.options.target is not None:
             place = msgspec.structs.replace(place, database=database)
-        published = publish_environment(self.made, place, checked)
-        files.remove_tree(self.made)
+        published = publish_environment(self.environment, place, checked)
+        files.remove_tree(self.environment)
         return published
 
 
@@ -305,14 +304,14 @@ FirstUse = Mapping[str, tuple[str, int]]  # name -> file and line of its first u
 
 
 def require_known(place: TargetDatabase, attributes: FirstUse, object_classes: FirstUse, scratch: Path) -> None:
-    """Raises SchemaMissing with every attribute and class that the configuration lacks, and its first use."""
+    """Raises SchemaMissing with each attribute and object class that the schema lacks, and where it is first used."""
     uses = {**object_classes, **attributes}
     unknown = unknown_names(place, list(attributes), list(object_classes), scratch)
     require_none_lacking(place.config, [f"{name} ({uses[name][0]}, line {uses[name][1]})" for name in unknown])
 
 
 def require_none_lacking(config: Config, lacking: Sequence[str]) -> None:
-    """Raises SchemaMissing."""
+    """Raises SchemaMissing unless `lacking` is empty."""
     if lacking:
         raise SchemaMissing(config=config.path, names=units.listed(lacking, _SHOWN))
 
@@ -320,22 +319,23 @@ def require_none_lacking(config: Config, lacking: Sequence[str]) -> None:
 def unknown_names(
     place: TargetDatabase, attributes: Sequence[str], object_classes: Sequence[str], scratch: Path
 ) -> list[str]:
-    """Returns the names that slapadd does not know. With `-u -c`, slapadd writes nothing and continues after errors."""
+    """Returns the names that slapadd does not know. With -u -c, slapadd writes nothing and continues after errors."""
 
-    # Records that fail in many ways, but complain of a name only if it is unknown.
+    # slapadd rejects these records for various reasons, but names a name only if it is unknown.
     top = f"dn: {place.database.suffix}\nobjectClass: "
     probes = [f"{top}top\n{name}: x\n\n" for name in attributes] + [f"{top}{name}\n\n" for name in object_classes]
     with place.private_configuration(scratch) as copy:
         command = tools.server_tool("slapadd", "-u", "-c", "-F", str(copy), "-b", place.database.suffix)
         answer = child.run(command, stdin="".join(probes).encode())
-    complained = {(one or other).lower() for one, other in _UNKNOWN.findall("\n".join(answer.stderr_lines))}
-    # The value of a probe can look like a name, too ("x" where a DN is wanted): only the names of the probes count.
-    return [name for name in (*attributes, *object_classes) if name.lower() in complained]
+    reported = _UNKNOWN.findall("\n".join(answer.stderr_lines))
+    unknown = {(attribute or object_class).lower() for attribute, object_class in reported}
+    # slapadd may also report the value of a probe ("x" where a DN is required), so only the given names count.
+    return [name for name in (*attributes, *object_classes) if name.lower() in unknown]
 
 
 def member_of_notes(config: Config, database: Database, environment: Path) -> list[str]:
-    """A note for each instance of slapo-memberof for which `environment` has members, and no memberOf: the overlay does
-    not run during an offline load. Settings and defaults: slapo-memberof(5)."""
+    """Returns a note for each instance of slapo-memberof if `environment` has values of its member attribute but none
+    of its memberOf attribute: the overlay does not run during an offline load. Defaults: slapo-memberof(5)."""
     notes = []
     for name, _ in config.entries:
         rdn, _, above = name.lower().partition(",")
@@ -343,7 +343,7 @@ def member_of_notes(config: Config, database: Database, environment: Path) -> li
             continue
         member = next(iter(config.values(name, "olcMemberOfMemberAD")), "member")
         member_of = next(iter(config.values(name, "olcMemberOfMemberOfAD")), "memberOf")
-        stored = {one.lower().split(";")[0] for one in contents.attributes(environment)}
+        stored = {attribute.lower().split(";")[0] for attribute in contents.attributes(environment)}
         if member.lower() in stored and member_of.lower() not in stored:
             notes.append(
                 f"the LDIF had {member} but no {member_of}, and slapo-memberof does not run during an offline load, "

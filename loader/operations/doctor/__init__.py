@@ -1,8 +1,7 @@
-"""`doctor`: everything that is wrong with the databases of one OpenLDAP server here, each with the commands that mend
-it.
+"""`doctor`: finds what is wrong with the databases of an OpenLDAP server on this host, with the commands to fix it.
 
-A new rule is a finding and a row of _SOURCES in rules.py, and a row in docs/doctor.md. What it reads is a property in
-looking.py.
+A new rule needs a finding and a row of _SOURCES in rules.py, a row in docs/doctor.md, and a property in facts.py for
+each fact that it reads.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from loader.mdb import readers
 from loader.operations import monitoring
 from loader.operations.add import lending
 from loader.operations.doctor import rules
-from loader.operations.doctor.looking import Request, Server
+from loader.operations.doctor.facts import Request, Server
 from loader.operations.doctor.rules import judged
 from loader.operations.monitoring import Status
 from loader.operations.storage.findings import Finding, Severity
@@ -32,7 +31,7 @@ USUAL = tuple(Path(directory) / name for name in ("slapd.d", "slapd.conf") for d
 
 
 class Report(msgspec.Struct, frozen=True):
-    """`findings`: sorted by severity, the worst first. `fixed`: what --fix has done."""
+    """`findings`: the worst first. `fixed`: messages about what --fix did."""
 
     server: Server
     findings: tuple[Finding, ...]
@@ -40,12 +39,12 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        """False also if a fact could not be read."""
-        return not self.server.unseen and all(one.severity.rank < Severity.WARNING.rank for one in self.findings)
+        """Whether every fact could be read and no finding is worse than a note."""
+        return not self.server.unseen and all(each.severity.rank < Severity.WARNING.rank for each in self.findings)
 
 
 def examine(config: Path | None, request: Request) -> Report:
-    """Changes nothing. Raises LoaderError if the configuration cannot be read, or has no database of the suffix."""
+    """Examines a server. `config`: None tries the usual paths. Raises LoaderError if it is unreadable."""
     path = config or next((usual for usual in USUAL if usual.exists()), None)
     if path is None:
         raise NoSuchPath(path=f"{USUAL[0]} (say --config)")
@@ -54,7 +53,7 @@ def examine(config: Path | None, request: Request) -> Report:
 
 
 def fixed(report: Report) -> Report:
-    """Mends what is safe to mend, and examines everything again. All else stays a command that is printed."""
+    """Fixes what can be fixed safely (dead readers, leases), then examines everything again."""
     done: list[str] = []
     for database in report.server.databases:
         if any(not reader.is_alive for reader in database.readers):
@@ -64,9 +63,9 @@ def fixed(report: Report) -> Report:
             except LoaderError as error:
                 done.append(f"{database.suffix}: slots of dead readers could not be cleared ({error})")
     access = report.server.request.access
-    for one in lease.abandoned():
-        if one.kind in lending.KINDS and lending.is_left(one):
-            done.append(f"{one.kind} of {one.database} at {one.target}: {lending.put_back(one, access)}")
+    for left in lease.abandoned():
+        if left.kind in lending.KINDS and lending.is_left(left):
+            done.append(f"{left.kind} of {left.database} at {left.target}: {lending.put_back(left, access)}")
     if not done:
         return report
     again = examine(report.server.config.path, report.server.request)
@@ -74,7 +73,7 @@ def fixed(report: Report) -> Report:
 
 
 class Check(monitoring.Check, frozen=True):
-    """`numbers`: performance data. `lines`: further findings, the worst first, and facts that could not be read."""
+    """`lines`: further findings, the worst first, then unreadable facts. `numbers`: performance data."""
 
     summary: str
     lines: tuple[str, ...] = ()
@@ -92,18 +91,18 @@ def failed(error: LoaderError) -> Check:
 
 
 def check(report: Report) -> Check:
-    """Returns the report for a monitoring plugin: UNKNOWN if nothing is wrong, but a fact could not be read."""
+    """Returns the plugin's result; UNKNOWN if nothing is wrong, but a fact could not be read."""
     server, count = report.server, len(report.server.databases)
-    bad = [one for one in report.findings if one.severity.rank >= Severity.WARNING.rank]
-    lines = [f"{one.severity.value.upper()}: {one.subject}: {one.what}" for one in bad[1:]]
-    lines += [f"not looked at: {one.what} ({one.why})" for one in server.unseen]
+    bad = [finding for finding in report.findings if finding.severity.rank >= Severity.WARNING.rank]
+    lines = [f"{finding.severity.value.upper()}: {finding.subject}: {finding.what}" for finding in bad[1:]]
+    lines += [f"not looked at: {fact.what} ({fact.why})" for fact in server.unseen]
     if bad:
         status, summary = Status[bad[0].severity.name], f"{bad[0].subject}: {bad[0].what}"
     elif lines:
         status, summary = Status.UNKNOWN, lines.pop(0)
     else:
         status, summary = Status.OK, f"{count} database{'' if count == 1 else 's'}, nothing worse than a note"
-        lines = [f"left out: {one.what} ({one.why})" for one in server.left_out]
+        lines = [f"left out: {fact.what} ({fact.why})" for fact in server.left_out]
 
     numbers = []
     for database in server.databases:
@@ -115,11 +114,11 @@ def check(report: Report) -> Check:
             numbers.append(f"{name}_available={room.available}B;{warning}:;{critical}:;0;{room.maxsize}")
             numbers.append(f"{name}_used={room.used}B;;;0;{room.maxsize}")
             numbers.append(f"{name}_held={room.held}B;;;0;{room.maxsize}")
-            # Transactions that ended since the oldest reader began.
+            # Number of transactions committed since the oldest reader began.
             numbers.append(f"{name}_lag={max((reader.lag for reader in database.readers), default=0)};;;0")
-        finite = [one.lag for one in database.replication if one.lag is not None and one.lag < float("inf")]
-        if finite:
-            numbers.append(f"{name}_behind={max(finite):.0f}s;{rules.BEHIND_WARNING:.0f};{rules.BEHIND_CRITICAL:.0f};0")
+        lags = [lag for each in database.replication if (lag := each.lag) is not None and lag < float("inf")]
+        if lags:
+            numbers.append(f"{name}_behind={max(lags):.0f}s;{rules.BEHIND_WARNING:.0f};{rules.BEHIND_CRITICAL:.0f};0")
     numbers.append(f"leases={len(server.leases)};0;;0")
     return Check(status, _without_bar(summary), tuple(map(_without_bar, lines)), tuple(numbers))
 

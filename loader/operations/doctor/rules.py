@@ -1,5 +1,4 @@
-"""The rules of `doctor`: each function judges facts that looking.py has read. Each rule has a source here and a row in
-docs/doctor.md."""
+"""The rules of `doctor`, each a function that judges facts. Each rule has a row in docs/doctor.md."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from loader.errors import ToolFailed, UsageProblem
 from loader.mdb import meta, verify
 from loader.operations.backup import check as backup_check
 from loader.operations.backup.options import Limits
-from loader.operations.doctor.looking import Database, Server
+from loader.operations.doctor.facts import Database, Server
 from loader.operations.monitoring import Status
 from loader.operations.publish import REPLACED
 from loader.operations.storage import check as storage_check
@@ -38,20 +37,20 @@ from loader.storage import files
 Findings = Iterator[Finding]
 CRITICAL, WARNING, NOTE, OK = Severity.CRITICAL, Severity.WARNING, Severity.NOTE, Severity.OK
 
-AVAILABLE_WARNING, AVAILABLE_CRITICAL = 0.20, 0.10  # share of maxsize that is available
+AVAILABLE_WARNING, AVAILABLE_CRITICAL = 0.20, 0.10  # available share of maxsize
 BEHIND_WARNING, BEHIND_CRITICAL = 300.0, 3600.0  # seconds that a consumer is behind, by contextCSN
-BACKUP_AGE = 26 * 3600.0  # seconds since the last backup, from which `backup` warns
+BACKUP_AGE = 26 * 3600.0  # seconds; an older last backup is reported
 _SHOWN = 5  # names listed in one finding
 _DAY = 86_400.0
 _LOG = "journalctl -u slapd -n 50"
 
-# Who states the reasons of which rules.
+# Source of the reason -> rules.
 _SOURCES = {
     "docs/add.md": ("lease",),
     "docs/restore.md": ("data", "kept"),
     "docs/backup-checks.md": ("backup",),
     "slapd(8)": ("access", "slapd"),
-    "slapd's log tells LMDB's error": ("slapd.database",),
+    "slapd's log has LMDB's error": ("slapd.database",),
     "slapd-mdb(5), maxsize": ("maxsize", "maxsize.unset"),
     "slapd-mdb(5), dbnosync and envflags": ("sync", "writemap"),
     "slapd-config(5), olcSyncrepl": ("replication", "replication.dead", "replication.refused"),
@@ -65,29 +64,29 @@ _SOURCES = {
     "seen with 2.5.13 and 2.6.14": ("release.continue",),
     "OpenLDAP, servers/slapd/back-mdb/idl.c": ("idlexp",),
     "RFC 4530": ("shared_uuid",),
-    "ditseed verify --verify indexes looks at every entry": ("indexes", "schema", "made_otherwise"),
-    "": ("storage.*",),  # `storage check` names it
+    "ditseed verify --verify indexes checks every entry": ("indexes", "schema", "made_otherwise"),
+    "": ("storage.*",),  # `storage check` names the source of each finding
 }
 SOURCES = {rule: source for source, rules in _SOURCES.items() for rule in rules}
 
 
 def judged(server: Server) -> tuple[Finding, ...]:
-    """Returns all findings, the worst first. Those of one severity stay in this order: causes precede their effects."""
+    """Returns all findings, the worst first. Within a severity, causes precede their effects, as in this list."""
     findings = [*_of_each(server, _data), *_access(server), *_slapd(server), *_leases(server)]
     findings += _of_each(server, _room, _readers, _sync, _format, _contents, _replication, _backups, _settings)
     findings += [*_storage(server), *_certificates(server), *_releases(server)]
-    own = (replace(one, subject=one.subject or server.path) for one in findings)
-    return tuple(sorted(own, key=lambda one: -one.severity.rank))
+    named = (replace(each, subject=each.subject or server.path) for each in findings)
+    return tuple(sorted(named, key=lambda each: -each.severity.rank))
 
 
 def _of_each(server: Server, *rules: Callable[[Database], Findings]) -> Findings:
     for database in server.databases:
-        for one in chain.from_iterable(rule(database) for rule in rules):
-            yield replace(one, subject=database.suffix)
+        for each in chain.from_iterable(rule(database) for rule in rules):
+            yield replace(each, subject=database.suffix)
 
 
 def finding(rule: str, severity: Severity, what: str, why: str = "", *mend: str, subject: str = "") -> Finding:
-    """`subject`: "" for the suffix of the database or the path of the configuration. An OK has no `why`, no `mend`."""
+    """Returns a finding, without `why` and `mend` if it is OK. `subject`: "" for the suffix or the configuration."""
     if severity is OK:
         why, mend = "", ()
     return Finding(severity, rule, subject, what, why, mend, SOURCES[rule])
@@ -113,7 +112,7 @@ def _data(database: Database) -> Findings:
 
 
 class Barred(NamedTuple):
-    """A file that slapd's account cannot use. `subject`: a suffix, "configuration" or "TLS". `verb`: "read" or "write".
+    """A file that slapd's account cannot read or write (`verb`). `subject`: a suffix, "configuration" or "TLS".
     `is_own`: whether the account owns the file."""
 
     subject: str
@@ -123,19 +122,19 @@ class Barred(NamedTuple):
 
 
 def _access(server: Server) -> Findings:
-    account, barred = server.look("whether slapd may reach its files", lambda: _barred(server)) or ("", [])
-    for subject, verb in dict.fromkeys((one.subject, one.verb) for one in barred):
+    account, barred = server.read("whether slapd may reach its files", lambda: _barred(server)) or ("", [])
+    for subject, verb in dict.fromkeys((file.subject, file.verb) for file in barred):
         own, foreign = (
-            [one.path for one in barred if one == (subject, verb, one.path, is_own)] for is_own in (True, False)
+            [file.path for file in barred if file == (subject, verb, file.path, is_own)] for is_own in (True, False)
         )
         mend = [shlex.join(["chown", "-h", f"{account}:", "--", *foreign])] if foreign else []
         mend += [shlex.join(["chmod", "u+rwX", "--", *own])] if own else []
         if subject == "TLS":
             mend = [f"setfacl -m u:{account}:r {quote(path)}" for path in own + foreign]
         severity = CRITICAL
-        why = "slapd does not start again. A tool that root ran without `runuser -u` leaves such files."
+        why = "slapd cannot start again. Tools that root runs without `runuser -u` leave such files."
         if (subject, verb) == ("configuration", "write"):
-            severity, why = WARNING, "Its changes of cn=config fail."
+            severity, why = WARNING, "slapd cannot store changes of cn=config."
         what = f"slapd's account {account} cannot {verb} {listed(own + foreign)}"
         yield finding("access", severity, what, why, *mend, subject=subject)
 
@@ -146,13 +145,13 @@ def _barred(server: Server) -> tuple[str, list[Barred]]:
     for database in server.databases:
         if directory := database.configured.directory:
             by_suffix[database.suffix] = [directory, directory / meta.DATA, directory / "lock.mdb"]
-    # The account of the running slapd, else the non-root owner of most of its files.
+    # The account of the running slapd, or the account other than root that owns most of its files.
     pid = tools.slapd_on(config)
     uid = None if pid is None else tools.account_of(pid)
     if uid is None:
-        own = (config.path, config.path / "cn=config.ldif", *chain.from_iterable(by_suffix.values()))
-        owners = Counter(path.stat().st_uid for path in own if path.exists())
-        uid = max(owners, key=lambda one: (one != 0, owners[one]), default=0)
+        paths = (config.path, config.path / "cn=config.ldif", *chain.from_iterable(by_suffix.values()))
+        owners = Counter(path.stat().st_uid for path in paths if path.exists())
+        uid = max(owners, key=lambda owner: (owner != 0, owners[owner]), default=0)
     if uid == 0:
         return "", []
     try:
@@ -163,24 +162,24 @@ def _barred(server: Server) -> tuple[str, list[Barred]]:
         raise UsageProblem(reason=f"only root, or {account.pw_name} itself, can tell")
 
     barred: list[Barred] = []
-    for suffix, paths in by_suffix.items():
-        if paths[0].is_dir():
-            barred += _barred_of(account, suffix, paths, "-maxdepth", "0")
+    for suffix, needed in by_suffix.items():
+        if needed[0].is_dir():
+            barred += _barred_of(account, suffix, needed, "-maxdepth", "0")
     of_config = list(_barred_of(account, "configuration", [config.path]))
     # slapd never writes to slapd.conf, to TLS files, or to a slapd.d whose top directory is read-only.
-    is_written = config.is_directory and not any((one.path, one.verb) == (server.path, "write") for one in of_config)
+    is_written = config.is_directory and not any((file.path, file.verb) == (server.path, "write") for file in of_config)
     tls = _tls_files(server, "Certificate", "CertificateKey", "CACertificate")
     of_tls = _barred_of(account, "TLS", tls, "-maxdepth", "0")
-    barred += [one for one in of_config if is_written or one.verb == "read"]
-    return account.pw_name, barred + [one for one in of_tls if one.verb == "read"]
+    barred += [file for file in of_config if is_written or file.verb == "read"]
+    return account.pw_name, barred + [file for file in of_tls if file.verb == "read"]
 
 
 def _barred_of(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], *options: str) -> Iterator[Barred]:
-    """Runs find(1) as the account, which tests files by access(2): that call respects ACLs and read-only mounts."""
+    """Tests files with find(1), run as the account: it uses access(2), which respects ACLs and read-only mounts."""
     present = [str(path) for path in paths if path.exists()]
     if not present:
         return
-    # find prints a letter before each path: r: unreadable, w: not writable, x: a directory that cannot be entered.
+    # Letters that find prints before a path: r: unreadable, w: not writable, x: a directory that cannot be entered.
     tests = "! -readable -printf r%p\\0 -o ! -writable -printf w%p\\0 -o -type d ! -executable -printf x%p\\0"
     command = ["find", "-H", *present, *options, *tests.split(" ")]
     if os.geteuid() != account.pw_uid:
@@ -189,7 +188,7 @@ def _barred_of(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], 
     answer = child.run(command)
     lines = [os.fsdecode(line) for line in answer.out.split(b"\0") if line]
     if answer.status != 0:
-        # Status 1 is of find, which names a file below a directory that the account cannot enter, or of setpriv itself.
+        # Status 1: find names a path below a directory that the account cannot enter, or setpriv failed.
         lines = lines or [f"r{path}" for path in present if any(path in word for word in answer.stderr_lines)]
         if answer.status != 1 or not lines:
             raise ToolFailed(tool="find", status=answer.status, reason="; ".join(answer.stderr_lines[-2:]))
@@ -210,7 +209,7 @@ def _slapd(server: Server) -> Findings:
         yield finding("slapd", severity, what, why, f"systemctl status slapd; {_LOG}", "systemctl start slapd")
     elif slapd.silence:
         what = f"slapd (process {slapd.pid}) does not answer: {slapd.silence}"
-        why = "It was asked for the root DSE at the URIs of its option -h."
+        why = "It did not return the root DSE at any URI of its option -h."
         yield finding("slapd", CRITICAL, what, why, _LOG, f"# what it waits for: gdb -p {slapd.pid} -batch -ex bt")
     else:
         yield finding("slapd", OK, f"slapd (process {slapd.pid}) runs and answers")
@@ -225,28 +224,28 @@ def _room(database: Database) -> Findings:
     if room is None:
         return
     share = room.available / room.maxsize if room.maxsize else 0.0
-    # The file grows with every transaction only while a reader lags.
+    # The data file grows by every transaction only while a reader lags.
     seconds = room.available / room.growth if room.growth else float("inf")
     is_disk_short = room.disk_free < room.maxsize - room.used
     what = (
         f"{units.size(room.available)} of maxsize {units.size(room.maxsize)} are available ({100 * share:.0f} %): "
-        f"{units.size(room.unused)} unused, {units.size(room.reusable)} free to be used again"
+        f"{units.size(room.unused)} unused, {units.size(room.reusable)} free for reuse"
     )
     mend = []
     if room.held:
         what += f"; {units.size(room.held)} more once the oldest reader ends"
-        mend.append("# end the oldest reader (below): it gives back the pages that it keeps")
+        mend.append("# end the oldest reader (below): its pages can then be reused")
     if is_disk_short:
         what += f"; the disk has room for {units.size(room.disk_free)} only"
         mend.append(f"df -h {quote(database.directory)}  # make room there")
     else:
-        wanted = "auto" if room.maxsize < room.used * 3 else f"{2 * room.maxsize >> 20}M"
-        mend.append(database.tune_command("maxsize", "--maxsize", wanted))
+        new_size = "auto" if room.maxsize < room.used * 3 else f"{2 * room.maxsize >> 20}M"
+        mend.append(database.tune_command("maxsize", "--maxsize", new_size))
     if seconds < float("inf"):
         what += f"; full in about {units.duration(seconds)} at the present rate of writes"
     if maxsize < room.used:
-        what += f"; {units.size(maxsize)} are configured, less than what is used, which LMDB maps in any case"
-    why = "Without unused pages, or freed ones that no reader keeps, slapd refuses every write (MDB_MAP_FULL)."
+        what += f"; {units.size(maxsize)} are configured, less than the bytes in use, which LMDB maps in any case"
+    why = "Without unused or reusable pages, slapd refuses every write (MDB_MAP_FULL)."
     is_critical = share < AVAILABLE_CRITICAL or seconds < 300.0
     severity = graded(is_critical, share < AVAILABLE_WARNING or seconds < 900.0 or maxsize < room.used)
     yield finding("maxsize", severity, what, why, *mend)
@@ -259,31 +258,31 @@ def _readers(database: Database) -> Findings:
         yield finding(
             "readers.full",
             graded(used >= slots),
-            f"{used} of {slots} reader slots are taken by processes that run",
+            f"running processes occupy {used} of {slots} reader slots",
             why,
-            f"fuser -v {quote(f'{database.directory}/lock.mdb')}  # who reads? end those that are not wanted",
-            "# or set a greater olcDbMaxReaders, end all that have it open, and: systemctl restart slapd",
+            f"fuser -v {quote(f'{database.directory}/lock.mdb')}  # end the readers that are not needed",
+            "# or raise olcDbMaxReaders, end all processes that have the database open, and: systemctl restart slapd",
         )
     alive = [reader for reader in database.readers if reader.is_alive]
     if dead := [reader for reader in database.readers if not reader.is_alive]:
         lag = max(reader.lag for reader in dead)
         pids = ", ".join(dict.fromkeys(str(reader.pid) for reader in dead))
-        # A slot that does not lag keeps no page from reuse, and any process that is killed may leave such a slot.
+        # A slot that does not lag is harmless, and any killed process may leave one.
         severity = WARNING if lag else NOTE
-        what = f"reader slots of processes that are gone ({pids}), the oldest {units.number(lag)} transactions behind"
-        why = "A killed slapcat or backup keeps its slot, and every page freed since, until LMDB looks for it."
+        what = f"reader slots of dead processes ({pids}), the oldest {units.number(lag)} transactions behind"
+        why = "A killed slapcat or backup keeps its slot, and all pages freed since, until LMDB checks the slots."
         fix = shlex.join(["ditseed", "doctor", "--config", database.server.path, "--fix"])
         yield finding("readers.dead", severity, what, why, fix)
     if not alive:
         return
     oldest, room = max(alive, key=lambda reader: reader.lag), database.room
     what = f"the oldest reader, {oldest.process or 'a process'} (process {oldest.pid}), is {oldest.lag:,} transactions"
-    what += f" behind, keeps {units.size(room.held)} from being used again" if room and room.held else " behind"
-    why = "LMDB uses no page again that was freed after the oldest reader began, so the file grows by every write."
-    end = (f"ps -fp {oldest.pid}  # is it still wanted?", f"kill {oldest.pid} || kill -9 {oldest.pid}")
+    what += f" behind, keeps {units.size(room.held)} from reuse" if room and room.held else " behind"
+    why = "LMDB does not reuse pages that were freed after the oldest reader began, so every write enlarges the file."
+    end = (f"ps -fp {oldest.pid}  # is it still needed?", f"kill {oldest.pid} || kill -9 {oldest.pid}")
     if oldest.process == "slapd":
         end = (
-            "# a long search of slapd itself; find its connection, and end that client:",
+            "# a long search in slapd; find the connection, and end its client:",
             "ldapsearch -Q -LLL -Y EXTERNAL -H ldapi:/// -b cn=Connections,cn=Monitor monitorConnectionOpsExecuting",
         )
     severity = WARNING if room is not None and room.held >= 0.10 * room.maxsize else OK
@@ -292,10 +291,10 @@ def _readers(database: Database) -> Findings:
 
 def _leases(server: Server) -> Findings:
     for lease in server.leases:
-        # A larger session log is meant to stay after the run: `replica release` shrinks it.
+        # A larger session log stays after the run on purpose, until `replica release` shrinks it.
         severity = NOTE if lease.kind == "sessionlog" else WARNING
-        what = f"{lease.kind} at {lease.target} is as a run of {lease.taken} has set it, which did not put it back"
-        why = "The run was killed, or could not reach the server at its end."
+        what = f"{lease.kind} at {lease.target} was changed by a run of {lease.taken} and not restored"
+        why = "The run was killed, or could not reach the server when it ended."
         yield finding("lease", severity, what, why, lease.undo, subject=lease.database)
 
 
@@ -305,26 +304,26 @@ def _sync(database: Database) -> Findings:
     if configured.nosync:
         minutes = (configured.checkpoint or "").split()[1:]
         is_flushed = len(minutes) == 1 and minutes[0].isdigit() and int(minutes[0]) > 0
-        setter = "and no run of ditseed has set it"
+        setter = "not set by a run of ditseed"
         if ("nosync", database.suffix) in [(lease.kind, lease.database) for lease in database.server.leases]:
             setter = "left by a run"
         if database.nosync_holder:
             setter = f"lent for {database.nosync_holder}"
         checkpoint = f"checkpoint {configured.checkpoint}" if is_flushed else "no checkpoint"
         what = f"nosync{', writemap' if 'writemap' in flags else ''}, {checkpoint}, {setter}"
-        why = "A crash of the host can lose what was written last, or damage the database. nosync is for loads only."
+        why = "A crash of the host can lose the last changes, or damage the database. nosync is for loads only."
         severity = graded("writemap" in flags or not is_flushed)
         yield finding("sync", severity, what, why, database.tune_command("sync", "--nosync", "off"))
     elif "mapasync" in flags:
-        what = "envflags mapasync: commits are flushed when the system likes"
-        why = "A crash of the host can lose what was written last, or damage the database."
+        what = "envflags mapasync: commits are flushed only when the kernel decides to"
+        why = "A crash of the host can lose the last changes, or damage the database."
         mend = "# remove mapasync from olcDbEnvFlags of the database, and restart slapd"
         yield finding("sync", WARNING, what, why, mend)
     elif "writemap" not in flags:
         yield finding("sync", OK, "commits are synced to the disk")
     if "writemap" in flags:
         what = "envflags writemap: slapd writes into its memory map"
-        why = "A stray write of slapd or a module damages the file, and a full disk ends slapd with SIGBUS."
+        why = "A stray write of slapd or a module damages the file, and a full disk kills slapd by SIGBUS."
         mend = "# remove writemap from olcDbEnvFlags of the database, and restart slapd"
         yield finding("writemap", NOTE, what, why, mend)
 
@@ -333,13 +332,13 @@ def _releases(server: Server) -> Findings:
     release, build = server.release or (0, 0, 0), f"ditseed build FILE.ldif --config {server.path}"
     subject = "slapd {}.{}.{}".format(*release)
     if (2, 6, 11) <= release <= (2, 6, 14):
-        what = "its slapadd -q damages entries whose values of one attribute do not stand together in the LDIF"
-        why = "Of an attribute A, then B, then A again, the values of B are added to A. `ditseed build` does not."
+        what = "its slapadd -q damages entries if other attributes separate the values of an attribute in the LDIF"
+        why = "If A, B and A again follow each other, values of B are added to A. `ditseed build` does not do this."
         mend = ("# instead of slapadd -q:", build)
         yield finding("release.scattered_values", NOTE, what, why, *mend, subject=subject)
     if (2, 5, 0) <= release < (2, 7, 0):
-        what = "its slapadd -q -c loses good entries beside each bad one"
-        why = "With -q an error gives up the whole batch of up to 500 entries, and -c goes on after it."
+        what = "its slapadd -q -c loses valid entries along with an invalid one"
+        why = "With -q an error discards the whole batch of up to 500 entries, and -c continues after it."
         mend = ("# instead of slapadd -q -c:", f"{build} --max-rejects 100")
         yield finding("release.continue", NOTE, what, why, *mend, subject=subject)
 
@@ -355,12 +354,12 @@ def _format(database: Database) -> Findings:
             yield finding("format", OK, f"{what}, which {name} reads")
         else:
             what += f"; {name}, which is installed, reads format {readable}"
-            why = "slapd does not start on the other: 1 is of OpenLDAP 2.4 to 2.6 (LMDB 0.9), 3 of 2.7 (LMDB 1.0)."
+            why = "slapd does not open the other format: OpenLDAP 2.4 to 2.6 (LMDB 0.9) has 1, 2.7 (LMDB 1.0) has 3."
             migrate = f"ditseed migrate {old} {new} --config {database.server.path} -b {quote(database.suffix)}"
             yield finding("format", CRITICAL, what, why, f"mv {new} {old}", migrate)
     if database.idlexp is not None and database.idlexp > 16:
         what = f"idlexp {database.idlexp}: index keys have lists of up to {2**database.idlexp - 1:,} IDs"
-        why = "A slapd with a smaller one overruns its buffer: set it on all servers that get a copy of the database."
+        why = "A slapd with a smaller idlexp overruns its buffer: set it on all servers that get a copy."
         yield finding("idlexp", NOTE, what, why)
 
 
@@ -369,31 +368,31 @@ def _contents(database: Database) -> Findings:
     # Without an index of entryUUID, the search for duplicates would read every entry.
     if directory is not None and "entryUUID eq" not in database.lacking_indexes:
         look = partial(verify.shared_uuids, directory, AuditResources(), Meter("entryUUIDs"))
-        for uuid, first, other in database.look("entryUUIDs", look) or ():
+        for uuid, first, other in database.read("entryUUIDs", look) or ():
             what = f"{first} and {other} share the entryUUID {uuid}"
             why = "Replication cannot tell them apart: deleting one of them removes either from a replica."
-            mend = "# delete one of them and add it again: slapd gives it an entryUUID of its own"
+            mend = "# delete one of them and add it again: slapd generates a new entryUUID"
             yield finding("shared_uuid", WARNING, what, why, mend)
     drift = database.drift
     if drift is None:
         return
     if rebuild := [name for name in drift.rebuild if name not in drift.left_out]:
-        what = f"the index of {listed(rebuild)} lacks or has too many entries"
-        why = "Searches by them miss entries, without any error: the configuration was changed, or is not the load's."
+        what = f"the index of {listed(rebuild)} lacks entries or has too many"
+        why = "Searches by them miss entries without an error. The configuration differs from that of the load."
         # Given several attributes, slapindex may skip some of them; given none, it rebuilds all indexes.
         named = rebuild if len(rebuild) == 1 else ()
         yield finding("indexes", WARNING, what, why, *database.slapindex(*named))
     elif not (drift.unknown or drift.otherwise):
         left_out = f"; not looked at: {listed(drift.left_out)}" if drift.left_out else ""
-        yield finding("indexes", OK, f"its indexes hold what a sample of {drift.entries} entries says{left_out}")
+        yield finding("indexes", OK, f"its indexes agree with a sample of {drift.entries} entries{left_out}")
     if drift.unknown:
-        what = f"the configuration does not know {listed(drift.unknown)}, which entries have"
-        why = "slapd cannot decode such an entry, or shows it without them."
+        what = f"the schema lacks {listed(drift.unknown)}, which entries have"
+        why = "slapd cannot decode such entries, or shows them without these."
         mend = "# load the schema that defines them into the configuration"
         yield finding("schema", WARNING, what, why, mend)
     if drift.otherwise:
         what = f"made with another configuration: {listed(drift.otherwise)}"
-        why = "Searches may miss entries. Index tables can be made again, this cannot: it takes LDIF."
+        why = "Searches may miss entries. Unlike index tables, this cannot be rebuilt in place: it needs LDIF."
         build = f"ditseed build /srv/export --config {database.server.path} -b {database.suffix} --replace"
         export = f"ditseed export {database.directory} -o /srv/export"
         yield finding("made_otherwise", WARNING, what, why, export, build)
@@ -401,70 +400,71 @@ def _contents(database: Database) -> Findings:
 
 def _replication(database: Database) -> Findings:
     consumer = database.replication
-    for one in consumer:
-        if one.refused:
-            what = f"the provider refuses the account of olcSyncrepl ({one.refused})"
-            why = "The consumer receives no change until binddn and credentials are those of an account there."
+    for link in consumer:
+        if link.refused:
+            what = f"the provider refuses the account of olcSyncrepl ({link.refused})"
+            why = "The consumer receives no changes until binddn and credentials fit an account of the provider."
             mend = "# set binddn and credentials in olcSyncrepl of the database, or the password at the provider"
             yield finding("replication.refused", CRITICAL, what, why, mend)
-        if one.dead:
-            what = f"the provider {one.provider} cannot be reached: {one.dead}"
-            why = "The consumer receives no change from it."
-            ask = f"ldapsearch -x -LLL -H {quote(one.provider)} -s base -b '' namingContexts"
+        if link.dead:
+            what = f"the provider {link.provider} cannot be reached: {link.dead}"
+            why = "The consumer receives no changes from it."
+            ask = f"ldapsearch -x -LLL -H {quote(link.provider)} -s base -b '' namingContexts"
             yield finding("replication.dead", graded(all(each.dead for each in consumer)), what, why, ask)
-        seconds = one.lag
+        seconds = link.lag
         if seconds is not None:
             what = f"is {units.duration(seconds)} behind" if 0 < seconds < float("inf") else "is not behind"
             if seconds == float("inf"):
                 what = "has seen no change of one of the server IDs of"
-            what += f" {one.provider}, by contextCSN"
-            why = "The consumer does not receive changes, or not as fast as they are made."
-            compare = f"ditseed replica verify -H {one.provider} -b {database.suffix} --consumer ldapi:///"
+            what += f" {link.provider}, by contextCSN"
+            why = "The consumer receives no changes, or receives them more slowly than they are made."
+            compare = f"ditseed replica verify -H {link.provider} -b {database.suffix} --consumer ldapi:///"
             severity = graded(seconds >= BEHIND_CRITICAL, seconds >= BEHIND_WARNING)
             yield finding("replication", severity, what, why, "# slapd's log says why, with loglevel sync:", compare)
-        elif not (one.dead or one.refused):
-            stored = "has no contextCSN" if one.age is None else f"has seen changes until {units.duration(one.age)} ago"
-            what = f"a consumer of {one.provider}, which did not show its contextCSN; it {stored}"
-            why = "Whether that is behind depends on whether the provider has changed since."
+        elif not (link.dead or link.refused):
+            age = link.age
+            stored = "has no contextCSN" if age is None else f"has seen changes until {units.duration(age)} ago"
+            what = f"a consumer of {link.provider}, which did not show its contextCSN; it {stored}"
+            why = "It is behind only if the provider has changed since."
             yield finding("replication", NOTE, what, why, "ditseed doctor -H PROVIDER -D DN -y FILE")
-    # If a provider shows no contextCSN, or the database accepts writes, the database may be newer.
-    if database.is_multi_provider or not all(one.shown for one in consumer):
+    # The database may legitimately be newer if it accepts writes, or if a provider shows no contextCSN.
+    if database.is_multi_provider or not all(link.shown for link in consumer):
         return
-    theirs = csn.by_server(text for one in consumer for text in one.shown or ())
-    ours = csn.by_server(text for one in consumer for text in one.stored)
+    theirs = csn.by_server(text for link in consumer for text in link.shown or ())
+    ours = csn.by_server(text for link in consumer for text in link.stored)
     if ahead := [sid for sid, text in sorted(ours.items()) if sid in theirs and text > theirs[sid]]:
-        names = ", ".join(dict.fromkeys(one.provider for one in consumer))
+        names = ", ".join(dict.fromkeys(link.provider for link in consumer))
         what = f"has newer changes of server ID {', '.join(ahead)} than its provider {names}, by contextCSN"
         why = "The provider was restored from an older backup. syncprov refuses a newer consumer, or both differ."
         seed = "ditseed replica seed --help  # or restore the provider from a newer backup"
-        check = "# is the provider right? then seed this consumer again:"
+        check = "# if the provider is right, seed this consumer again:"
         yield finding("replication.ahead", CRITICAL, what, why, check, seed)
 
 
 def _storage(server: Server) -> Findings:
-    """Yields warnings and worse of `storage check`. Databases on one volume share findings, which are printed once."""
+    """Yields the warnings and worse findings of `storage check`, each once, since databases may share a volume."""
     seen = set[Finding]()
     for database in server.databases:
         look = partial(storage_check.check_database, database.configured, server.config.path)
-        report = database.look("storage", look) if database.data else None
-        # What `storage check` could not read is only listed: in a container tune2fs and lvs never see the device.
-        server.left_out += [one for one in (report.situation.unseen if report else ()) if one not in server.left_out]
-        for one in report.findings if report else ():
-            # The rules `maxsize` and `sync` judge these two in more detail.
-            if one.severity.rank < WARNING.rank or one in seen or one.rule in ("maxsize.used", "nosync"):
+        report = database.read("storage", look) if database.data else None
+        # Its unreadable facts do not affect the status: in a container, tune2fs and lvs never see the device.
+        server.left_out += [fact for fact in (report.situation.unseen if report else ()) if fact not in server.left_out]
+        for each in report.findings if report else ():
+            # The rules `maxsize` and `sync` judge the last two in more detail.
+            if each.severity.rank < WARNING.rank or each in seen or each.rule in ("maxsize.used", "nosync"):
                 continue
-            seen.add(one)
-            why = f"{one.why} All of it: ditseed storage check {database.directory}".strip()
-            yield replace(one, rule=f"storage.{one.rule}", why=why)
+            seen.add(each)
+            why = f"{each.why} All findings: ditseed storage check {database.directory}".strip()
+            yield replace(each, rule=f"storage.{each.rule}", why=why)
 
 
 def _backups(database: Database) -> Findings:
     directory, repo = database.data, database.server.request.repo
     if repo is not None:
         check = partial(backup_check.judged, repo, Limits(BACKUP_AGE), database.suffix)
-        if result := database.look("backups", check):
+        if result := database.read("backups", check):
             severity = graded(result.status == Status.CRITICAL, result.status != Status.OK)
-            why = "A database without a usable backup of the last night is one fault from lost."
+            why = "Without a usable recent backup, a single fault loses the database."
             words = ("--config", database.server.path, "-b", database.suffix, "-R", str(repo))
             run = shlex.join(["ditseed", "backup", "run", *words])
             yield finding("backup", severity, f"backup in {repo}: {result.reason}", why, run)
@@ -472,10 +472,10 @@ def _backups(database: Database) -> Findings:
         return
     name = re.compile(re.escape(REPLACED) + r"\d{8}T\d{6}Z(-\d+)?", re.ASCII)
     look = partial(lambda where: sorted(path for path in where.iterdir() if name.fullmatch(path.name)), directory)
-    if paths := database.look("old data files", look):
+    if paths := database.read("old data files", look):
         size = units.size(sum(files.allocated_bytes(path) for path in paths))
-        what = f"old data files that a restore has kept: {len(paths)}, {size} on the disk"
-        why = "slapd does not use what `restore --replace` kept, and only these commands free its space."
+        what = f"{len(paths)} old data files kept by `restore --replace`, {size} on the disk"
+        why = "slapd does not use them, and nothing else frees their space."
         yield finding("kept", NOTE, what, why, *(shlex.join(["rm", "--", str(path)]) for path in paths))
 
 
@@ -486,26 +486,25 @@ def _tls_files(server: Server, *kinds: str) -> list[Path]:
 
 
 class Certificate(NamedTuple):
-    """`left`: seconds until it expires. `is_one_of_many`: its file has several CAs, not all of which may be in use."""
+    """`remaining`: seconds until it expires. `is_one_of_many`: its file has several, some perhaps unused."""
 
     subject: str
-    left: float
+    remaining: float
     is_one_of_many: bool
 
 
 def _certificates(server: Server) -> Findings:
-    if reason := server.look("key and certificate", lambda: _unusable_pair(server)):
-        why = "slapd does not start with it, or answers no client that wants TLS."
-        mend = "# put the files of one certificate into olcTLSCertificateFile and olcTLSCertificateKeyFile"
+    if reason := server.read("key and certificate", lambda: _unusable_pair(server)):
+        why = "slapd does not start with it, or refuses all TLS connections."
+        mend = "# set olcTLSCertificateFile and olcTLSCertificateKeyFile to a certificate and its own key"
         yield finding("certificate.key", CRITICAL, reason, why, mend)
     for path in _tls_files(server, "Certificate", "CACertificate"):
-        for one in server.look(f"certificates of {path}", partial(certificates_of, path)) or ():
-            expiry = f"expires in {one.left / _DAY:.0f} days"
-            if one.left <= 0:
-                expiry = f"has expired {units.duration(-one.left)} ago"
-            severity = graded(one.left < 7 * _DAY and not one.is_one_of_many, one.left < 30 * _DAY)
-            what = f"{one.subject or 'certificate'} {expiry}"
-            why = "Clients, consumers among them, refuse a server with an expired one."
+        for certificate in server.read(f"certificates of {path}", partial(certificates_of, path)) or ():
+            left = certificate.remaining
+            expiry = f"has expired {units.duration(-left)} ago" if left <= 0 else f"expires in {left / _DAY:.0f} days"
+            severity = graded(left < 7 * _DAY and not certificate.is_one_of_many, left < 30 * _DAY)
+            what = f"{certificate.subject or 'certificate'} {expiry}"
+            why = "Clients and consumers refuse a server with an expired certificate."
             mend = f"openssl x509 -noout -text -in {quote(str(path))}"
             yield finding("certificate", severity, what, why, mend, "# renew it, and restart slapd", subject=str(path))
 
@@ -519,10 +518,10 @@ def _unusable_pair(server: Server) -> str:
     if len(pair) != 2:
         return ""
     certificate, key = pair
-    # openssl fails on a key with a passphrase as on a file without a key; slapd can use neither.
-    own = _openssl(certificate, "x509", "-noout", "-pubkey")
-    if own != _openssl(key, "pkey", "-pubout", "-passin", "pass:"):
-        return f"the key {key} is not that of the certificate {certificate}"
+    # openssl also fails on a key with a passphrase, which slapd cannot use either.
+    public_key = _openssl(certificate, "x509", "-noout", "-pubkey")
+    if public_key != _openssl(key, "pkey", "-pubout", "-passin", "pass:"):
+        return f"the key {key} does not belong to the certificate {certificate}"
     return ""
 
 
@@ -537,18 +536,18 @@ def _openssl(path: Path, *arguments: str, pem: bytes | None = None) -> bytes:
 
 def certificates_of(path: Path) -> list[Certificate]:
     pem = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-    blocks = pem.findall(files.read(path))[:20]  # the many CAs of a distribution's bundle are not judged
+    blocks = pem.findall(files.read(path))[:20]  # enough for own files; a distribution's bundle of CAs is not judged
     if not blocks:
-        raise UsageProblem(reason=f"{path} has no certificate in PEM form")
+        raise UsageProblem(reason=f"{path} has no certificate in PEM format")
     certificates = []
     for block in blocks:
         shown = _openssl(path, "x509", "-noout", "-subject", "-enddate", "-nameopt", "RFC2253", pem=block)
         fields = dict(line.partition("=")[::2] for line in shown.decode("utf-8", "replace").splitlines())
         try:
-            left = ssl.cert_time_to_seconds(fields["notAfter"]) - time.time()
+            remaining = ssl.cert_time_to_seconds(fields["notAfter"]) - time.time()
         except (KeyError, ValueError):
             raise ToolFailed(tool="openssl", status=0, reason=f"{path}: no date") from None
-        certificates.append(Certificate(fields.get("subject", "").strip(), left, len(blocks) > 1))
+        certificates.append(Certificate(fields.get("subject", "").strip(), remaining, len(blocks) > 1))
     return certificates
 
 
@@ -556,17 +555,17 @@ def _settings(database: Database) -> Findings:
     configured, lacking = database.configured, database.lacking_indexes
     if configured.maxsize == DEFAULT_MAXSIZE:
         what = "maxsize was never set: it is slapd's default of 10 MiB"
-        why = "A few thousand entries fill that, and then slapd refuses every write (MDB_MAP_FULL)."
+        why = "A few thousand entries fill it, and then slapd refuses every write (MDB_MAP_FULL)."
         yield finding("maxsize.unset", WARNING, what, why, database.tune_command("maxsize", "--maxsize", "auto"))
     if database.is_replicated and lacking:
         what = f"the configuration has no index {', no index '.join(lacking)}"
-        why = "syncprov searches by entryCSN and syncrepl by entryUUID: without an index slapd looks at every entry."
+        why = "syncprov searches by entryCSN and syncrepl by entryUUID: without an index slapd evaluates every entry."
         words = [word for index in lacking for word in ("--add", quote(index))]
         yield finding("indexes.sync", WARNING, what, why, database.tune_command("indexes", *words))
     if database.is_multi_provider and not database.server.config.values("cn=config", "olcServerID"):
-        what = "olcServerID is not set, and the database is of several providers (olcMultiProvider, olcMirrorMode)"
-        why = "Two providers that both write as server ID 0 take each other's changes for their own, and lose them."
-        mend = "# give each provider a number of its own, 1 to 4095: olcServerID in cn=config"
+        what = "olcServerID is not set, but the database has several providers (olcMultiProvider, olcMirrorMode)"
+        why = "Providers that share server ID 0 mistake each other's changes for their own, and lose them."
+        mend = "# set a different olcServerID in cn=config of each provider, 1 to 4095"
         yield finding("server_id", CRITICAL, what, why, mend)
     sizes = [f"{key}={none}" for key in ("size", "size.hard") for none in ("unlimited", "-1")]
     sizes.append("size.prtotal=unlimited")
@@ -574,7 +573,7 @@ def _settings(database: Database) -> Findings:
     is_unlimited = any(word in value for value in named for word in sizes)
     is_unlimited |= not {"unlimited", "-1", *sizes}.isdisjoint(everybody.split())
     if "syncprov" in configured.overlays and not is_unlimited:
-        what = "neither olcSizeLimit nor olcLimits lets an account read all of it (500 entries by default)"
-        why = "Only the root DN can read all, no consumer and no `ditseed export`. Put the rule before all others."
+        what = "neither olcSizeLimit nor olcLimits lets an account read all entries (500 by default)"
+        why = "Only the root DN can read all, but no consumer or `ditseed export`. Put the rule before all others."
         export = "ditseed export -H ldap://HOST -D DN -y FILE -o /srv/export  # its hint has the commands for DN"
         yield finding("limits", NOTE, what, why, export)

@@ -169,7 +169,7 @@ def _facts(run: RunReport, command: str) -> Mapping[str, object]:
             ("entries", run.entries, units.number(run.entries)),
             *(figure for figure in figures if figure[1] and figure[2]),
         ],
-        "asked": list(_asked(run, command)),
+        "asked": list(_requested(run, command)),
         "steps": run.steps,
         "seconds": max(run.seconds, 1e-6),
         "rates": list(_rates(run)),
@@ -180,7 +180,7 @@ def _facts(run: RunReport, command: str) -> Mapping[str, object]:
     }
 
 
-def _asked(run: RunReport, command: str) -> Iterator[tuple[str, str]]:
+def _requested(run: RunReport, command: str) -> Iterator[tuple[str, str]]:
     slapd = tools.release()
     yield "command", plain.shortened(log.redact(command), plain.WHOLE)
     yield "host", plain.printable(socket.gethostname())

@@ -262,7 +262,7 @@ def _kind(situation: Situation, facts: Facts) -> Findings:
     elif kind.startswith("fuse"):
         yield _finding(WARNING, "filesystem", where, f"{kind}: a file system in user space")
     else:
-        yield _finding(NOTE, "filesystem", where, f"{kind}: not one that ditseed knows")
+        yield _finding(NOTE, "filesystem", where, f"{kind}: unknown to ditseed")
 
 
 def _without_cow(situation: Situation) -> tuple[str, ...]:
@@ -300,7 +300,7 @@ def _parameters(situation: Situation, facts: Facts) -> Findings:
 
 
 def _stripes(situation: Situation, facts: Facts) -> Findings:
-    """Compares the stripes that mkfs was told with those of the device."""
+    """Compares the stripes of the file system with those of the device."""
     parameters, top, where = facts.parameters, facts.top, facts.mount.target
     if parameters is None or top is None:
         return

@@ -102,7 +102,7 @@ def plan(request: MoveRequest, state: Path) -> MovePlan:
         _require_directory(path)
     require_commands(request)
     if source == target or source in target.parents or target in source.parents:
-        raise _refused(target, f"it and {source} are the same, or one is inside the other", "Give two places.")
+        raise _refused(target, f"it and {source} are the same, or one is inside the other", "Give separate ones.")
     old_mount, new_mount = mounts.mounted_at(source), mounts.mounted_at(target)
     if new_mount is None:
         raise _refused(target, "nothing is mounted there", "Make the new file system (storage plan), and mount it.")
@@ -156,15 +156,15 @@ def _require_directory(path: Path) -> None:
         status = above.stat()
         open_to_all = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
         if status.st_uid not in (0, os.geteuid()) or open_to_all:
-            reason = f"another account than root can rename what is in {above}"
-            raise _refused(path, reason, "Mount points must be where only root can replace them.")
+            reason = f"an account other than root can rename files in {above}"
+            raise _refused(path, reason, "Only root may be able to replace a mount point.")
 
 
 def require_commands(request: MoveRequest) -> None:
     """Raises UsageProblem if a command of the service does not exist. Called before anything is stopped."""
     for command in (request.stop, request.start):
         if shutil.which(command[0]) is None:
-            raise UsageProblem(reason=f"{command[0]} is not there, or not in PATH (see --service)")
+            raise UsageProblem(reason=f"{command[0]} does not exist, or is not in PATH (see --service)")
 
 
 def _require_writable(mount: Mount, there: Volume) -> None:
@@ -181,7 +181,7 @@ def _require_writable(mount: Mount, there: Volume) -> None:
 
 def _require_unused(source: Path, target: Path) -> None:
     if others := mounts.other_mount_points(source):
-        reason = f"its files are mounted on {', '.join(others[:_SHOWN])}, too, where the former ones would stay"
+        reason = f"its files are also mounted on {', '.join(others[:_SHOWN])}, where the former files would stay"
         raise _refused(source, reason, "Unmount that first, and mount it again after the migration.")
     _require_no_strangers(source, [occupant for occupant in occupants(source) if not occupant.writes])
     _require_no_strangers(target, occupants(target))
@@ -193,7 +193,7 @@ def _require_unused(source: Path, target: Path) -> None:
 
 def _require_no_strangers(path: Path, strangers: Sequence[Occupant]) -> None:
     if strangers:
-        reason = f"others than the service use it: {', '.join(map(str, strangers[:_SHOWN]))}"
+        reason = f"processes other than the service use it: {', '.join(map(str, strangers[:_SHOWN]))}"
         raise _refused(path, reason, "End them, and leave the directory; then give the same command again.")
 
 
@@ -201,11 +201,11 @@ def _notes(source: Path, target: Path, old: Volume | None, is_used: bool) -> Ite
     if old is None:
         yield (
             f"{source} is a directory of a larger file system: the new volume is mounted over it. The old files stay "
-            "below it, kept, and take their room."
+            "below it, and keep their space."
         )
     if not is_used:
         yield (
-            f"no process writes to {source} now, so none is looked for after the start: see yourself that the service "
+            f"no process writes to {source} now, so none is expected after the start: check yourself that the service "
             "is up"
         )
     before = {finding.rule for finding in check.check(source).findings if finding.severity is not Severity.OK}
@@ -228,7 +228,7 @@ class PlannedStep(msgspec.Struct, frozen=True):
     by: str = ""
 
 
-def forward(plan: MovePlan) -> tuple[PlannedStep, ...]:
+def migration_steps(plan: MovePlan) -> tuple[PlannedStep, ...]:
     request, source, target = plan.request, quote(plan.request.source), quote(plan.request.target)
     amount = f"{units.size(plan.allocated)} in {units.number(plan.files)} files"
     old = (f"umount {source}",) if plan.old else ()
@@ -244,7 +244,7 @@ def forward(plan: MovePlan) -> tuple[PlannedStep, ...]:
     )
 
 
-def back(plan: MovePlan) -> tuple[PlannedStep, ...]:
+def rollback_steps(plan: MovePlan) -> tuple[PlannedStep, ...]:
     request, lines = plan.request, tuple(mounting.difference(plan.edits, is_back=True))
     old = (join(plan.old.mounting(request.source)),) if plan.old else ()
     return _while_stopped(
@@ -302,7 +302,7 @@ def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
         if not catalogue.is_done("watch"):
             for name in _REPEATED:
                 catalogue.undo(name)
-        do("stop", lambda meter: _stop(plan, is_tried=plan.there.is_at(target)))
+        do("stop", lambda meter: _stop(plan, tests_target=plan.there.is_at(target)))
         if not catalogue.is_done("mount") and not plan.new.is_at(source):
             # After a reboot, or after a kill while both volumes were unmounted.
             if plan.old is not None:
@@ -498,11 +498,11 @@ def _users(plan: MovePlan) -> str:
     return ", ".join(map(str, occupants(plan.source, plan.databases)[:_SHOWN]))
 
 
-def _stop(plan: MovePlan, is_tried: bool = False) -> None:
+def _stop(plan: MovePlan, tests_target: bool = False) -> None:
     """Stops the service and waits until no process uses FROM. If none does, the command may fail, because the service
-    may have been stopped already. `is_tried`: first writes a test file to TO, because some failed file systems report
-    errors only on writes. Raises MigrationRefused if a process still uses FROM; ReadOnly, OSError."""
-    if is_tried:
+    may have been stopped already. `tests_target`: first writes a test file to TO, because some failed file systems
+    report errors only on writes. Raises MigrationRefused if a process still uses FROM; ReadOnly, OSError."""
+    if tests_target:
         with files.explained(plan.target), held.closing_descriptor(files.nameless(plan.target)) as descriptor:
             files.fill_randomly(descriptor, 4096)
     command = plan.request.stop

@@ -93,7 +93,7 @@ def _require_names(disks: Sequence[Disk], options: VolumeOptions) -> None:
     group, volume, mount = options.group, options.volume, options.mount
     for option, name in (("--vg", group), ("--lv", volume)):
         if not _LVM_NAME.fullmatch(name) or name in (".", ".."):
-            raise UsageProblem(reason=f"{option}: {name!r} is not a name that LVM takes")
+            raise UsageProblem(reason=f"{option}: {name!r} is not a valid name in LVM")
     reserved = _RESERVED.search(volume)
     both = len(f"{group}{volume}".replace("-", "--"))
     longest = _LONGEST_NAME - (_OWN_NAME if options.redundant else 0)
@@ -101,7 +101,7 @@ def _require_names(disks: Sequence[Disk], options: VolumeOptions) -> None:
     twice = ", ".join(sorted({name for name in names if names.count(name) > 1}))
     is_taken = any(disk.devices for disk in disks) and os.path.lexists(f"/dev/{group}")
     for is_wrong, reason in (
-        (reserved, f"--lv: {volume!r} is a name that LVM keeps for itself ({reserved and reserved[0]})"),
+        (reserved, f"--lv: {volume!r} is a name that LVM reserves ({reserved and reserved[0]})"),
         (
             both > longest,
             f"--vg and --lv have {both} characters together (LVM doubles hyphens), and {longest} is the most",

@@ -108,7 +108,7 @@ class Readings:
 
 
 class Added(msgspec.Struct, frozen=True):
-    """`seconds`: median over `rounds` rounds of the time beyond that of the layers `over`; None if there are too few.
+    """`seconds`: median, over `rounds` rounds, by which reads take longer than in the layers `over`; None: too few.
 
     A lowest device is compared with the fastest lowest device. For that one `over` is empty, and `seconds` is its whole
     time. `own`: median of the layer's whole time.

@@ -43,7 +43,7 @@ class Target(msgspec.Struct, frozen=True):
 # --- layers ----------------------------------------------------------------------------------------------------------
 
 
-def below(path: Path) -> tuple[Layer, ...]:
+def layers_below(path: Path) -> tuple[Layer, ...]:
     """Returns the file system, then its devices, upper ones first. Raises NoSuchPath, NotPermitted, UsageProblem."""
     path = check.data_file(path) or path
     with files.explained(path):
@@ -70,7 +70,7 @@ def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Laye
     return tuple(layers.values())
 
 
-def given(words: Sequence[str]) -> tuple[Layer, ...]:
+def parse_layers(words: Sequence[str]) -> tuple[Layer, ...]:
     """Parses layers of the form NAME=PATH, from the top down: each lies on the next. Layers whose names differ only in
     the number at the end are on one level. Raises UsageProblem, NoSuchPath."""
     levels: dict[str, dict[str, str]] = {}
@@ -88,7 +88,7 @@ def given(words: Sequence[str]) -> tuple[Layer, ...]:
     return tuple(Layer(name, path, tuple(lower)) for level, lower in pairs for name, path in level.items())
 
 
-def beside(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> tuple[Target, ...]:
+def probe_targets(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> tuple[Target, ...]:
     """Returns the probes `names`. They create files at `path`, the watched path; without one, at the first layer that
     is a file or a directory. Raises UsageProblem if there is none."""
     paths = [path] if path else [Path(layer.path) for layer in layers]
@@ -241,13 +241,13 @@ class Probe(threading.Thread):
 
 
 class Watch:
-    """Probes of these layers, and of the targets beside them, as a context manager."""
+    """Threads that time the layers, and the `extra` targets; a context manager."""
 
-    def __init__(self, layers: Sequence[Layer], options: WatchOptions, beside: Sequence[Target] = ()) -> None:
+    def __init__(self, layers: Sequence[Layer], options: WatchOptions, extra: Sequence[Target] = ()) -> None:
         self._layers, self._options = layers, options
         self._watcher = Watcher.own()
         self._results: SimpleQueue[Sample] = SimpleQueue()
-        targets = [*(Target(layer, partial(probes.open_reader, Path(layer.path))) for layer in layers), *beside]
+        targets = [*(Target(layer, partial(probes.open_reader, Path(layer.path))) for layer in layers), *extra]
         step = options.interval / (len(targets) + 1)  # staggered, so that no read waits for another
         self._probes = [
             Probe(target, step * number, self._results, Readings(options.window, options.half_life))
@@ -289,12 +289,12 @@ class Watch:
     def _state(self, number: int) -> State:
         rows = [probe.state() for probe in self._probes]
         now, count, interval = time.time(), len(self._layers), self._options.interval
-        layers, beside = rows[:count], rows[count:]
+        layers, extra = rows[:count], rows[count:]
         times = {probe.layer.name: probe.readings.recent for probe in self._probes}
         added = verdict.verdict(self._layers, times)
         hung = {row.name for row in rows if is_hung(row, interval, now)}
         failing = [row.name for row in layers if row.errors]
         sentence = [verdict.sentence(added, [row.name for row in layers if row.name in hung], failing)]
-        sentence += [f"{row.name} does not end" for row in beside if row.name in hung]
-        sentence += [f"{row.name} fails" for row in beside if row.errors]
-        return State(now, interval, number, tuple(layers), added, "; ".join(sentence), tuple(beside), self._watcher)
+        sentence += [f"{row.name} does not end" for row in extra if row.name in hung]
+        sentence += [f"{row.name} fails" for row in extra if row.errors]
+        return State(now, interval, number, tuple(layers), added, "; ".join(sentence), tuple(extra), self._watcher)

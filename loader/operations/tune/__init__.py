@@ -1,5 +1,5 @@
-"""`tune`: shows, assesses and changes settings of a database. All changes of settings go through this module: a change
-is checked, made, and read back. A slapd.conf is never edited: the lines to change are printed."""
+"""`tune`: shows, assesses and changes settings of a database. All changes go through this module, which checks a
+change, makes it and reads it back. It never edits a slapd.conf, but prints the lines to change."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Plan(Struct, frozen=True):
     changes: tuple[Change, ...]
     holds: Callable[[Database], bool]
     undo: tuple[str, ...]
-    index: tuple[str, ...] = ()  # attributes that slapindex must go through
+    index: tuple[str, ...] = ()  # attributes whose indexes must be built
     notes: tuple[str, ...] = ()
 
 
 class State(str, Enum):
-    UNCHANGED = "unchanged"  # the settings had the wanted values already
+    UNCHANGED = "unchanged"  # the settings had the requested values already
     PROPOSED = "proposed"
-    BY_HAND = "by_hand"  # a slapd.conf: the operator edits it
+    BY_HAND = "by_hand"  # the operator must edit the slapd.conf
     CHANGED = "changed"
 
 
@@ -60,11 +60,11 @@ class Outcome(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
-    """Where settings are read and changed: a slapd.d or slapd.conf, or cn=config of the server of `session`. `place`:
-    ditseed's options that name this target. `local`: whether the database directories are on this host."""
+    """Where settings are read and changed: a slapd.d, a slapd.conf, or cn=config through `session`. `arguments`:
+    options of ditseed that name this target. `local`: whether the database directories are on this host."""
 
     config: Config
-    place: tuple[str, ...]
+    arguments: tuple[str, ...]
     session: Session | None = None
     local: bool = True
 
@@ -76,10 +76,10 @@ class Target(Struct, frozen=True):
         """Returns the database of `suffix`; without a suffix, all mdb databases."""
         return [self.config.database(suffix)] if suffix is not None else self.config.mdb_databases
 
-    def changes(self, database: Database, wanted: Mapping[str, tuple[str, ...]]) -> tuple[Change, ...]:
-        """Returns the changes of the attributes that differ from `wanted`, in the order of `wanted`."""
-        before = {name: self.config.values(database.entry_dn, name) for name in wanted}
-        return tuple(Change(name, before[name], after) for name, after in wanted.items() if before[name] != after)
+    def changes(self, database: Database, values: Mapping[str, tuple[str, ...]]) -> tuple[Change, ...]:
+        """Returns the changes of the attributes that differ from `values`, in the order of `values`."""
+        before = {name: self.config.values(database.entry_dn, name) for name in values}
+        return tuple(Change(name, before[name], after) for name, after in values.items() if before[name] != after)
 
     def prepare(self, plan: Plan) -> tuple[str, Callable[[], None] | None]:
         """Checks the change on a copy of the configuration, without making it. Returns the difference as in `Outcome`,
@@ -93,12 +93,12 @@ class Target(Struct, frozen=True):
         if session is not None:
             if not configuration.keeps_changes(config):
                 file = config.values("cn=config", "olcConfigFile")[0]
-                reason = "the server runs on a slapd.conf, and would forget the change when it ends"
-                advice = f"Give --config {file} in the place of -H and its account: that prints the lines to change."
+                reason = "the server runs on a slapd.conf, and would lose the change when it ends"
+                advice = f"Give --config {file} instead of -H and its account, to print the lines to change."
                 raise not_editable(config.where, reason, advice=advice)
             return record, lambda: configuration.modify(session, database.entry_dn, plan.changes)
 
-        # One file of the slapd.d is replaced. slapd's own tools read the new one back.
+        # The change replaces one file of the slapd.d. slapd's own tools read the new file back.
         require_stopped(config)
         files.require_writable(config.path)
         path, old, new, after = configuration.replacement(config, database, plan.changes)
@@ -109,10 +109,10 @@ class Target(Struct, frozen=True):
 
 def require_stopped(
     config: Config,
-    reason: str = "it would not see a change of the files",
-    advice: str = "Let it make the change: -H ldapi:/// -Y EXTERNAL in the place of --config. Or stop it first.",
+    reason: str = "it would not notice a change of the files",
+    advice: str = "Let it make the change: -H ldapi:/// -Y EXTERNAL instead of --config. Or stop it first.",
 ) -> None:
-    """Raises ServerRunning while a slapd uses it: it would ignore the change of the files, and later overwrite it."""
+    """Raises ServerRunning if a slapd uses the configuration: it would ignore the change, and later overwrite it."""
     pid = tools.slapd_on(config)
     for database in config.mdb_databases if pid is None else ():
         holder = holders.holder(database.directory) if database.directory else None
@@ -151,7 +151,7 @@ def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Seque
         lines = (*difference.split("\n"), *plan.notes)
         raise not_editable(config.where, "ditseed does not edit a slapd.conf", lines, EDIT)
     verb, *words = plan.undo
-    undo = shlex.join(["ditseed", "tune", verb, *target.place, "-b", suffix, *words, "--apply"])
+    undo = shlex.join(["ditseed", "tune", verb, *target.arguments, "-b", suffix, *words, "--apply"])
     if not apply:
         return Outcome(State.PROPOSED, difference, plan.notes, undo)
     log.info("%s: changing %s. To restore the previous setting: %s", config.where, suffix, undo)
@@ -160,7 +160,7 @@ def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Seque
     publish()
     after = configuration.read_online(target.session) if target.session else configuration.read(config.path)
     entry_dn = plan.database.entry_dn.lower()
-    if not plan.holds(next(one for one in after.databases if one.entry_dn.lower() == entry_dn)):
+    if not plan.holds(next(each for each in after.databases if each.entry_dn.lower() == entry_dn)):
         advice = f"Check the configuration before you repeat the command. To restore the previous setting: {undo}"
         raise not_editable(config.where, "the change is not in the configuration when read back", advice=advice)
     killpoint("tune.changed")

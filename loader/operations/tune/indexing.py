@@ -1,5 +1,5 @@
-"""Indexes of a database: lists and changes them, and shows what they cost, which ones searches (in slapd's log, or in
-files of filters) use, and which they lack."""
+"""Lists and changes the indexes of a database, and shows their cost and which indexes searches use or lack. The
+searches are read from slapd's log or from files of filters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loader.mdb.meta import DATA
 from loader.operations import made_with
 from loader.operations.options import IndexChange, SearchSources
 from loader.operations.tune import Outcome, Plan, State, Target, carry_out, require_stopped
-from loader.operations.verify import given_to_core
+from loader.operations.verify import core_target_of
 from loader.progress import Progress
 from loader.server import configuration, private, tools
 from loader.sources import selection
@@ -34,10 +34,10 @@ from loader.storage import files, held
 from loader.storage.files import Owner
 
 WORKSHOP = ".ditseed-index"  # subdirectory of the database directory for data that does not fit into memory
-# slapd does not record how far it has indexed.
+# slapd does not record how far it has built an index.
 _UNFINISHED = (
     "the index stays incomplete, and searches by it miss entries once slapd runs again: "
-    "`ditseed verify --verify indexes` tells; to have it made anew, --remove it and --add it again"
+    "`ditseed verify --verify indexes` shows this; to rebuild the index, --remove it and --add it again"
 )
 _SYNC = frozenset(name.lower() for name in indexes.SYNC)
 
@@ -66,9 +66,9 @@ def index_settings(target: Target, suffix: str | None) -> list[IndexSettings]:
 def _sync_notes(database: Database, missing: Sequence[str]) -> Iterator[str]:
     lacking = " and ".join(missing)
     if lacking and "syncprov" in database.overlays:
-        yield f"syncprov searches by {lacking}: without it every consumer's start is a search of everything"
+        yield f"syncprov searches by {lacking}: without it, slapd evaluates every entry whenever a consumer starts"
     elif lacking and database.consumer:
-        yield f"syncrepl searches by {lacking}: without it every change is a search of everything"
+        yield f"syncrepl searches by {lacking}: without it, slapd evaluates every entry at every change"
     elif lacking:
         yield f"{lacking}: needed as soon as this database is replicated"
 
@@ -76,7 +76,7 @@ def _sync_notes(database: Database, missing: Sequence[str]) -> Iterator[str]:
 def change_indexes(
     target: Target,
     suffix: str | None,
-    wish: IndexChange,
+    requested: IndexChange,
     apply: bool,
     reindex: bool = True,
     progress: Progress | None = None,
@@ -85,33 +85,33 @@ def change_indexes(
     config, database = target.config, target.config.database(suffix)
     present = indexes.parse(database.indexes)
     reindex = reindex and config.is_directory
-    plan = _plan(target, database, wish, reindex)
+    plan = _plan(target, database, requested, reindex)
     first = None
     if plan.index and reindex:
         if apply:
             require_stopped(
                 config,
-                f"no index on {', '.join(plan.index)} can be made while slapd runs",
+                f"an index on {', '.join(plan.index)} cannot be built while slapd runs",
                 "Stop slapd, or change the file alone with --no-reindex and run slapindex before the restart.",
             )
         first = functools.partial(_make_indexes, config, plan, progress or Progress("none"))
     outcome = carry_out(target, plan, apply, first)
     notes = [
-        f"{missing}: nothing to remove. An index has one name of its attribute, and kinds as they are configured, "
-        'such as "sub": `ditseed tune indexes` shows both'
-        for missing in indexes.missing(dataclasses.replace(wish, remove=()).of(present), wish.remove)
+        f"{missing}: nothing to remove. Use the attribute's name and the kinds that are configured, such as "
+        '"sub": `ditseed tune indexes` shows both'
+        for missing in indexes.missing(dataclasses.replace(requested, remove=()).of(present), requested.remove)
     ]
-    if outcome.state is State.UNCHANGED and target.session and (wish.wanted or wish.add):
-        notes.append(f"if slapd ended while it made it, {_UNFINISHED}")
+    if outcome.state is State.UNCHANGED and target.session and (requested.wanted or requested.add):
+        notes.append(f"if slapd ended while it built the index, {_UNFINISHED}")
     return replace(outcome, notes=(*outcome.notes, *notes))
 
 
-def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) -> Plan:
+def _plan(target: Target, database: Database, requested: IndexChange, reindex: bool) -> Plan:
     present = indexes.parse(database.indexes)
-    wanted = wish.of(present)
-    grown = tuple(indexes.attributes_to_reindex(present, wanted))
-    stale = indexes.with_stale_keys(present, wanted, grown if reindex else ())
-    lacked, lacking = indexes.lacking_for_sync(present), indexes.lacking_for_sync(wanted)
+    after = requested.of(present)
+    grown = tuple(indexes.attributes_to_reindex(present, after))
+    stale = indexes.with_stale_keys(present, after, grown if reindex else ())
+    lacked, lacking = indexes.lacking_for_sync(present), indexes.lacking_for_sync(after)
     notes = list(_sync_notes(database, [index for index in lacking if index not in lacked]))
 
     def slapindex(attributes: Iterable[str], *options: str) -> str:
@@ -121,7 +121,7 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
 
     names = ", ".join(grown)
     if grown and target.session:
-        notes.append(f"slapd makes the index on {names} in the background, and uses it once it is whole")
+        notes.append(f"slapd builds the index on {names} in the background, and uses it once it is complete")
         notes.append(f"if slapd ends before that, {_UNFINISHED}")
     elif grown and not reindex:
         notes.append(f"before slapd starts again, as its user: {slapindex(grown)}")
@@ -129,13 +129,13 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
     if stale:
         notes.append(
             f"keys of the removed kinds stay in the file ({', '.join(stale)}): searches are right, and `ditseed verify "
-            "--verify indexes` counts them; to drop them, with slapd stopped, as its user: " + slapindex(stale, "-t")
+            "--verify indexes` counts them; to remove them, with slapd stopped, as its user: " + slapindex(stale, "-t")
         )
     stored = target.config.values(database.entry_dn, "olcDbIndex")
     return Plan(
         database=database,
-        changes=target.changes(database, {"olcDbIndex": indexes.rewritten_lines(stored, wanted)}),
-        holds=lambda now: indexes.same(indexes.parse(now.indexes), wanted),
+        changes=target.changes(database, {"olcDbIndex": indexes.rewritten_lines(stored, after)}),
+        holds=lambda now: indexes.same(indexes.parse(now.indexes), after),
         undo=("indexes", *(word for line in map(str, present.values() or [""]) for word in ("--set", line))),
         index=grown,
         notes=tuple(notes),
@@ -148,28 +148,28 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
     with either configuration. Raises MapFull, NoSpace, MdbDamaged, ToolFailed."""
     directory = plan.database.directory
     if directory is None or not (directory / DATA).exists():
-        return ()  # slapd indexes the entries that are added to a new database
+        return ()  # slapd indexes entries as they are added to a new database
     lines = [line for change in plan.changes if change.attribute == "olcDbIndex" for line in change.after]
     both = indexes.added(indexes.parse(plan.database.indexes), map(str, indexes.parse(lines).values()))
     with_both = replace(plan.database, indexes=tuple(map(str, both.values())))
     try:
-        spec = given_to_core(config, with_both, directory)
+        spec = core_target_of(config, with_both, directory)
         with progress.step("index") as meter, held.opened(directory) as open_dir:
             try:
                 with held.private(open_dir.path / WORKSHOP) as workshop:
-                    made_with.by_core(spec, directory, plan.index, workshop.path, meter)
+                    made_with.rebuild_by_core(spec, directory, plan.index, workshop.path, meter)
             finally:
                 with suppress(OSError):
                     os.rmdir(WORKSHOP, dir_fd=open_dir.descriptor)
     except NotProven as error:
-        _by_slapindex(config, plan, directory, progress)
-        return (made_with.by_slapindex_because(error),)
+        _run_slapindex(config, plan, directory, progress)
+        return (made_with.slapindex_note(error),)
     return ()
 
 
-def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
-    """Runs slapindex as the owner of the database, with the changed configuration. If killed or failed, it has only
-    added keys, and old indexes stay complete. Raises MapFull, ToolFailed, FileUnsafe."""
+def _run_slapindex(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
+    """Runs slapindex as the owner of the database, with the changed configuration. It only adds keys, so if it fails or
+    is killed, the old indexes are still complete. Raises MapFull, ToolFailed, FileUnsafe."""
     with held.opened(directory) as open_dir, open_dir.pinned(DATA, written=True) as data:
         owner = Owner.of(data)
         # slapindex follows symbolic links in the directory, so it does not run as root if others can write there.
@@ -177,7 +177,7 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
             owner = Owner.from_status(open_dir.status)
     settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
     for change in plan.changes:
-        chosen = made_with.only(change.after, plan.index) if change.attribute == "olcDbIndex" else None
+        chosen = made_with.index_lines_of(change.after, plan.index) if change.attribute == "olcDbIndex" else None
         settings[change.attribute] = chosen or [value.encode() for value in change.after]
     with (
         files.temporary_directory("index", configuration.tools_tmpdir()) as scratch,
@@ -201,7 +201,7 @@ class IndexUse(Struct, frozen=True):
 
 
 class MissingIndex(Struct, frozen=True):
-    """`searches`: how many lack it. `seconds`: their total time. `filter`: of the search that takes longest in all."""
+    """`searches`: number of searches that lack it. `seconds`: their time. `filter`: the one that took longest."""
 
     index: str
     searches: int
@@ -250,7 +250,7 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
 
     notes = []
     if sum(part.lines for part in parts) and not groups:
-        notes.append("no search of this database is among them: does slapd log with loglevel stats?")
+        notes.append("no search of this database was found: does slapd log with loglevel stats?")
     for count, words in (
         (sum(part.elsewhere for part in parts), "are of other databases"),
         (sum(part.unreadable for part in parts), "have filters that cannot be read"),
@@ -280,7 +280,7 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
 class IndexCost(Struct, frozen=True):
     """The index table of an attribute, shared by all kinds of its index. `indexes`: empty if the table is left from an
     earlier configuration. `share`: of the bytes in use. `records`: entry IDs, or three values for each of the `ranges`.
-    `unused`: arguments of --remove for what no search uses; None if no searches are known."""
+    `unused`: arguments of --remove for kinds that no search uses; None if no searches were given."""
 
     attribute: str
     indexes: tuple[str, ...]
@@ -307,7 +307,7 @@ class Costs(Struct, frozen=True):
 
 
 def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
-    """Unused tables come first, then the largest. Raises UsageProblem if the files are not on this host."""
+    """Returns the costs: unused tables, then the largest. Raises UsageProblem if the files are on another host."""
     if not target.local or database.directory is None:
         raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
     with progress.step("indexes") as meter:

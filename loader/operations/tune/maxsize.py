@@ -1,5 +1,5 @@
-"""maxsize: shows how much of the map a database uses, and sets it: to a multiple of that, or to what a planned load
-needs, estimated from a sample, plus the room that LMDB needs for growth, a long reader and the largest transaction."""
+"""Shows how much of its map a database uses, and sets maxsize: to a multiple of the bytes in use, or to the estimated
+size after a planned load plus the room that LMDB needs for growth, a long reader and the largest transaction."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from loader.storage import files
 SHORT = 1.5  # if maxsize is below 1.5 times the used bytes, a long reader (slapcat, a backup) can fill the map
 READER = 3600  # assumed duration of the longest read transaction (slapcat, a backup, an export), in seconds
 _SAMPLE = SampleSize()
-WRITES = 10  # assumed write transactions a second during that reader
+WRITES = 10  # assumed write transactions per second while that reader runs
 _ELSEWHERE = (
-    "what is there now is not counted, for the files are on the host of slapd: "
-    "add what `ditseed tune maxsize` shows there as used"
+    "the present database is not counted, because its files are on the host of slapd: "
+    "add the bytes that `ditseed tune maxsize` shows there as used"
 )
 
 
 class MapUsage(Struct, frozen=True):
-    """In bytes. None if unknown: on another host whose monitor is not readable, or not there yet."""
+    """Sizes in bytes. None if unknown: no database yet, or on another host without a readable monitor."""
 
     suffix: str
     directory: str
@@ -48,11 +48,11 @@ class MapUsage(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def standings(target: Target, suffix: str | None) -> list[MapUsage]:
-    return [standing(database, target) for database in target.databases(suffix)]
+def map_usages(target: Target, suffix: str | None) -> list[MapUsage]:
+    return [map_usage(database, target) for database in target.databases(suffix)]
 
 
-def standing(database: Database, target: Target) -> MapUsage:
+def map_usage(database: Database, target: Target) -> MapUsage:
     """Returns the map usage from the database's files or, for another host, from the monitor of its slapd. The
     recommendation is never below the configured maxsize: address space is free."""
     usage, directory = MapUsage(database.suffix, str(database.directory), database.maxsize), database.directory
@@ -87,15 +87,15 @@ def standing(database: Database, target: Target) -> MapUsage:
 
 
 def change_maxsize(target: Target, suffix: str | None, size: int | str | None, apply: bool) -> Outcome:
-    """`size`: "auto" or None for the recommended one. Raises MaxsizeTooSmall; UsageProblem if there is none."""
+    """Changes maxsize. `size`: "auto" or None for the recommended size. Raises MaxsizeTooSmall, UsageProblem."""
     database = target.config.database(suffix)
-    usage = standing(database, target)
+    usage = map_usage(database, target)
     if isinstance(size, int):
         sizing.require_map(database.suffix, size, usage.used or 1)
     elif usage.recommended is None:
-        untold = f"{usage.directory} is not on this host, and slapd's monitor does not tell us what is used"
-        reason = "; ".join(usage.notes) or untold
-        raise UsageProblem(reason=f"cannot work out a maxsize ({reason}); give --maxsize")
+        unknown = f"{usage.directory} is not on this host, and slapd's monitor does not show the bytes in use"
+        reason = "; ".join(usage.notes) or unknown
+        raise UsageProblem(reason=f"cannot compute a maxsize ({reason}); give --maxsize")
     else:
         size = usage.recommended
     return carry_out(target, maxsize_plan(target, database, size), apply)
@@ -125,7 +125,7 @@ class LoadPlan(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """What is to be loaded. `source`: LDIF, an export or a database directory; not read if there is a `provider`.
+    """A planned load. `source`: LDIF, an export or a database directory; not read if there is a `provider`.
     `growth`: expected growth after the load, as a share of the bytes in use then."""
 
     source: str
@@ -149,7 +149,7 @@ class Load(Struct, frozen=True):
 
 
 def plan_load(target: Target, database: Database, load: Load, progress: Progress) -> LoadPlan:
-    """Raises what reading the source raises, EmptyInput, and NotProven for a configuration unknown to the core."""
+    """Returns the maxsize that a load needs. Raises EmptyInput, NotProven, and errors of reading the source."""
     with progress.step("sample") as meter:
         sample, source = load.take(database.suffix, meter)
     with progress.step("build") as meter:
@@ -173,14 +173,14 @@ def plan_load(target: Target, database: Database, load: Load, progress: Progress
     )
     terms = [Term("the load", forecast.bytes, of_sample)]
     if stays:
-        terms.append(Term("what is there", stays, "stays, unless `ditseed build --replace` makes it anew"))
+        terms.append(Term("present entries", stays, "they stay, unless `ditseed build --replace` is used"))
     terms += [
-        Term("growth", round(after * load.growth), f"{load.growth:.0%} of what is there after the load"),
+        Term("growth", round(after * load.growth), f"{load.growth:.0%} of the bytes in use after the load"),
         Term("longest reader", READER * WRITES * readers.PAGES * page_size, of_reader),
         Term(
             "largest transaction",
             forecast.largest_index,
-            "a rebuild of the largest index (tune indexes); its old pages are free only afterwards",
+            "a rebuild of the largest index (tune indexes), whose old pages become free only afterwards",
         ),
     ]
     return LoadPlan(

@@ -26,8 +26,8 @@ class SyncSettings(Struct, frozen=True):
 
 def syncing(target: Target, suffix: str | None) -> list[SyncSettings]:
     return [
-        SyncSettings(one.suffix, one.nosync, one.env_flags, one.checkpoint, tuple(_notes(target.config, one)))
-        for one in target.databases(suffix)
+        SyncSettings(each.suffix, each.nosync, each.env_flags, each.checkpoint, tuple(_notes(target.config, each)))
+        for each in target.databases(suffix)
     ]
 
 
@@ -36,30 +36,30 @@ def _notes(config: Config, database: Database) -> Iterator[str]:
     if database.nosync:
         yield "nosync: a crash of the host can lose or damage the database; switch it off after a load"
         if len(minutes) != 1 or not minutes[0].isdigit() or int(minutes[0]) == 0:
-            yield "and no checkpoint: written pages reach the disk when the system likes"
+            yield "no checkpoint: the kernel decides when written pages reach the disk"
     if "writemap" in database.env_flags:
         yield "writemap: the file is as long as maxsize, and a stray write of slapd damages it"
     if "nometasync" in database.env_flags:
         yield "nometasync: a crash of the host can lose the last transaction"
     for kind in SETTINGS:
-        for lent in left(config, database, kind):
+        for lent in leftover_leases(config, database, kind):
             yield (
-                f"{kind} is so since {lent.taken} for {lent.why or 'ditseed add'}, which was killed or has "
-                f"ended; the next start of ditseed here, or --apply, puts it back to {lent.before}"
+                f"{kind} was changed on {lent.taken} for {lent.why or 'ditseed add'}, which was killed or has "
+                f"ended; the next start of ditseed here, or --apply, restores {lent.before}"
             )
         for lent in lease.active(leases.identity(config), kind):
             if lent.database == database.suffix:
                 why = f" for {lent.why}" if lent.why else ""
                 until = f", until {lent.expires} or the next boot" if lent.expires else ""
-                yield f"{kind} is lent since {lent.taken}{why} ({lent.by}){until}; before: {lent.before}"
+                yield f"{kind} is leased since {lent.taken}{why} ({lent.by}){until}; before: {lent.before}"
 
 
 class Setting(Struct, frozen=True):
-    """A setting that can be leased. `of`: returns the present value, spelled as in `tune sync`. `wanted`: returns the
-    cn=config attributes for a new one. `shared`: another setting in the same flags, which a change must preserve."""
+    """A setting that can be leased. `of`: returns the present value, spelled as in `tune sync`. `attributes`: returns
+    the cn=config attributes for a new value. `shared`: another setting in the same flags, to preserve."""
 
     of: Callable[[Database], str]
-    wanted: Callable[[Database, str], Mapping[str, tuple[str, ...]]]
+    attributes: Callable[[Database, str], Mapping[str, tuple[str, ...]]]
     shared: str | None = None
 
 
@@ -72,19 +72,19 @@ def change(target: Target, suffix: str | None, kind: str, value: str, apply: boo
     is_dangerous = (kind, value) == (NOSYNC, ON)
     plan = Plan(
         database=database,
-        changes=target.changes(database, setting.wanted(database, value)),
+        changes=target.changes(database, setting.attributes(database, value)),
         holds=lambda now: setting.of(now) == value and (other is setting or other.of(now) == other.of(database)),
         undo=("sync", f"--{kind}", setting.of(database)),
         notes=("a crash of the host can now lose or damage the database",) if is_dangerous else (),
     )
     outcome = carry_out(target, plan, apply)
-    for lent in left(target.config, database, kind) if apply else ():
+    for lent in leftover_leases(target.config, database, kind) if apply else ():
         if lent.before == value:
             lease.end(lent)
     return outcome
 
 
-def left(config: Config, database: Database, kind: str) -> list[Lease]:
+def leftover_leases(config: Config, database: Database, kind: str) -> list[Lease]:
     """Returns the leases of this setting that killed runs have left or that have expired."""
     return [lent for lent in lease.abandoned(leases.identity(config), kind) if lent.database == database.suffix]
 
@@ -94,7 +94,7 @@ def _flags(database: Database) -> tuple[str, ...]:
 
 
 def _env_flags(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
-    """Keeps nosync by writing it again: slapd clears its flag together with the removed flags."""
+    """Returns the attributes for new envflags, and nosync again: slapd would clear its flag with the removed flags."""
     flags = () if value == NONE else tuple(value.split(","))
     return {"olcDbEnvFlags": (*flags, NOSYNC) if database.nosync else flags}
 
@@ -102,7 +102,7 @@ def _env_flags(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
 SETTINGS = {
     NOSYNC: Setting(
         lambda database: ON if database.nosync else OFF,
-        # slapd reports nosync in both attributes whichever one sets it, so `off` must remove it from both.
+        # slapd reports nosync in both attributes, regardless of which one sets it, so `off` must remove both.
         lambda database, value: (
             {"olcDbNoSync": ("TRUE",)} if value == ON else {"olcDbEnvFlags": _flags(database), "olcDbNoSync": ()}
         ),

@@ -1,5 +1,5 @@
-"""The facts that `doctor` judges: a server of this host and its databases. Each is read once, when a rule needs it. One
-that cannot be read is recorded with the reason, and the others are read all the same."""
+"""The facts that the rules of `doctor` judge: a server of this host and its databases. A fact is read once, when a rule
+needs it. If it cannot be read, the reason is recorded, and the other rules go on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from loader.mdb import contents, meta, readers
 from loader.mdb.readers import Reader, Room
 from loader.operations import leases, made_with
 from loader.operations.made_with import Fit
-from loader.operations.verify import given_to_core
+from loader.operations.verify import core_target_of
 from loader.progress import Meter
 from loader.run import lease
 from loader.run.lease import Lease
@@ -40,7 +40,7 @@ Fact = TypeVar("Fact")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """`access`: how to ask providers; without a URI, that of olcSyncrepl. `quick`: without the sample of indexes."""
+    """`access`: how to bind at providers; its URI overrides that of olcSyncrepl. `quick`: do not check indexes."""
 
     suffix: str | None = None
     repo: Path | None = None
@@ -49,8 +49,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Slapd(msgspec.Struct, frozen=True):
-    """`pid`: None if none runs. `pid_file`: of a slapd that died. `silence`: why it does not answer. `failed`: suffixes
-    that it cannot read, each with its error message."""
+    """`pid`: None if slapd is not running. `pid_file`: pid file of a slapd that died, or "". `silence`: why slapd does
+    not answer, or "". `failed`: (suffix, error message) of each database that slapd cannot read."""
 
     pid: int | None = None
     pid_file: str = ""
@@ -59,9 +59,9 @@ class Slapd(msgspec.Struct, frozen=True):
 
 
 class Replication(msgspec.Struct, frozen=True):
-    """A consumer and one provider. `stored`: contextCSN values in the consumer's database. `shown`: the provider's;
-    None if it returned none. `age`: seconds since the newest stored change. `dead`: why the provider cannot be reached.
-    `refused`: its answer to the account of olcSyncrepl, if it refused that."""
+    """A consumer and one provider. `stored`: contextCSN in the consumer's database. `shown`: contextCSN of the
+    provider; None if it returned none. `age`: seconds since the newest stored change. `dead`: why the provider cannot
+    be reached, or "". `refused`: error of the provider if it refuses the account of olcSyncrepl, or ""."""
 
     provider: str
     stored: tuple[str, ...]
@@ -72,8 +72,8 @@ class Replication(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> float | None:
-        """Seconds between the provider's newest change and ours, for the server ID that is furthest behind. None if the
-        provider shows nothing; infinite if we have no change of one of its server IDs."""
+        """Seconds between the newest changes of provider and consumer, for the server ID that is furthest behind. None
+        if the provider shows no contextCSN; infinite if the consumer lacks one of its server IDs."""
         if self.shown is None:
             return None
         ours, theirs = csn.by_server(self.stored), csn.by_server(self.shown)
@@ -87,7 +87,7 @@ class Replication(msgspec.Struct, frozen=True):
 
 class Server:
     """A configuration and the slapd that runs on it. `unseen`: facts that could not be read. `left_out`: facts that
-    were left out, which changes no status. Raises LoaderError if the configuration has no database of the suffix."""
+    were not requested, which do not affect the status. Raises LoaderError if the configuration lacks the suffix."""
 
     def __init__(self, config: Config, request: Request) -> None:
         self.config, self.request = config, request
@@ -96,46 +96,46 @@ class Server:
         chosen = config.mdb_databases if request.suffix is None else (config.database(request.suffix),)
         self.databases = tuple(Database(self, database) for database in chosen)
         if not chosen:
-            self.missed("databases", f"{config.where} has no mdb database")
+            self.record_unseen("databases", f"{config.where} has no mdb database")
         if request.repo is None:
-            self.left_out.append(Unseen("backups", "give -R, the directory that holds them"))
+            self.left_out.append(Unseen("backups", "give their directory with -R"))
         if request.quick:
-            self.left_out.append(Unseen("indexes", "ditseed doctor without --check looks at them"))
+            self.left_out.append(Unseen("indexes", "ditseed doctor without --check checks them"))
 
     @property
     def path(self) -> str:
         return str(self.config.path)
 
-    def missed(self, what: str, why: str) -> None:
+    def record_unseen(self, what: str, why: str) -> None:
         self.unseen.append(Unseen(what, why))
 
-    def look(self, what: str, look: Callable[[], Fact]) -> Fact | None:
+    def read(self, what: str, read: Callable[[], Fact]) -> Fact | None:
         """Returns the fact. If it cannot be read, returns None and records `what` as unseen."""
         try:
-            return look()
+            return read()
         except LoaderError as error:
-            self.missed(what, str(error))
+            self.record_unseen(what, str(error))
         except OSError as error:
-            self.missed(what, str(of_system(error, what)))
+            self.record_unseen(what, str(of_system(error, what)))
         return None
 
     @cached_property
     def release(self) -> tools.Release | None:
-        def look() -> tools.Release:
+        def read_fact() -> tools.Release:
             release = tools.release()
             if release is None:
-                raise UsageProblem(reason="slapd is not installed here, or does not say")
+                raise UsageProblem(reason="slapd is not installed here, or does not print its release")
             return release
 
-        return self.look("release of slapd", look)
+        return self.read("release of slapd", read_fact)
 
     @cached_property
     def leases(self) -> tuple[Lease, ...]:
-        return tuple(self.look("leases", lease.abandoned) or ())
+        return tuple(self.read("leases", lease.abandoned) or ())
 
     @cached_property
     def slapd(self) -> Slapd | None:
-        def look() -> Slapd:
+        def read_fact() -> Slapd:
             pid = tools.slapd_on(self.config)
             if pid is None:
                 if hidden := tools.unreadable_slapd():
@@ -147,11 +147,11 @@ class Server:
             answers = questions.answers_of(tools.uris(pid), [database.suffix for database in self.databases])
             return Slapd(pid, silence=answers.silence, failed=answers.failed)
 
-        return self.look("whether slapd runs", look)
+        return self.read("whether slapd runs", read_fact)
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
-        """Options of `ditseed tune` for this server, and --apply unless `tune` only prints changes to a slapd.conf."""
+        """Options of `ditseed tune`: those that name this server, and --apply ("" for a slapd.conf)."""
         pid = tools.slapd_on(self.config) if self.config.is_directory else None
         if pid is not None:
             return f"-H {shlex.quote(tools.ldapi_uri(pid))} -Y EXTERNAL", "--apply"
@@ -166,8 +166,8 @@ class Database:
         self.suffix, self.directory = configured.suffix, str(configured.directory)
         self.name = re.sub(r"^olcDatabase=\{?(\d*)\}?(\w+),.*$", r"\2\1", configured.entry_dn, flags=re.I)
 
-    def look(self, what: str, look: Callable[[], Fact]) -> Fact | None:
-        return self.server.look(f"{self.suffix}: {what}", look)
+    def read(self, what: str, read: Callable[[], Fact]) -> Fact | None:
+        return self.server.read(f"{self.suffix}: {what}", read)
 
     def tune_command(self, verb: str, *words: str) -> str:
         """Returns a `ditseed tune` command for this database."""
@@ -177,7 +177,7 @@ class Database:
     def slapindex(self, *words: str) -> tuple[str, ...]:
         """Returns commands that run slapindex as the account that owns the data, while slapd is stopped."""
         config = self.server.config
-        alone = ["-g"] if glue.subordinates(config, self.configured) else []  # without its subordinate databases
+        alone = ["-g"] if glue.subordinates(config, self.configured) else []  # exclude subordinate databases
         option = "-F" if config.is_directory else "-f"
         command = shlex.join(["slapindex", *alone, option, self.server.path, "-b", self.suffix, "-q", "-t", *words])
         owner = files.owner_name(meta.data_file(Path(self.directory)))
@@ -187,8 +187,8 @@ class Database:
 
     @cached_property
     def is_multi_provider(self) -> bool:
-        own = self.server.config.reader(self.configured.entry_dn)
-        return own.flag("olcMultiProvider", False) or own.flag("olcMirrorMode", False)
+        entry = self.server.config.reader(self.configured.entry_dn)
+        return entry.flag("olcMultiProvider", False) or entry.flag("olcMirrorMode", False)
 
     @cached_property
     def lacking_indexes(self) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ class Database:
 
     @cached_property
     def limits(self) -> tuple[str, ...]:
-        """Values of olcLimits, and then the olcSizeLimit for accounts that no olcLimits names."""
+        """Values of olcLimits, then the olcSizeLimit for accounts to which no olcLimits applies."""
         config, entry = self.server.config, self.configured.entry_dn
         by_rank = config.reader("cn=config", backmdb.FRONTEND, entry)
         sizes = by_rank.all("olcSizeLimit")
@@ -211,35 +211,35 @@ class Database:
 
     @cached_property
     def nosync_holder(self) -> str:
-        """Who has a lasting nosync lease, such as a running load; "" if nobody has."""
-        lasting = self.look("leases", lambda: lease.active(leases.identity(self.server.config), "nosync")) or ()
-        return next((one.why or one.by for one in lasting if one.database == self.suffix), "")
+        """The owner of a nosync lease that is still in force, such as a running load; "" if there is none."""
+        lasting = self.read("leases", lambda: lease.active(leases.identity(self.server.config), "nosync")) or ()
+        return next((lent.why or lent.by for lent in lasting if lent.database == self.suffix), "")
 
     @cached_property
     def is_replicated(self) -> bool:
-        """Whether it is a provider or a consumer. An accesslog database is neither."""
+        """Whether the database is a provider or a consumer; an accesslog is neither."""
         is_log = any(dn.key(log) == dn.key(self.suffix) for _, log in self.server.config.logs)
         return not is_log and bool(self.configured.consumer or "syncprov" in self.configured.overlays)
 
     @cached_property
     def data(self) -> Path | None:
-        """The database directory; None if its files cannot be read as bytes."""
+        """The database directory; None if data.mdb is missing or damaged."""
         if self.configured.directory is None:
-            self.server.missed(self.suffix, "the configuration names no olcDbDirectory")
+            self.server.record_unseen(self.suffix, "the configuration names no olcDbDirectory")
         return None if self.damage else self.configured.directory
 
     @cached_property
     def tables(self) -> Path | None:
         """The database directory; None if its tables must not be opened."""
         if self.data is not None and self._has_dead_readers:
-            why = "to open the database clears the slots of dead readers, which --fix does first"
-            self.server.missed(f"{self.suffix}: tables, indexes, contextCSN", why)
+            why = "opening the database would clear the slots of dead readers; do that first with --fix"
+            self.server.record_unseen(f"{self.suffix}: tables, indexes, contextCSN", why)
             return None
         return self.data
 
     @cached_property
     def _has_dead_readers(self) -> bool:
-        """Whether dead readers keep pages, so that --fix can find them. True if that is unknown; `seen` reports why."""
+        """Whether dead readers keep pages (opening the database would clear them); True if unknown (see `seen`)."""
         directory = self.configured.directory
         if directory is None or not directory.is_dir():
             return False
@@ -252,15 +252,15 @@ class Database:
 
     @cached_property
     def damage(self) -> str:
-        """What is wrong with data.mdb, as far as a short check finds; "" if nothing is."""
+        """What a short check finds wrong with data.mdb; "" if nothing."""
         directory = self.configured.directory
         if directory is None:
             return ""
-        return self.look("data.mdb", lambda: _damage(directory, not self._has_dead_readers)) or ""
+        return self.read("data.mdb", lambda: _damage(directory, not self._has_dead_readers)) or ""
 
     @cached_property
     def seen(self) -> tuple[Room, tuple[Reader, ...]] | None:
-        return None if self.data is None else self.look("pages and readers", lambda: readers.measure(self.configured))
+        return None if self.data is None else self.read("pages and readers", lambda: readers.measure(self.configured))
 
     @cached_property
     def room(self) -> Room | None:
@@ -272,42 +272,42 @@ class Database:
 
     @cached_property
     def slots(self) -> tuple[int, int]:
-        """How many reader slots lock.mdb has, and how many of them belong to living processes."""
+        """Number of reader slots in lock.mdb, and number of those that belong to living processes."""
 
-        def look(directory: Path) -> tuple[int, int]:
+        def read_fact(directory: Path) -> tuple[int, int]:
             return readers.capacity(directory), sum(slot.is_alive for slot in readers.slots(directory))
 
-        return (self.look("reader slots", partial(look, self.data)) if self.data else None) or (0, 0)
+        return (self.read("reader slots", partial(read_fact, self.data)) if self.data else None) or (0, 0)
 
     @cached_property
     def format(self) -> int | None:
         directory = self.data
-        return None if directory is None else self.look("data format", lambda: meta.read_meta(directory).format)
+        return None if directory is None else self.read("data format", lambda: meta.read_meta(directory).format)
 
     @cached_property
     def drift(self) -> Fit | None:
-        """How a sample of the entries is stored, compared with what the configuration requires."""
+        """How a sample of the entries fits the configuration; None if not checked."""
         config, database, directory = self.server.config, self.configured, self.tables
-        # slapd opens no file of another format, so the indexes cannot be compared with what slapd would store.
+        # slapd cannot open a file of another format, so there is nothing to compare the indexes with.
         if self.server.request.quick or directory is None or tools.lmdb_format() not in (None, self.format):
             return None
 
-        def look(directory: Path) -> Fit:
-            settings = given_to_core(config, database, directory).settings
+        def read_fact(directory: Path) -> Fit:
+            settings = core_target_of(config, database, directory).settings
             if settings.multival and meta.read_meta(directory).used > made_with.ALL_UP_TO:
-                verify_all = "ditseed verify --verify indexes looks at every entry"
-                raise UsageProblem(reason=f"multival takes a look at every entry: {verify_all}")
+                reason = "multival requires a check of every entry: ditseed verify --verify indexes"
+                raise UsageProblem(reason=reason)
             return made_with.look(directory, config, database, Meter("indexes"), whole=False)
 
-        return self.look("indexes", partial(look, directory))
+        return self.read("indexes", partial(read_fact, directory))
 
     @cached_property
     def replication(self) -> tuple[Replication, ...]:
         directory = self.tables if self.configured.consumer else None
         if directory is None:
             return ()
-        stored = self.look("contextCSN", lambda: tuple(contents.context_csns(directory, self.suffix)))
-        return () if stored is None else self.look("syncrepl", lambda: tuple(self._providers(stored))) or ()
+        stored = self.read("contextCSN", lambda: tuple(contents.context_csns(directory, self.suffix)))
+        return () if stored is None else self.read("syncrepl", lambda: tuple(self._providers(stored))) or ()
 
     def _providers(self, stored: tuple[str, ...]) -> Iterator[Replication]:
         access, seen = self.server.request.access, set[tuple[str, str]]()
@@ -319,12 +319,12 @@ class Database:
             seen.add((uri, base))
             own = None
             if account is not None:
-                start_tls = 2 if account.start_tls else 0  # else the password would go out in clear
+                start_tls = 2 if account.start_tls else 0  # must succeed, or the password would be sent in clear
                 own = Connection(parsed.provider, account.dn, password=account.password, start_tls=start_tls, base=base)
             yield self._provider(own, replace(access, uri=uri, base=base), stored)
 
     def _provider(self, own: Connection | None, explicit: Connection, stored: tuple[str, ...]) -> Replication:
-        """Asks as `explicit` (of the command line), else as `own` (of olcSyncrepl), which is always tested."""
+        """Reads the contextCSN as `explicit` (command line) or as `own` (olcSyncrepl), which is always tested."""
         is_explicit = own is None or own.uri != explicit.uri or bool(explicit.bind_dn or explicit.mechanism)
         shown: tuple[str, ...] | None = None
         dead = refused = ""
@@ -341,7 +341,7 @@ class Database:
                     refused = str(error)
                 else:
                     what = f"{self.suffix}: contextCSN of {account.uri} as {account.who}"
-                    self.server.missed(what, str(error))
+                    self.server.record_unseen(what, str(error))
         age = None
         if stored:
             written = csn.time(max(stored)).replace(tzinfo=timezone.utc).timestamp()
@@ -349,18 +349,18 @@ class Database:
         return Replication(str(explicit.uri), stored, shown, age, dead, refused)
 
 
-def _damage(directory: Path, is_opened: bool) -> str:
-    """Returns what is wrong with data.mdb, or "". `is_opened`: tables may be read, which clears dead readers."""
+def _damage(directory: Path, may_open: bool) -> str:
+    """Returns what is wrong with data.mdb, or "". `may_open`: also read tables, which clears dead readers."""
     path = meta.data_file(directory)
     if not directory.is_dir():
         return f"there is no directory {directory}"
     if not path.exists():
         return f"there is no {path}"
-    try:  # On a dead disk slapd continues from the page cache, and so would all other checks.
+    try:  # On a dead disk, slapd and all other checks still work from the page cache.
         with closing(probes.open_reader(path)) as reader:
             reader.measure()
     except (Unmeasurable, LoaderError):
-        pass  # no direct read is possible here
+        pass  # direct reads are not supported here
     except OSError as error:
         if error.errno != errno.EIO:
             raise
@@ -369,11 +369,11 @@ def _damage(directory: Path, is_opened: bool) -> str:
         page = meta.read_meta(directory)
         lost = page.used - path.stat().st_size
         if lost > 0:
-            # LMDB does not write pages at the end of the file that one transaction allocated and freed again.
+            # LMDB never writes pages that a transaction allocates at the end of the file and frees again.
             free = sum(readers.free_list(directory)[1].values()) * page.page_size
             if lost > free or lost % page.page_size:
                 raise MdbDamaged(path=path, reason=f"it was cut: {lost} bytes at its end are gone")
-        if is_opened:
+        if may_open:
             contents.probe(directory)
     except (MdbDamaged, NotLmdb) as error:
         if str(error.facts.get("path", "")).endswith("lock.mdb"):
