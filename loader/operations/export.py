@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from loader import csn, defaults, ldif
+from loader import csn, defaults, dn, ldif
 from loader.declared import ExportLimits
 from loader.errors import EmptyInput, LimitTooLow, LoaderError, ReplicasApart, ServerRefused
 from loader.ldif import Arrangement, ArrangeTask, Manifest
@@ -203,7 +203,7 @@ def notes(
 
     hidden = list(cut.hidden)
     counted, calm = source.with_retries(attempt, meter)
-    if counted is not None and packaged.is_empty(start.base) and start.context_csns:
+    if counted is not None and not dn.key(start.base) and start.context_csns:
         counted = max(counted, entries)  # the root may not be stored yet
     if options.narrowing or counted is None or counted == entries:
         return hidden, []
@@ -248,7 +248,7 @@ class ExportSteps(Struct, frozen=True):
     def read(self, meter: Meter, start: Start, cut: ReadingPlan) -> None:
         """Reads the pieces side by side; a finished one is never read again."""
         self.parts.mkdir(exist_ok=True)
-        if packaged.is_empty(start.base) and start.context_csns:
+        if not dn.key(start.base) and start.context_csns:
             # No search returns the root entry (the empty DN), which must exist to hold the contextCSN.
             packaged.write(self.parts / f"part-{packaged.FILE}")
         done = self._done()

@@ -62,10 +62,6 @@ GLUE = b"dn:\nobjectClass: glue\nstructuralObjectClass: glue\n\n"
 FILE = "root.ldif"
 
 
-def is_empty(suffix: str) -> bool:
-    return dn.key(suffix) == ""
-
-
 def write(path: Path) -> Path:
     """The entry as an LDIF file, which is of no age: it changes no build."""
     path.write_bytes(GLUE)

@@ -34,10 +34,10 @@ from loader.sources import sampling
 from loader.sources.location import Kind, LdifFiles, is_stream, locate
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files
-from seeders.replica import catchup, preflight
+from seeders.replica import catchup
 from seeders.replica.options import SeedOptions
-from seeders.replica.seed import STRATEGIES, options_of
-from seeders.replica.strategies import Clone, Ldif, Search, StoppedConsumer, Strategy, reading
+from seeders.replica.seed import STRATEGIES, options_of, preflight
+from seeders.replica.strategies import Clone, Ldif, Search, StoppedConsumer, Strategy
 
 _READ_FOR, _READ_MOST = 3.0, 96 << 20  # limits of the trial reading: seconds, bytes of LDIF
 _COPY = 128 << 20  # maximum bytes of the trial copy, which ends with fsync
@@ -157,7 +157,7 @@ class _Trial:
         """Checks one strategy, then predicts its steps. Raises the LoaderError that refuses it."""
         began = time.monotonic()
         strategy = STRATEGIES[options.strategy](options)
-        checks = preflight.preflight(strategy, dry_run=True)
+        checks = preflight(strategy, dry_run=True)
         steps = [_step("preflight", time.monotonic() - began, _JUST_NOW)]
         began, planned = time.monotonic(), Report()
         if isinstance(strategy, Ldif) and not self.options.strategy:  # a sample is enough to compare strategies
@@ -267,10 +267,7 @@ class _Trial:
         the entries read."""
         with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
             with self.progress.step("read") as meter:
-                if isinstance(strategy, Search):
-                    exporting = strategy.reading(scratch)
-                else:
-                    exporting = reading(strategy.options, suffix, scratch)
+                exporting = strategy.reading(suffix, scratch)
                 cut = trial_plan(exporting, meter)[1]
                 all_pieces = [piece for piece in cut.pieces(exporting.page) if not piece.search.subentries]
                 pieces = all_pieces[: exporting.jobs]

@@ -55,16 +55,16 @@ def release(
       ditseed replica release -H ldap://provider -D cn=admin,cn=config -y /root/config.pw -b dc=example,dc=com
       ditseed replica release -H ldap://removed -b dc=example,dc=com --forget
     """
-    from seeders.replica import preflight
+    from seeders.replica import prepare
 
     connection = access.connection_of(server)
     if not forget:
-        done = preflight.release(connection, connection.base)
+        done = prepare.release(connection, connection.base)
         name, none = "released", "nothing was set by --prepare-provider"
     elif connection.uri is None:
         raise UsageProblem(reason="--forget needs -H, the URI that the reminder names")
     else:
-        done = preflight.forget(connection.uri, connection.base)
+        done = prepare.forget(connection.uri, connection.base)
         name, none = "forgotten", f"nothing stands of {connection.uri}"
     show_report({name: done}, as_json, done or [none])
 
@@ -119,7 +119,7 @@ def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) 
       ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --consumer ldap://new-replica
     """
-    from seeders.replica import preflight, waiting
+    from seeders.replica import prepare, waiting
 
     provider = access.connection_of(server)
     options = replace(options, provider=provider, consumer=access.consumer_of(provider, at) or provider)
@@ -152,7 +152,7 @@ def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) 
             "  To compare it too, bind as somebody who may read it (--consumer-bind-dn, --consumer-password-file), or "
             f"add this as the first rule of the database on {hidden.location}: olcAccess: {hidden.rule}",
         )
-    show(*preflight.standing(provider.uri or ""))
+    show(*prepare.standing(provider.uri or ""))
     return status
 
 

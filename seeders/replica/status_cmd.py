@@ -98,7 +98,7 @@ def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
     from loader.operations import add
     from loader.run import lease
     from loader.run.log import report_of
-    from seeders.replica import preflight
+    from seeders.replica import prepare
 
     seed = _online(directory)
     loads = []
@@ -122,7 +122,7 @@ def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
         show("", f"add {' '.join(load.inputs) or 'a template'}")
         _show_run(load)
     for standing, process in leases:
-        if standing.kind == preflight.KIND:
+        if standing.kind == prepare.KIND:
             show(f"session log of {standing.database} set at {standing.taken} by --prepare-provider")
             show(f"  to restore what was before: {standing.undo}")
         else:
