@@ -23,7 +23,6 @@ from loader.operations.build.native import NativeLoaded, NativeSteps
 from loader.operations.build.steps import BuildOptions, Outcome, require_known
 from loader.operations.export import ExportOptions, ExportSteps, ReadingPlan, Start, notes, plan_of_reading
 from loader.operations.publish import Checked, Published, TargetDatabase
-from loader.operations.shards import clear
 from loader.progress import Meter
 from loader.run.log import Counted, Report, killpoint
 from loader.run.steps import Run
@@ -31,6 +30,7 @@ from loader.server.options import Search
 from loader.sinks.mdb import Feed, Input, LiveSource
 from loader.sources import ldap as source
 from loader.sources.planner import ConnectionSlot, Piece, RateLimit, schedule
+from loader.storage import files
 
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
 HEAD = "head.ldif"  # among the parts: containers, which are read before all other entries
@@ -53,7 +53,7 @@ def build(
     loaded = run.do("stream", lambda meter: work.stream(meter, start, cut), NativeLoaded, cut.expected)
     checked = run.do("check", lambda meter: build_steps.check(meter, loaded), Checked)
     published = run.do("publish", lambda meter: build_steps.put_into_place(checked), Published)
-    clear(run.directory)
+    files.remove_tree(export.parts)
     seconds = sum(step.seconds for step in run.catalogue.steps() if step.name in STEPS)
     speed = {"seconds": round(seconds, 3), "rate": round(loaded.entries / seconds)}
     return Outcome(loaded, published, {"context_csns": start.context_csns, **speed}).report()

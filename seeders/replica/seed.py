@@ -18,7 +18,7 @@ from loader import backmdb, dn, plain, syncrepl, units
 from loader.errors import ConfigUnreadable, LimitTooLow, NotProven, SchemaMissing, ServerRefused, UsageProblem
 from loader.operations import live, sizing
 from loader.operations.build import native
-from loader.operations.server_sample import of_server
+from loader.operations.export import of_server
 from loader.operations.sizing import require_room
 from loader.overlays import COMPUTED
 from loader.progress import Meter, Progress

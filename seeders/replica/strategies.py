@@ -30,7 +30,7 @@ from loader.operations.made_with import Fit, Origin, Rebuilt
 from loader.operations.migrate import MigrateLoaded, MigrateSteps
 from loader.operations.options import MigrateOptions
 from loader.operations.publish import Checked, Published, TargetDatabase
-from loader.operations.shards import clear
+from loader.operations.shards import SCRATCH
 from loader.operations.sizing import choose_maxsize
 from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint, report_of
@@ -203,8 +203,7 @@ class StoppedConsumer(Strategy):
     def begin(self, run: Run, anew: bool) -> None:
         """Removes files by name: the old run may be of another strategy, and --run-dir may contain foreign files."""
         if anew:
-            clear(run.directory)
-            trees = [run.directory / name for name in ("export", "environment", "slices", "split")]
+            trees = [run.directory / name for name in (*SCRATCH, "export", "environment", "slices", "split")]
             for tree in (*trees, *run.directory.glob("sort-*")):
                 files.remove_tree(tree)
             for name in SELECTED:
