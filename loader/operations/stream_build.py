@@ -75,9 +75,9 @@ class _StreamStep(Struct, frozen=True):
         head = []
         if cut.containers:
             # If parents come before their children, the core writes nothing twice.
-            uuids = "".join(f"(entryUUID={uuid})" for uuid in cut.containers[:MOST_CONTAINERS])
+            where = live.with_uuids(cut.containers[:MOST_CONTAINERS])
             head = [reading.parts / HEAD]
-            source.fetch(provider, Search(start.base, f"(|{uuids})", attributes=tuple(cut.attributes)), head[0], meter)
+            source.fetch(provider, Search(start.base, where, attributes=tuple(cut.attributes)), head[0], meter)
         for path in reading.parts.glob("late-*"):
             path.unlink()  # left by an interrupted attempt
         containers = reading.containers(meter, start, provider, start.context_csns)
