@@ -202,12 +202,11 @@ class StoppedConsumer(Strategy):
 
     def begin(self, run: Run, anew: bool) -> None:
         """Removes files by name: the old run may be of another strategy, and --run-dir may contain foreign files."""
-        if anew:
-            trees = [run.directory / name for name in (*SCRATCH, "export", "environment", "slices", "split")]
-            for tree in (*trees, *run.directory.glob("sort-*")):
+        for name in (*SCRATCH, "export", "environment", "slices", "split", "sort-*") if anew else ():
+            for tree in run.directory.glob(name):
                 files.remove_tree(tree)
-            for name in SELECTED:
-                (run.directory / name).unlink(missing_ok=True)
+        for name in SELECTED if anew else ():
+            (run.directory / name).unlink(missing_ok=True)
         self.place.require_still_free(run)
 
     def consumer(self) -> tuple[Config, Database]:
@@ -220,8 +219,8 @@ class StoppedConsumer(Strategy):
         for part in (database, *glue.subordinates(config, database)):
             if part.backend != "mdb":
                 continue
-            where = f"{self.config_path}: " if part is database else f"{self.config_path}: {part.suffix}: "
-            problems = []
+            where = f"{self.config_path}{'' if part is database else f': {part.suffix}'}"
+            apply, problems = ["--apply"] if config.is_directory else [], []
             if missing := indexes.lacking_for_sync(indexes.parse(part.indexes)):
                 slow = f"no index {' and '.join(missing)}, so syncrepl will be slow"
                 problems.append((slow, "indexes", [word for index in missing for word in ("--add", index)]))
@@ -229,9 +228,8 @@ class StoppedConsumer(Strategy):
                 unsafe = "nosync is on, so a crash of the host can lose or damage the database"
                 problems.append((unsafe, "sync", ["--nosync", "off"]))
             for problem, verb, change in problems:
-                apply = ["--apply"] if config.is_directory else []
                 tune = ["ditseed", "tune", verb, "--config", str(config.path), "-b", part.suffix, *change, *apply]
-                log.warning("%s%s; with slapd stopped: %s", where, problem, shlex.join(tune))
+                log.warning("%s: %s; with slapd stopped: %s", where, problem, shlex.join(tune))
         _ = self.partial  # a syncrepl that cannot be honoured is refused before any work
         return config, database
 
@@ -415,16 +413,14 @@ class Clone(StoppedConsumer):
         """Raises GlueRefused for a glued tree: copies of several databases need not show the same moment."""
         for part in glue.subordinates(self.place.config, self.place.database):
             reason = f"the database of {part.suffix} holds a part of the same tree, and a clone is of one database"
-            advice = "Use --strategy search or ldif."
-            raise GlueRefused(suffix=self.place.database.suffix, reason=reason, advice=advice)
+            raise GlueRefused(suffix=self.place.database.suffix, reason=reason, advice="Use --strategy search or ldif.")
 
     def plan(self, suffix: str, progress: Progress) -> Report:
         """Returns the bytes to copy. For a conversion, extrapolates from a trial conversion of the first entries, and
         raises the error that refuses them. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
         with progress.step("schema") as meter:
             fit = self.fit(meter)
-        size = files.allocated_bytes(meta.data_file(self.source))
-        facts: Report = {"indexed": list(fit.rebuild)}
+        size, facts = files.allocated_bytes(meta.data_file(self.source)), Report(indexed=list(fit.rebuild))
         if self.conversion:
             source = contents.summarise(self.source, newest=False)
             planned = migrate.planned(self.migrating, self.place, source, progress, strict=True)
@@ -466,10 +462,6 @@ class Clone(StoppedConsumer):
             files.publish(database / copy.PARTIAL, database / DATA)
             return _Copied(maxsize)
 
-        def index(meter: Meter) -> Rebuilt:
-            # slapd assumes that the indexes match the configuration.
-            return made_with.rebuild(self.place, database, schema.rebuild, run.directory, meter)
-
         def check(meter: Meter) -> Checked:
             verify.verify(database, self.options.verify, meter)
             verify.require_unique_uuids(database, meter, run.directory)
@@ -478,9 +470,11 @@ class Clone(StoppedConsumer):
         schema = run.do("schema", lambda meter: _Schema(list(self.fit(meter).rebuild), self.conversion), _Schema)
         copied = self._convert(run) if schema.converted else run.do("copy", copy_pages, _Copied)
         preflight = run.catalogue.facts_of("preflight", Preflight)
-        live = (preflight and preflight.context_csns) or []
-        stamped = run.do("stamp", lambda meter: self._stamp(database, live, meter), _Stamped)
-        indexed = run.do("index", index, Rebuilt)
+        csns = (preflight and preflight.context_csns) or []
+        stamped = run.do("stamp", lambda meter: self._stamp(database, csns, meter), _Stamped)
+        # slapd assumes that the indexes match the configuration.
+        remake = (self.place, database, schema.rebuild, run.directory)
+        indexed = run.do("index", lambda meter: made_with.rebuild(*remake, meter), Rebuilt)
         checked = run.do("check", check, Checked)
         published = run.do("publish", lambda meter: work.put_into_place(checked), Published)
         converted = {"converted": schema.converted} if schema.converted else {}
@@ -507,14 +501,14 @@ class Clone(StoppedConsumer):
         loaded = run.do("copy", load, MigrateLoaded)
         return run.do(COMPARE, compare, _Copied, loaded.entries)
 
-    def _stamp(self, database: Path, live: Sequence[str], meter: Meter) -> _Stamped:
-        """Writes the contextCSN. `live`: the provider's contextCSN before the copy; empty without a provider."""
+    def _stamp(self, database: Path, csns: Sequence[str], meter: Meter) -> _Stamped:
+        """Writes the contextCSN. `csns`: the provider's contextCSN before the copy; empty without a provider."""
         suffix = self.place.database.suffix
         claimed = csn.by_server(contents.context_csns(database, suffix))
         newest = contents.newest_csns(database, suffix, whole=False)
         # Claiming too little costs some replication, too much loses changes. So the provider's CSNs are capped at the
         # copy's newest entryCSNs: the copy may be of another, slower server.
-        for sid, text in csn.by_server(live).items():
+        for sid, text in csn.by_server(csns).items():
             if sid in newest:
                 claimed[sid] = max(claimed.get(sid, ""), min(text, newest[sid]))
         if not claimed:
