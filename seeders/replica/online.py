@@ -48,10 +48,8 @@ _NEXT = (
 
 def run_dir_of(uri: str | None, suffix: str | None, named: Path | None) -> Path:
     """Returns --run-dir, or this consumer's run directory in the state directory if the option is not given."""
-    if named is not None:
-        return named.absolute()
-    text = json.dumps([uri, suffix])
-    return state_dir() / "seed" / hashlib.sha256(text.encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps([uri, suffix]).encode()).hexdigest()[:16]
+    return named.absolute() if named else state_dir() / "seed" / key
 
 
 class Online(Strategy):
@@ -89,10 +87,9 @@ class Online(Strategy):
             return True
         with recorded(self.run_dir) as catalogue:
             done = catalogue.facts_of("claim", _Claimed) if catalogue else None
-        if done is None or is_still_loaded(self.server, done.bound):
-            return False
-        self.consumer()
-        return True
+        if is_gone := done is not None and not is_still_loaded(self.server, done.bound):
+            self.consumer()
+        return is_gone
 
     def begin(self, run: Run, anew: bool) -> None:
         lending.release(self.server, lending.UPDATE_DN)
