@@ -433,9 +433,9 @@ _WIDER = 8  # factor by which the next part is larger if a part was too small
 def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: Meter) -> Sample:
     """Returns a sample, with notes on what the server hides. The server evaluates all entries; if entries have no
     entryUUID, all are read. Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
-    asked = ExportOptions(connection, scratch, pieces=1)
-    start, cut = trial_plan(asked, meter)
-    (whole, *_) = cut.pieces(asked.page)
+    options = ExportOptions(connection, scratch, pieces=1)
+    start, cut = trial_plan(options, meter)
+    (whole, *_) = cut.pieces(options.page)
     entries, counted = cut.expected, True
     if entries is None:
         entries, counted = _count(connection, whole.search, scratch, meter)
@@ -443,8 +443,8 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
     distribution = None
     if parts > 1:
         with session(connection) as server:
-            looked = planner.sample(server, start.base)
-        if (uuids := looked.uuids()) is not None and not looked.whole:
+            first = planner.sample(server, start.base)
+        if (uuids := first.uuids()) is not None and not first.whole:
             distribution = planner.spread(uuids, cut.expected)
     while distribution and parts > 1:
         windows = structs.replace(distribution, each=max(distribution.each, _SPREAD))
@@ -465,8 +465,8 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
 
 def _count(connection: Connection, search: Search, scratch: Path, meter: Meter) -> tuple[int, bool]:
     """Counts the entries by a search without attributes. Returns their number, and whether all came in time."""
-    asked = {scratch / "names.ldif": structs.replace(search, attributes=("1.1",))}
-    entries, _, whole = source.fetch_for(_COUNT_FOR, connection, asked, meter)
-    for left in scratch.glob("*names.ldif"):
-        left.unlink()
+    searches = {scratch / "names.ldif": structs.replace(search, attributes=("1.1",))}
+    entries, _, whole = source.fetch_for(_COUNT_FOR, connection, searches, meter)
+    for path in scratch.glob("*names.ldif"):
+        path.unlink()
     return entries, whole

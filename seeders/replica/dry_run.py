@@ -50,8 +50,6 @@ _SPILL = 2  # disk of a build whose sorting exceeds memory, as a multiple of the
 _NEAR = 60.0  # additional seconds that a strategy may take if the provider then sends only changes
 _TWICE = 2.0  # the same limit as a multiple of the fastest strategy's seconds; the larger limit applies
 _JUST_NOW = "measured just now"
-
-
 CATCH_UP = "catch-up"  # planned step that ditseed does not run: syncrepl does, after slapd has started
 
 
@@ -100,18 +98,13 @@ class SeedPlan(Struct, frozen=True):
     measured: dict[str, str]
     facts: Report
 
-    def as_json(self) -> Report:
-        fields = structs.asdict(self) | {"chosen": self.chosen.strategy if self.chosen else None}
-        facts = fields.pop("facts")
-        return {**fields, **facts}
-
 
 def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
     """Plans a seeding, and changes nothing. Tries all strategies if `options` names none. Raises LoaderError if the
     configuration cannot be read or the named strategy is refused."""
-    trial = _Trial(options, progress)
-    config = configuration.read(options.config_path) if options.config_path else None
-    suffix = config.database(options.suffix).suffix if config else options.suffix or ""
+    trial, suffix = _Trial(options, progress), options.suffix or ""
+    if options.config_path:
+        suffix = configuration.read(options.config_path).database(options.suffix).suffix
     rows = (trial.price(options),) if options.strategy else tuple(map(trial.judge, STRATEGIES))
     chosen, why = (rows[0], "it is the one that was named") if options.strategy else pick(rows)
     facts = {"suffix": suffix, "entries": None, **(trial.facts[chosen.strategy] if chosen else {})}

@@ -159,7 +159,8 @@ def _try(options: SeedOptions, run: RecordedRun) -> int:
     plan = dry_run(options, run.progress)
     choice, exit_status = plan.chosen, EXIT_OK if plan.chosen else EXIT_DIFFERENT
     if run.as_json:
-        show_json(plan.as_json())
+        fields = msgspec.structs.asdict(plan) | {"chosen": choice and choice.strategy}
+        show_json(fields | fields.pop("facts"))
         return exit_status
     take = {"take": f"--strategy {choice.strategy}" if choice else "none", "why": plan.why}
     show_facts({**({} if options.strategy else take), **for_people(plan.facts), **plan.measured})

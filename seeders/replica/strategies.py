@@ -62,7 +62,8 @@ log = logging.getLogger(__name__)
 
 class Strategy(ABC):
     """One way to seed, created per command. The constructor raises UsageProblem if an option that the strategy needs is
-    missing. `takes`: the SeedOptions fields it accepts that not all strategies do. `reads_ldif`: --from is LDIF."""
+    missing. `takes`: the SeedOptions fields it accepts that not all strategies do. `reads_ldif`: --from is LDIF.
+    `identity`: the options that must not change between a run and its resumption."""
 
     takes: ClassVar[frozenset[str]]
     steps: ClassVar[tuple[str, ...]]
@@ -78,8 +79,7 @@ class Strategy(ABC):
 
     @property
     @abstractmethod
-    def identity(self) -> Mapping[str, object]:
-        """The options that must not change between a run and its resumption."""
+    def identity(self) -> Mapping[str, object]: ...
 
     @abstractmethod
     def begins_anew(self, restart: bool) -> bool:
