@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import time
 from collections.abc import Sequence
 
 from loader.errors import UsageProblem
@@ -73,6 +74,7 @@ def rate(count: float, seconds: float) -> str:
     return f"{count / seconds:,.0f}/s" if seconds > 0 and count else "-"
 
 
-def moment(seconds: float) -> str:
-    """Formats a Unix time as ISO 8601 in UTC, to the second."""
+def moment(seconds: float | None = None) -> str:
+    """Formats a Unix time (None: now) as ISO 8601 in UTC, to the second."""
+    seconds = time.time() if seconds is None else seconds
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from loader import csn, defaults, ldif
+from loader import csn, defaults, dn, ldif, units
 from loader.declared import ExportLimits
 from loader.errors import EmptyInput, LimitTooLow, LoaderError, ReplicasApart, ServerRefused
 from loader.ldif import Arrangement, ArrangeTask, Manifest
 from loader.operations import live, packaged
 from loader.operations.live import MovedContainers, Replicas
-from loader.operations.shards import PARTS, Finished, ShardDirectory, Whole, export_run, now, require_output
+from loader.operations.shards import PARTS, Finished, ShardDirectory, Whole, export_run, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint
 from loader.run.steps import Run
@@ -26,9 +26,10 @@ from loader.server import questions, visibility
 from loader.server.options import Connection, Search
 from loader.server.session import Session, session
 from loader.sources import ldap as source
-from loader.sources import planner
+from loader.sources import planner, sampling
 from loader.sources.ldap import Narrowing
 from loader.sources.planner import ConnectionSlot, Piece, RateLimit, schedule
+from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files, held
 
 STEPS = ("start", "plan", "read", "late", "arrange", "shards")
@@ -128,7 +129,7 @@ def start_of(options: ExportOptions) -> Start:
                 # A partial replica's consumer searches without the subentries control.
                 not options.narrowing and server.offers_subentries(base),
                 list(questions.everything(server)),
-                now(),
+                units.moment(),
                 server.uri,
             )
             starts.append(start)
@@ -203,7 +204,7 @@ def notes(
 
     hidden = list(cut.hidden)
     counted, calm = source.with_retries(attempt, meter)
-    if counted is not None and packaged.is_empty(start.base) and start.context_csns:
+    if counted is not None and not dn.key(start.base) and start.context_csns:
         counted = max(counted, entries)  # the server may not store the root entry yet
     if options.narrowing or counted is None or counted == entries:
         return hidden, []
@@ -248,7 +249,7 @@ class ExportSteps(Struct, frozen=True):
     def read(self, meter: Meter, start: Start, cut: ReadingPlan) -> None:
         """Reads the pieces in parallel, except those that an earlier run has finished."""
         self.parts.mkdir(exist_ok=True)
-        if packaged.is_empty(start.base) and start.context_csns:
+        if not dn.key(start.base) and start.context_csns:
             # No search returns the root entry (the empty DN), but it must exist to store the contextCSN.
             packaged.write_root_entry(self.parts / f"part-{packaged.FILE}")
         done = self._done()
@@ -414,3 +415,58 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
         arranged = run.do("arrange", lambda meter: work.arrange(meter, start, since), Arranged)
         run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
         return ldif.require_manifest(options.output)
+
+
+# --- a sample --------------------------------------------------------------------------------------------------------
+#
+# A sample has the entries of some windows of entryUUID, all over the tree. entryUUIDs that slapd generated lie close
+# together where it loaded many entries at once, so the number of entries in some windows does not tell how many there
+# are in all. slapd's monitor tells it, or a search that asks for no attributes.
+
+_COUNT_FOR = 30.0  # seconds for counting, in which slapd returns the names of some millions of entries
+_READ_WHOLE = 100_000  # a tree of at most so many entries is read whole, so that no large entry is missed
+_SPREAD = 16  # windows of a part
+_LEAST = 4  # a part with less than a quarter of the wanted entries is too small
+_WIDER = 8  # factor by which the next part is larger if a part was too small
+
+
+def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: Meter) -> Sample:
+    """Returns a sample, with notes on what the server hides. The server evaluates all entries; if entries have no
+    entryUUID, all are read. Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
+    options = ExportOptions(connection, scratch, pieces=1)
+    start, cut = trial_plan(options, meter)
+    (whole, *_) = cut.pieces(options.page)
+    entries, counted = cut.expected, True
+    if entries is None:
+        entries, counted = _count(connection, whole.search, scratch, meter)
+    parts, path = 1 if entries <= _READ_WHOLE else int(entries / wanted.of(entries)), scratch / "sample.ldif"
+    distribution = None
+    if parts > 1:
+        with session(connection) as server:
+            first = planner.sample(server, start.base)
+        if (uuids := first.uuids()) is not None and not first.whole:
+            distribution = planner.spread(uuids, cut.expected)
+    while distribution and parts > 1:
+        windows = structs.replace(distribution, each=max(distribution.each, _SPREAD))
+        where = planner.filters(windows, parts)[parts // 2]
+        source.fetch(connection, structs.replace(whole.search, where=where), path, meter)
+        read = sampling.count(path)
+        if read >= wanted.records / _LEAST:
+            how = f"one of {units.number(parts)} parts by entryUUID"
+            total = entries if counted else max(entries, parts * read)
+            break
+        parts = parts // _WIDER
+    else:
+        source.fetch(connection, whole.search, path, meter)
+        how, total, counted = "all of it was read", 0, True  # `of_part` counts the entries
+    sample = sampling.of_part([path], total, wanted, how, counted)
+    return structs.replace(sample, notes=tuple(cut.hidden))
+
+
+def _count(connection: Connection, search: Search, scratch: Path, meter: Meter) -> tuple[int, bool]:
+    """Counts the entries by a search without attributes. Returns the count, and whether it includes all entries."""
+    searches = {scratch / "names.ldif": structs.replace(search, attributes=("1.1",))}
+    entries, _, whole = source.fetch_for(_COUNT_FOR, connection, searches, meter)
+    for path in scratch.glob("*names.ldif"):
+        path.unlink()
+    return entries, whole

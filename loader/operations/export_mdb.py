@@ -12,7 +12,7 @@ from msgspec import Struct
 from loader import defaults, ldif, standard, units
 from loader.ldif import ShardFile
 from loader.mdb.contents import entry_count
-from loader.operations.shards import Finished, ShardDirectory, Whole, export_run, now, require_output
+from loader.operations.shards import Finished, ShardDirectory, Whole, export_run, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Report
 from loader.sources import mdb
@@ -102,7 +102,7 @@ class _Read(Struct, frozen=True):
 
 
 def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _Read:
-    arranged, started = files.emptied(sink.arranged), now()
+    arranged, started = files.emptied(sink.arranged), units.moment()
     export = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
     shards = [
         ShardFile(name, (arranged / name).stat().st_size, checksum, entries, content)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from loader import defaults, ldif
+from loader import defaults, ldif, units
 from loader.defaults import SHARD_ENTRIES
 from loader.errors import OutputNotEmpty, UsageProblem
 from loader.ldif import RUN_DIR
-from loader.operations.shards import Finished, ShardDirectory, Whole, now
+from loader.operations.shards import Finished, ShardDirectory, Whole
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
 from loader.run.steps import open_run
@@ -85,7 +85,7 @@ def _start(output: Path) -> str:
     for pattern in ("[0-9]*.ldif*", ldif.MANIFEST):
         for path in output.glob(pattern):
             path.unlink()
-    return now()
+    return units.moment()
 
 
 def _make_shards(options: GenerateOptions, sink: ShardDirectory, meter: Meter) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -270,13 +271,19 @@ def topmost(names: Sequence[str]) -> list[str]:
     return [name for name in names if not any(other != name and dn.is_below(name, other) for other in names)]
 
 
-def require_none(server: Session, base: str, uuids: Sequence[str], subentries: bool) -> None:
+def with_uuids(uuids: Iterable[str | bytes]) -> str:
+    """Returns a filter for the entries with these entryUUIDs, given as text or as 16 bytes."""
+    texts = (UUID(bytes=one) if isinstance(one, bytes) else one for one in uuids)
+    return f"(|{''.join(f'(entryUUID={text})' for text in texts)})"
+
+
+def require_none(server: Session, base: str, uuids: Sequence[str | bytes], subentries: bool) -> None:
     """Raises SharedUuid if two entries share one of these entryUUIDs. slapd never generates such entries, but slapadd
     accepts them. Only the server can distinguish them from one entry that was renamed during the read.
     `subentries`: whether the server returns subentries on request."""
     for at in range(0, len(uuids), AT_ONCE):
         places: dict[str, list[str]] = {}
-        where = "(|{})".format("".join(f"(entryUUID={uuid})" for uuid in uuids[at : at + AT_ONCE]))
+        where = with_uuids(uuids[at : at + AT_ONCE])
         for shown in (False, True) if subentries else (False,):
             for name, entry in server.find(base, where, ["entryUUID"], subentries=shown):
                 places.setdefault(first_value(entry, "entryuuid"), []).append(name)

@@ -62,10 +62,6 @@ GLUE = b"dn:\nobjectClass: glue\nstructuralObjectClass: glue\n\n"
 FILE = "root.ldif"
 
 
-def is_empty(suffix: str) -> bool:
-    return dn.key(suffix) == ""
-
-
 def write_root_entry(path: Path) -> Path:
     """Writes the root entry as LDIF with mtime 0, so that the file does not change the time of a build."""
     path.write_bytes(GLUE)

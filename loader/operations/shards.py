@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct, structs
 
-from loader import ldif, plain
+from loader import ldif, plain, units
 from loader.errors import LoaderError, OutputNotEmpty
 from loader.ldif import RUN_DIR, Manifest, ShardFile
 from loader.progress import Progress
@@ -17,8 +16,7 @@ from loader.run.log import Report, killpoint
 from loader.run.steps import Run, open_run
 from loader.storage import files
 
-# Subdirectories of the run directory.
-PARTS, ARRANGED = "parts", "arranged"
+SCRATCH = PARTS, ARRANGED = "parts", "arranged"  # directories in the run directory
 
 
 class Whole(Struct, frozen=True):
@@ -127,7 +125,7 @@ class ShardDirectory(Struct, frozen=True):
             shards=tuple(shards),
             source=plain.printable(source),  # JSON is UTF-8, but a path may be any bytes
             started=whole.started,
-            finished=now(),
+            finished=units.moment(),
             partitions=partitions,
             duplicates=whole.duplicates,
             dropped=whole.dropped,
@@ -135,15 +133,5 @@ class ShardDirectory(Struct, frozen=True):
             hidden=tuple(hidden),
         )
         files.write_durably(self.output / ldif.MANIFEST, manifest.text())
-        clear(self.run.directory)
-
-
-def clear(run_dir: Path) -> None:
-    """Removes the intermediate files of an export from its run directory."""
-    for name in (PARTS, ARRANGED):
-        files.remove_tree(run_dir / name)
-
-
-def now() -> str:
-    """Returns the present time in the format of manifests."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        for name in SCRATCH:
+            files.remove_tree(self.run.directory / name)

@@ -23,7 +23,6 @@ from loader.operations.build.native import NativeLoaded, NativeSteps
 from loader.operations.build.steps import BuildOptions, Outcome, require_known
 from loader.operations.export import ExportOptions, ExportSteps, ReadingPlan, Start, notes, plan_of_reading
 from loader.operations.publish import Checked, Published, TargetDatabase
-from loader.operations.shards import clear
 from loader.progress import Meter
 from loader.run.log import Counted, Report, killpoint
 from loader.run.steps import Run
@@ -31,6 +30,7 @@ from loader.server.options import Search
 from loader.sinks.mdb import Feed, Input, LiveSource
 from loader.sources import ldap as source
 from loader.sources.planner import ConnectionSlot, Piece, RateLimit, schedule
+from loader.storage import files
 
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
 HEAD = "head.ldif"  # file of containers, which are read before all other entries
@@ -43,17 +43,19 @@ def build(
 ) -> Report:
     """Runs the steps. Returns the facts for the report. `allow_hidden`: accept a provider that hides entries."""
     building = dataclasses.replace(building, memory=building.memory or min(MEMORY, defaults.sorting_memory()))
-    export, build_steps = ExportSteps(reading, run), NativeSteps(building, run, place)
-    work = _StreamStep(export, building, place, run, allow_hidden)
-    run.do("config", build_steps.config)
+    export = ExportSteps(reading, run)
+    run.do("config", NativeSteps(building, run, place).config)
     start = run.do("start", export.start, Start)
+    began = datetime.datetime.fromisoformat(start.started)
+    steps = NativeSteps(dataclasses.replace(building, now=f"{began:%Y%m%d%H%M%SZ}"), run, place)
+    work = _StreamStep(export, steps, allow_hidden)
     cut = run.do("plan", lambda meter: plan_of_reading(reading, meter, start), ReadingPlan)
     native.require_numbers(cut.expected, building, start.uri)
     run.progress.say(f"reading in {cut.how}")
     loaded = run.do("stream", lambda meter: work.stream(meter, start, cut), NativeLoaded, cut.expected)
-    checked = run.do("check", lambda meter: build_steps.check(meter, loaded), Checked)
-    published = run.do("publish", lambda meter: build_steps.put_into_place(checked), Published)
-    clear(run.directory)
+    checked = run.do("check", lambda meter: steps.check(meter, loaded), Checked)
+    published = run.do("publish", lambda meter: steps.put_into_place(checked), Published)
+    files.remove_tree(export.parts)
     seconds = sum(step.seconds for step in run.catalogue.steps() if step.name in STEPS)
     speed = {"seconds": round(seconds, 3), "rate": round(loaded.entries / seconds)}
     return Outcome(loaded, published, {"context_csns": start.context_csns, **speed}).report()
@@ -63,34 +65,30 @@ class _StreamStep(Struct, frozen=True):
     """The body of the step `stream`, which can be repeated from its beginning."""
 
     reading: ExportSteps
-    options: BuildOptions
-    place: TargetDatabase
-    run: Run
+    building: NativeSteps
     allow_hidden: bool
 
     def stream(self, meter: Meter, start: Start, cut: ReadingPlan) -> NativeLoaded:
         """Reads and builds. Entries that moved during the read are read again before entry IDs are assigned."""
-        reading, provider = self.reading, self.reading.options.connection
+        reading, building, provider = self.reading, self.building, self.reading.options.connection
         reading.parts.mkdir(exist_ok=True)
         head = []
         if cut.containers:
             # If parents come before their children, the core writes nothing twice.
-            uuids = "".join(f"(entryUUID={uuid})" for uuid in cut.containers[:MOST_CONTAINERS])
+            where = live.with_uuids(cut.containers[:MOST_CONTAINERS])
             head = [reading.parts / HEAD]
-            source.fetch(provider, Search(start.base, f"(|{uuids})", attributes=tuple(cut.attributes)), head[0], meter)
+            source.fetch(provider, Search(start.base, where, attributes=tuple(cut.attributes)), head[0], meter)
         for path in reading.parts.glob("late-*"):
             path.unlink()  # left by an interrupted attempt
         containers = reading.containers(meter, start, provider, start.context_csns)
         live_source = LiveSource(next(iter(head), None), containers, containers.require_renamed)
-        began = datetime.datetime.fromisoformat(start.started)
-        building = dataclasses.replace(self.options, now=f"{began:%Y%m%d%H%M%SZ}")
-        steps = NativeSteps(building, self.run, self.place)
         with self._feeding(meter, cut) as pieces:
             try:
-                loaded = steps.make(meter, [*head, *pieces], start.context_csns, live_source)
+                loaded = building.make(meter, [*head, *pieces], start.context_csns, live_source)
             except EntryRefused:  # if the consumer's schema lacks names, they are reported instead
-                rejected = ldif.scan([steps.rejects], Meter("schema"))
-                require_known(self.place, rejected.attributes, rejected.object_classes, self.run.directory)
+                rejected = ldif.scan([building.rejects], Meter("schema"))
+                uses = rejected.attributes, rejected.object_classes
+                require_known(building.place, *uses, building.run.directory)
                 raise
         # Entries that were also written to a file, such as the containers, were counted twice.
         meter.add(entries=loaded.read - meter.entries)
@@ -103,7 +101,7 @@ class _StreamStep(Struct, frozen=True):
     def _feeding(self, meter: Meter, cut: ReadingPlan) -> Iterator[list[Input]]:
         """Yields the files of finished pieces, and a feed of the pieces that a thread reads meanwhile. If reading or
         building fails, the other is stopped, and the first error is raised."""
-        done, options = self.run.catalogue.partitions("stream", Counted), self.reading.options
+        done, options = self.reading.run.catalogue.partitions("stream", Counted), self.reading.options
         pieces = cut.pieces(options.page)
         keeps = sum(not piece.search.subentries for piece in pieces) > options.jobs
         feed, inner = Feed(), Meter("read")
@@ -144,7 +142,7 @@ class _StreamStep(Struct, frozen=True):
             arguments = (options.connection, piece.search, feed, inner_notes)
             entries = source.feed(*arguments, copy=copy, meter=meter, pace=pace)
             if keeps:
-                self.run.catalogue.finish_partition("stream", piece.name, Counted(entries))
+                self.reading.run.catalogue.finish_partition("stream", piece.name, Counted(entries))
             killpoint("stream.partition")
 
         schedule(pieces, [ConnectionSlot(0, number) for number in range(options.jobs)], read, meter)

@@ -26,7 +26,7 @@ from loader.storage import files
 
 INDEXES = LADDER[-1]
 # Kinds of problems that affect only indexes.
-_DRIFT = {f"indexes.{kind}" for kind in ("table", "damaged", "missing", "too_much", "too_long")}
+_DRIFT = {"indexes.table", "indexes.damaged", "indexes.missing", "indexes.too_much", "indexes.too_long"}
 _EACH_ENTRY = ("tree", INDEXES)
 _NAMING = "indexes.naming"  # an entry without the value of its RDN
 # Level -> size of the largest database that it checks within minutes.

@@ -113,18 +113,15 @@ def seconds_of(answer: SyncAnswer, entries: int, logged: bool) -> float:
 
 def cost_of(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
     """Returns the cost of one of the COSTLY answers in words; that for _ASSUMED entries if `entries` is None."""
-    priced = _ASSUMED if entries is None else entries
-    cost = f"{units.duration(seconds_of(answer, priced, logged))} and {units.size(_UUID * priced)} of its memory"
-    return f"{cost} for {priced:,}" if entries is None else cost
+    priced, rest = (_ASSUMED, f" for {_ASSUMED:,}") if entries is None else (entries, "")
+    return f"{units.duration(seconds_of(answer, priced, logged))} and {units.size(_UUID * priced)} of its memory{rest}"
 
 
 def logs_sync(config: Config) -> bool:
     """Returns whether olcLogLevel includes `sync`, so that slapd logs a line for every entryUUID."""
     for word in (word.lower() for words in config.reader("cn=config").words("olcLogLevel") for word in words):
-        if word in ("sync", "any"):
-            return True
         with suppress(ValueError):  # another name
-            if int(word, 0) & _SYNC:
+            if word in ("sync", "any") or int(word, 0) & _SYNC:
                 return True
     return False
 
@@ -160,10 +157,9 @@ class Syncprov(msgspec.Struct, frozen=True):
 
 def syncprov_of(server: Session, suffix: str) -> Syncprov | None:
     """Returns the syncprov of the database of `suffix`; None if the account cannot see it or cn=config."""
-    try:
+    with suppress(ConfigHidden):
         return syncprov_in(configuration.read_online(server), suffix)
-    except ConfigHidden:
-        return None
+    return None
 
 
 def syncprov_in(config: Config, suffix: str) -> Syncprov | None:
@@ -256,10 +252,9 @@ class _Probe(msgspec.Struct, frozen=True):
         # If the provider answers a cookie of 1970 with changes only, for every server ID, it remembers no deletions.
         # With a session log, such answers come only for server IDs that had not written when the log began.
         if all(self._answer_to(_ANCIENT.format(sid)) is SyncAnswer.CHANGES for sid in claimed):
-            why = "it answers any cookie, however old, with changes alone"
-            if syncprov and syncprov.nopresent:
-                why = "olcSpNoPresent is set, which is for the database of an accesslog"
-            return Forecast(SyncAnswer.CHANGES, why, lost=True)
+            any_cookie = "it answers any cookie, however old, with changes alone"
+            nopresent = "olcSpNoPresent is set, which is for the database of an accesslog"
+            return Forecast(SyncAnswer.CHANGES, nopresent if syncprov and syncprov.nopresent else any_cookie, lost=True)
         if self._moved(0):
             return self._exact()
         if self._answer_to(csn.just_before(claimed[self._next_writer])) is SyncAnswer.CHANGES:
@@ -274,9 +269,9 @@ class _Probe(msgspec.Struct, frozen=True):
                 "its cn=config tells, and that cannot be read"
             )
             return Forecast(SyncAnswer.PRESENT, why, sure=False)
-        return (
-            self._from_accesslog(syncprov.log_base) if syncprov.log_base else self._from_session_log(syncprov.changed)
-        )
+        if syncprov.log_base:
+            return self._from_accesslog(syncprov.log_base)
+        return self._from_session_log(syncprov.changed)
 
     @property
     def _next_writer(self) -> str:
@@ -363,7 +358,7 @@ def forecast(
     if claimed is None:
         log.warning("%s: only reading the LDIF tells its contextCSN", UNKNOWN)
         return None, ""
-    notes, logged = [], logs_sync(consumer)
+    logged = logs_sync(consumer)
     try:
         with session(connection) as server:
             suffix = server.context_of(base)
@@ -371,24 +366,24 @@ def forecast(
             expected = expected_answer(server, suffix, claimed, syncprov, log_base)
             costly = expected.lost or expected.answer in COSTLY
             entries = questions.entries(server, suffix, sampled=costly)
-            expected = msgspec.structs.replace(expected, entries=entries, logged=logged)
-            says = expected.says("at most" if part or dn.key(base) != dn.key(suffix) else "about")
-            if not expected.only_changes:
-                sure = "" if expected.sure else ", as far as can be seen"
-                why = plain.printable(expected.why)
-                notes.append(f"when the consumer is started, {server.uri} will send it {says}{sure}; {why}")
-            if logged and expected.answer in COSTLY:
-                saved = units.duration(_LINES[expected.answer] * (_ASSUMED if entries is None else entries))
-                notes.append(f"the consumer's log level has `sync`, which is {saved} of that")
-            if costly:  # each command gets its own line, to be pasted
-                first = "to have what changes alone, stop here and do this on the provider first (or give "
-                lines = map(plain.printable, commands(server, suffix, syncprov, entries))
-                notes.append("\n".join([f"{first}--prepare-provider, with an account that may):", *lines]))
+            lines = [plain.printable(line) for line in commands(server, suffix, syncprov, entries)] if costly else []
     except LoaderError as error:
         log.warning("%s: %s", UNKNOWN, error)
         return None, ""
-    for note in notes:
-        log.warning(f"catch-up: {note}")  # an argument would have its line breaks escaped
+    expected = msgspec.structs.replace(expected, entries=entries, logged=logged)
+    says = expected.says("at most" if part or dn.key(base) != dn.key(suffix) else "about")
+    # These texts are no arguments of the log, which would escape their line breaks: each command gets its own line.
+    if not expected.only_changes:
+        sure = "" if expected.sure else ", as far as can be seen"
+        will = f"when the consumer is started, {server.uri} will send it {says}{sure}"
+        log.warning(f"catch-up: {will}; {plain.printable(expected.why)}")
+    if logged and expected.answer in COSTLY:
+        saved = units.duration(_LINES[expected.answer] * (_ASSUMED if entries is None else entries))
+        log.warning(f"catch-up: the consumer's log level has `sync`, which is {saved} of that")
+    if costly:
+        first = "to have what changes alone, stop here and do this on the provider first"
+        ways = f"{first} (or give --prepare-provider, with an account that may):"
+        log.warning("\n".join([f"catch-up: {ways}", *lines]))
     return expected, says
 
 
@@ -409,22 +404,18 @@ def commands(server: Session, suffix: str, syncprov: Syncprov | None, entries: i
         yield f"DN=$({options.ldapsearch(server.uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
         yield f"printf '{record}' \"$DN\" | {external}"
     elif not syncprov.logs:
-        yield f"{external} <<'EOF'"
-        yield from configuration.change_record(syncprov.entry_dn, [syncprov.resized(size)]).splitlines()
-        yield "EOF"
+        change = configuration.change_record(syncprov.entry_dn, [syncprov.resized(size)]).splitlines()
+        yield from (f"{external} <<'EOF'", *change, "EOF")
         if not syncprov.keeps_changes:
             yield "# It runs on a slapd.conf, and forgets this when it ends: have there, too, below `overlay syncprov`,"
             yield f"# syncprov-sessionlog {size}"
     who = syncprov.database.root_dn if syncprov and syncprov.database.root_dn else "DN-THAT-MAY-WRITE"
     is_shadow = syncprov is not None and not syncprov.writes_itself
     where = "URI-OF-ITS-OWN-PROVIDER" if is_shadow else shlex.quote(server.uri)
-    classes: Sequence[bytes] = ()
+    write = [options.line("dn", suffix.encode()), "changetype: modify", "replace: objectClass"]
     with suppress(LoaderError):
         classes = server.read(suffix, ["objectClass"]).get("objectclass", [])
-    write = [options.line("dn", suffix.encode()), "changetype: modify", "replace: objectClass"]
-    write += [options.line("objectClass", value) for value in classes]
-    yield f"ldapmodify -x -D {shlex.quote(who)} -W -H {where} <<'EOF'"
-    yield from write
+        write += [options.line("objectClass", value) for value in classes]
     if syncprov is None:  # a second write, because a probe cannot detect a log that has only one
-        yield from ("", *write)
-    yield "EOF"
+        write += ["", *write]
+    yield from (f"ldapmodify -x -D {shlex.quote(who)} -W -H {where} <<'EOF'", *write, "EOF")

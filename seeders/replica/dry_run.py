@@ -10,14 +10,16 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from logging.handlers import BufferingHandler
+from pathlib import Path
 
 from msgspec import Struct, structs
 
 from loader import defaults, ldif, units
-from loader.errors import LoaderError, NotProven, SchemaMissing
+from loader.errors import LoaderError, NotProven
 from loader.mdb import contents
 from loader.mdb.meta import DATA
 from loader.operations import sizing, stream_build
@@ -34,10 +36,10 @@ from loader.sources import sampling
 from loader.sources.location import Kind, LdifFiles, is_stream, locate
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files
-from seeders.replica import catchup, preflight
+from seeders.replica import catchup
 from seeders.replica.options import SeedOptions
-from seeders.replica.seed import STRATEGIES, options_of
-from seeders.replica.strategies import Clone, Ldif, Search, StoppedConsumer, Strategy, reading
+from seeders.replica.seed import STRATEGIES, options_of, preflight
+from seeders.replica.strategies import Clone, Ldif, Search, StoppedConsumer, Strategy
 
 _READ_FOR, _READ_MOST = 3.0, 96 << 20  # limits of the trial reading: seconds, bytes of LDIF
 _COPY = 128 << 20  # maximum bytes of the trial copy, which ends with fsync
@@ -48,8 +50,6 @@ _SPILL = 2  # disk of a build whose sorting exceeds memory, as a multiple of the
 _NEAR = 60.0  # additional seconds that a strategy may take if the provider then sends only changes
 _TWICE = 2.0  # the same limit as a multiple of the fastest strategy's seconds; the larger limit applies
 _JUST_NOW = "measured just now"
-
-
 CATCH_UP = "catch-up"  # planned step that ditseed does not run: syncrepl does, after slapd has started
 
 
@@ -71,6 +71,7 @@ class StrategyPlan(Struct, frozen=True):
     unknown. `disk`: bytes on the consumer; None if unknown, or if the consumer is running."""
 
     strategy: str
+    source: tuple[str, ...]
     refused: str | None = None
     reason: str = ""
     advice: str = ""
@@ -80,7 +81,6 @@ class StrategyPlan(Struct, frozen=True):
     loses_deletions: bool = False
     seconds: float | None = None
     disk: int | None = None
-    source: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -98,18 +98,13 @@ class SeedPlan(Struct, frozen=True):
     measured: dict[str, str]
     facts: Report
 
-    def as_json(self) -> Report:
-        fields = structs.asdict(self) | {"chosen": self.chosen.strategy if self.chosen else None}
-        facts = fields.pop("facts")
-        return {**fields, **facts}
-
 
 def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
     """Plans a seeding, and changes nothing. Tries all strategies if `options` names none. Raises LoaderError if the
     configuration cannot be read or the named strategy is refused."""
-    trial = _Trial(options, progress)
-    config = configuration.read(options.config_path) if options.config_path else None
-    suffix = config.database(options.suffix).suffix if config else options.suffix or ""
+    trial, suffix = _Trial(options, progress), options.suffix or ""
+    if options.config_path:
+        suffix = configuration.read(options.config_path).database(options.suffix).suffix
     rows = (trial.price(options),) if options.strategy else tuple(map(trial.judge, STRATEGIES))
     chosen, why = (rows[0], "it is the one that was named") if options.strategy else pick(rows)
     facts = {"suffix": suffix, "entries": None, **(trial.facts[chosen.strategy] if chosen else {})}
@@ -125,6 +120,10 @@ class TrialBuild(Struct, frozen=True):
     forecast: Forecast
     scan: float
     disk: int
+
+    def require_room(self, strategy: StoppedConsumer) -> None:
+        """Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
+        require_room(native.limits_of(strategy.building(), strategy.place), lambda: self.forecast.bytes)
 
 
 class _Trial:
@@ -145,19 +144,25 @@ class _Trial:
         kind = Kind.DATABASE if name == "clone" else Kind.LDIF if takes_ldif else None
         sources = [locate(str(path), Kind.LDIF, Kind.DATABASE) for path in self.options.source]
         paths = tuple(path for located in sources if located.kind is kind for path in located.paths)
-        options = options_of(name, dataclasses.replace(self.options, source=paths))
-        with _warnings() as notes:
-            try:
-                return structs.replace(self.price(options), notes=tuple(notes))
-            except LoaderError as error:
-                advice = error.advice()
-                return structs.replace(_row(options), refused=error.code, reason=str(error), advice=advice)
+        # The warnings of the checks are collected, and printed below the table.
+        logger, warnings = logging.getLogger("seeders.replica"), BufferingHandler(sys.maxsize)
+        warnings.setLevel(logging.WARNING)
+        before, logger.propagate = logger.propagate, False
+        logger.addHandler(warnings)
+        try:
+            plan = self.price(options_of(name, dataclasses.replace(self.options, source=paths)))
+            return structs.replace(plan, notes=tuple(record.getMessage() for record in warnings.buffer))
+        except LoaderError as error:
+            return StrategyPlan(name, _absolute(paths), error.code, str(error), error.advice())
+        finally:
+            logger.removeHandler(warnings)
+            logger.propagate = before
 
     def price(self, options: SeedOptions) -> StrategyPlan:
         """Checks one strategy, then predicts its steps. Raises the LoaderError that refuses it."""
         began = time.monotonic()
         strategy = STRATEGIES[options.strategy](options)
-        checks = preflight.preflight(strategy, dry_run=True)
+        checks = preflight(strategy, dry_run=True)
         steps = [_step("preflight", time.monotonic() - began, _JUST_NOW)]
         began, planned = time.monotonic(), Report()
         if isinstance(strategy, Ldif) and not self.options.strategy:  # a sample is enough to compare strategies
@@ -183,8 +188,9 @@ class _Trial:
             if sent is not None or forecast.answer not in catchup.COSTLY:
                 steps.append(_step(CATCH_UP, catchup.seconds_of(forecast.answer, sent or 0, forecast.logged), sends))
         is_known = entries is not None and (disk is not None or not isinstance(strategy, StoppedConsumer))
-        return structs.replace(
-            _row(options),
+        return StrategyPlan(
+            options.strategy,
+            _absolute(options.source),
             steps=tuple(steps),
             catch_up=sends,
             only_changes=forecast is not None and forecast.only_changes,
@@ -194,11 +200,10 @@ class _Trial:
         )
 
     def _clone(self, strategy: Clone, planned: Report, planning: float) -> _Price:
-        size = files.allocated_bytes(strategy.source / DATA)
+        data, converting = strategy.source / DATA, planned.get("copy_seconds")
+        size = files.allocated_bytes(data)
         with self.progress.step("copy") as meter, sizing.unnamed_file(strategy.place.directory) as target:
-            began = time.monotonic()
-            rate = sizing.write(strategy.source / DATA, target, _COPY, meter) / max(time.monotonic() - began, 1e-3)
-        converting = planned.get("copy_seconds")
+            rate = sizing.write(data, target, _COPY, meter) / max(meter.seconds, 1e-3)
         copying = _step("copy", size / rate, f"{units.size(size)} at {units.size(rate)}/s, fsync included")
         if isinstance(converting, int | float):
             copying = _step("copy", converting, f"{planned['converted']}: as the first entries, {_JUST_NOW}")
@@ -209,14 +214,10 @@ class _Trial:
         entries = LdifFiles(paths).entries() if ldif.input_files(paths) else None  # None without a manifest
         if not isinstance(strategy, StoppedConsumer):
             return entries, None, _adding(entries)
-
-        def sample() -> tuple[Sample, float]:
+        if self.build_of_ldif is None and not any(map(is_stream, paths)) and self._is_measurable(strategy):
             with self.progress.step("sample") as meter:
-                ldif_sample = sampling.of_files(LdifFiles(paths).paths(), entries, _SIZE, meter)
-            return ldif_sample, ldif_sample.ldif_bytes
-
-        if self.build_of_ldif is None and not any(map(is_stream, paths)):
-            self.build_of_ldif = self._build(strategy, sample)
+                sample = sampling.of_files(LdifFiles(paths).paths(), entries, _SIZE, meter)
+            self.build_of_ldif = self._build(strategy, sample, sample.ldif_bytes)
         return self._built(strategy, self.build_of_ldif, entries)
 
     def _provider(self, strategy: Strategy, suffix: str, expected: object, planning: float) -> _Price:
@@ -239,7 +240,7 @@ class _Trial:
         if isinstance(strategy, Search) and strategy.streams:
             if build is None:
                 return entries, None, steps
-            _require_room(strategy, build)
+            build.require_room(strategy)
             if entries is not None:
                 # The build goes on while the provider is read, all but its last part.
                 built = build.forecast.seconds
@@ -248,16 +249,16 @@ class _Trial:
             return entries, build.disk, steps
         if entries is not None:
             steps.append(_step("read", seconds, reading))
-        if not isinstance(strategy, StoppedConsumer):
-            return entries, None, [*steps, *_adding(entries)]
-        _, disk, building = self._built(strategy, build, entries)
-        return entries, disk, [*steps, *building]
+        if isinstance(strategy, StoppedConsumer):
+            _, disk, building = self._built(strategy, build, entries)
+            return entries, disk, [*steps, *building]
+        return entries, None, [*steps, *_adding(entries)]
 
     def _built(self, strategy: StoppedConsumer, build: TrialBuild | None, entries: int | None) -> _Price:
         """Prices a build from LDIF. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
         if build is None:
             return entries, None, []
-        _require_room(strategy, build)
+        build.require_room(strategy)
         why = f"as a build of {build.forecast.sampled:,} entries"
         steps = [_step("scan", build.scan, "as the sample"), _step("load", build.forecast.seconds, why)]
         return build.forecast.entries, build.disk, steps
@@ -266,15 +267,11 @@ class _Trial:
         """Fetches the first pieces of the plan, one per job, for at most `_READ_FOR` seconds. Then builds a sample of
         the entries read."""
         with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
+            exporting = strategy.reading(suffix, scratch)
             with self.progress.step("read") as meter:
-                if isinstance(strategy, Search):
-                    exporting = strategy.reading(scratch)
-                else:
-                    exporting = reading(strategy.options, suffix, scratch)
-                cut = trial_plan(exporting, meter)[1]
+                _, cut = trial_plan(exporting, meter)
                 all_pieces = [piece for piece in cut.pieces(exporting.page) if not piece.search.subentries]
                 pieces = all_pieces[: exporting.jobs]
-
                 searches = {scratch / f"{piece.name}.ldif": piece.search for piece in pieces}
                 read, seconds, whole = source.fetch_for(_READ_FOR, exporting.connection, searches, meter, _READ_MOST)
                 meter.add(read)
@@ -286,34 +283,34 @@ class _Trial:
                 f"{units.number(round(rate))} entries/s, {units.size(rate * size)}/s of LDIF"
             )
             total = self.whole or entries
-            if isinstance(strategy, StoppedConsumer) and total:
+            if isinstance(strategy, StoppedConsumer) and total and self._is_measurable(strategy):
                 how = f"the first {read:,} entries that the provider sent"
-                self.build_of_provider = self._build(
-                    strategy, lambda: (sampling.of_part(paths, total, _SIZE, how), size * total)
-                )
+                sample = sampling.of_part(paths, total, _SIZE, how)
+                self.build_of_provider = self._build(strategy, sample, size * total)
 
-    def _build(self, strategy: StoppedConsumer, sample: Callable[[], tuple[Sample, float]]) -> TrialBuild | None:
-        """Scans and builds a sample; None if that predicts nothing. `sample` returns the sample and the bytes of all
-        LDIF. Raises EmptyInput or SchemaMissing."""
-        place = strategy.place
+    def _is_measurable(self, strategy: StoppedConsumer) -> bool:
+        """Returns whether the build of a sample predicts the time and size of the whole build."""
         if not strategy.is_plain:
             self.measured["building"] = (
                 "not measured: a sample tells nothing of a partial replica, of several databases or of the empty suffix"
             )
-            return None
-        part, ldif_bytes = sample()
+        return strategy.is_plain
+
+    def _build(self, strategy: StoppedConsumer, sample: Sample, ldif_bytes: float) -> TrialBuild | None:
+        """Scans and builds a sample; None if only slapadd can build it. `ldif_bytes`: those of all LDIF. Raises
+        EmptyInput or SchemaMissing."""
+        place = strategy.place
         with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
             path = scratch / "sample.ldif"
-            files.write_durably(path, part.text, 0o600)
+            files.write_durably(path, sample.text, 0o600)
             with self.progress.step("scan") as meter:
                 scan = ldif.scan([path], meter)
-                rate = len(part.text) / max(meter.seconds, 1e-3)
+                rate = len(sample.text) / max(meter.seconds, 1e-3)
             unknown = build_steps.unknown_names(place, list(scan.attributes), list(scan.object_classes), scratch)
-        if unknown:
-            raise SchemaMissing(config=place.config.path, names=", ".join(unknown))
+        build_steps.require_none_lacking(place.config, unknown)
         try:
             with self.progress.step("build") as meter:
-                forecast = sizing.forecast(part, native.sample_target(place.config, place.database), meter)
+                forecast = sizing.forecast(sample, native.sample_target(place.config, place.database), meter)
         except NotProven as error:
             self.measured["building"] = f"not measured, since only slapadd builds it: {error}"
             return None
@@ -325,10 +322,6 @@ class _Trial:
         return TrialBuild(forecast, ldif_bytes / rate, forecast.bytes * (_SPILL if spills else 1))
 
 
-def _require_room(strategy: StoppedConsumer, build: TrialBuild) -> None:
-    require_room(native.limits_of(strategy.building(), strategy.place), lambda: build.forecast.bytes)
-
-
 def _step(name: str, seconds: float, why: str) -> PlannedStep:
     return PlannedStep(name, round(seconds, 3), why)
 
@@ -338,24 +331,8 @@ def _adding(entries: int | None) -> list[PlannedStep]:
     return [] if entries is None else [_step("load", entries / _ADDS, why)]
 
 
-def _row(options: SeedOptions) -> StrategyPlan:
-    return StrategyPlan(options.strategy, source=tuple(str(path.absolute()) for path in options.source))
-
-
-@contextmanager
-def _warnings() -> Iterator[list[str]]:
-    """Collects the warnings of the checks, so that with several strategies they are printed once, below the table."""
-    messages: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("seeders.replica")
-    before, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
-    try:
-        yield messages
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = before
+def _absolute(paths: Sequence[Path]) -> tuple[str, ...]:
+    return tuple(str(path.absolute()) for path in paths)
 
 
 def pick(rows: Sequence[StrategyPlan]) -> tuple[StrategyPlan | None, str]:

@@ -15,13 +15,14 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from loader import config as glue
-from loader import csn, ldif
-from loader.config import Database
+from loader import dn, ldif
+from loader.config import Config, Database
 from loader.defaults import state_dir
-from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
+from loader.errors import GlueRefused, LoaderError, ReplicaNotEmpty, UsageProblem
 from loader.operations import packaged
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import AddOptions, LoadedDatabase, add, is_still_loaded, lending, loaded_database
+from loader.operations.build.steps import claimed_csns
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.tune import opened
 from loader.progress import Meter, Progress
@@ -32,7 +33,7 @@ from loader.server.session import Session, session
 from loader.storage import files
 from seeders.replica.catchup import Preflight
 from seeders.replica.options import SeedOptions
-from seeders.replica.strategies import READING_TAKES, Consumer, Strategy, estimate, read_provider, reading
+from seeders.replica.strategies import READING_TAKES, Strategy
 
 _NO_CONTEXT = "Use the output of `ditseed export`, which always has one."
 _ONLY_EMPTY = (
@@ -47,10 +48,8 @@ _NEXT = (
 
 def run_dir_of(uri: str | None, suffix: str | None, named: Path | None) -> Path:
     """Returns --run-dir, or this consumer's run directory in the state directory if the option is not given."""
-    if named is not None:
-        return named.absolute()
-    text = json.dumps([uri, suffix])
-    return state_dir() / "seed" / hashlib.sha256(text.encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps([uri, suffix]).encode()).hexdigest()[:16]
+    return named.absolute() if named else state_dir() / "seed" / key
 
 
 class Online(Strategy):
@@ -88,15 +87,14 @@ class Online(Strategy):
             return True
         with recorded(self.run_dir) as catalogue:
             done = catalogue.facts_of("claim", _Claimed) if catalogue else None
-        if done is None or is_still_loaded(self.server, done.bound):
-            return False
-        self.consumer()
-        return True
+        if is_gone := done is not None and not is_still_loaded(self.server, done.bound):
+            self.consumer()
+        return is_gone
 
     def begin(self, run: Run, anew: bool) -> None:
         lending.release(self.server, lending.UPDATE_DN)
 
-    def consumer(self) -> Consumer:
+    def consumer(self) -> tuple[Config, Database]:
         """Returns the consumer's database. Raises an error unless it exists, is empty, and is no replica yet."""
         with opened(self.server) as target:
             config, database = target.config, target.config.database(self.server.base)
@@ -106,7 +104,7 @@ class Online(Strategy):
             reason = f"the database of {part.suffix} holds a part of the same tree, which only an offline seed can fill"
             advice = "Stop that server, and use --strategy search or ldif."
             raise GlueRefused(suffix=database.suffix, reason=reason, advice=advice)
-        if packaged.is_empty(database.suffix):
+        if not dn.key(database.suffix):
             reason = (
                 "--strategy online cannot seed a database with the empty suffix: no client can write the entry with "
                 "its contextCSN; use --strategy search, ldif or clone"
@@ -116,14 +114,14 @@ class Online(Strategy):
             if server.exists(database.suffix):
                 raise _not_empty(server, config.where, database)
             visibility.require_may_add_first_entry(server, config, database)
-        return Consumer(config, database)
+        return config, database
 
     def context_csns(self, provider: Session, base: str) -> list[str]:
         """Returns the contextCSN of the base entry, because only that entry brings a contextCSN into the LDIF."""
         return provider.context_csns(base)
 
     def plan(self, suffix: str, progress: Progress) -> Report:
-        return {} if self.options.source else estimate(reading(self.options, suffix, self.run_dir), progress)
+        return {} if self.options.source else super().plan(suffix, progress)
 
     def run(self, run: Run) -> Report:
         """Runs the steps, each of which can be repeated from its beginning."""
@@ -142,7 +140,7 @@ class Online(Strategy):
         claimed = run.catalogue.facts_of("claim", _Claimed)
         if claimed is None:
             if not self.options.source and not run.catalogue.is_done("join"):
-                read_provider(self.options, reading(self.options, suffix, exported), run)
+                self.read_provider(self.reading(suffix, exported), run)
             csns = run.do("join", lambda meter: _join(source, joined, suffix, meter), list[str])
             with lending.update_dn_set(self.server, suffix):
                 run_dir, nosync = run.directory / "add", self.options.nosync
@@ -159,9 +157,7 @@ def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> 
     with ldif.verified_inputs(source, meter) as paths:
         scan = ldif.scan(paths, meter)
     ldif.require_read(source, scan.entries)
-    claimed = sorted(csn.by_server(scan.context_csns).values())
-    if not claimed:
-        raise NoContextCSN(where=source[0], suffix=suffix, advice=_NO_CONTEXT, commands=())
+    claimed = claimed_csns(scan, source[0], suffix, write_context=False, advice=_NO_CONTEXT)
     opener = os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(opener, "wb") as file:
         with ldif.verified_inputs(source, meter) as paths:

@@ -1,33 +1,25 @@
 """Partial replicas: consumers whose syncrepl fetches only some of the provider's entries or attributes.
 
-The syncrepl configuration defines the selection. An additional step before the build, `select`, reduces the entries of
-the provider or the LDIF to those that syncrepl would have fetched."""
+The syncrepl configuration defines the selection. An additional step before the build, `select` (strategies.py), reduces
+the entries of the provider or the LDIF to those that syncrepl would have fetched."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
 
 import msgspec
 
-from loader import csn, ldif, syncrepl
+from loader import syncrepl
 from loader.config import Config, Database
 from loader.defaults import ENGINES
-from loader.errors import EmptyInput, NoContextCSN, PartialReplica
-from loader.operations.build import BuildOptions, build_steps, steps
-from loader.operations.publish import TargetDatabase
-from loader.progress import Meter
-from loader.run.log import Report, killpoint, report_of
-from loader.run.steps import Run
+from loader.errors import PartialReplica
 from loader.server.options import Connection, Search
 from loader.sources import selection
 from loader.sources.ldap import Narrowing, Server
 from loader.sources.selection import Selection
 from loader.syncrepl import Syncrepl
 
-STEP = "select"
-FILES = ("selected.ldif", "glue.ldif")  # in the run directory: entries, and glue above them
 _ITSELF = "Let slapd fill this consumer by itself, or change its syncrepl."
 _BY_SEED = (
     "Seed a second, empty database by --strategy search with the same configuration, and compare that with this one "
@@ -104,51 +96,3 @@ def of(
 def _refused(partial: Partial, options: Sequence[str], reason: str, advice: str) -> PartialReplica:
     facts = {"config": partial.config.where, "rid": partial.syncrepl.rid}
     return PartialReplica(**facts, options=", ".join(options), reason=reason, advice=advice)
-
-
-class _Selected(msgspec.Struct, frozen=True):
-    """Numbers of entries: examined = selected + left out. The build gets selected + glue."""
-
-    examined: int
-    selected: int
-    left_out: int
-    glue: int
-
-
-def build(
-    partial: Partial, options: BuildOptions, run: Run, place: TargetDatabase, context_csns: Sequence[str] | None
-) -> Report:
-    """Selects from the inputs of `options`, then builds from the selected entries. `context_csns`: None if the inputs
-    are unfiltered LDIF, which contains the contextCSN."""
-    entries, glue = (run.directory / name for name in FILES)
-
-    def select(meter: Meter) -> _Selected:
-        chosen, claimed = partial.unevaluated, context_csns
-        with ldif.verified_inputs(options.inputs, meter) as paths:
-            if claimed is None:  # the contextCSN of the whole input, including entries that are not selected
-                chosen, scan = partial.evaluated, ldif.scan(paths, meter)
-                csns = csn.by_server(scan.context_csns) or (dict(scan.max_csns) if options.write_context else {})
-                claimed = sorted(csns.values())
-                if not claimed:
-                    facts = {"where": options.inputs[0], "suffix": partial.database.suffix}
-                    raise NoContextCSN(**facts, advice=steps.NO_CONTEXT, commands=())
-            counts = selection.select(paths, entries, glue, chosen, claimed, meter)
-        ldif.require_read(options.inputs, counts.read)
-        killpoint("select.middle")
-        if not counts.kept:
-            own = partial.syncrepl
-            raise EmptyInput(path=f"{options.inputs[0]}, below {own.searchbase}, {own.filter}")
-        return _Selected(counts.read, counts.kept, counts.read - counts.kept, counts.glue)
-
-    selected = run.do(STEP, select, _Selected)
-    building = dataclasses.replace(
-        options,
-        inputs=(glue, entries) if selected.glue else (entries,),
-        write_context=False,
-        check_schema=partial.syncrepl.schemachecking,
-        complete_naming=False,
-    )
-    facts = build_steps(building, run, place)
-    for path in (entries, glue):
-        path.unlink(missing_ok=True)
-    return report_of(facts, selected)

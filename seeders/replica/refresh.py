@@ -97,7 +97,7 @@ def refresh(
     }
     with open_run(run_dir, VERB, identity, progress, timeouts, anew) as run:
         start = run.do("preflight", lambda meter: preflight(options, place, time.time()), Start)
-        work = RefreshSteps(options.connection, options.allow_hidden, run, place, start)
+        work = RefreshSteps(options, run, place, start)
         work.require_same()
         synced = run.do("sync", work.sync, Synced)
         applied = run.do("apply", lambda meter: work.apply(meter, synced), Report)
@@ -186,11 +186,14 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
 class RefreshSteps(msgspec.Struct, frozen=True):
     """The bodies of the steps. Each step can be repeated from its beginning."""
 
-    provider: Connection
-    allow_hidden: bool
+    options: RefreshOptions
     run: Run
     place: TargetDatabase
     start: Start
+
+    @property
+    def provider(self) -> Connection:
+        return self.options.connection
 
     def _path(self, name: str) -> Path:
         return self.run.directory / name
@@ -214,17 +217,15 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         self.clear()
         most = max(LEAST, self.start.held // MOST)
         search = Search(self.start.base, attributes=tuple(self.start.attributes))
-        changed, present, deleted = (self._path(name) for name in _FILES)
+        paths = self._path(CHANGED), self._path(PRESENT), self._path(DELETED)
         with wire.reading(self.provider, meter) as reader:
-            since = sync.cookie_of(self.start.reached)
-            answer = reader.sync(search, since, most, (changed, present, deleted), source.DROPPED)
+            answer = reader.sync(search, sync.cookie_of(self.start.reached), most, paths, source.DROPPED)
         killpoint("sync.middle")
         if answer.cut:
             raise RefreshUseless(uri=self.provider.uri, sent=answer.entries, held=self.start.held)
         if answer.repeated:  # entryUUIDs sent twice: shared by two entries, or an entry changed or moved meanwhile
-            uuids = [str(uuid.UUID(bytes=raw)) for raw in answer.repeated]
             with session(self.provider) as provider:
-                live.require_none(provider, search.base, uuids, subentries=False)
+                live.require_none(provider, search.base, answer.repeated, subentries=False)
         claimed = self.start.reached
         if answer.cookie:
             csns = re.search(r"(?:^|,)csn=([^,]*)", answer.cookie.decode())
@@ -237,41 +238,38 @@ class RefreshSteps(msgspec.Struct, frozen=True):
             return {"applied": "before the run was interrupted"}
         if synced.claimed == self.start.reached and not synced.sent:
             return {"added": 0, "modified": 0, "renamed": 0, "deleted": 0}
-        restless = ChangedContainers(self.provider, self.start.base, self.run.directory, synced.claimed, meter)
-        restless.settle(self.start.reached)
-        for _ in range(LOOKS):
-            counts, unsettled = self._apply(restless, synced, meter)
-            if not unsettled:
-                return dict(counts)
-            if restless.look_up(unsettled):
-                restless.settle(self.start.reached)
-        raise TreeRestless(base=self.start.base, passes=LOOKS)
-
-    def _apply(self, restless: ChangedContainers, synced: Synced, meter: Meter) -> tuple[dict[str, int], list[bytes]]:
-        place, scratch = self.place, self._path(_SCRATCH)
-        files.emptied(scratch)
-        killpoint("apply.middle")
-        result = SyncResult(
-            changed=[self._path(CHANGED), *restless.files],
-            present=self._path(PRESENT) if synced.names_present else None,
-            deleted=[self._path(DELETED)],
-            lost=sorted(restless.lost),
-            reached=self.start.reached,
-            claimed=synced.claimed,
-        )
-        started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start.started))
+        place, scratch, containers = self.place, self._path(_SCRATCH), ChangedContainers(self, synced, meter)
         memory = Resources(defaults.sorting_memory(), defaults.processors(), scratch)
         spec = core_target_of(place.config, place.database, place.directory)
+        started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start.started))
 
         def require_all_visible() -> None:  # takes long, so it runs in parallel to the work
-            if not self.allow_hidden:
+            if not self.options.allow_hidden:
                 with session(self.provider) as provider:
                     live.require_all_visible(provider, self.start.base, own=place.database.overlays)
 
-        try:
-            return changing.refresh(place.directory, spec, result, started, memory, require_all_visible, meter)
-        finally:
-            files.remove_tree(scratch)
+        containers.settle()
+        for _ in range(LOOKS):
+            files.emptied(scratch)
+            killpoint("apply.middle")
+            result = SyncResult(
+                changed=[self._path(CHANGED), *containers.files],
+                present=self._path(PRESENT) if synced.names_present else None,
+                deleted=[self._path(DELETED)],
+                lost=sorted(containers.lost),
+                reached=self.start.reached,
+                claimed=synced.claimed,
+            )
+            try:
+                changes = changing.refresh(place.directory, spec, result, started, memory, require_all_visible, meter)
+            finally:
+                files.remove_tree(scratch)
+            counts, unsettled = changes
+            if not unsettled:
+                return dict(counts)
+            if containers.look_up(unsettled):
+                containers.settle()
+        raise TreeRestless(base=self.start.base, passes=LOOKS)
 
     def check(self, synced: Synced) -> Counted:
         """Raises MdbDamaged if the database lacks the claimed contextCSN, or if dn2i does not match id2e: dn2i has one
@@ -299,40 +297,37 @@ class ChangedContainers(msgspec.Struct):
     `files`: LDIF of the entries read again, oldest first. `lost`: entryUUIDs of orphans that changed after the claimed
     contextCSN or are gone; syncrepl will deliver them."""
 
-    connection: Connection
-    base: str
-    directory: Path
-    claimed: Sequence[str]
+    steps: RefreshSteps
+    synced: Synced
     meter: Meter
     files: list[Path] = []
     lost: set[bytes] = set()
     _since: Sequence[str] = ()
 
-    def settle(self, reached: Sequence[str]) -> None:
-        """Reads again until a pass finds no changed container. `reached`: only entries newer than this are read.
-
-        Raises TreeRestless if containers still change after LOOKS passes."""
-        since, look, root = self._since or self.claimed, self.directory / "again-look.ldif", dn.key(self.base)
+    def settle(self) -> None:
+        """Reads changed entries again until a pass finds no changed container. Raises TreeRestless if containers still
+        change after LOOKS passes."""
+        provider, base = self.steps.provider, self.steps.start.base
+        since, look = self._since or self.synced.claimed, self.steps.run.directory / "again-look.ldif"
         for _ in range(LOOKS):
-            with session(self.connection) as server:
-                now = live.context_csns(server, self.base)
+            with session(provider) as server:
+                now = live.context_csns(server, base)
             tops: list[str] = []
             if now != list(since):
-                moved = live.changed_containers(self.connection, Search(self.base), (since, now), look, self.meter)
+                moved = live.changed_containers(provider, Search(base), (since, now), look, self.meter)
                 # The suffix is left out: it cannot be renamed, and the whole tree is below it.
-                tops = live.topmost([name for name in moved if dn.key(name) != root])
-            if not tops:
-                self._since = now
-                return
+                tops = live.topmost([name for name in moved if dn.key(name) != dn.key(base)])
             for top in tops:
                 with suppress(NoSuchBase):  # the entry moved once more; the next pass finds it
-                    self._read(Search(top, live.newer(reached, now)))
-            since = now
-        raise TreeRestless(base=self.base, passes=LOOKS)
+                    self._read(Search(top, live.newer(self.steps.start.reached, now)))
+            since = self._since = now
+            if not tops:
+                return
+        raise TreeRestless(base=base, passes=LOOKS)
 
     def _read(self, search: Search) -> None:
-        path = self.directory / f"again-{len(self.files):05}.ldif"
-        source.fetch(self.connection, search, path, self.meter)
+        path = self.steps.run.directory / f"again-{len(self.files):05}.ldif"
+        source.fetch(self.steps.provider, search, path, self.meter)
         self.files.append(path)
 
     def look_up(self, unsettled: Sequence[bytes]) -> bool:
@@ -340,12 +335,12 @@ class ChangedContainers(msgspec.Struct):
         changed after the claimed contextCSN and has no subordinates, goes to `lost`; the others are read again with all
         their superior entries."""
         self.lost.difference_update(unsettled)
-        claimed, root, anything = csn.by_server(self.claimed), dn.key(self.base), False
+        base, claimed, anything = self.steps.start.base, csn.by_server(self.synced.claimed), False
         attributes = ("entryUUID", "entryCSN", "hasSubordinates")
         for at in range(0, len(unsettled), _TOGETHER):
             wanted = unsettled[at : at + _TOGETHER]
-            with session(self.connection) as server:
-                orphans = server.find(self.base, _any_of(wanted), attributes)
+            with session(self.steps.provider) as server:
+                orphans = server.find(base, live.with_uuids(wanted), attributes)
             needed = {
                 uuid.UUID(first_value(entry, "entryuuid")).bytes: name
                 for name, entry in orphans
@@ -358,17 +353,12 @@ class ChangedContainers(msgspec.Struct):
             above: set[str] = set()
             for name in needed.values():
                 parent = dn.parent(name)
-                while parent and dn.key(parent) != root and parent not in above:
+                while parent and dn.key(parent) != dn.key(base) and parent not in above:
                     above.add(parent)
                     parent = dn.parent(parent)
             for name in sorted(above):
                 with suppress(NoSuchBase):
                     self._read(Search(name, scope="base"))
-            self._read(Search(self.base, _any_of(list(needed))))
+            self._read(Search(base, live.with_uuids(needed)))
             anything = True
         return anything
-
-
-def _any_of(uuids: Sequence[bytes]) -> str:
-    terms = "".join(f"(entryUUID={uuid.UUID(bytes=raw)})" for raw in uuids)
-    return f"(|{terms})"

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Annotated
+import dataclasses
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import click
-from msgspec import structs
+import msgspec
+from click import Choice
 
-from loader import errors, units
+from loader import defaults, units
 from loader.cli import access
-from loader.cli.access import Consumer, ConsumerUri, Server
-from loader.cli.options import Json, Run, Shown
-from loader.cli.report import show, show_facts, show_json, show_report
+from loader.cli.access import Consumer, ConsumerUri, Server, Servers
+from loader.cli.options import Json, RecordedRun, Run, Shown, is_given, note, refuse_given
+from loader.cli.report import readable_facts, show, show_facts, show_json, show_report, show_table
+from loader.declared import ConsumerSuffix, OptionalConfig, RunDir
 from loader.declared import command as declare
-from loader.errors import UsageProblem
-from seeders.replica import seed_cmd, status_cmd
-from seeders.replica.options import RefreshOptions, VerifyOptions
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, NoRun, UsageProblem
+from seeders.replica.options import STRATEGY_NAMES, RefreshOptions, SeedOptions, VerifyOptions
+
+if TYPE_CHECKING:
+    from loader.run.log import Row
+    from loader.run.steps import Failure, RunStatus
 
 _KINDS = {"only-a": "missing", "only-b": "only on the replica", "changed": "differs"}
 
@@ -35,7 +45,343 @@ def command() -> None:
     """
 
 
-@declare("release")
+# Command-line parameters of those SeedOptions fields whose names differ from the parameter's.
+_PARAMETERS = {
+    "consumer": ("consumer_uri", "consumer_bind_dn", "consumer_password_file", "consumer_mechanism"),
+    "replicas": (),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entries:
+    strategy: Annotated[
+        str | None,
+        Choice(STRATEGY_NAMES),
+        "Source of the entries: a search, LDIF or a database directory; online loads into a running consumer (with "
+        "--dry-run, the default is to try each).",
+    ] = None
+    source: Annotated[
+        tuple[Path, ...], "--from", "ldif, online: LDIF files or an export directory; clone: a database directory."
+    ] = ()
+    prepare_provider: Annotated[
+        bool,
+        "Prepare the provider so that it sends the replica only what changed: set a session log, and make a few writes "
+        "that change nothing.",
+    ] = False
+    admin_bind_dn: Annotated[
+        str | None, "--admin-bind-dn DN", "Bind DN for the writes of --prepare-provider (default: -D)."
+    ] = None
+    admin_password_file: Annotated[
+        str | None, "--admin-password-file FILE", "Password file for --admin-bind-dn (default: -y)."
+    ] = None
+    config_bind_dn: Annotated[
+        str | None, "--config-bind-dn DN", "Bind DN for changing the provider's cn=config (default: -D)."
+    ] = None
+    config_password_file: Annotated[
+        str | None, "--config-password-file FILE", "Password file for --config-bind-dn (default: -y)."
+    ] = None
+
+
+@declare("seed", command)
+def seed(entries: _Entries, servers: Servers, options: SeedOptions, at: Consumer, run: RecordedRun) -> int:
+    """Fill a consumer's empty database, so that its own syncrepl only fetches what has changed since.
+
+    The consumer's slapd is stopped, and --config is its configuration. With --strategy online it is running
+    (--consumer URI), has no syncrepl yet, and gets the entries over LDAP. -H -D -y -b are for the provider. After an
+    interruption the same command resumes; once it has finished, it does nothing.
+
+    Before reading, it reports what the provider will send when the replica is started (the changes, the entryUUIDs of
+    all entries, or every entry), how long that takes, and how to improve it (docs/catch-up.md).
+
+    --dry-run makes all checks, and predicts the time of each step. For that it reads the provider for three seconds,
+    builds a sample of what came with the consumer's configuration, and copies a part of the database if --from names
+    one. Without --strategy it does so for each, and says which to take and why others cannot be taken; if none can, it
+    exits with status 1.
+
+    \b
+    Examples:
+      ditseed replica seed --strategy search -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+          -y /root/replicator.pw --config /etc/ldap/slapd.d
+      ditseed replica seed --strategy ldif --from /srv/export --config /etc/ldap/slapd.d
+      ditseed replica seed --strategy clone --from /mnt/provider/var/lib/ldap -H ldap://provider \\
+          -D cn=replicator,dc=example,dc=com -y /root/replicator.pw --config /etc/ldap/slapd.d
+      ditseed replica seed --strategy online -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+          -y /root/replicator.pw --consumer ldapi:/// --consumer-mechanism EXTERNAL
+      ditseed replica seed --dry-run -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+          -y /root/replicator.pw --config /etc/ldap/slapd.d --from /mnt/provider/var/lib/ldap --from /srv/export
+    """
+    from seeders.replica import seed as seeding
+
+    name, source = entries.strategy, entries.source
+    if name is None and not run.dry_run:
+        raise UsageProblem(reason="give --strategy; `ditseed replica seed --dry-run` tells which")
+    # Options on the command line that the strategy does not accept are refused; a profile may contain those of others.
+    takes = seeding.STRATEGIES[name].takes if name is not None else seeding.OPTIONAL
+    for field in sorted(seeding.OPTIONAL - takes):
+        takers = ", ".join(each for each, strategy in seeding.STRATEGIES.items() if field in strategy.takes)
+        refuse_given(_PARAMETERS.get(field, (field,)), f"--strategy {takers}")
+    if "replicas" not in takes and len(servers.uris) > 1 and is_given("uris"):
+        raise UsageProblem(reason="-H several times is only for --strategy search")
+    if name is not None and source:
+        refuse_given(("jobs", "pieces", "page"), "reading a provider (-H), not LDIF (--from)")
+    # Step names in a profile's timeouts may be of any strategy; those on the command line must fit this one.
+    names = [name] if name is not None and is_given("timeouts") else STRATEGY_NAMES
+    timeouts = run.timeouts_of(tuple(dict.fromkeys(step for each in names for step in seeding.STRATEGIES[each].steps)))
+    connection, replicas = access.providers_of(servers)
+    admin = None
+    if entries.prepare_provider:
+        if connection.uri is None:
+            raise UsageProblem(reason="--prepare-provider needs the provider: -H URI")
+        admin = access.second_of(connection, entries, "config"), access.second_of(connection, entries, "admin")
+    options = dataclasses.replace(
+        options,
+        source=source,
+        suffix=connection.base if options.suffix is None else options.suffix,
+        connection=connection if connection.uri else None,
+        replicas=replicas,
+        consumer=access.consumer_of(connection, at),
+        admin=admin,
+        jobs=options.jobs or defaults.connections(),
+    )
+    if name is not None:
+        options = seeding.options_of(name, options)
+    if run.dry_run:
+        return _try(options, run)
+    facts = seeding.seed(options, run.progress, timeouts, run.restart)
+    note(facts)
+    show_report(facts, run.as_json)
+    return EXIT_OK
+
+
+def _try(options: SeedOptions, run: RecordedRun) -> int:
+    from seeders.replica.dry_run import dry_run  # imported here because only a dry run needs it
+
+    plan = dry_run(options, run.progress)
+    choice, exit_status = plan.chosen, EXIT_OK if plan.chosen else EXIT_DIFFERENT
+    if run.as_json:
+        fields = msgspec.structs.asdict(plan) | {"chosen": choice and choice.strategy}
+        show_json(fields | fields.pop("facts"))
+        return exit_status
+    take = {"take": f"--strategy {choice.strategy}" if choice else "none", "why": plan.why}
+    show_facts({**({} if options.strategy else take), **readable_facts(plan.facts), **plan.measured})
+    table = []
+    for row in plan.strategies:
+        reason = "it needs other options" if row.refused == UsageProblem.code else row.refused
+        seconds = "not known" if row.seconds is None else units.duration(row.seconds)
+        disk = "not known" if row.disk is None else units.size(row.disk)
+        changes = "what changed" if row.only_changes else row.catch_up.partition(":")[0]
+        cells = ("yes", seconds, disk, "NO deletions" if row.loses_deletions else changes)
+        table.append((row.strategy, *(cells if row.feasible else (f"no: {reason}", "", "", ""))))
+    show("")
+    show_table(("strategy", "feasible", "time", "disk", "sent at the start of slapd"), table)
+    for row in plan.strategies:
+        if not row.feasible:
+            show("", f"{row.strategy} cannot be taken: {row.reason}", *([f"  {row.advice}"] if row.advice else []))
+    if choice:
+        show("")
+        steps = [(step.name, units.duration(step.seconds), step.why) for step in choice.steps]
+        show_table(("step", "planned", "because"), steps, f"long steps of {choice.strategy}")
+        for remark in choice.notes:
+            show("", *remark.split("\n"))
+        if not options.strategy:
+            sources = [word for path in choice.source for word in ("--from", path)]
+            command = shlex.join(["ditseed", "replica", "seed", "--strategy", choice.strategy, *sources])
+            show("", f"carry it out with: {command} ...")
+    return exit_status
+
+
+class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """A seeding, or a load of `ditseed add`. `step`: the current or next step; None if all steps are done or none has
+    begun. `entries`: its entries so far, of `expected` (None if unknown), at `rate` per second. `left`: remaining
+    seconds at that rate. `heard`: seconds since the last sign of life. `failure`: error that ended the last attempt."""
+
+    verb: str
+    run_dir: str
+    inputs: list[str]
+    steps: list[Row]
+    step: str | None
+    done: bool
+    process: int | None
+    heard: float
+    failure: Failure | None
+    entries: int | None = None
+    expected: int | None = None
+    rate: float | None = None
+    left: float | None = None
+
+
+@declare("status", command)
+def status(
+    config_path: OptionalConfig,
+    consumer: Annotated[
+        str | None, "--consumer URI", "URI of a running server, as given for the seeding, instead of --config."
+    ],
+    base: Annotated[str | None, "-b --base DN", "Base DN, as given for the seeding."],
+    suffix: ConsumerSuffix,
+    run_dir: RunDir,
+    as_json: Json,
+) -> None:
+    """Show what a seeding has done so far, while it is running or after it was interrupted or refused.
+
+    For the step that is under way it shows the entries so far, the rate, the time left and the process; for a seeding
+    that failed its error and hint.
+
+    --config is the configuration of a stopped consumer. --consumer URI (and -b, both as given for the seeding) is a
+    running one: it shows the seeding by --strategy online, loads of `ditseed add` to that server, and settings that
+    they have changed temporarily. It reads the notes of the runs on this host and contacts no server.
+
+    \b
+    Examples:
+      ditseed replica status --config /etc/ldap/slapd.d
+      ditseed replica status --consumer ldapi:/// -b dc=example,dc=com
+    """
+    from loader.operations import build
+    from loader.run.log import report_of
+    from loader.run.steps import status_of
+    from seeders.replica import online, strategies
+
+    if is_given("consumer") and not is_given("config_path"):
+        config_path = None
+    if is_given("config_path") and not is_given("consumer"):
+        consumer = None
+    suffix = base if suffix is None else suffix
+    if config_path is not None and consumer is None:
+        directory = strategies.run_dir_of(run_dir, build.target_database(config_path, suffix, replace=False))
+        run = status_of(directory)
+        if run is None:
+            raise NoRun(path=directory)
+        done = run.live.done or run.catalogue.is_done("publish")
+        step = None if done else run.under_way
+        counted = (run, run.live.entries, run.live.total) if step else None
+        seed = _progress(run, step, done, counted)
+        show_json(report_of(seed)) if as_json else _show_run(seed)
+    elif config_path is None and consumer is not None:
+        _show_running(consumer, online.run_dir_of(consumer, suffix, run_dir), as_json)
+    else:
+        raise UsageProblem(reason="give either --config (a stopped consumer) or --consumer (a running one)")
+
+
+def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
+    """Shows what runs have done to a running consumer: the seeding in `directory`, loads, and settings changed."""
+    from loader.operations import add
+    from loader.run import lease
+    from loader.run.log import report_of
+    from seeders.replica import prepare
+
+    seed = _online(directory)
+    loads = []
+    for run in add.loads_of(consumer):
+        done = run.catalogue.is_done("load")
+        loads.append(_progress(run, None if done else "load", done, (run, add.settled(run), add.expected(run))))
+    leases = [(standing, standing.process) for standing in lease.all_leases() if standing.target == consumer]
+    if not (seed or loads or leases):
+        raise NoRun(path=directory)
+    if as_json:
+        settings = [
+            {name: getattr(standing, name) for name in ("kind", "database", "taken")}
+            | {"process": process, "undo": None if process else standing.undo}
+            for standing, process in leases
+        ]
+        show_json({"seed": seed and report_of(seed), "loads": loads, "leases": settings})
+        return
+    if seed:
+        _show_run(seed)
+    for load in loads:
+        show("", f"add {' '.join(load.inputs) or 'a template'}")
+        _show_run(load)
+    for standing, process in leases:
+        if standing.kind == prepare.KIND:
+            show(f"session log of {standing.database} set at {standing.taken} by --prepare-provider")
+            show(f"  to restore what was before: {standing.undo}")
+        else:
+            owner = f"process {process} will reset it" if process else "nothing will reset it"
+            show(f"{standing.kind} of {standing.database} since {standing.taken}: {owner}")
+            if not process:
+                show(f"  undone by the next run, or by hand: {standing.undo}")
+
+
+def _online(directory: Path) -> RunProgress | None:
+    """Returns the state of a seeding by --strategy online; None if `directory` has no run."""
+    from loader.operations import add
+    from loader.operations.export import STEPS, ReadingPlan
+    from loader.run.steps import status_of
+
+    run = status_of(directory)
+    if run is None:
+        return None
+    load, step, counted = status_of(directory / "add"), None, None
+    if not run.catalogue.is_done("claim"):
+        exporting = STEPS if run.options["provider"] else ()
+        is_joined = run.catalogue.is_done("join")
+        own = () if is_joined else ("preflight", *exporting, "join")
+        steps = [*((name, run) for name in own), *((name, load) for name in add.STEPS), ("claim", run)]
+        step = next(name for name, where in steps if where is None or not where.catalogue.is_done(name))
+    if step == "read":
+        cut = run.catalogue.facts_of("plan", ReadingPlan)
+        counted = (run, run.read, cut.expected if cut else None)
+    elif step == "load" and load:
+        counted = (load, add.settled(load), add.expected(load))
+    return _progress(run, step, step is None, counted, load.steps if load else ())
+
+
+def _progress(
+    run: RunStatus,
+    step: str | None,
+    done: bool,
+    counted: tuple[RunStatus, int, int | None] | None,
+    more: Sequence[Row] = (),
+) -> RunProgress:
+    """`counted`: the run that counts the entries of the current step, its entries so far, and those expected. `more`:
+    finished steps of another run."""
+    counting, entries, expected = counted or (None, None, None)
+    inputs = run.options.get("inputs")
+    rate = counting.live.rate if counting else None
+    return RunProgress(
+        verb=run.verb.removesuffix(" online"),
+        run_dir=str(run.directory),
+        inputs=[*map(str, inputs)] if isinstance(inputs, list) else [],
+        steps=[*run.steps, *more],
+        step=step,
+        done=done,
+        process=run.process,
+        heard=time.time() - run.heard,
+        failure=run.live.failure,
+        entries=entries,
+        expected=expected,
+        rate=rate,
+        left=max(0, expected - (entries or 0)) / rate if expected and rate else None,
+    )
+
+
+def _show_run(run: RunProgress) -> None:
+    rows = [
+        (row.name, units.number(row.entries), units.duration(row.seconds), units.rate(row.entries, row.seconds))
+        for row in run.steps
+    ]
+    show_table(("step", "entries", "time", "entries/s"), rows)
+    if run.done:
+        show("finished")
+    is_running, failure = run.process is not None, run.failure
+    percent = ""
+    if run.entries is not None and run.expected:
+        percent = f" of {units.number(run.expected)} ({100 * run.entries // run.expected} %)"
+    how = "failed; once that is corrected," if failure else "interrupted;"
+    facts = {
+        "under way" if is_running else "next": run.step,
+        "entries": None if run.entries is None else f"{units.number(run.entries)}{percent}",
+        "rate": f"{run.rate:,.0f} entries/s" if is_running and run.rate is not None else None,
+        "time left": units.duration(run.left) if is_running and run.left is not None else None,
+        "error": failure and f"{failure.message} [{failure.code}]",
+        "failed at": failure and units.moment(failure.at),
+        "hint": failure and failure.hint,
+        "last heard": None if run.done else f"{units.duration(run.heard)} ago",
+        "process": run.process,
+        "state": None if is_running or run.done else f"{how} the same `{run.verb}` command resumes",
+    }
+    show_facts({name: fact for name, fact in facts.items() if fact is not None})
+
+
+@declare("release", command)
 def release(
     server: Server,
     forget: Annotated[bool, "Ask no server: forget what was left at one that is gone for good."],
@@ -55,21 +401,21 @@ def release(
       ditseed replica release -H ldap://provider -D cn=admin,cn=config -y /root/config.pw -b dc=example,dc=com
       ditseed replica release -H ldap://removed -b dc=example,dc=com --forget
     """
-    from seeders.replica import preflight
+    from seeders.replica import prepare
 
     connection = access.connection_of(server)
     if not forget:
-        done = preflight.release(connection, connection.base)
+        done = prepare.release(connection, connection.base)
         name, none = "released", "nothing was set by --prepare-provider"
     elif connection.uri is None:
         raise UsageProblem(reason="--forget needs -H, the URI that the reminder names")
     else:
-        done = preflight.forget(connection.uri, connection.base)
+        done = prepare.forget(connection.uri, connection.base)
         name, none = "forgotten", f"nothing stands of {connection.uri}"
     show_report({name: done}, as_json, done or [none])
 
 
-@declare("refresh")
+@declare("refresh", command)
 def refresh(server: Server, options: RefreshOptions, run: Run) -> None:
     """Bring the database of a stopped consumer up to date, before its slapd starts.
 
@@ -89,7 +435,7 @@ def refresh(server: Server, options: RefreshOptions, run: Run) -> None:
     if not connection.uri:
         raise UsageProblem(reason="give the provider: -H URI")
     suffix = connection.base if options.suffix is None else options.suffix
-    options = replace(options, connection=connection, suffix=suffix)
+    options = dataclasses.replace(options, connection=connection, suffix=suffix)
     if run.dry_run:
         facts = refreshing.plan(options)
     else:
@@ -103,7 +449,7 @@ class _Consumer(Consumer):
     consumer_uri: Annotated[ConsumerUri, {"required": True}] = None
 
 
-@declare("verify")
+@declare("verify", command)
 def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) -> int:
     """Wait until the replica has caught up, then compare every entry with the provider (-H -D -y -b).
 
@@ -119,14 +465,14 @@ def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) 
       ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --consumer ldap://new-replica
     """
-    from seeders.replica import preflight, waiting
+    from seeders.replica import prepare, waiting
 
     provider = access.connection_of(server)
-    options = replace(options, provider=provider, consumer=access.consumer_of(provider, at) or provider)
+    options = dataclasses.replace(options, provider=provider, consumer=access.consumer_of(provider, at) or provider)
     waited, report, how = waiting.verify(options, shown.progress)
-    status = errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
+    status = EXIT_OK if report.equal else EXIT_DIFFERENT
     if shown.as_json:
-        show_json({"waited": waited, "compared_as": how, **structs.asdict(report), "equal": report.equal})
+        show_json({"waited": waited, "compared_as": how, **msgspec.structs.asdict(report), "equal": report.equal})
         return status
     facts: dict[str, object] = {
         "compared as": how,
@@ -152,9 +498,5 @@ def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) 
             "  To compare it too, bind as somebody who may read it (--consumer-bind-dn, --consumer-password-file), or "
             f"add this as the first rule of the database on {hidden.location}: olcAccess: {hidden.rule}",
         )
-    show(*preflight.standing(provider.uri or ""))
+    show(*prepare.standing(provider.uri or ""))
     return status
-
-
-for verb in (seed_cmd.command, status_cmd.command, release, refresh, verify):
-    command.add_command(verb)

@@ -1,21 +1,53 @@
-"""`replica seed`: fills the database of a new replica by one of the strategies."""
+"""`replica seed`: fills the database of a new replica by one of the strategies.
+
+The first step of every seeding, `preflight`, checks before any entry is read that the strategy can fill the consumer
+and that the provider has the suffix and shows all of it. It also predicts what the provider will send to the consumer
+afterwards."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
 
-from loader.progress import Progress
+from msgspec.structs import replace
+
+from loader import backmdb, dn, plain, syncrepl, units
+from loader.errors import ConfigUnreadable, LimitTooLow, NotProven, SchemaMissing, ServerRefused, UsageProblem
+from loader.operations import live, sizing
+from loader.operations.build import native
+from loader.operations.export import of_server
+from loader.operations.sizing import require_room
+from loader.overlays import COMPUTED
+from loader.progress import Meter, Progress
 from loader.run.log import Report
 from loader.run.steps import open_run
+from loader.server import configuration, questions
+from loader.server.options import EVERYTHING
+from loader.server.session import Session, session
+from loader.sinks.mdb import Schema, schema_of
+from loader.sources.location import is_stream
+from loader.sources.sampling import SampleSize
+from loader.storage import files
+from seeders.replica import catchup, prepare
 from seeders.replica.catchup import Preflight
 from seeders.replica.online import Online
 from seeders.replica.options import STRATEGY_NAMES, SeedOptions
-from seeders.replica.preflight import preflight
-from seeders.replica.strategies import Clone, Ldif, Search, Strategy
+from seeders.replica.strategies import Clone, Ldif, Search, Strategy, context_csns_of_ldif
 
 STRATEGIES: dict[str, type[Strategy]] = dict(zip(STRATEGY_NAMES, (Search, Ldif, Clone, Online), strict=True))
 OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
+
+_SAMPLE = 500  # first entries of the provider that are checked against the consumer's schema
+_BUILT = SampleSize(5000, 0.0)
+_UNSEEN = 8192.0  # assumed minimum of the largest entry in bytes, because the sampled first entries may be small
+_SECONDS = 10  # time limit for the provider's search for object classes; immediate with an index on objectClass
+_NAMED = 10  # schema names listed in an error message before "and N more"
+_COMPUTED = {name.lower() for name in COMPUTED}
+
+log = logging.getLogger(__name__)
 
 
 def options_of(name: str, options: SeedOptions) -> SeedOptions:
@@ -32,9 +64,126 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
     with open_run(run_dir, strategy.verb, strategy.identity, progress, timeouts, anew) as run:
         strategy.begin(run, anew)
         checked = run.do("preflight", lambda meter: preflight(strategy), Preflight)
-        facts = {**strategy.run(run), **run.done_before()}
-        if checked.catch_up:
-            facts["catch_up"] = checked.catch_up
-        if checked.prepared is not None:
-            facts["prepared"] = checked.prepared
-        return {**facts, "run_dir": str(run_dir)}
+        facts = {"catch_up": checked.catch_up or None, "prepared": checked.prepared}
+        present = {name: fact for name, fact in facts.items() if fact is not None}
+        return {**strategy.run(run), **run.done_before(), **present, "run_dir": str(run_dir)}
+
+
+def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
+    """Runs the checks, and returns their facts. Prepares the provider (--prepare-provider) only after the consumer, the
+    LDIF and the provider have been checked, and not in a dry run."""
+    options, (config, database), partial = strategy.options, strategy.consumer(), strategy.partial
+    if backmdb.has_subentry(config, database):
+        reason = (
+            f"{config.where}: with sync_use_subentry the consumer does not look for contextCSN in the suffix entry, "
+            "and would fetch every entry again; remove sync_use_subentry (olcSyncUseSubentry) from the database of "
+            f"{database.suffix} first"
+        )
+        raise UsageProblem(reason=reason)
+    for path in options.source:
+        if not is_stream(path):
+            files.require_readable(path)
+        if strategy.reads_ldif and not options.allow_hidden:
+            live.require_whole(path)
+    provider = options.connection
+    if provider is None:
+        log.warning("%s: it was not asked (-H)", catchup.UNKNOWN)
+        return Preflight(database.suffix)
+    # The consumer's suffix may be only a part of the provider's tree.
+    base = partial.syncrepl.searchbase if partial else provider.base or database.suffix
+    syncing = syncrepl.of_database(config, database, provider.uri)
+    log_base = syncing.log_base if syncing else None  # the accesslog from which the consumer's syncrepl takes changes
+    csns, prepared = _context_csns(strategy, database.overlays, base), None
+    if options.admin and not dry_run:
+        prepared = prepare.prepare(*options.admin, base, log_base)
+        csns = _context_csns(strategy, database.overlays, base)
+    claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else csns
+    forecast, says = catchup.forecast(provider, base, claimed, config, log_base, partial is not None)
+    return Preflight(database.suffix, provider.uri, prepared, csns, forecast, says)
+
+
+def _context_csns(strategy: Strategy, overlays: Sequence[str], base: str) -> list[str]:
+    """Returns the lowest contextCSN of all providers. Raises an error if a provider lacks the base, if it hides
+    anything below and the strategy searches it, or if the consumer lacks schema or room for its entries. `overlays`:
+    those of the consumer's database."""
+    options, csns = strategy.options, []
+    wants = strategy.partial.narrowing().wants if strategy.partial else None
+    for connection in (options.connection, *options.replicas):
+        assert connection is not None
+        with session(connection) as provider:
+            provider.read(base, ["1.1"])
+            csns.append(strategy.context_csns(provider, base))
+            # Hidden entries are checked first: sampling sizes reads entries that the account may be unable to see.
+            if not options.source and not options.allow_hidden:
+                live.require_all_visible(provider, base, wants, own=overlays)
+            if isinstance(strategy, Search) and strategy.partial is None:
+                _require_fitting(strategy, provider, base)
+    return live.lowest(csns)
+
+
+def _require_fitting(strategy: Search, provider: Session, base: str) -> None:
+    """Checks that the consumer's schema knows the provider's entries, and that its map and its disk have room for them;
+    logs checks that cannot be made. Raises SchemaMissing, MaxsizeTooSmall, NoSpace."""
+    place = strategy.place
+    # A server other than OpenLDAP is asked for user attributes only: the attributes it computes are not loaded.
+    attributes = EVERYTHING if questions.is_openldap(provider) else EVERYTHING[:1]
+    first, whole = provider.first(base, _SAMPLE, attributes)
+    entries = [entry for _, entry in first]
+    try:
+        rules = backmdb.settings(place.config, place.database).attribute_options
+        schema = schema_of(place.config, place.database, rules)
+    except (NotProven, ConfigUnreadable) as error:
+        log.warning("schema: not compared with the provider's before the reading: %s", error)
+    else:
+        used = dict.fromkeys(name for entry in entries for name in entry if name not in _COMPUTED)
+        unknown = [*schema.unknown(list(used)), *unknown_classes(provider, base, schema)]
+        if unknown:
+            raise SchemaMissing(config=place.config.where, names=units.listed(unknown, _NAMED))
+
+    count = len(entries)
+    if not whole:  # the provider's count may be unavailable, or be that of a larger tree than `base`
+        of_suffix = dn.key(provider.context_of(base)) == dn.key(base)
+        count = questions.entries(provider, base, sampled=True) or 0 if of_suffix else 0
+    sizes = [sum(len(name) + len(value) + 3 for name, values in entry.items() for value in values) for entry in entries]
+    largest = max(_UNSEEN, sizing.LARGEST * sum(sizes) / max(1, len(sizes)))
+
+    def needed() -> int:
+        """Returns the bytes of the database, predicted from a sample; 0 if only slapadd can build it."""
+        try:
+            target = native.target_of(strategy.building(), place)
+        except NotProven:
+            return 0
+        with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
+            sample = of_server(replace(provider.connection, base=base), _BUILT, scratch, Meter("sample"))
+            return sizing.forecast(sample, target, Meter("build"), timed=0.0).bytes
+
+    at_most = count * largest if count else math.inf
+    require_room(native.limits_of(strategy.building(), place), lambda: at_most, needed)
+
+
+def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
+    """Returns classes in use that `schema` lacks; incomplete, with a warning, if a search hits a limit."""
+    known = {name.lower() for kind, _, names, *_ in schema.facts() if kind == "class" for name in names}
+    lacking = [name for name in questions.object_classes(provider) if name.lower() not in known]
+    used: list[str] = []
+    end = time.monotonic() + _SECONDS
+    while lacking:
+        where = "".join(f"(objectClass={name})" for name in lacking)
+        seconds = math.ceil(end - time.monotonic())
+        try:
+            first, _ = provider.first(base, 1, ["objectClass"], f"(|{where})", seconds) if seconds > 0 else ([], True)
+        except (LimitTooLow, ServerRefused) as error:
+            log.warning(
+                "schema: the consumer does not know %s; %s did not say whether any entry has them (%s), so only the "
+                "reading will tell. An index on objectClass lets it answer at once",
+                plain.printable(units.listed(lacking, _NAMED)),
+                provider.uri,
+                error.facts["reason"],
+            )
+            return used
+        # The filter also matches entries that only inherit a class; objectClass then does not list that class.
+        values = {value.lower() for _, entry in first for value in entry.get("objectclass", ())}
+        met = [name for name in lacking if name.lower().encode() in values]
+        used += met
+        lacking = [name for name in lacking if name not in met] if met else []
+    return used

@@ -3,13 +3,13 @@ the database of a stopped consumer; `online` (online.py) fills that of a running
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +19,7 @@ import msgspec
 from loader import backmdb, csn, defaults, dn, indexes, ldif
 from loader import config as glue
 from loader.config import Config, Database
-from loader.errors import GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix, UsageProblem
+from loader.errors import EmptyInput, GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix, UsageProblem
 from loader.mdb import contents, copy, edits, meta, verify
 from loader.mdb.edits import cap_entry_csns
 from loader.mdb.meta import DATA
@@ -30,13 +30,14 @@ from loader.operations.made_with import Fit, Origin, Rebuilt
 from loader.operations.migrate import MigrateLoaded, MigrateSteps
 from loader.operations.options import MigrateOptions
 from loader.operations.publish import Checked, Published, TargetDatabase
-from loader.operations.shards import clear
+from loader.operations.shards import SCRATCH
 from loader.operations.sizing import choose_maxsize
 from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run
 from loader.server import configuration, tools
 from loader.server.session import Session, session
+from loader.sources import selection
 from loader.storage import files
 from seeders.replica import partial
 from seeders.replica.catchup import Preflight
@@ -51,24 +52,18 @@ _ANEW = (
     "Make the database anew from the entries: --strategy search, or --strategy ldif with the output of "
     "`ditseed export DATABASE-DIRECTORY`."
 )
+SELECT = "select"  # step of a partial replica
+SELECTED = ("selected.ldif", "glue.ldif")  # in the run directory: the selected entries, and glue entries above them
 _HEAD = 1 << 18  # bytes of LDIF searched for contextCSN, which is in the suffix entry: the first entry of the file
 _LINE = re.compile(rb"^contextCSN: ([0-9A-Za-z.#]+)\s*$", re.MULTILINE | re.IGNORECASE)
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Consumer:
-    """The database to fill. `partial`: the syncrepl that makes it a partial replica; None for a whole replica."""
-
-    config: Config
-    database: Database
-    partial: Partial | None = None
-
-
 class Strategy(ABC):
     """One way to seed, created per command. The constructor raises UsageProblem if an option that the strategy needs is
-    missing. `takes`: the SeedOptions fields it accepts that not all strategies do. `reads_ldif`: --from is LDIF."""
+    missing. `takes`: the SeedOptions fields it accepts that not all strategies do. `reads_ldif`: --from is LDIF.
+    `identity`: the options that must not change between a run and its resumption."""
 
     takes: ClassVar[frozenset[str]]
     steps: ClassVar[tuple[str, ...]]
@@ -84,8 +79,7 @@ class Strategy(ABC):
 
     @property
     @abstractmethod
-    def identity(self) -> Mapping[str, object]:
-        """The options that must not change between a run and its resumption."""
+    def identity(self) -> Mapping[str, object]: ...
 
     @abstractmethod
     def begins_anew(self, restart: bool) -> bool:
@@ -96,57 +90,53 @@ class Strategy(ABC):
         """Removes what an earlier run left behind."""
 
     @abstractmethod
-    def consumer(self) -> Consumer:
+    def consumer(self) -> tuple[Config, Database]:
         """Returns the database to fill. Raises LoaderError if this strategy cannot seed it."""
-
-    @abstractmethod
-    def context_csns(self, provider: Session, base: str) -> list[str]:
-        """Returns the provider's contextCSN. Raises NoContextCSN if it has none."""
-
-    @abstractmethod
-    def plan(self, suffix: str, progress: Progress) -> Report:
-        """Returns what the steps would do, as far as it is known beforehand, for a dry run. Changes nothing."""
 
     @abstractmethod
     def run(self, run: Run) -> Report:
         """Runs the steps after the preflight. Returns the facts for the report."""
 
+    @cached_property
+    def partial(self) -> Partial | None:
+        """The syncrepl of a partial replica; None for a whole one. Raises PartialReplica if it cannot be honoured."""
+        return None
 
-# How `search` and `online` read the provider.
+    def context_csns(self, provider: Session, base: str) -> list[str]:
+        """Returns the provider's contextCSN. Raises NoContextCSN if it has none."""
+        return live.context_csns(provider, base) or provider.context_csns(base)
 
+    def plan(self, suffix: str, progress: Progress) -> Report:
+        """Returns what the steps would do, as far as it is known beforehand, for a dry run. Changes nothing."""
+        with progress.step("plan") as meter:
+            _, cut = trial_plan(self.reading(suffix, self.run_dir), meter)
+        return {"entries": "the provider does not tell" if cut.expected is None else cut.expected, "read_as": cut.how}
 
-def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | None = None) -> ExportOptions:
-    """Returns the options of an export of the provider's base (default: the consumer's suffix) into `output`."""
-    assert options.connection is not None
-    first, *others = (
-        msgspec.structs.replace(provider, base=partial.syncrepl.searchbase if partial else provider.base or suffix)
-        for provider in (options.connection, *options.replicas)
-    )
-    return ExportOptions(
-        first,
-        output,
-        jobs=options.jobs or defaults.connections(),
-        pieces=options.pieces,
-        page=options.page,
-        narrowing=partial.narrowing() if partial else None,
-        is_visibility_checked=True,  # the preflight has checked what the provider hides
-        replicas=tuple(others),
-    )
+    def reading(self, suffix: str, output: Path) -> ExportOptions:
+        """Returns the options of an export of the provider's base (default: the consumer's suffix) into `output`."""
+        options, partial = self.options, self.partial
+        assert options.connection is not None
+        first, *others = (
+            msgspec.structs.replace(provider, base=partial.syncrepl.searchbase if partial else provider.base or suffix)
+            for provider in (options.connection, *options.replicas)
+        )
+        return ExportOptions(
+            first,
+            output,
+            jobs=options.jobs or defaults.connections(),
+            pieces=options.pieces,
+            page=options.page,
+            narrowing=partial.narrowing() if partial else None,
+            is_visibility_checked=True,  # the preflight has checked what the provider hides
+            replicas=tuple(others),
+        )
 
-
-def read_provider(options: SeedOptions, exporting: ExportOptions, run: Run) -> None:
-    """Runs the steps of an export. Unless --allow-hidden is given, refuses an export that is not whole."""
-    exporting.output.mkdir(exist_ok=True)
-    export_steps(exporting, run)
-    if not options.allow_hidden:
-        live.require_whole(exporting.output)
-
-
-def estimate(exporting: ExportOptions, progress: Progress) -> Report:
-    """Returns the expected number of entries and how the provider would be read, for a dry run."""
-    with progress.step("plan") as meter:
-        _, cut = trial_plan(exporting, meter)
-    return {"entries": "the provider does not tell" if cut.expected is None else cut.expected, "read_as": cut.how}
+    def read_provider(self, exporting: ExportOptions, run: Run) -> None:
+        """Runs the steps of an export. Unless --allow-hidden is given, refuses an export that is not whole."""
+        exporting.output.mkdir(exist_ok=True)
+        export_steps(exporting, run)
+        if not self.options.allow_hidden:
+            live.require_whole(exporting.output)
 
 
 def run_dir_of(named: Path | None, place: TargetDatabase) -> Path:
@@ -175,7 +165,6 @@ class StoppedConsumer(Strategy):
 
     @cached_property
     def partial(self) -> Partial | None:
-        """The syncrepl of a partial replica; None for a whole one. Raises PartialReplica if it cannot be honoured."""
         provider = self.options.connection.uri if self.options.connection else None
         strategy, engine = self.options.strategy, self.options.engine
         return partial.of(self.place.config, self.place.database, strategy, provider, engine)
@@ -185,7 +174,7 @@ class StoppedConsumer(Strategy):
         """Whether the consumer is a whole replica in one database (nothing glued to it) with a non-empty suffix."""
         place = self.place
         glued = any(database.backend == "mdb" for database in glue.subordinates(place.config, place.database))
-        return self.partial is None and not glued and not packaged.is_empty(place.database.suffix)
+        return self.partial is None and not glued and bool(dn.key(place.database.suffix))
 
     @property
     def run_dir(self) -> Path:
@@ -213,16 +202,14 @@ class StoppedConsumer(Strategy):
 
     def begin(self, run: Run, anew: bool) -> None:
         """Removes files by name: the old run may be of another strategy, and --run-dir may contain foreign files."""
-        if anew:
-            clear(run.directory)
-            trees = [run.directory / name for name in ("export", "environment", "slices", "split")]
-            for tree in (*trees, *run.directory.glob("sort-*")):
+        for name in (*SCRATCH, "export", "environment", "slices", "split", "sort-*") if anew else ():
+            for tree in run.directory.glob(name):
                 files.remove_tree(tree)
-            for name in partial.FILES:
-                (run.directory / name).unlink(missing_ok=True)
+        for name in SELECTED if anew else ():
+            (run.directory / name).unlink(missing_ok=True)
         self.place.require_still_free(run)
 
-    def consumer(self) -> Consumer:
+    def consumer(self) -> tuple[Config, Database]:
         self.place.require_free()
         self.require_buildable()
         config, database = self.place.config, self.place.database
@@ -232,32 +219,56 @@ class StoppedConsumer(Strategy):
         for part in (database, *glue.subordinates(config, database)):
             if part.backend != "mdb":
                 continue
-            where = f"{self.config_path}: " if part is database else f"{self.config_path}: {part.suffix}: "
-            tune = ["--config", str(config.path), "-b", part.suffix]
-            apply = ["--apply"] if config.is_directory else []
-            missing = indexes.lacking_for_sync(indexes.parse(part.indexes))
-            if missing:
-                adding = [word for index in missing for word in ("--add", index)]
-                command = shlex.join(["ditseed", "tune", "indexes", *tune, *adding, *apply])
+            where = f"{self.config_path}{'' if part is database else f': {part.suffix}'}"
+            apply, problems = ["--apply"] if config.is_directory else [], []
+            if missing := indexes.lacking_for_sync(indexes.parse(part.indexes)):
                 slow = f"no index {' and '.join(missing)}, so syncrepl will be slow"
-                log.warning("%s%s; with slapd stopped: %s", where, slow, command)
+                problems.append((slow, "indexes", [word for index in missing for word in ("--add", index)]))
             if part.nosync:
-                command = shlex.join(["ditseed", "tune", "sync", *tune, "--nosync", "off", *apply])
                 unsafe = "nosync is on, so a crash of the host can lose or damage the database"
-                log.warning("%s%s; with slapd stopped: %s", where, unsafe, command)
-        return Consumer(config, database, self.partial)
+                problems.append((unsafe, "sync", ["--nosync", "off"]))
+            for problem, verb, change in problems:
+                tune = ["ditseed", "tune", verb, "--config", str(config.path), "-b", part.suffix, *change, *apply]
+                log.warning("%s: %s; with slapd stopped: %s", where, problem, shlex.join(tune))
+        _ = self.partial  # a syncrepl that cannot be honoured is refused before any work
+        return config, database
 
     def require_buildable(self) -> None:
         build.require(self.building(), self.place)
 
-    def context_csns(self, provider: Session, base: str) -> list[str]:
-        return live.context_csns(provider, base) or provider.context_csns(base)
-
     def build(self, run: Run, inputs: Sequence[Path], context_csns: Sequence[str] | None) -> Report:
-        """Builds from LDIF. `context_csns`: as for `partial.build`."""
-        if self.partial:
-            return partial.build(self.partial, self.building(*inputs), run, self.place, context_csns)
-        return build.build_steps(self.building(*inputs), run, self.place)
+        """Builds from LDIF, of which a partial replica gets what its syncrepl selects. `context_csns`: that of entries
+        which the provider has filtered; None for unfiltered LDIF, which contains its contextCSN."""
+        options, replica = self.building(*inputs), self.partial
+        if replica is None:
+            return build.build_steps(options, run, self.place)
+        entries, glue = (run.directory / name for name in SELECTED)
+
+        def select(meter: Meter) -> _Selected:
+            chosen, claimed = replica.unevaluated, context_csns
+            with ldif.verified_inputs(inputs, meter) as paths:
+                if claimed is None:  # the contextCSN of the whole input, including entries that are not selected
+                    chosen, scan = replica.evaluated, ldif.scan(paths, meter)
+                    claimed = steps.claimed_csns(scan, inputs[0], replica.database.suffix, options.write_context)
+                counts = selection.select(paths, entries, glue, chosen, claimed, meter)
+            ldif.require_read(inputs, counts.read)
+            killpoint("select.middle")
+            if not counts.kept:
+                raise EmptyInput(path=f"{inputs[0]}, below {replica.syncrepl.searchbase}, {replica.syncrepl.filter}")
+            return _Selected(counts.read, counts.kept, counts.read - counts.kept, counts.glue)
+
+        selected = run.do(SELECT, select, _Selected)
+        options = dataclasses.replace(
+            options,
+            inputs=(glue, entries) if selected.glue else (entries,),
+            write_context=False,
+            check_schema=replica.syncrepl.schemachecking,
+            complete_naming=False,
+        )
+        facts = build.build_steps(options, run, self.place)
+        for path in (entries, glue):
+            path.unlink(missing_ok=True)
+        return report_of(facts, selected)
 
     def building(self, *inputs: Path) -> BuildOptions:
         """Returns the options of the build that is part of this seeding."""
@@ -272,6 +283,15 @@ class StoppedConsumer(Strategy):
             verify=self.options.verify,
             seeding=True,
         )
+
+
+class _Selected(msgspec.Struct, frozen=True):
+    """Numbers of entries: examined = selected + left out. The build gets selected + glue."""
+
+    examined: int
+    selected: int
+    left_out: int
+    glue: int
 
 
 def context_csns_of_ldif(paths: Sequence[Path]) -> list[str] | None:
@@ -295,7 +315,7 @@ class Ldif(StoppedConsumer):
     such as a slapcat: a search of a changing server can return a later change and miss an earlier one."""
 
     takes = _TAKES | {"source", "engine", "write_context", "allow_hidden"}
-    steps = ("preflight", partial.STEP, *build.STEPS)
+    steps = ("preflight", SELECT, *build.STEPS)
     reads_ldif = True
 
     def __init__(self, options: SeedOptions) -> None:
@@ -314,7 +334,7 @@ class Ldif(StoppedConsumer):
 
     def run(self, run: Run) -> Report:
         sources = self.options.source
-        if self.partial is None and packaged.is_empty(self.place.database.suffix):
+        if self.partial is None and not dn.key(self.place.database.suffix):
             first = next(iter(ldif.input_files(sources)))
             sources = packaged.with_root_entry(sources, first, run.directory)
         return self.build(run, sources, None)
@@ -327,7 +347,7 @@ class Search(StoppedConsumer):
     tree, the empty suffix, several providers) the entries are read into files first."""
 
     takes = _TAKES | READING_TAKES | {"engine", "replicas"}
-    steps = ("preflight", *stream_build.STEPS, *export.STEPS, partial.STEP, *build.STEPS)
+    steps = ("preflight", *stream_build.STEPS, *export.STEPS, SELECT, *build.STEPS)
 
     def __init__(self, options: SeedOptions) -> None:
         super().__init__(options)
@@ -339,18 +359,12 @@ class Search(StoppedConsumer):
         """Whether the database is built while the provider is read, without LDIF files in between."""
         return self.is_plain and self.options.engine == defaults.ENGINES[0] and not self.options.replicas
 
-    def reading(self, output: Path) -> ExportOptions:
-        return reading(self.options, self.place.database.suffix, output, self.partial)
-
-    def plan(self, suffix: str, progress: Progress) -> Report:
-        return estimate(self.reading(self.place.directory), progress)
-
     def run(self, run: Run) -> Report:
-        exporting = self.reading(run.directory / "export")
+        exporting = self.reading(self.place.database.suffix, run.directory / "export")
         if self.streams:
             return stream_build.build(exporting, self.building(), run, self.place, self.options.allow_hidden)
         if not run.catalogue.is_done("publish"):
-            read_provider(self.options, exporting, run)
+            self.read_provider(exporting, run)
         start = run.catalogue.facts_of("start", Start)
         facts = self.build(run, (exporting.output,), start.context_csns if start else [])
         files.remove_tree(exporting.output)
@@ -399,16 +413,14 @@ class Clone(StoppedConsumer):
         """Raises GlueRefused for a glued tree: copies of several databases need not show the same moment."""
         for part in glue.subordinates(self.place.config, self.place.database):
             reason = f"the database of {part.suffix} holds a part of the same tree, and a clone is of one database"
-            advice = "Use --strategy search or ldif."
-            raise GlueRefused(suffix=self.place.database.suffix, reason=reason, advice=advice)
+            raise GlueRefused(suffix=self.place.database.suffix, reason=reason, advice="Use --strategy search or ldif.")
 
     def plan(self, suffix: str, progress: Progress) -> Report:
         """Returns the bytes to copy. For a conversion, extrapolates from a trial conversion of the first entries, and
         raises the error that refuses them. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
         with progress.step("schema") as meter:
             fit = self.fit(meter)
-        size = files.allocated_bytes(meta.data_file(self.source))
-        facts: Report = {"indexed": list(fit.rebuild)}
+        size, facts = files.allocated_bytes(meta.data_file(self.source)), Report(indexed=list(fit.rebuild))
         if self.conversion:
             source = contents.summarise(self.source, newest=False)
             planned = migrate.planned(self.migrating, self.place, source, progress, strict=True)
@@ -450,10 +462,6 @@ class Clone(StoppedConsumer):
             files.publish(database / copy.PARTIAL, database / DATA)
             return _Copied(maxsize)
 
-        def index(meter: Meter) -> Rebuilt:
-            # slapd assumes that the indexes match the configuration.
-            return made_with.rebuild(self.place, database, schema.rebuild, run.directory, meter)
-
         def check(meter: Meter) -> Checked:
             verify.verify(database, self.options.verify, meter)
             verify.require_unique_uuids(database, meter, run.directory)
@@ -462,9 +470,11 @@ class Clone(StoppedConsumer):
         schema = run.do("schema", lambda meter: _Schema(list(self.fit(meter).rebuild), self.conversion), _Schema)
         copied = self._convert(run) if schema.converted else run.do("copy", copy_pages, _Copied)
         preflight = run.catalogue.facts_of("preflight", Preflight)
-        live = (preflight and preflight.context_csns) or []
-        stamped = run.do("stamp", lambda meter: self._stamp(database, live, meter), _Stamped)
-        indexed = run.do("index", index, Rebuilt)
+        csns = (preflight and preflight.context_csns) or []
+        stamped = run.do("stamp", lambda meter: self._stamp(database, csns, meter), _Stamped)
+        # slapd assumes that the indexes match the configuration.
+        remake = (self.place, database, schema.rebuild, run.directory)
+        indexed = run.do("index", lambda meter: made_with.rebuild(*remake, meter), Rebuilt)
         checked = run.do("check", check, Checked)
         published = run.do("publish", lambda meter: work.put_into_place(checked), Published)
         converted = {"converted": schema.converted} if schema.converted else {}
@@ -491,14 +501,14 @@ class Clone(StoppedConsumer):
         loaded = run.do("copy", load, MigrateLoaded)
         return run.do(COMPARE, compare, _Copied, loaded.entries)
 
-    def _stamp(self, database: Path, live: Sequence[str], meter: Meter) -> _Stamped:
-        """Writes the contextCSN. `live`: the provider's contextCSN before the copy; empty without a provider."""
+    def _stamp(self, database: Path, csns: Sequence[str], meter: Meter) -> _Stamped:
+        """Writes the contextCSN. `csns`: the provider's contextCSN before the copy; empty without a provider."""
         suffix = self.place.database.suffix
         claimed = csn.by_server(contents.context_csns(database, suffix))
         newest = contents.newest_csns(database, suffix, whole=False)
         # Claiming too little costs some replication, too much loses changes. So the provider's CSNs are capped at the
         # copy's newest entryCSNs: the copy may be of another, slower server.
-        for sid, text in csn.by_server(live).items():
+        for sid, text in csn.by_server(csns).items():
             if sid in newest:
                 claimed[sid] = max(claimed.get(sid, ""), min(text, newest[sid]))
         if not claimed:

@@ -6,12 +6,11 @@ server reports how far the refresh has got."""
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cached_property
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from loader import csn, units
@@ -52,100 +51,79 @@ def _provided(server: Session, base: str) -> dict[str, str]:
     return csn.by_server(live.context_csns(server, base) or server.context_csns(base))
 
 
-class _CatchUpWait(Struct, dict=True):
-    """`bases`: that of the provider, then of the consumer. `wait`: seconds; if None, the limit is derived from what the
-    provider has to send, and starts again whenever the consumer's contextCSN moves.
+def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait: float | None, meter: Meter) -> None:
+    """Waits until the consumer's contextCSN covers the provider's. `bases`: that of the provider, then of the consumer.
+    `wait`: seconds; if None, the limit is derived from what the provider has to send, and starts again whenever the
+    consumer's contextCSN moves. Raises NotInSync on timeout; ServerDown or ConnectionLost if the consumer does not
+    answer at that time."""
+    suffix = provider.context_of(bases[0])
+    has: dict[str, str] = {}  # the consumer's contextCSN
+    moved, has_answered = 0.0, False  # when the contextCSN changed; whether the consumer ever answered
+    answer: SyncAnswer | None = None  # the provider's to that contextCSN; None if unknown
 
-    `_has`: the consumer's contextCSN; it changed at `_moved` on the meter's clock. `_trouble`: why it does not answer.
-    `_answered`: whether it ever did. `_answer`: the provider's to that contextCSN; None if unknown."""
+    @functools.cache
+    def entries() -> int | None:
+        return questions.entries(provider, suffix, sampled=True)
 
-    provider: Session
-    consumer: Connection
-    bases: tuple[str, str]
-    wait: float | None
-    meter: Meter
-    _has: Mapping[str, str] = {}
-    _moved: float = 0.0
-    _trouble: LoaderError | None = None
-    _answered: bool = False
-    _answer: SyncAnswer | None = None
-
-    def waited(self) -> float:
-        """Waits until the consumer's contextCSN covers the provider's. Returns the seconds waited. Raises NotInSync on
-        timeout; ServerDown or ConnectionLost if the consumer does not answer at that time."""
-        suffix = self.provider.context_of(self.bases[0])
-        while True:
-            wanted, before = _provided(self.provider, self.bases[0]), self._has
-            try:
-                self._has, self._trouble = _contextcsn_of(self.consumer, self.bases[1]), None
-                self._answered = True
-            except LoaderError as error:
-                if not error.retryable:
-                    raise
-                self._has, self._trouble = {}, error
-            if before != self._has:
-                self._moved = self.meter.seconds
-            if self._has and (self._answer is None or before != self._has):
-                self._answer = None
-                with suppress(LoaderError):
-                    # Without the suffix's entryUUID the question would be about the whole tree.
-                    if self.provider.read(suffix, ["entryUUID"]).get("entryuuid"):
-                        self._answer = catchup.reply_to(self.provider, suffix, self._has.values()).answer
-            if csn.is_covered_by(wanted, self._has):
-                return self.meter.seconds
-            csns = f"contextCSN of the replica {_listed(self._has)}, of the provider {_listed(wanted)}"
-            self.meter.note = f"{self._doing()}; {csns}: {behind(self._has, wanted)}"
-            if self.meter.seconds > self._until():
-                raise self._trouble or self._not_in_sync()
-            time.sleep(_LOOK_EVERY)
-
-    @cached_property
-    def _entries(self) -> int | None:
-        return questions.entries(self.provider, self.provider.context_of(self.bases[0]), sampled=True)
-
-    def _until(self) -> float:
-        """Returns the deadline on the meter's clock. Assumes loglevel `sync`, because the real one is unknown here."""
-        if self.wait is not None:
-            return self.wait
-        if not self._answered:
-            return _SILENT
-        answer = self._answer or (None if self._trouble else SyncAnswer.WHOLE)
-        if answer is None or answer not in catchup.COSTLY:
-            return self._moved + _FLOOR
-        if self._entries is None:
-            return self._moved + _UNKNOWN
-        return self._moved + _FLOOR + _SLACK * catchup.seconds_of(answer, self._entries, logged=True)
-
-    def _doing(self) -> str:
-        """Returns the consumer's current activity in words."""
-        if self._trouble:
-            return f"the replica does not answer ({self._trouble})"
-        entries = "of an unknown number" if self._entries is None else f"of {self._entries:,}"
-        match self._answer:
-            case SyncAnswer.PRESENT:
-                return f"the provider sends the entryUUIDs of what did not change, {entries}"
-            case SyncAnswer.WHOLE:
-                return f"the provider sends every entry whole, {entries}"
-            case SyncAnswer.CHANGES:
-                return "the provider sends what changed and was deleted"
-        return "waiting" if self._has else "waiting: no contextCSN until its refresh is done"
-
-    def _not_in_sync(self) -> NotInSync:
-        advice = "Look at the consumer's log (loglevel sync) for what syncrepl says."
-        if self._answer in catchup.COSTLY:
-            cost = catchup.cost_of(self._answer, self._entries, logged=True)
-            advice = (
-                f"It takes up to {cost}. Let it go on while its slapd uses a processor, and wait longer "
-                "(--wait); else look at its log (loglevel sync). docs/catch-up.md tells how to have changes "
-                "alone sent, and what to do if the log repeats `retrying`."
+    while True:
+        wanted, before, trouble = _provided(provider, bases[0]), has, None
+        try:
+            has, has_answered = _contextcsn_of(consumer, bases[1]), True
+        except LoaderError as error:
+            if not error.retryable:
+                raise
+            has, trouble = {}, error
+        if before != has:
+            moved = meter.seconds
+        if has and (answer is None or before != has):
+            answer = None
+            with suppress(LoaderError):
+                # Without the suffix's entryUUID the question would be about the whole tree.
+                if provider.read(suffix, ["entryUUID"]).get("entryuuid"):
+                    answer = catchup.reply_to(provider, suffix, has.values()).answer
+        if csn.is_covered_by(wanted, has):
+            return
+        doing = f"the replica does not answer ({trouble})" if trouble else _doing(answer, entries(), bool(has))
+        csns = f"contextCSN of the replica {_listed(has)}, of the provider {_listed(wanted)}"
+        meter.note = f"{doing}; {csns}: {behind(has, wanted)}"
+        expected = answer or (None if trouble else SyncAnswer.WHOLE)
+        pause = _longest_pause(expected, entries) if has_answered else _SILENT
+        if meter.seconds > (moved + pause if wait is None else wait):
+            advice = "Look at the consumer's log (loglevel sync) for what syncrepl says."
+            if answer in catchup.COSTLY:
+                advice = (
+                    f"It takes up to {catchup.cost_of(answer, entries(), logged=True)}. Let it go on while its slapd "
+                    "uses a processor, and wait longer (--wait); else look at its log (loglevel sync). "
+                    "docs/catch-up.md tells how to have changes alone sent, and what to do if the log repeats "
+                    "`retrying`."
+                )
+            waited = units.duration(meter.seconds)
+            raise trouble or NotInSync(
+                consumer=consumer.uri, provider=provider.uri, waited=waited, state=meter.note, advice=advice
             )
-        return NotInSync(
-            consumer=self.consumer.uri,
-            provider=self.provider.uri,
-            waited=units.duration(self.meter.seconds),
-            state=self.meter.note,
-            advice=advice,
-        )
+        time.sleep(_LOOK_EVERY)
+
+
+def _longest_pause(answer: SyncAnswer | None, entries: Callable[[], int | None]) -> float:
+    """Returns the seconds without progress that the consumer is allowed. Assumes loglevel `sync`, because the real one
+    is unknown here."""
+    if answer is None or answer not in catchup.COSTLY:
+        return _FLOOR
+    count = entries()
+    return _UNKNOWN if count is None else _FLOOR + _SLACK * catchup.seconds_of(answer, count, logged=True)
+
+
+def _doing(answer: SyncAnswer | None, entries: int | None, has_csn: bool) -> str:
+    """Returns the consumer's current activity in words."""
+    count = "of an unknown number" if entries is None else f"of {entries:,}"
+    match answer:
+        case SyncAnswer.PRESENT:
+            return f"the provider sends the entryUUIDs of what did not change, {count}"
+        case SyncAnswer.WHOLE:
+            return f"the provider sends every entry whole, {count}"
+        case SyncAnswer.CHANGES:
+            return "the provider sends what changed and was deleted"
+    return "waiting" if has_csn else "waiting: no contextCSN until its refresh is done"
 
 
 def behind(consumer: Mapping[str, str], provider: Mapping[str, str]) -> str:
@@ -180,16 +158,17 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
         bases, ignored = (base, base), ()
         theirs, ours = (Server(replace(side, base=base)) for side in (options.provider, options.consumer))
     with progress.step("catch-up") as meter, session(options.provider) as provider:
-        waited = _CatchUpWait(provider, options.consumer, bases, options.wait, meter).waited()
+        _wait(provider, options.consumer, bases, options.wait, meter)
+        waited = meter.seconds
     comparing = CompareOptions(theirs, ours, (*IGNORED, *ignored), options.limit, show_attributes=True)
     report = _compared(comparing, progress)
     # The consumer is read before the provider, so a CSN that is newer on the consumer did not come from the provider.
-    has: dict[str, str] = {}
     try:
         has = _contextcsn_of(options.consumer, bases[1])
     except LoaderError as error:  # the comparison counts, even if the consumer is being started again
         if not error.retryable:
             raise
+        has = {}
     with session(options.provider) as provider:
         wanted = _provided(provider, bases[0])
     ahead = ", ".join(sid for sid, text in sorted(has.items()) if sid in wanted and text > wanted[sid])

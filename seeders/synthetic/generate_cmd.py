@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 from click import Choice, FloatRange, IntRange
@@ -20,9 +20,6 @@ from loader.declared import command as declare
 from loader.defaults import STDIN
 from loader.errors import UsageProblem
 from loader.storage import files
-
-if TYPE_CHECKING:
-    from loader.sources.dit import PlanOptions
 
 TemplateName = Annotated[str, Argument("TEMPLATE")]
 
@@ -199,14 +196,6 @@ class _Operations:
     )
     jobs: Jobs = None
 
-    def plan(self, seed: int) -> PlanOptions:
-        from loader.sources.dit import PlanOptions
-
-        return PlanOptions(
-            *(self.count, shares(self.mix or MIX[self.form], self.form), self.miss, self.skew, seed),
-            *(parse_search_option(self.looks), self.form == "ldif"),
-        )
-
 
 @declare("operations", command)
 def operations(
@@ -229,8 +218,12 @@ def operations(
     """
     from loader.sources import dit
 
-    template = tree.spec(template_name, tree_suffix).compiled()
-    plan, jobs = options.plan(tree.seed), options.jobs or defaults.processors()
+    template, mix = tree.spec(template_name, tree_suffix).compiled(), options.mix or MIX[options.form]
+    plan = dit.PlanOptions(
+        *(options.count, shares(mix, options.form), options.miss, options.skew, tree.seed),
+        *(parse_search_option(options.looks), options.form == "ldif"),
+    )
+    jobs = options.jobs or defaults.processors()
     with progress_of(progress_mode).step("operations", options.count) as meter:
         if options.output == "-":
             stdout = standard.output("the plan", readable=True)

@@ -190,28 +190,27 @@ class _Converter:
             if dn is None:
                 reason = f"branch {branch.name} is not below {self.suffix}: a template makes one tree"
                 raise _Refusal(branch.line, reason)
-            table = _toml(dn)
+            table: object = dn
             if branch.lines:
                 attributes = self._attributes(branch)
                 naming = branch.name.partition("=")[0].lower()
                 if "objectClass" not in attributes and naming not in _CLASSES:
                     raise _Refusal(branch.line, f"branch {branch.name}: objectClass is missing")
-                if "objectClass" not in attributes:
-                    attributes = {"objectClass": _toml(_CLASSES[naming]), **attributes}
-                table = f"{{ dn = {table}, attributes = {{ {', '.join(_assignments(attributes))} }} }}"
-            if table != _toml(""):
-                tables.append(f"    {table},")
+                added = {} if "objectClass" in attributes else {"objectClass": _CLASSES[naming]}
+                table = {"dn": dn, "attributes": {**added, **attributes}}
+            if table:  # the suffix itself needs no branch
+                tables.append(f"    {_toml(table)},")
             for below in branch.below:
-                self._subordinate(below, _toml(dn), 1, ())
+                self._subordinate(below, dn, 1, ())
         facts = {"description": f"converted from {self.path.name} of makeldif", "suffix": self.suffix}
-        head = [*_assignments({key: _toml(value) for key, value in facts.items()}), "branches = [", *tables, "]"]
-        lists = _assignments({key: _toml(value) for key, value in self.lists.items()})
-        return "\n".join([*head, "", "[lists]", *lists, *self.kinds, ""])
+        head = [*_assignments(facts), "branches = [", *tables, "]"]
+        return "\n".join([*head, "", "[lists]", *_assignments(self.lists), *self.kinds, ""])
 
     def _subordinate(
-        self, below: tuple[int, str, int | None], parent: str, above: int | None, ancestors: tuple[str, ...]
+        self, below: tuple[int, str, int | None], parent: object, above: int | None, ancestors: tuple[str, ...]
     ) -> None:
-        """Adds a kind of entries, then the kinds below it. `above`: number of parents; None if given by -n."""
+        """Adds a kind of entries, then the kinds below it. `parent`: what [[kinds]] has as `below`. `above`: number of
+        parents; None if given by -n."""
         line, name, count = below
         template = self.templates.get(name.lower())
         if template is None:
@@ -236,31 +235,29 @@ class _Converter:
 
         first = template.first
         rdn = [first[_key(word)].attribute if _key(word) in first else word for word in template.rdn]
-        facts = {"name": _toml(name), "below": parent}
-        if count is not None:
-            facts["count"] = _toml(f"{count} each" if ancestors else count)
-        facts["rdn"] = _toml(rdn[0] if len(rdn) == 1 else rdn)
+        number = {} if count is None else {"count": f"{count} each" if ancestors else count}
+        facts = {"name": name, "below": parent, **number, "rdn": rdn[0] if len(rdn) == 1 else rdn}
         values = {value: self._item(first[key], template)[0] for key, value in template.values.items()}
         self.kinds += ["", "[[kinds]]", *_assignments(facts)]
         self.kinds += ["[kinds.values]", *_assignments(values)] if values else []
         self.kinds += ["[kinds.attributes]", *_assignments(self._attributes(template))]
         for subordinate in template.below:
-            self._subordinate(subordinate, _toml({"kind": name}), total, (*ancestors, template.name))
+            self._subordinate(subordinate, {"kind": name}, total, (*ancestors, template.name))
 
-    def _attributes(self, block: _Block) -> dict[str, str]:
-        """Returns the TOML of each attribute; several lines of one attribute become a list."""
-        items: dict[str, list[str]] = {}
+    def _attributes(self, block: _Block) -> dict[str, object]:
+        """Returns the value of each attribute for TOML; several lines of one attribute become a list."""
+        items: dict[str, list[object]] = {}
         for line in block.lines:
             item, chance = self._item(line, block)
             first = block.first[line.key]
             if line is first and line.key in block.values:
                 value = block.values[line.key]
-                item = _toml(f"{{{value}}}" if chance == 1 else {"text": f"{{{value}}}", "when": [value]})
+                item = f"{{{value}}}" if chance == 1 else {"text": f"{{{value}}}", "when": [value]}
             items.setdefault("objectClass" if line.key == "objectclass" else first.attribute, []).append(item)
-        return {name: tomls[0] if len(tomls) == 1 else f"[{', '.join(tomls)}]" for name, tomls in items.items()}
+        return {name: lines[0] if len(lines) == 1 else lines for name, lines in items.items()}
 
-    def _item(self, line: _Line, block: _Block) -> tuple[str, float]:
-        """Returns the TOML of a line's value, and the fraction of entries that have the value."""
+    def _item(self, line: _Line, block: _Block) -> tuple[object, float]:
+        """Returns a line's value for TOML, and the fraction of entries that have the value."""
         text, chance = "", 1.0
         for match in _PIECE.finditer(line.text):
             if match["tag"] is not None:
@@ -285,7 +282,7 @@ class _Converter:
             else:
                 text += _literal(match["escaped"] or match["text"])
         text = self.suffixes.sub("{suffix}", text)
-        return _toml(text if chance == 1 else {"text": text, "chance": chance}), chance
+        return text if chance == 1 else {"text": text, "chance": chance}, chance
 
     def _tag(self, line: _Line, words: list[str], block: _Block) -> str | None:
         """Returns the equivalent of a tag in ditseed's templates; None if there is none."""
@@ -384,12 +381,13 @@ def _literal(text: str) -> str:
 
 def _toml(value: object) -> str:
     if isinstance(value, dict):
-        return f"{{ {', '.join(_assignments({key: _toml(item) for key, item in value.items()}))} }}"
+        return f"{{ {', '.join(_assignments(value))} }}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     # A JSON string is a valid TOML string, except that TOML does not allow DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _assignments(values: Mapping[str, str]) -> list[str]:
-    return [f"{key if re.fullmatch('[A-Za-z0-9_-]+', key) else _toml(key)} = {value}" for key, value in values.items()]
+def _assignments(values: Mapping[str, object]) -> list[str]:
+    keys = {key: key if re.fullmatch("[A-Za-z0-9_-]+", key) else _toml(key) for key in values}
+    return [f"{keys[key]} = {_toml(value)}" for key, value in values.items()]

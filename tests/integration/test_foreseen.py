@@ -12,12 +12,11 @@ import pytest
 from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from loader.operations.made_with import SchemaFacts
 from loader.server import configuration
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.sinks.mdb import schema_of
-from seeders.replica import preflight
+from seeders.replica import seed
 from tests.support.command import Done, ditseed
 
 pytestmark = pytest.mark.slapd
@@ -92,9 +91,9 @@ def test_what_the_provider_does_not_say(provider: Slapd, caplog: pytest.LogCaptu
     """Its limits forbid to look for the entries of an object class, as long as the index does not hold them."""
     with consumer_of(provider, base_schemas=("core", "cosine", "inetorgperson")) as consumer:
         config = configuration.read(consumer.config_path)
-        known = SchemaFacts.of(schema_of(config, config.database(SUFFIX)))
+        known = schema_of(config, config.database(SUFFIX))
         with session(Connection(provider.uri)) as anonymous:
-            assert preflight.unknown_classes(anonymous, SUFFIX, known) == []
+            assert seed.unknown_classes(anonymous, SUFFIX, known) == []
     assert "posixGroup" in caplog.text
     assert f"{provider.uri} did not say whether any entry has them" in caplog.text
 

@@ -17,7 +17,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import EmptyInput, MaxsizeTooSmall
 from loader.mdb import meta
-from loader.operations import server_sample, sizing
+from loader.operations import export, sizing
 from loader.operations.build import native
 from loader.operations.tune import Target, opened
 from loader.operations.tune.maxsize import Load, LoadPlan, plan_load
@@ -288,19 +288,19 @@ def test_few_entries_are_all_read(provider: Slapd, consumer: Slapd) -> None:
 def test_of_many_a_part_is_read_however_their_uuids_lie(
     provider: Slapd, clustered: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: int | None
 ) -> None:
-    monkeypatch.setattr(server_sample, "_READ_WHOLE", 1000)
+    monkeypatch.setattr(export, "_READ_WHOLE", 1000)
     monkeypatch.setattr(planner, "expected", lambda *_: expected)
     for server in (provider, clustered):
-        found = server_sample.of_server(_reading(server), SampleSize(2000, 0.0), tmp_path, Meter("sample"))
+        found = export.of_server(_reading(server), SampleSize(2000, 0.0), tmp_path, Meter("sample"))
         assert (found.total, found.is_counted) == (ENTRIES, True)
         assert 500 <= len(found.names) <= 5000, found.how
 
 
 def test_a_count_that_takes_too_long_is_none(clustered: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_sample, "_READ_WHOLE", 0)
-    monkeypatch.setattr(server_sample, "_COUNT_FOR", 0.0)
+    monkeypatch.setattr(export, "_READ_WHOLE", 0)
+    monkeypatch.setattr(export, "_COUNT_FOR", 0.0)
     monkeypatch.setattr(planner, "expected", lambda *_: None)
-    found = server_sample.of_server(_reading(clustered), SampleSize(2000, 0.0), tmp_path, Meter("sample"))
+    found = export.of_server(_reading(clustered), SampleSize(2000, 0.0), tmp_path, Meter("sample"))
     assert found.total >= len(found.names) > 0
     assert found.is_counted == (found.how.endswith("all of it was read"))
     assert not [*tmp_path.glob("*names*")]

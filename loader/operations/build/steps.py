@@ -186,13 +186,21 @@ def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
     claimed: list[str] | None = None
     if options.seeding:
-        csns = csn.by_server(result.context_csns) or (dict(result.max_csns) if options.write_context else {})
-        claimed = sorted(csns.values()) if options.claimed is None else list(options.claimed)
-        if not claimed:
-            where, suffix = options.inputs[0], place.database.suffix
-            raise NoContextCSN(where=where, suffix=suffix, advice=NO_CONTEXT, commands=())
+        where, suffix = options.inputs[0], place.database.suffix
+        claimed = [*(options.claimed or ())] or claimed_csns(result, where, suffix, options.write_context)
     uses = result.attributes, result.object_classes
     return Scanned(result.entries, result.bytes, *uses, result.first_dn or "", claimed)
+
+
+def claimed_csns(
+    scan: ldif.ScanResult, where: Path, suffix: str, write_context: bool, advice: str = NO_CONTEXT
+) -> list[str]:
+    """Returns the contextCSN of LDIF that was scanned; if it has none and `write_context` is set, the highest
+    entryCSNs. Raises NoContextCSN, which names `where`."""
+    csns = csn.by_server(scan.context_csns) or (dict(scan.max_csns) if write_context else {})
+    if not csns:
+        raise NoContextCSN(where=where, suffix=suffix, advice=advice, commands=())
+    return sorted(csns.values())
 
 
 class Loaded(msgspec.Struct, frozen=True, omit_defaults=True):

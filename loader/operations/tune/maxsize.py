@@ -137,7 +137,7 @@ class Load(Struct, frozen=True):
         """Returns the sample, and the directory of the source if that is a database."""
         location = locate(self.source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
         if self.provider is not None:
-            from loader.operations.server_sample import of_server  # python-ldap takes 40 ms to load
+            from loader.operations.export import of_server  # python-ldap takes 40 ms to load
 
             provider = replace(self.provider, base=self.provider.base or suffix)
             with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:

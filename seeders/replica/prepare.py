@@ -1,0 +1,115 @@
+"""`replica seed --prepare-provider`, and `replica release`, which undoes it.
+
+The preflight sets a lasting session log and makes the write with which the log begins, before it reads the contextCSN;
+probes of the provider prove that this was enough. A lease records the previous session log. The end of the seeding
+cannot restore it, because the consumer's first refresh needs the new log: `ditseed replica release` restores it after
+that refresh."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+
+from loader.errors import ConfigHidden, LeaseStands, LoaderError, ProviderNotPrepared
+from loader.operations import leases
+from loader.run import lease
+from loader.run.lease import Lease
+from loader.run.log import killpoint
+from loader.server import configuration, questions, sync
+from loader.server.options import Connection
+from loader.server.session import Session, session
+from loader.server.sync import SyncAnswer
+from seeders.replica import catchup
+from seeders.replica.catchup import Syncprov
+
+KIND = "sessionlog"  # kind of the lease
+# Maximum writes: to bring the server ID into contextCSN, to begin the log, to prove it; one spare for other writers.
+_WRITES = 4
+
+
+def prepare(config: Connection, data: Connection, base: str, log_base: str | None) -> list[str]:
+    """Prepares the database that holds `base`. Returns the actions taken, in words. `config` may change cn=config,
+    `data` may write to the tree. `log_base`: the accesslog that the consumer's syncrepl reads. Raises ConfigHidden,
+    ConfigRefused, ServerRefused, ProviderNotPrepared."""
+    done = []
+    with session(config) as server:
+        suffix = server.context_of(base)
+        syncprov, claimed = catchup.syncprov_of(server, suffix), server.context_csns(suffix)
+        expected = catchup.expected_answer(server, suffix, claimed, syncprov, log_base)
+        if expected.only_changes and expected.sure:
+            return [f"{server.uri} is ready"]
+        if not syncprov or not syncprov.logs:
+            done.append(_set_log(config, server, suffix))
+    with session(data) as writer, session(config) as server:
+        syncprov = catchup.syncprov_of(server, suffix)
+        # Writes until a probe with the contextCSN from before the last write is answered with changes only.
+        for count in range(1, _WRITES + 1):
+            claimed = writer.context_csns(suffix)
+            sync.touch(writer, suffix)
+            expected = catchup.expected_answer(server, suffix, claimed, syncprov, log_base)
+            if expected.only_changes and expected.answer is SyncAnswer.CHANGES:
+                return [*done, f"writes to {suffix} that change nothing: {count}"]
+    raise ProviderNotPrepared(uri=server.uri, suffix=suffix, answer=expected.says(), why=expected.why)
+
+
+def _set_log(admin: Connection, server: Session, suffix: str) -> str:
+    syncprov = _visible_syncprov(server, suffix)
+    size = catchup.log_size(questions.entries(server, suffix, sampled=True))
+    config = configuration.read_online(server)
+    # An existing lease records the session log from before the first seeding, so it is kept.
+    if not any(old.database == suffix for old in lease.abandoned(leases.identity(config), KIND)):
+        mark = leases.mark(config, config.database(suffix))
+        undo = shlex.join(["ditseed", "replica", "release", *admin.options(), "-b", suffix])
+        lease.record(Lease(KIND, server.uri, suffix, undo, before=str(syncprov.session_log or ""), mark=mark))
+    killpoint(f"{KIND}.written-down")
+    configuration.modify(server, syncprov.entry_dn, [syncprov.resized(size)])
+    killpoint(f"{KIND}.taken")
+    return f"{catchup.SESSION_LOG} of {suffix} set to {size:,} at {server.uri}"
+
+
+def _visible_syncprov(server: Session, suffix: str) -> Syncprov:
+    syncprov = catchup.syncprov_of(server, suffix)
+    if syncprov is None:
+        raise ConfigHidden(uri=server.uri, who=server.connection.who, reason=f"no syncprov of {suffix} is shown")
+    return syncprov
+
+
+def release(connection: Connection, suffix: str | None) -> list[str]:
+    """Restores the session logs from before --prepare-provider. Returns a line for each. Raises LeaseStands if a log
+    cannot be restored."""
+    with session(connection) as server:
+
+        def restore(left: Lease) -> None:
+            try:
+                syncprov = _visible_syncprov(server, left.database)
+                change = syncprov.resized(int(left.before or 0))
+                if change.before != change.after:
+                    configuration.modify(server, syncprov.entry_dn, [change])
+            except LoaderError as error:
+                facts = {"what": catchup.SESSION_LOG, "suffix": left.database, "undo": left.undo}
+                raise LeaseStands(**facts, reason=error) from error
+
+        chosen = [left for left in lease.abandoned(leases.of_server(server), KIND) if suffix in (None, left.database)]
+        for left in chosen:
+            lease.end(left, partial(restore, left))
+    return [f"{left.database}: {left.before or 'no session log'}" for left in chosen]
+
+
+def forget(uri: str, suffix: str | None) -> list[str]:
+    """Drops the leases of a server that is gone for good, without contacting it. Returns a line for each lease."""
+    chosen = [left for left in lease.abandoned() if left.target == uri and suffix in (None, left.database)]
+    for left in chosen:
+        lease.end(left)
+    return [f"{left.kind} of {left.database}: forgotten, not put back" for left in chosen]
+
+
+def standing(uri: str) -> list[str]:
+    """Returns reminders of session logs that a seeding set and nobody has restored. Includes all servers, because the
+    server at `uri` may have been named by another URI."""
+    return [
+        f"the session log of {left.database} was set by --prepare-provider at {left.taken}"
+        f"{'' if left.target == uri else f' at {left.target}'}; keep it, as any restart of a consumer needs it, or put "
+        f"back what was before: {left.undo} (with --forget if that server is gone for good)"
+        for left in lease.abandoned()
+        if left.kind == KIND
+    ]
