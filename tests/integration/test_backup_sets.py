@@ -375,7 +375,7 @@ def test_a_set_without_a_member(source: Logged, tmp_path: Path, gone: str) -> No
     other = last if gone == LOG_ID else last.replace(TREE, LOG_ID)
     shutil.rmtree(repo / last.replace(TREE, gone))
     done = ditseed("backup", "check", "-R", repo)
-    assert (done.status, "is of the same moment as" in done.out) == (2, True), done
+    assert (done.status, "belongs to a set with" in done.out) == (2, True), done
     assert source.restore(repo).status == SetIncomplete.exit_status
     words = ("-R", repo, "--target", tmp_path / "made")
     for name in ("latest", other):
