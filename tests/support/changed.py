@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from loader.cli import OWN
+from loader.cli import OWN_VERBS
 
 ROOT = Path(__file__).parents[2]
 CODE = ("loader", "seeders", "fixtures", "tests")
@@ -119,7 +119,7 @@ def _file_of(module: str) -> str | None:
 
 
 def verbs_of(reached: set[str]) -> set[str]:
-    return {verb for verb, place in OWN.items() if _file_of(place.partition(":")[0]) in reached}
+    return {verb for verb, place in OWN_VERBS.items() if _file_of(place.partition(":")[0]) in reached}
 
 
 def verbs_of_crates(crates: set[str]) -> set[str]:
@@ -133,7 +133,7 @@ def verbs_of_crates(crates: set[str]) -> set[str]:
     reached = closure(crates, users) - {"bridge"}
     rows = _WALK.findall((ROOT / "ARCHITECTURE.md").read_text())
     found = {verb.split()[0] for verb, named in rows if reached & set(re.findall(r"\w+", named))}
-    return found or set(OWN)
+    return found or set(OWN_VERBS)
 
 
 @cache
