@@ -204,32 +204,6 @@ def test_file_urls_only_when_allowed(target: Slapd, tmp_path: Path) -> None:
     assert "description: read from a file" in target.slapcat()
 
 
-def test_rejects_must_not_be_an_input(target: Slapd, ldif: Path) -> None:
-    before = ldif.read_bytes()
-    done = build(target, ldif, "--rejects", ldif)
-    assert done.status == errors.UsageProblem.exit_status
-    assert ldif.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        ("--memory", "1G"),
-        ("--tmp", "/tmp"),
-        ("--jobs", "2"),
-        ("--max-rejects", "3"),
-        ("--rejects", "/tmp/never-made.ldif"),
-        ("--allow-file-urls",),
-    ],
-    ids=lambda option: option[0],
-)
-def test_slapadd_does_not_know_it(target: Slapd, ldif: Path, option: tuple[str, ...]) -> None:
-    done = build(target, ldif, "--engine", "slapadd", *option)
-    assert done.status == errors.UsageProblem.exit_status
-    assert f"--engine slapadd does not know {option[0]}" in done.err
-    assert not list(target.database_dir.iterdir())
-
-
 # --- slapo-memberof: nothing has memberOf that was loaded offline, and whoever builds it is told ------
 
 DOCS = Path(__file__).parents[2] / "docs" / "build.md"

@@ -6,10 +6,8 @@ With `-o -` the same LDIF comes through a pipe, and no reader takes a part of it
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import pty
-import random
 import shlex
 import signal
 import stat
@@ -32,9 +30,6 @@ from fixtures.trees import write_hard_tree, write_people
 from loader import _native
 from loader.errors import Cancelled, LdifTruncated, MdbDamaged, NoEntry, NoSpace, NotLmdb, ReaderGone, UsageProblem
 from loader.mdb import meta
-from loader.operations.export_mdb import DumpOptions, export_database
-from loader.progress import Progress
-from loader.sources.mdb import Part
 from tests.golden.everything import CASES
 from tests.support.command import Done, arguments_of, ditseed, environment, start
 from tests.support.dumped import Record, exported, orphans, records, together
@@ -259,46 +254,10 @@ def test_beside_a_writer(people_ldif: Path, tmp_path: Path) -> None:
 # --- files that are not what they should be -------------------------------------------------------
 
 
-def test_damaged_files(stopped: Slapd, tmp_path: Path) -> None:
-    """A changed byte is found, or changes an entry, or lies where nothing is: never a crash, and no other error."""
-    sound = _used(stopped)
-    chance = random.Random(5)
-    refused = 0
-    for number in range(60):
-        directory = tmp_path / str(number)
-        directory.mkdir()
-        (directory / "data.mdb").write_bytes(_damaged(sound, chance))
-        wanted = DumpOptions(Part(directory), directory / "out", compress="none")
-        try:
-            export_database(wanted, Progress("none"), {})
-        except (NotLmdb, MdbDamaged):
-            assert not (directory / "out" / "manifest.json").exists()
-            refused += 1
-    assert refused > 10
-
-
 def _used(server: Slapd) -> bytes:
     """What is used of a file that is as long as maxsize."""
     with (server.database_dir / "data.mdb").open("rb") as file:
         return file.read(meta.read_meta(server.database_dir).used)
-
-
-def _damaged(sound: bytes, chance: random.Random) -> bytes:
-    data = bytearray(sound)
-    pages = len(data) // 4096
-    kind = chance.randrange(4)
-    if kind == 0:
-        for _ in range(chance.choice((1, 10, 1000))):
-            data[chance.randrange(8192, len(data))] ^= 1 << chance.randrange(8)
-    elif kind == 1:
-        one, other = (4096 * chance.randrange(2, pages) for _ in range(2))
-        data[one : one + 4096], data[other : other + 4096] = (data[other : other + 4096], data[one : one + 4096])
-    elif kind == 2:
-        del data[chance.randrange(4096, len(data)) :]
-    else:
-        at = 4096 * chance.randrange(2, pages)
-        data[at : at + 4096] = chance.randbytes(4096)
-    return bytes(data)
 
 
 def test_damage_names_page_and_table(stopped: Slapd, tmp_path: Path) -> None:
@@ -337,14 +296,6 @@ def test_options_of_a_server_mean_nothing(stopped: Slapd, tmp_path: Path, option
     done = export(stopped.database_dir, tmp_path / "out", option, value)
     assert done.status == UsageProblem.exit_status
     assert f"{option} is only for a server, not for a database" in done.err
-
-
-def test_the_next_run_does_nothing(stopped: Slapd, tmp_path: Path) -> None:
-    export(stopped.database_dir, tmp_path / "out").ok()
-    before = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    again = ditseed("export", stopped.database_dir, "-o", tmp_path / "out").ok()
-    assert "done before" in again.err
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text()) == before
 
 
 # --- through a pipe ---------------------------------------------------------------------------------
