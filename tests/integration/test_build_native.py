@@ -110,16 +110,6 @@ def test_nothing_is_left_in_the_scratch_directory(
     assert not list(place.iterdir())
 
 
-@pytest.mark.long
-def test_memory_and_jobs_change_nothing(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
-    where = ("--config", target.config_path, "-b", SUFFIX)
-    for name, options in (("a", ("--jobs", 1)), ("b", ("--jobs", 3, "--memory", "64M"))):
-        words = ("build", people_ldif, *where, "--target", tmp_path / name, *options)
-        ditseed(*words, env={"SOURCE_DATE_EPOCH": "1700000000"}).ok()
-    one, other = (tmp_path / name / "data.mdb" for name in "ab")
-    assert one.read_bytes() == other.read_bytes()
-
-
 @pytest.mark.parametrize("level", ["none", "quick", "pages", "tree", "indexes"])
 def test_every_level_of_verification(target: Slapd, people_ldif: Path, level: str) -> None:
     build(target, people_ldif, "--verify", level).ok()

@@ -139,15 +139,6 @@ def test_an_attribute_in_several_places(tmp_path: Path) -> None:
     assert (kinds.count("telephoneNumber"), kinds.count("sn")) == (3, 2)
 
 
-def test_jobs_make_no_difference(stopped: Slapd, tmp_path: Path) -> None:
-    texts = []
-    for jobs in (1, 2, 5):
-        out = tmp_path / str(jobs)
-        export(f"mdb:{stopped.database_dir}", out, "--jobs", jobs).ok()
-        texts.append(exported(out))
-    assert texts[0] == texts[1] == texts[2]
-
-
 @pytest.mark.long
 def test_the_export_makes_the_same_database(stopped: Slapd, tmp_path: Path) -> None:
     """Key by key what slapadd makes of slapcat's output."""
@@ -349,14 +340,6 @@ def test_into_slapadd_and_build(moved: Slapd) -> None:
         _piped(export, arguments_of("build", "-", *where)).ok()
         assert sorted(records(theirs.slapcat())) == sorted(together(record) for record in records(moved.slapcat()))
         assert not differences(theirs.database_dir, ours.database_dir, frozenset())
-
-
-def test_a_branch_of_a_running_server(moved: Slapd) -> None:
-    moved.start()
-    made = records(_stream(moved, "-b", f"ou=groups,{SUFFIX}").ok().out)
-    moved.stop()
-    assert made
-    assert all(record[0].endswith(f"ou=groups,{SUFFIX}") for record in made)
 
 
 # --- a part is not taken for the whole --------------------------------------------------------------

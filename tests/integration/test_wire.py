@@ -188,5 +188,5 @@ def test_looking_without_keeping(place: Place, tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full(place: Place) -> None:
-    with reading(place.admin, Meter("read")) as reader, pytest.raises(NoSpace):
+    with pytest.raises(NoSpace), reading(place.admin, Meter("read")) as reader:
         reader.file(Search(SUFFIX), Path("/dev/full"), DROPPED)
