@@ -178,6 +178,7 @@ def test_killed_and_run_again(point: str, online: bool, people_ldif: Path) -> No
 ERRORS: list[tuple[str, tuple[str, ...], type[LoaderError], str]] = [
     ("maxsize", ("--config", "{home}/none"), NoSuchPath, "no such file"),
     ("maxsize", ("--config", "{home}/data"), ConfigUnreadable, "cannot read"),
+    ("maxsize", ("--config", "{home}/rootpw"), ConfigUnreadable, "rootpw"),
     ("maxsize", ("--config", "{config}", "--maxsize", "2G", "--apply"), ServerRunning, "ldapi:///"),
     ("maxsize", ("{ldapi}", "--maxsize", "lots"), UsageProblem, "not a size"),
     ("maxsize", ("{ldapi}", "--maxsize", "1k", "--apply"), MaxsizeTooSmall, "auto"),
@@ -192,7 +193,7 @@ ERRORS: list[tuple[str, tuple[str, ...], type[LoaderError], str]] = [
     ("sync", ("{ldapi}", "--nosync", "maybe"), UsageProblem, "maybe"),
     ("sync", ("-H", "ldap://127.0.0.1:1", "-Y", "EXTERNAL"), ServerDown, "127.0.0.1:1"),
     ("sync", ("-H", "{uri}", "-D", "{root}", "-y", "{home}/slapd.conf"), BadCredentials, "-y"),
-    ("sync", ("-H", "{uri}", "-D", "{root}", "-y", "{home}/rootpw"), ConfigHidden, "cn=config"),
+    ("sync", ("-H", "{uri}", "-D", "{root}", "-y", "{home}/rootpw"), ConfigHidden, "ldapi:///"),
 ]
 
 

@@ -19,6 +19,7 @@ from fixtures.trees import write_people
 from tests.support.adding import SUFFIX
 from tests.support.command import Done, ditseed
 from tests.support.dumped import exported, records
+from tests.support.seeding import bind
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
@@ -182,10 +183,6 @@ def provider(tmp_path: Path) -> Iterator[Slapd]:
     with made:
         made.ldapadd(SUBENTRIES)
         yield made
-
-
-def bind(server: Slapd) -> tuple[object, ...]:
-    return ("-H", server.uri, "-D", "cn=replicator", "-y", server.replicator_password_file)
 
 
 def export(server: Slapd, out: Path, *more: object, env: dict[str, str] | None = None) -> int:

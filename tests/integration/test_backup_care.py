@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import errno
 import json
-import os
 import shutil
 import signal
 import socket
@@ -20,7 +18,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fixtures import replication
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.waiting import until
 from loader.errors import BackupDamaged, BackupFromFuture, LoaderError, Locked, NoSpace, SystemFailed, UsageProblem
@@ -31,9 +28,9 @@ from loader.operations.backup.options import Limits, Packing, Policy
 from loader.run.log import exclusive
 from loader.storage import files
 from tests.support.backups import assert_all_good, dated, drill_latest, fill, flip, forge, only, take, verify
-from tests.support.command import ditseed, start
-from tests.support.require import require
-from tests.support.stopping import Stopping
+from tests.support.command import ditseed
+from tests.support.disks import loop_filesystem
+from tests.support.stopping import stopped_at
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slapd
@@ -85,6 +82,19 @@ def test_a_good_one(repo: Path) -> None:
     record = repo / only(repo).id / manifest.VERIFIED  # one that was changed does not count
     record.write_bytes(record.read_bytes().replace(b'"problem": ""', b'"problem": "?"'))
     assert repository.proofs(repo, only(repo)).verification is None
+
+
+def test_age_of_the_last_verification(repo: Path) -> None:
+    before = check(repo, Limits(3600, verify_age=3600))
+    assert (before.status, before.reason) == (Status.WARNING, "no backup was ever verified")
+    verify(repo)
+    assert check(repo, Limits(3600, verify_age=3600)).status is Status.OK
+    assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING
+
+
+def test_a_backup_that_leaves_less_than_keep_free_is_refused(source: Path, tmp_path: Path) -> None:
+    done = ditseed("backup", "run", "--init", "-R", tmp_path, "--from", source, "--keep-free", "100T")
+    assert (done.status, repository.listing(tmp_path).backups) == (NoSpace.exit_status, ())
 
 
 @pytest.mark.long("pages.pack")
@@ -310,13 +320,7 @@ def test_drill_killed(repo: Path, scratch: Path, point: str) -> None:
 def test_a_backup_that_has_its_name_stays(source: Path, tmp_path: Path) -> None:
     """Also where the run is ended before it has written down that it was published."""
     command = ("backup", "run", "--init", "--from", source, "-R", tmp_path)
-    process = start(*command, env={"DITSEED_STOP_AT": "publish.unrecorded"})
-    stopped = Stopping(process)
-    stopped.wait_for_stop()
-    process.send_signal(signal.SIGTERM)
-    stopped.go_on()
-    process.communicate()
-    assert process.returncode == 143
+    assert stopped_at("publish.unrecorded", *command).end(signal.SIGTERM).status == 143
     ditseed("backup", "verify", only(tmp_path).id, "-R", tmp_path).ok()
 
 
@@ -324,7 +328,6 @@ def test_a_backup_that_has_its_name_stays(source: Path, tmp_path: Path) -> None:
 
 
 def test_free_pages_need_no_room() -> None:
-    require(missing_loop_filesystem())
     with closing(Slapd()) as server, loop_filesystem(8) as disk:
         server.slapadd(TREE)
         with lmdb.open(str(server.database_dir), max_dbs=64, map_size=1 << 30) as opened:
@@ -359,7 +362,6 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) 
 @pytest.mark.parametrize("looks", [True, False])
 def test_the_disk_fills(stopped: Slapd, monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
     """Noticed before the next piece is written; or by the write itself, where the room goes just then."""
-    require(missing_loop_filesystem())
     with loop_filesystem(8) as disk:
         repo = disk / "repo"
         take(stopped, repo)
@@ -414,41 +416,18 @@ def test_throttled(stopped: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.long
 def test_the_repository_is_unmounted_meanwhile(source: Path) -> None:
     """umount -l leaves the open directory usable, but the backup is not where the operator looks for it."""
-    require(missing_loop_filesystem())
     with loop_filesystem(20) as disk:
         command = ("backup", "run", "--init", "--from", source, "-R", disk)
-        process = start(*command, env={"DITSEED_STOP_AT": "copy.middle"})
-        stopped = Stopping(process)
-        stopped.wait_for_stop()
+        stopped = stopped_at("copy.middle", *command)
         subprocess.run(["umount", "-l", disk], check=True)
         try:
-            stopped.go_on()
-            _, err = process.communicate()
+            done = stopped.end()
         finally:
             subprocess.run(["mount", "-o", "loop", disk.with_name("image"), disk], check=True)
-    assert (process.returncode, "was unmounted or moved" in err) == (SystemFailed.exit_status, True)
+    assert (done.status, "was unmounted or moved" in done.err) == (SystemFailed.exit_status, True)
 
 
 # --- check ------------------------------------------------------------------------------------------
-
-
-def test_a_disk_that_fails(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: object) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(repository, "listing", failing)
-    line = check(repo, Limits(3600)).text()[0]
-    assert line.startswith(f"BACKUP UNKNOWN - {repo}: Input/output error |")
-
-
-def test_age_of_the_last_verification(repo: Path) -> None:
-    asked = Limits(3600, verify_age=3600)
-    before = check(repo, asked)
-    assert (before.status, before.reason) == (Status.WARNING, "no backup was ever verified")
-    verify(repo)
-    found = check(repo, asked)
-    assert (found.status, "verify_age=" in found.text()[0]) == (Status.OK, True)
-    assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING
 
 
 def test_a_directory_that_was_emptied_is_noticed(repo: Path, tmp_path: Path) -> None:
@@ -536,15 +515,3 @@ def test_only_on_some_hosts(source: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "repo").exists()
     ditseed(*command, "--only-on", "elsewhere", "--only-on", socket.gethostname()).ok()
     assert only(tmp_path / "repo")
-
-
-def test_the_units_are_units(tmp_path: Path) -> None:
-    require(None if shutil.which("systemd-analyze") else "systemd-analyze is not installed")
-    units = sorted((ROOT / "bin" / "packaging" / "systemd").glob("ditseed-backup.*"))
-    assert [path.name for path in units] == ["ditseed-backup.service", "ditseed-backup.timer"]
-    for path in units:
-        text = path.read_text().replace("ExecStart=ditseed", "ExecStart=/bin/true")
-        (tmp_path / path.name).write_text(text)
-    asked = ["systemd-analyze", "verify", "--man=no", *(tmp_path / path.name for path in units)]
-    done = subprocess.run(asked, capture_output=True, text=True)
-    assert (done.returncode, "ditseed-backup" in done.stderr) == (0, False), done.stderr

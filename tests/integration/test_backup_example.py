@@ -12,13 +12,10 @@ from pathlib import Path
 import pytest
 
 from fixtures import replication
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from loader.errors import NoSpace
 from loader.storage import files
 from tests.support.command import COMMAND, Done, ditseed, environment
-from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 
@@ -98,16 +95,3 @@ def test_every_line(server: Slapd, tmp_path: Path) -> None:
     shown, taken = shown_and_taken(data)
     assert shown == SHOWN
     assert taken < MOST
-
-
-def test_the_disk_is_too_small(server: Slapd) -> None:
-    """Not for the 250 GiB, but for what is in use."""
-    require(missing_loop_filesystem())
-    with loop_filesystem(8) as disk:
-        filler = disk / "filler"
-        filler.write_bytes(bytes(files.free_bytes(disk) - (1 << 20) - (100 << 10)))
-        refused = Host(server, disk / "backup")
-        refused.run(refused.here(INIT)).ok()
-        done = refused.run(refused.crontab()[0])
-        assert done.status == NoSpace.exit_status
-        assert not list((disk / "backup").glob("*Z-*"))

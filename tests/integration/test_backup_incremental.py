@@ -17,7 +17,6 @@ import pytest
 from msgspec import structs
 
 from fixtures import replication
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, ManifestBroken, NoSpace
 from loader.mdb import contents
@@ -30,7 +29,7 @@ from loader.progress import Meter
 from loader.storage import files
 from tests.support.backups import QUIET, assert_all_good, fill, flip, forge, put_back, take, verify
 from tests.support.command import ditseed
-from tests.support.require import require
+from tests.support.disks import loop_filesystem
 
 pytestmark = pytest.mark.slapd
 PEOPLE = 4000
@@ -231,7 +230,6 @@ def test_a_forged_map(made: Chain, repo: Path, tmp_path: Path) -> None:
 
 
 def test_a_restore_onto_a_disk_that_fills(made: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    require(missing_loop_filesystem())
     monkeypatch.setattr(restore, "require_space", lambda *told: 0)
     with loop_filesystem(2) as disk:
         with pytest.raises(NoSpace):
@@ -295,7 +293,6 @@ def test_killed(made: Chain, repo: Path, point: str) -> None:
 @pytest.mark.parametrize("looks", [True, False])
 def test_a_disk_that_is_full(made: Chain, monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
     """Noticed before new pages are written; or by the write itself."""
-    require(missing_loop_filesystem())
     change(made.server, 10 + looks)
     with loop_filesystem(16) as disk:
         repo, real = shutil.copytree(made.repo, disk / "repo"), pack.previous

@@ -17,7 +17,6 @@ import msgspec
 import pytest
 
 from fixtures import s3, sshd
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.network import Proxy
 from fixtures.s3 import S3Server
 from fixtures.slapd import Slapd
@@ -32,6 +31,7 @@ from loader.operations.monitoring import Status
 from loader.storage import remote
 from tests.support.backups import QUIET, altered, fill
 from tests.support.command import Done, ditseed
+from tests.support.disks import loop_filesystem
 from tests.support.require import require
 from tests.support.trees import assert_same
 
@@ -297,7 +297,6 @@ def test_nothing_can_be_removed(stopped: Slapd, place: Remote) -> None:
 
 def test_a_full_server(stopped: Slapd, ssh: SshServer, tmp_path: Path) -> None:
     """Refused beforehand, with nothing left there; `prune` needs no room."""
-    require(missing_loop_filesystem())
     with loop_filesystem(8) as disk:
         place = in_directory(ssh, disk / "repo")
         made = [place.run(stopped, "--json").ok().facts["id"] for _ in range(2)]
@@ -313,7 +312,6 @@ def test_a_full_server(stopped: Slapd, ssh: SshServer, tmp_path: Path) -> None:
 
 def test_a_server_that_fills_up(ssh: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No name there is that of half a file, in whatever way it is sent."""
-    require(missing_loop_filesystem())
     _use(monkeypatch, ssh.environment)
     (tmp_path / "large").write_bytes(os.urandom(1 << 20))
     with loop_filesystem(8) as disk:

@@ -110,16 +110,6 @@ def test_nothing_is_left_in_the_scratch_directory(
     assert not list(place.iterdir())
 
 
-@pytest.mark.long
-def test_memory_and_jobs_change_nothing(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
-    where = ("--config", target.config_path, "-b", SUFFIX)
-    for name, options in (("a", ("--jobs", 1)), ("b", ("--jobs", 3, "--memory", "64M"))):
-        words = ("build", people_ldif, *where, "--target", tmp_path / name, *options)
-        ditseed(*words, env={"SOURCE_DATE_EPOCH": "1700000000"}).ok()
-    one, other = (tmp_path / name / "data.mdb" for name in "ab")
-    assert one.read_bytes() == other.read_bytes()
-
-
 @pytest.mark.parametrize("level", ["none", "quick", "pages", "tree", "indexes"])
 def test_every_level_of_verification(target: Slapd, people_ldif: Path, level: str) -> None:
     build(target, people_ldif, "--verify", level).ok()
@@ -202,32 +192,6 @@ def test_file_urls_only_when_allowed(target: Slapd, tmp_path: Path) -> None:
     assert f"{path}, line 1" in done.err
     build(target, path, "--allow-file-urls").ok()
     assert "description: read from a file" in target.slapcat()
-
-
-def test_rejects_must_not_be_an_input(target: Slapd, ldif: Path) -> None:
-    before = ldif.read_bytes()
-    done = build(target, ldif, "--rejects", ldif)
-    assert done.status == errors.UsageProblem.exit_status
-    assert ldif.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        ("--memory", "1G"),
-        ("--tmp", "/tmp"),
-        ("--jobs", "2"),
-        ("--max-rejects", "3"),
-        ("--rejects", "/tmp/never-made.ldif"),
-        ("--allow-file-urls",),
-    ],
-    ids=lambda option: option[0],
-)
-def test_slapadd_does_not_know_it(target: Slapd, ldif: Path, option: tuple[str, ...]) -> None:
-    done = build(target, ldif, "--engine", "slapadd", *option)
-    assert done.status == errors.UsageProblem.exit_status
-    assert f"--engine slapadd does not know {option[0]}" in done.err
-    assert not list(target.database_dir.iterdir())
 
 
 # --- slapo-memberof: nothing has memberOf that was loaded offline, and whoever builds it is told ------

@@ -16,13 +16,11 @@ from pathlib import Path
 import pytest
 
 from fixtures.golden.tables import differences
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import Settings
 from fixtures.trees import record, write_people
-from loader.errors import EmptyInput, EntryRefused, LdifTruncated, NoSpace, UsageProblem
+from loader.errors import EmptyInput, EntryRefused, LdifTruncated, NoSpace
 from tests.support.command import Done, ditseed, piped
-from tests.support.require import require
+from tests.support.disks import loop_filesystem
 from tests.support.trees import tree
 
 pytestmark = pytest.mark.slapd
@@ -107,17 +105,6 @@ def test_twice_in_two_slices_tells_both_places(target: Slapd, records: list[str]
     _refused(target, done, 46)
     place = ldif.read_text().count("\n", 0, ldif.read_text().index(again)) + 1
     assert f"({ldif}, line {_line(ldif, dn)} and {ldif}, line {place})" in done.err
-
-
-def test_a_map_that_is_too_small_and_a_parent_that_is_nowhere(
-    target: Slapd, records: list[str], tmp_path: Path
-) -> None:
-    ldif = _write(tmp_path / "plain.ldif", records)
-    with closing(Slapd(Settings(maxsize=1 << 18))) as small:
-        _refused(small, _build(small, ldif), 26)
-    records.append(record(f"cn=x,ou=nowhere,{SUFFIX}", [("objectClass", "device")]).strip())
-    done = _build(target, _write(tmp_path / "orphan.ldif", records))
-    _refused(target, done, 43)
 
 
 @pytest.mark.long
@@ -233,13 +220,9 @@ def test_wrong_input(target: Slapd, ldif: Path) -> None:
         assert "standard input" in done.err
         assert not _spooled(target)
         assert not (target.database_dir / "data.mdb").exists()
-    asked = _piped(target, text, "--dry-run")
-    assert asked.status == UsageProblem.exit_status
-    assert "into a file first" in asked.err
 
 
 def test_a_full_disk(ldif: Path) -> None:
-    require(missing_loop_filesystem())
     text = ldif.read_bytes() + b"".join(map(_noise, range(12)))
     with loop_filesystem(8) as full, closing(Slapd()) as target:
         done = _piped(target, text, "--target", full, "--shards", 2)

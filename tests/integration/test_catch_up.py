@@ -10,7 +10,8 @@ import difflib
 import os
 import re
 import shlex
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from fixtures import replication
 from fixtures.chroots import Chroot, chroot, missing_chroot
 from fixtures.partial import DELTA, LOG
 from fixtures.replication import refresh_report
-from fixtures.slapd import Slapd, missing_slapd
+from fixtures.slapd import Form, Slapd, missing_slapd
 from loader import errors
 from loader.server.sync import SyncAnswer
 from seeders.replica import catchup
@@ -48,6 +49,17 @@ def version(request: pytest.FixtureRequest) -> Chroot | None:
     return chroot(request.param)
 
 
+@contextmanager
+def site(
+    version: Chroot | None, scratch: Path, situation: Situation, form: Form = "config", options: str = ""
+) -> Iterator[tuple[Provider, Slapd]]:
+    """The provider, and an empty consumer of it. options: more of its syncrepl."""
+    with catching_up.provider(version, scratch, situation, form=form) as provider:
+        made = closing(catching_up.consumer_with(provider, options)) if options else catching_up.consumer(provider)
+        with made as consumer:
+            yield provider, consumer
+
+
 def foreseen(provider: Provider, consumer: Slapd, *who: str) -> tuple[dict[str, object], str]:
     """The forecast of a dry run, and what was said."""
     done = provider.seed(consumer, *(who or provider.external), "--dry-run", "--json", "--progress", "none").ok()
@@ -68,7 +80,7 @@ def require_only_changes(provider: Provider, consumer: Slapd) -> None:
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_it_comes_as_foreseen(version: Chroot | None, tmp_path: Path, name: str) -> None:
     situation = SITUATIONS[name]
-    with catching_up.provider(version, tmp_path, situation) as provider, catching_up.consumer(provider) as consumer:
+    with site(version, tmp_path, situation) as (provider, consumer):
         forecast, said = foreseen(provider, consumer)
         assert (forecast["answer"], forecast["sure"]) == (situation.answer, True)
         assert ("catch-up: when the consumer is started" in said) == (name in WRONG)
@@ -87,10 +99,7 @@ def test_it_comes_as_foreseen(version: Chroot | None, tmp_path: Path, name: str)
 @pytest.mark.rows(0, "trixie-set, no write since")
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_printed_mends_it(version: Chroot | None, tmp_path: Path, name: str) -> None:
-    with (
-        catching_up.provider(version, tmp_path, SITUATIONS[name]) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with site(version, tmp_path, SITUATIONS[name]) as (provider, consumer):
         _, said = foreseen(provider, consumer)
         catching_up.paste(catching_up.block_of(said), provider.server)
         assert foreseen(provider, consumer)[0]["answer"] == "changes"
@@ -100,10 +109,7 @@ def test_what_is_printed_mends_it(version: Chroot | None, tmp_path: Path, name: 
 @pytest.mark.long
 def test_what_is_printed_for_a_slapd_conf(tmp_path: Path) -> None:
     """What is pasted holds until slapd ends; so the line for the file is printed besides."""
-    with (
-        catching_up.provider(None, tmp_path, NO_LOG, form="conf") as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with site(None, tmp_path, NO_LOG, form="conf") as (provider, consumer):
         _, said = foreseen(provider, consumer)
         assert "# syncprov-sessionlog 100000" in said
         catching_up.paste(catching_up.block_of(said), provider.server)
@@ -114,7 +120,7 @@ def test_what_is_printed_for_a_slapd_conf(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_what_is_printed_where_cn_config_is_hidden(version: Chroot | None, tmp_path: Path) -> None:
     """The account sees nothing but the tree: the answer is told by the provider's own answers."""
-    with catching_up.provider(version, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
+    with site(version, tmp_path, NO_LOG) as (provider, consumer):
         forecast, said = foreseen(provider, consumer, *provider.replicator)
         assert (forecast["answer"], forecast["sure"]) == ("present", False)
         catching_up.paste(catching_up.block_of(said), provider.server)
@@ -127,10 +133,7 @@ def test_what_is_printed_where_cn_config_is_hidden(version: Chroot | None, tmp_p
 @pytest.mark.parametrize("name", WRONG)
 def test_the_provider_is_prepared(version: Chroot | None, tmp_path: Path, name: str) -> None:
     """Nothing of value is another afterwards, and what was set is put back."""
-    with (
-        catching_up.provider(version, tmp_path, SITUATIONS[name]) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with site(version, tmp_path, SITUATIONS[name]) as (provider, consumer):
         before, log = provider.server.slapcat(), provider.session_log
         done = provider.seed(consumer, *provider.replicator, *provider.admin, "--json").ok()
         assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
@@ -161,7 +164,7 @@ def changed(before: str, after: str) -> list[str]:
 @pytest.mark.parametrize("point", ["written-down", "taken"])
 def test_killed_while_preparing(tmp_path: Path, point: str) -> None:
     """The same command goes on, and what was before the first one is what is put back."""
-    with catching_up.provider(None, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
+    with site(None, tmp_path, NO_LOG) as (provider, consumer):
         words = (*provider.replicator, *provider.admin)
         killed = provider.seed(consumer, *words, env={"DITSEED_KILL_AT": f"sessionlog.{point}"})
         assert killed.status != 0
@@ -177,10 +180,7 @@ def test_killed_while_preparing(tmp_path: Path, point: str) -> None:
 
 @pytest.mark.long
 def test_a_provider_that_is_ready_is_left_alone(tmp_path: Path) -> None:
-    with (
-        catching_up.provider(None, tmp_path, SITUATIONS["set, and one write"]) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with site(None, tmp_path, SITUATIONS["set, and one write"]) as (provider, consumer):
         before = provider.server.context_csns()
         done = provider.seed(consumer, *provider.replicator, *provider.admin, "--json").ok()
         assert done.facts["prepared"] == [f"{provider.server.uri} is ready"]
@@ -189,7 +189,7 @@ def test_a_provider_that_is_ready_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_dry_run_prepares_nothing(tmp_path: Path) -> None:
-    with catching_up.provider(None, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
+    with site(None, tmp_path, NO_LOG) as (provider, consumer):
         before = provider.server.context_csns()
         done = provider.seed(consumer, *provider.replicator, *provider.admin, "--dry-run").ok()
         assert "catch-up: when the consumer is started" in done.err
@@ -197,7 +197,7 @@ def test_a_dry_run_prepares_nothing(tmp_path: Path) -> None:
 
 
 def test_an_account_that_may_not_prepare(tmp_path: Path) -> None:
-    with catching_up.provider(None, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
+    with site(None, tmp_path, NO_LOG) as (provider, consumer):
         before = provider.server.slapcat()
         done = provider.seed(consumer, *provider.replicator, "--prepare-provider")
         assert done.status == errors.ConfigHidden.exit_status
@@ -209,7 +209,7 @@ def test_an_account_that_may_not_prepare(tmp_path: Path) -> None:
 def test_deletions_that_nobody_will_tell_of(version: Chroot | None, tmp_path: Path) -> None:
     """syncprov-nopresent is for the database of an accesslog: here the consumer would keep what was deleted."""
     situation = Situation("changes", "syncprov-nopresent TRUE")
-    with catching_up.provider(version, tmp_path, situation) as provider, catching_up.consumer(provider) as consumer:
+    with site(version, tmp_path, situation) as (provider, consumer):
         for who in (provider.external, provider.replicator):
             assert "NO deletions" in foreseen(provider, consumer, *who)[1]
 
@@ -241,10 +241,7 @@ def test_a_provider_that_is_itself_a_consumer(version: Chroot | None, tmp_path: 
 
 @pytest.mark.long
 def test_a_partial_replica_gets_fewer(tmp_path: Path) -> None:
-    with (
-        catching_up.provider(None, tmp_path, NO_LOG) as provider,
-        closing(catching_up.consumer_with(provider, 'filter="(ou=*)"')) as consumer,
-    ):
+    with site(None, tmp_path, NO_LOG, options='filter="(ou=*)"') as (provider, consumer):
         assert "will send it at most" in foreseen(provider, consumer)[1]
 
 
@@ -264,7 +261,7 @@ def test_online_it_is_told_as_well(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_an_export_that_is_older_than_the_session_log(version: Chroot | None, tmp_path: Path) -> None:
     """The contextCSN of the LDIF counts, not that of today."""
-    with catching_up.provider(version, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
+    with site(version, tmp_path, NO_LOG) as (provider, consumer):
         export = tmp_path / "export"
         base = ("-b", provider.server.suffix)
         ditseed("export", *provider.replicator, *base, "-o", export).ok()
@@ -284,7 +281,7 @@ def test_answered_from_an_accesslog(version: Chroot | None, tmp_path: Path) -> N
     if version and version.version.startswith("2.4."):
         pytest.skip("OpenLDAP 2.4 has no olcSpSessionlogSource")
     situation = Situation("changes", f"syncprov-sessionlog-source {LOG}", accesslog=True)
-    with catching_up.provider(version, tmp_path, situation) as provider, catching_up.consumer(provider) as consumer:
+    with site(version, tmp_path, situation) as (provider, consumer):
         forecast, _ = foreseen(provider, consumer)
         assert (forecast["answer"], forecast["sure"]) == ("changes", True)
         require_only_changes(provider, consumer)
@@ -295,10 +292,7 @@ def test_answered_from_an_accesslog(version: Chroot | None, tmp_path: Path) -> N
 def test_delta_syncrepl(version: Chroot | None, tmp_path: Path, written: int) -> None:
     """Where the accesslog does not reach back, a plain refresh comes, with all that it costs."""
     situation = Situation("", accesslog=True)
-    with (
-        catching_up.provider(version, tmp_path, situation) as provider,
-        closing(catching_up.consumer_with(provider, DELTA)) as consumer,
-    ):
+    with site(version, tmp_path, situation, options=DELTA) as (provider, consumer):
         for _ in range(written):
             provider.write()
         forecast, said = foreseen(provider, consumer)
@@ -317,10 +311,7 @@ def test_delta_syncrepl(version: Chroot | None, tmp_path: Path, written: int) ->
 @pytest.mark.rows(1)
 def test_delta_syncrepl_is_prepared(version: Chroot | None, tmp_path: Path) -> None:
     situation = Situation("", accesslog=True)
-    with (
-        catching_up.provider(version, tmp_path, situation) as provider,
-        closing(catching_up.consumer_with(provider, DELTA)) as consumer,
-    ):
+    with site(version, tmp_path, situation, options=DELTA) as (provider, consumer):
         done = provider.seed(consumer, *provider.replicator, *provider.admin, "--json").ok()
         assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
         provider.change_and_delete()
@@ -330,7 +321,7 @@ def test_delta_syncrepl_is_prepared(version: Chroot | None, tmp_path: Path) -> N
 
 def test_waiting_for_a_consumer(tmp_path: Path) -> None:
     """One that is not there is not waited for without an end; what it was waited for is said."""
-    with catching_up.provider(None, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
+    with site(None, tmp_path, NO_LOG) as (provider, consumer):
         provider.seed(consumer, *provider.replicator).ok()
         provider.change_and_delete()
         consumer.start()

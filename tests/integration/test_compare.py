@@ -24,7 +24,6 @@ from loader.operations.generate import to_directory
 from loader.progress import Progress
 from loader.server.options import Connection
 from loader.sources import Comparable
-from loader.sources.dit import Range
 from loader.sources.location import comparable
 from tests.support import generating
 from tests.support.generating import text_of
@@ -286,8 +285,7 @@ def test_the_attributes_that_differ_are_named(server: Slapd, generated: bytes, t
 
 def test_what_cannot_be_read_is_an_error_and_no_difference(server: Slapd, generated: bytes, tmp_path: Path) -> None:
     """One side that fails ends the other. An anonymous search is cut at 500 entries."""
-    who, stored = connection(server), comparable(str(server.config_path), Connection())
-    (tmp_path / "pw").write_text("wrong")
+    who = connection(server)
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "data.mdb").write_bytes(b"\0" * 65536)
     live = comparable(server.uri, who)
@@ -296,12 +294,6 @@ def test_what_cannot_be_read_is_an_error_and_no_difference(server: Slapd, genera
     unconfigured = comparable(str(server.config_path), Connection(base="dc=other,dc=com"))
     empty = written(tmp_path / "empty.ldif", b"")
     for error, one, other in (
-        (
-            errors.BadCredentials,
-            comparable(server.uri, structs.replace(who, password_file=str(tmp_path / "pw"))),
-            stored,
-        ),
-        (errors.ServerDown, live, comparable("ldap://127.0.0.1:1", who)),
         (errors.NoSuchBase, nobody, nobody),
         (errors.LimitTooLow, anonymous, anonymous),
         (errors.LdifTruncated, written(tmp_path / "cut.ldif", generated[:-100]), live),
@@ -311,30 +303,6 @@ def test_what_cannot_be_read_is_an_error_and_no_difference(server: Slapd, genera
     ):
         with pytest.raises(error):
             compared(one, other)
-
-
-def test_an_export_with_a_shard_too_few_entries(tmp_path: Path) -> None:
-    export = tmp_path / "export"
-    to_directory(generating.options(RECIPE, Range(0, 52)), export, Progress("none"))
-    [shard] = export.glob("*.ldif.zst")
-    text = text_of(RECIPE, Range(0, 42))
-    shard.write_bytes(zstandard.compress(text))
-    with pytest.raises(errors.ManifestBroken, match=r"has [0-9,]+ bytes, the manifest says"):
-        compared(at(export), at(export))
-    shard.unlink()
-    with pytest.raises(errors.ManifestBroken, match="is missing"):
-        at(export)
-
-
-@pytest.mark.parametrize(
-    ("name", "error"), [("nowhere.ldif", errors.NoSuchPath), ("*.ldif", errors.NoSuchPath), (".", errors.UsageProblem)]
-)
-def test_a_place_that_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[errors.LoaderError]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(error):
-        comparable(name, Connection())
 
 
 def test_a_configuration_without_a_database_yet() -> None:

@@ -21,7 +21,6 @@ import pytest
 from msgspec import structs
 
 from fixtures import replication
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
@@ -29,11 +28,12 @@ from loader import units
 from loader.mdb import contents, edits, meta
 from loader.operations.backup import manifest, repository
 from tests.support.adding import SUFFIX, TOP, people, write
+from tests.support.backups import alter, dated, flip, only
 from tests.support.command import Done, ditseed
+from tests.support.disks import loop_filesystem
 from tests.support.nobody import NOBODY
-from tests.support.require import require
 
-pytestmark = pytest.mark.slapd
+pytestmark = [pytest.mark.slapd, pytest.mark.usefixtures("state")]
 
 Facts = dict[str, Any]
 MIB = 1 << 20
@@ -50,11 +50,6 @@ NUMBER = re.compile(
     rf"(?P<label>[^'=\s]+)=(?P<value>-?[\d.]+)(?P<unit>s|B|%|c)?"
     rf"(?:;(?P<warning>{RANGE})(?:;(?P<critical>{RANGE})(?:;[\d.]*(?:;[\d.]*)?)?)?)?"
 )
-
-
-@pytest.fixture(autouse=True)
-def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DITSEED_STATE_DIR", str(tmp_path / "state"))
 
 
 def examined(server: Slapd, *more: object) -> Done:
@@ -336,25 +331,24 @@ def assert_told(done: Done, monitor: str, status: int, words: str) -> None:
     assert not re.search(r"\bOK\b", done.out), done
 
 
-@contextmanager
-def _replaced(path: Path, content: Callable[[bytes], bytes] | None) -> Iterator[None]:
-    """Another file has its name; slapd goes on with the one that it has open."""
-    aside = path.with_name(path.name + ".aside")
-    status = path.stat()
-    path.rename(aside)
-    try:
-        if content is not None:
-            path.write_bytes(content(aside.read_bytes()))
-            path.chmod(status.st_mode)
-            os.chown(path, status.st_uid, status.st_gid)
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        aside.rename(path)
-
-
 def replaced(name: str, content: Callable[[bytes], bytes] | None) -> Fault:
-    return lambda server: _replaced(server.home / name, content)
+    """Another file has its name; slapd goes on with the one that it has open."""
+
+    @contextmanager
+    def fault(server: Slapd) -> Iterator[None]:
+        path = server.home / name
+        aside = path.rename(path.with_name(path.name + ".aside"))
+        status = aside.stat()
+        try:
+            if content is not None:
+                path.write_bytes(content(aside.read_bytes()))
+                path.chmod(status.st_mode)
+                os.chown(path, status.st_uid, status.st_gid)
+            yield
+        finally:
+            aside.rename(path)
+
+    return fault
 
 
 def roots_of(names: str, mode: int) -> Fault:
@@ -386,23 +380,33 @@ def cut(content: bytes) -> bytes:
     return content[:-100]
 
 
-@contextmanager
-def down(server: Slapd) -> Iterator[None]:
-    server.stop()
-    try:
-        yield
-    finally:
-        server.start()
+def between(do: Callable[[Slapd], object], undo: Callable[[Slapd], object]) -> Fault:
+    """What stands between the two."""
+
+    @contextmanager
+    def fault(server: Slapd) -> Iterator[None]:
+        do(server)
+        try:
+            yield
+        finally:
+            undo(server)
+
+    return fault
 
 
-@contextmanager
-def hanging(server: Slapd) -> Iterator[None]:
-    pid = int((server.home / "slapd.pid").read_text())
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
+def signalled(number: signal.Signals) -> Callable[[Slapd], None]:
+    return lambda server: os.kill(int((server.home / "slapd.pid").read_text()), number)
+
+
+def run(*command: str) -> Callable[[Slapd], object]:
+    """The command, with the database directory behind it."""
+    return lambda server: subprocess.run([*command, str(server.database_dir)], check=True)
+
+
+down = between(Slapd.stop, Slapd.start)
+hanging = between(signalled(signal.SIGSTOP), signalled(signal.SIGCONT))
+# slapd has the files open; whoever takes the path comes into an empty directory.
+not_mounted = between(run("mount", "-t", "tmpfs", "none"), run("umount"))
 
 
 @contextmanager
@@ -418,42 +422,24 @@ def readers_full(server: Slapd) -> Iterator[None]:
             reader.communicate()  # it ends, and gives its slots back
 
 
-@contextmanager
-def directory_gone(server: Slapd) -> Iterator[None]:
-    aside = server.database_dir.with_name("aside")
-    server.database_dir.rename(aside)
-    try:
-        yield
-    finally:
-        aside.rename(server.database_dir)
+def aside(server: Slapd) -> Path:
+    return server.database_dir.with_name("aside")
 
 
-@contextmanager
-def not_mounted(server: Slapd) -> Iterator[None]:
-    """slapd has the files open; whoever takes the path comes into an empty directory."""
-    subprocess.run(["mount", "-t", "tmpfs", "none", str(server.database_dir)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(server.database_dir)], check=True)
+directory_gone = between(
+    lambda server: server.database_dir.rename(aside(server)), lambda server: aside(server).rename(server.database_dir)
+)
 
 
 def configured(setting: str, wrong: str, right: str) -> Fault:
     """A setting of the database; without a value it is removed."""
 
-    def put(server: Slapd, value: str) -> None:
+    def put(value: str) -> Callable[[Slapd], None]:
         change = f"dn: olcDatabase={{3}}mdb,cn=config\nchangetype: modify\nreplace: {setting}\n"
-        server.configure(change + "".join(f"{setting}: {one}\n" for one in value.split("; ") if one))
+        lines = "".join(f"{setting}: {one}\n" for one in value.split("; ") if one)
+        return lambda server: server.configure(change + lines)
 
-    @contextmanager
-    def fault(server: Slapd) -> Iterator[None]:
-        put(server, wrong)
-        try:
-            yield
-        finally:
-            put(server, right)
-
-    return fault
+    return between(put(wrong), put(right))
 
 
 SCHEMA = "slapd.d/cn=config/cn=schema.ldif"
@@ -494,7 +480,7 @@ def test_a_fault_is_never_ok(host: Slapd, fault: Fault, status: int, words: str)
 
 
 @contextmanager
-def map_full(_: Path) -> Iterator[Slapd]:
+def map_full() -> Iterator[Slapd]:
     """slapd has refused a write."""
     with Slapd(Settings(maxsize=1 << 20, loglevel="none")) as server:
         server.ldapadd(TOP)
@@ -513,9 +499,8 @@ def _fill(server: Slapd) -> None:
 
 
 @contextmanager
-def disk_full(_: Path) -> Iterator[Slapd]:
+def disk_full() -> Iterator[Slapd]:
     """It has a tenth of maxsize; slapd has refused a write."""
-    require(missing_loop_filesystem())
     settings = Settings(maxsize=64 << 20, loglevel="none")
     with loop_filesystem(6) as disk, Slapd(settings, directory=disk / "home") as server:
         server.ldapadd(TOP)
@@ -524,9 +509,8 @@ def disk_full(_: Path) -> Iterator[Slapd]:
 
 
 @contextmanager
-def disk_fails(_: Path) -> Iterator[Slapd]:
+def disk_fails() -> Iterator[Slapd]:
     """Each read from the disk gives EIO; slapd answers from the page cache."""
-    require(missing_loop_filesystem("xfs"))
     settings = Settings(maxsize=16 << 20, loglevel="none")
     with loop_filesystem(300, "xfs") as disk, closing(Slapd(settings)) as server:
         subprocess.run(["mount", "--bind", str(disk), str(server.database_dir)], check=True)
@@ -543,7 +527,7 @@ def disk_fails(_: Path) -> Iterator[Slapd]:
 
 
 @contextmanager
-def without_server_id(_: Path) -> Iterator[Slapd]:
+def without_server_id() -> Iterator[Slapd]:
     """One of two providers that both write."""
     with Slapd(Settings(loglevel="none", overlays=("overlay syncprov",))) as other:
         other.ldapadd(TOP)
@@ -565,9 +549,9 @@ def without_server_id(_: Path) -> Iterator[Slapd]:
     ],
 )
 def test_a_host_of_its_own_is_never_ok(
-    tmp_path: Path, made: Callable[[Path], AbstractContextManager[Slapd]], status: int, words: str
+    made: Callable[[], AbstractContextManager[Slapd]], status: int, words: str
 ) -> None:
-    with made(tmp_path) as server:
+    with made() as server:
         assert_told(checked(server), "DOCTOR", status, words)
 
 
@@ -678,13 +662,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def aged(repo: Path, **facts: object) -> None:
-    """The backup, with another manifest, which is sealed."""
-    (one,) = repository.listing(repo).backups
-    told = manifest.sealed(structs.replace(one, **facts))
-    (repo / one.id / "manifest.json").write_bytes(manifest.text(told))
-
-
 def moment(hours: float) -> str:
     return (repository.now() + datetime.timedelta(hours=hours)).isoformat()
 
@@ -712,26 +689,20 @@ def emptied(repo: Path) -> None:
 
 def found_damaged(repo: Path) -> None:
     (data,) = repo.glob("*/pages.pack")
-    content = bytearray(data.read_bytes())
-    content[len(content) // 2] ^= 1
-    data.write_bytes(content)
+    flip(data)
     assert ditseed("backup", "verify", "-R", repo).status == 1
 
 
 def shrunk(repo: Path) -> None:
-    """Its two backups before had more entries."""
-    (one,) = repository.listing(repo).backups
-    when = repository.now() - datetime.timedelta(hours=5)
-    name = repository.new_id(repo, when, one.suffix)
-    shutil.copytree(repo / one.id, repo / name)
-    more = structs.replace(one, id=name, made=when.isoformat(), entries=10 * one.entries)
-    (repo / name / "manifest.json").write_bytes(manifest.text(manifest.sealed(more)))
+    """The backup before it had more entries."""
+    one = only(repo)
+    assert one.entries
+    dated(repo, structs.replace(one, entries=10 * one.entries), repository.now() - datetime.timedelta(hours=5))
 
 
 @contextmanager
 def dead_disk(template: Path) -> Iterator[Path]:
     """The repository is on it; nothing of it is in memory."""
-    require(missing_loop_filesystem())
     with loop_filesystem(16) as disk:
         image = disk.parent / "image"
         shutil.copytree(template, disk / "repo")
@@ -754,8 +725,8 @@ Damage = Callable[[Path], object]
 DAMAGES: dict[str, tuple[str, Damage, int, str]] = {
     "repository gone": ("one", shutil.rmtree, UNKNOWN, "no such file or directory"),
     "repository emptied": ("one", emptied, CRITICAL, "no backup"),
-    "too old": ("one", lambda repo: aged(repo, made=moment(-50)), CRITICAL, "is 2.* old"),
-    "clock gone back": ("one", lambda repo: aged(repo, made=moment(9)), CRITICAL, "later than now"),
+    "too old": ("one", lambda repo: alter(repo, made=moment(-50)), CRITICAL, "is 2.* old"),
+    "clock gone back": ("one", lambda repo: alter(repo, made=moment(9)), CRITICAL, "later than now"),
     "manifest gone": ("one", removed("2*/manifest.json"), CRITICAL, "the latest cannot be used"),
     "manifest cut": ("one", shortened("2*/manifest.json"), CRITICAL, "the latest cannot be used"),
     "config.ldif gone": ("one", removed("2*/config.ldif"), CRITICAL, "config.ldif"),
@@ -799,13 +770,14 @@ def test_a_backup_that_was_verified_long_ago_is_never_ok(kept: Path, tmp_path: P
     repo = tmp_path / "repo"
     shutil.copytree(kept / "one", repo)
     ditseed("backup", "verify", "-R", repo).ok()
+    command = ("backup", "check", "-R", repo, "--max-verify-age", "8d")
+    assert " verify_age=" in ditseed(*command).ok().out
     (record,) = repo.glob("*/verified.json")
     (one,) = repository.listing(repo).backups
     known = repository.proofs(repo, one).verification
     assert known is not None
     record.write_bytes(manifest.text(manifest.sealed(structs.replace(known, made=moment(-999)))))
-    done = ditseed("backup", "check", "-R", repo, "--max-verify-age", "8d")
-    assert_told(done, "BACKUP", WARNING, "no backup was for .* verified")
+    assert_told(ditseed(*command), "BACKUP", WARNING, "no backup was for .* verified")
 
 
 def test_a_repository_on_a_dead_disk_is_never_ok(kept: Path, host: Slapd) -> None:

@@ -17,6 +17,7 @@ from fixtures.slapd_config import Settings
 from loader import errors, ldif, units
 from tests.support import adding
 from tests.support.command import Done, ditseed
+from tests.support.killing import Stamp
 from tests.support.seeding import Pair, pair
 from tests.support.trees import emptied, tree
 
@@ -31,12 +32,6 @@ def both(tmp_path: Path) -> Iterator[Pair]:
     with pair(tmp_path, 200) as made:
         made.prepare("ldif")
         yield made
-
-
-@pytest.fixture
-def target() -> Iterator[Slapd]:
-    with closing(Slapd()) as server:
-        yield server
 
 
 def refused(done: Done, error: type[errors.LoaderError]) -> Done:
@@ -163,13 +158,14 @@ def test_a_server_that_was_made_anew_is_filled_again(slapd_instance: Slapd, peop
     refused(adding.add(slapd_instance, people_ldif), errors.AddRefused)
 
 
-@pytest.mark.long
 def test_exports(both: Pair, tmp_path: Path) -> None:
     of_server = ("export", *both.bind, "-b", both.provider.suffix, "-o", both.export_dir)
     of_database = ("export", both.provider.database_dir, "-o", tmp_path / "of-database")
     assert "done_before" not in ditseed(*of_database, "--json").ok().facts
     for command, out in ((of_server, both.export_dir), (of_database, tmp_path / "of-database")):
+        before = {path: Stamp.of(path) for path in out.iterdir() if path.is_file()}
         told(ditseed(*command, "--json"))
+        assert {path: Stamp.of(path) for path in out.iterdir() if path.is_file()} == before
         assert re.search(f"finished +{MOMENT}", ditseed(*command).ok().out)
         shard = sorted(out.glob("*.ldif.zst"))[-1]
         shard.write_bytes(shard.read_bytes() + b"\n")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,9 +17,9 @@ import xxhash
 from fixtures import replication
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings, peer_dn
-from fixtures.trees import write_hard_tree, write_people
-from loader.errors import OutputNotEmpty
+from fixtures.trees import Load, write_hard_tree, write_people
 from tests.support.command import Done, ditseed
+from tests.support.killing import KILL_AT
 from tests.support.ldif import text_of
 from tests.support.trees import tree
 
@@ -105,14 +107,6 @@ def test_plain_slapadd_loads_it_in_the_order_of_the_manifest(source: Slapd, tmp_
         assert tree(target.slapcat()) == tree(source.slapcat())
 
 
-def test_once_done_it_does_nothing(source: Slapd, tmp_path: Path) -> None:
-    _export(source, tmp_path / "out").ok()
-    before = {path: path.stat().st_mtime_ns for path in _shards(tmp_path / "out")}
-    again = _export(source, tmp_path / "out").ok()
-    assert "export: done before" in again.err
-    assert {path: path.stat().st_mtime_ns for path in _shards(tmp_path / "out")} == before
-
-
 @pytest.mark.long
 def test_restart_leaves_nothing_of_the_time_before(source: Slapd, tmp_path: Path) -> None:
     """Fewer shards than before, and a run that was killed while it read: neither is mixed in."""
@@ -145,14 +139,6 @@ def test_the_only_suffix_is_the_default(source: Slapd, tmp_path: Path) -> None:
     assert done.facts["entries"] == len(tree(source.slapcat()))
 
 
-def test_a_directory_of_others_is_left_alone(source: Slapd, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine").touch()
-    done = _export(source, tmp_path / "out")
-    assert done.status == OutputNotEmpty.exit_status
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
-
-
 def test_a_server_without_syncprov(tmp_path: Path, form: Form) -> None:
     """No contextCSN then, and the report says why."""
     server = Slapd(Settings(), form=form)
@@ -170,3 +156,40 @@ def test_a_refused_export_leaves_nothing(source: Slapd, tmp_path: Path) -> None:
     """Nothing was read, so that the directory it would have made is not there either."""
     assert _export(source, tmp_path / "out", "-y", source.password_file).status == 31
     assert not (tmp_path / "out").exists()
+
+
+BULK = 20_000
+LOOKED = 2500  # entries: those of the sample, and what access control is judged by
+TWO = ("--jobs", 2, "--compress", "none")
+BUSY = "dn: {}\nchangetype: modify\nreplace: description\ndescription: since the load\n"
+
+
+@pytest.fixture(scope="module")
+def bulk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
+    """Loaded by server ID 000, in use since; its monitor does not show how many entries there are."""
+    ldif = tmp_path_factory.mktemp("ldif") / "people.ldif"
+    with closing(replication.provider()) as made:
+        write_people(ldif, made.suffix, BULK, load=Load(time.time() - 1, 0))
+        made.slapadd(ldif, "-S", "0", "-w")
+        with made:
+            made.ldapmodify(BUSY.format(made.suffix))
+            yield made
+
+
+def _sent(source: Slapd, mark: int) -> list[int]:
+    """Entries sent by each search since."""
+    lines = source.log_lines("SEARCH RESULT.* nentries=", mark)
+    return [int(found[1]) for line in lines if (found := re.search(r"nentries=(\d+)", line))]
+
+
+def test_pieces_of_a_tree_that_was_loaded_at_once_are_even_and_hold_every_entry(bulk: Slapd, tmp_path: Path) -> None:
+    """Planning looks at few of them."""
+    out, mark = tmp_path / "out", bulk.log_size()
+    assert _export(bulk, out, *TWO, env={KILL_AT: "plan.recorded"}).status == -9
+    assert sum(_sent(bulk, mark)) < LOOKED
+    mark = bulk.log_size()
+    said = _export(bulk, out, *TWO, env={KILL_AT: "read.recorded"}).err
+    assert "2 ranges of entryUUID (loaded in bulk)" in said
+    large = sorted(_sent(bulk, mark))[-2:]
+    assert sum(large) == len(re.findall("^dn:", bulk.slapcat(), re.M))
+    assert max(large) < 2 * min(large)

@@ -6,10 +6,8 @@ With `-o -` the same LDIF comes through a pipe, and no reader takes a part of it
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import pty
-import random
 import shlex
 import shutil
 import signal
@@ -33,9 +31,6 @@ from fixtures.trees import write_hard_tree, write_people
 from loader import _native, ldif
 from loader.errors import Cancelled, LdifTruncated, MdbDamaged, NoEntry, NoSpace, NotLmdb, ReaderGone, UsageProblem
 from loader.mdb import meta
-from loader.operations.export_mdb import DumpOptions, export_database
-from loader.progress import Progress
-from loader.sources.mdb import Part
 from tests.golden.everything import CASES
 from tests.support.command import Done, arguments_of, ditseed, environment, start
 from tests.support.dumped import Record, exported, orphans, records, together
@@ -143,15 +138,6 @@ def test_an_attribute_in_several_places(tmp_path: Path) -> None:
     assert all(kinds.count(a) == 1 or kinds[kinds.index(a) + kinds.count(a) - 1] == a for a in kinds)
     assert len(ours) == 31
     assert (kinds.count("telephoneNumber"), kinds.count("sn")) == (3, 2)
-
-
-def test_jobs_make_no_difference(stopped: Slapd, tmp_path: Path) -> None:
-    texts = []
-    for jobs in (1, 2, 5):
-        out = tmp_path / str(jobs)
-        export(f"mdb:{stopped.database_dir}", out, "--jobs", jobs).ok()
-        texts.append(exported(out))
-    assert texts[0] == texts[1] == texts[2]
 
 
 @pytest.mark.long
@@ -269,46 +255,10 @@ def test_beside_a_writer(people_ldif: Path, tmp_path: Path) -> None:
 # --- files that are not what they should be -------------------------------------------------------
 
 
-def test_damaged_files(stopped: Slapd, tmp_path: Path) -> None:
-    """A changed byte is found, or changes an entry, or lies where nothing is: never a crash, and no other error."""
-    sound = _used(stopped)
-    chance = random.Random(5)
-    refused = 0
-    for number in range(60):
-        directory = tmp_path / str(number)
-        directory.mkdir()
-        (directory / "data.mdb").write_bytes(_damaged(sound, chance))
-        wanted = DumpOptions(Part(directory), directory / "out", compress="none")
-        try:
-            export_database(wanted, Progress("none"), {})
-        except (NotLmdb, MdbDamaged):
-            assert not (directory / "out" / "manifest.json").exists()
-            refused += 1
-    assert refused > 10
-
-
 def _used(server: Slapd) -> bytes:
     """What is used of a file that is as long as maxsize."""
     with (server.database_dir / "data.mdb").open("rb") as file:
         return file.read(meta.read_meta(server.database_dir).used)
-
-
-def _damaged(sound: bytes, chance: random.Random) -> bytes:
-    data = bytearray(sound)
-    pages = len(data) // 4096
-    kind = chance.randrange(4)
-    if kind == 0:
-        for _ in range(chance.choice((1, 10, 1000))):
-            data[chance.randrange(8192, len(data))] ^= 1 << chance.randrange(8)
-    elif kind == 1:
-        one, other = (4096 * chance.randrange(2, pages) for _ in range(2))
-        data[one : one + 4096], data[other : other + 4096] = (data[other : other + 4096], data[one : one + 4096])
-    elif kind == 2:
-        del data[chance.randrange(4096, len(data)) :]
-    else:
-        at = 4096 * chance.randrange(2, pages)
-        data[at : at + 4096] = chance.randbytes(4096)
-    return bytes(data)
 
 
 def test_damage_names_page_and_table(stopped: Slapd, tmp_path: Path) -> None:
@@ -347,14 +297,6 @@ def test_options_of_a_server_mean_nothing(stopped: Slapd, tmp_path: Path, option
     done = export(stopped.database_dir, tmp_path / "out", option, value)
     assert done.status == UsageProblem.exit_status
     assert f"{option} is only for a server, not for a database" in done.err
-
-
-def test_the_next_run_does_nothing(stopped: Slapd, tmp_path: Path) -> None:
-    export(stopped.database_dir, tmp_path / "out").ok()
-    before = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    again = ditseed("export", stopped.database_dir, "-o", tmp_path / "out").ok()
-    assert "done before" in again.err
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text()) == before
 
 
 # --- through a pipe ---------------------------------------------------------------------------------
@@ -408,14 +350,6 @@ def test_into_slapadd_and_build(moved: Slapd) -> None:
         _piped(export, arguments_of("build", "-", *where)).ok()
         assert sorted(records(theirs.slapcat())) == sorted(together(record) for record in records(moved.slapcat()))
         assert not differences(theirs.database_dir, ours.database_dir, frozenset())
-
-
-def test_a_branch_of_a_running_server(moved: Slapd) -> None:
-    moved.start()
-    made = records(_stream(moved, "-b", f"ou=groups,{SUFFIX}").ok().out)
-    moved.stop()
-    assert made
-    assert all(record[0].endswith(f"ou=groups,{SUFFIX}") for record in made)
 
 
 # --- a part is not taken for the whole --------------------------------------------------------------

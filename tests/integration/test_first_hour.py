@@ -9,13 +9,13 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from loader import errors
 from loader.server import configuration
+from tests.support.backups import read_only
 from tests.support.command import ditseed, environment
 from tests.support.nobody import NOBODY
 from tests.support.require import require
@@ -91,18 +91,9 @@ def test_an_export_into_a_directory_of_others(both: Pair, tmp_path: Path, dry: t
     assert [one.name for one in tmp_path.iterdir()] == ["precious"]
 
 
-@contextmanager
-def read_only(path: Path) -> Iterator[None]:
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", path], check=False)
-    require("nothing can be mounted here" if done.returncode else None)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", path], check=True)
-
-
 @pytest.mark.parametrize("below", ["", "new"])
 def test_an_output_on_a_read_only_file_system(both: Pair, tmp_path: Path, below: str) -> None:
+    require(None if os.geteuid() == 0 else "mounts, which needs root")
     with read_only(tmp_path):
         for verb in (
             ("export", *both.bind, "-b", both.provider.suffix, "-o", tmp_path / below),
@@ -117,15 +108,18 @@ def test_an_output_on_a_read_only_file_system(both: Pair, tmp_path: Path, below:
             assert "root" not in done.err.partition("hint:")[2], "root may not write there either"
 
 
-@pytest.mark.parametrize("closed", ["", "*", "cn=config/cn=schema/*.ldif"])
+@pytest.mark.parametrize("closed", ["slapd.conf", "", "*", "cn=config/cn=schema/*.ldif"])
 def test_a_configuration_that_only_slapd_may_read(both: Pair, scratch: Path, closed: str) -> None:
     """Packages give slapd.d to its account; some leave the directory itself open. Or an include was added by hand."""
     require(None if os.geteuid() == 0 else "only root can become somebody else")
     copy = scratch / "config"
-    shutil.copytree(both.consumer.config_path, copy)
+    if closed == "slapd.conf":
+        shutil.copy(both.consumer.home / closed, copy)
+    else:
+        shutil.copytree(both.consumer.config_path, copy)
     for path in (copy, *copy.rglob("*")):
         path.chmod(0o755)
-    for path in copy.glob(closed) if closed else [copy]:
+    for path in copy.glob(closed) if "*" in closed else [copy]:
         path.chmod(0o700)
     done = ditseed("verify", "--config", copy, prefix=NOBODY)
     assert done.status == errors.NotPermitted.exit_status, done

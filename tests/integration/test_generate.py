@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from fixtures import opendj, secrets, similarity
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader import ldif
-from loader.errors import NoSpace, OutputNotEmpty, RunMismatch
+from loader.errors import NoSpace, RunMismatch
 from loader.ldif import Manifest
 from loader.operations.compare import CompareOptions, compare
 from loader.operations.generate import GenerateOptions, to_directory
@@ -27,6 +26,7 @@ from loader.sources.location import comparable
 from seeders.synthetic import templates
 from tests.support import generating
 from tests.support.command import Done, ditseed
+from tests.support.disks import loop_filesystem
 from tests.support.dumped import hold
 from tests.support.generating import LISTS, text_of
 from tests.support.require import require
@@ -83,13 +83,6 @@ def test_done_it_does_nothing_and_other_options_need_a_restart(tmp_path: Path) -
     made = to_directory(options(Range(0, 902), size=500), tmp_path, Progress("none"), restart=True).manifest
     assert sorted(path.name for path in tmp_path.glob("0*")) == [shard.name for shard in made.shards]
     assert made.entries == 902
-
-
-def test_a_directory_of_others_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "holiday.jpg").write_text("x")
-    with pytest.raises(OutputNotEmpty):
-        generated(tmp_path, options())
-    assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +142,6 @@ def test_what_slapd_holds_is_what_was_made(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_told_and_more_room_goes_on(tmp_path: Path) -> None:
-    require(missing_loop_filesystem())
     chosen = generating.options(generating.people(20_000), size=2_000, compress="none")
     with loop_filesystem(12) as disk:
         with pytest.raises(NoSpace):

@@ -25,6 +25,7 @@ from loader.errors import NotAsStored
 from loader.overlays import Shows
 from tests.support.command import Done, ditseed
 from tests.support.require import require
+from tests.support.seeding import bind
 from tests.support.trees import Tree, assert_same, differences
 
 pytestmark = pytest.mark.slapd
@@ -155,12 +156,8 @@ def configured(case: Case, home: Path, installation: Installation | None = None)
         yield server
 
 
-def bound(server: Slapd) -> tuple[object, ...]:
-    return ("-H", server.uri, "-D", "cn=replicator", "-y", server.replicator_password_file)
-
-
 def exported(server: Slapd, home: Path) -> Tree:
-    ditseed("export", *bound(server), "-b", SUFFIX, "-o", home / "out", "--compress", "none").ok()
+    ditseed("export", *bind(server), "-b", SUFFIX, "-o", home / "out", "--compress", "none").ok()
     return entries("\n".join(path.read_text() for path in (home / "out").glob("*.ldif")))
 
 
@@ -189,9 +186,9 @@ def test_what_is_exported_is_what_is_stored(case: Case, short_tmp: Path, install
         assert found == moving
 
 
-def seed(server: Slapd, target: Slapd, *more: object, bind: tuple[object, ...] = ()) -> Done:
+def seed(server: Slapd, target: Slapd, *more: object, who: tuple[object, ...] = ()) -> Done:
     words = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
-    return ditseed(*words, *(bind or bound(server)), *more)
+    return ditseed(*words, *(who or bind(server)), *more)
 
 
 @pytest.mark.long
@@ -212,7 +209,7 @@ def test_overlays_that_the_server_tells_are_named(short_tmp: Path) -> None:
     with configured(BY_NAME["rwm"], short_tmp) as server:
         plain = dataclasses.replace(server.settings, overlays=(), global_lines=())
         with closing(replication.consumer(server, plain)) as target:
-            done = seed(server, target, "--dry-run", bind=("-H", server.ldapi_uri, "-Y", "EXTERNAL"))
+            done = seed(server, target, "--dry-run", who=("-H", server.ldapi_uri, "-Y", "EXTERNAL"))
             assert done.status == NotAsStored.exit_status, done.err
             assert "the overlay rwm " in done.err
 
@@ -229,7 +226,7 @@ def test_the_replicas_overlays_speak_for_a_provider_that_does_not_tell() -> None
         done = seed(server, target, "--dry-run")
         assert done.status == NotAsStored.exit_status, done.err
         assert "if the provider has it as well" in done.err
-        seed(server, target, "--dry-run", bind=("-H", server.ldapi_uri, "-Y", "EXTERNAL")).ok()
+        seed(server, target, "--dry-run", who=("-H", server.ldapi_uri, "-Y", "EXTERNAL")).ok()
 
 
 @pytest.mark.long
@@ -263,7 +260,7 @@ def test_a_replica_beside_an_overlay_is_the_provider_again(short_tmp: Path) -> N
 def verifying(server: Slapd, target: Slapd) -> tuple[object, ...]:
     there = ("--consumer", target.uri, "--consumer-bind-dn", "cn=replicator")
     password = ("--consumer-password-file", target.replicator_password_file)
-    return ("replica", "verify", *bound(server), "-b", SUFFIX, *there, *password)
+    return ("replica", "verify", *bind(server), "-b", SUFFIX, *there, *password)
 
 
 def test_what_a_replica_notes_for_itself_is_no_difference() -> None:

@@ -16,12 +16,14 @@ from fixtures.slapd import Slapd
 from fixtures.trees import write_people
 from tests.support.command import ditseed
 from tests.support.killing import KILL_AT
+from tests.support.seeding import bind
 
 pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
 PEOPLE = f"ou=people,{SUFFIX}"
 STRATEGIES = ("search", "ldif", "slapcat")
+TIMES = ("createTimestamp", "modifyTimestamp")
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,6 @@ def provider() -> Iterator[Slapd]:
         yield source
 
 
-def bind(source: Slapd) -> tuple[object, ...]:
-    return ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
-
-
 def consumer(source: Slapd, case: Case) -> Slapd:
     return partial.consumer(source, case.options, base=case.base, suffix=case.suffix)
 
@@ -123,6 +121,16 @@ def test_a_seeded_one_equals_one_that_syncrepl_filled(provider: Slapd, tmp_path:
                 assert not found, (strategy, found)
 
 
+def assert_equal(source: Slapd, natural: Slapd, seeded: Slapd, times: tuple[str, ...] = ()) -> partial.Stored:
+    """Once whichever of the two runs has all that the provider has. times: attributes that may differ."""
+    for target in (natural, seeded):
+        if target.running:
+            partial.settle(source, target)
+    stored = partial.stored(natural)
+    assert not partial.differences(stored, partial.stored(seeded), times)
+    return stored
+
+
 LIVING = ("filter", "attrs", "attrs-user", "exattrs", "scope-one", "narrower", "massage", "all")
 
 
@@ -139,34 +147,18 @@ def test_it_stays_equal_to_that_one(tmp_path: Path, name: str) -> None:
             seed(source, one, "search", tmp_path)
             seed(source, other, "slapcat", tmp_path)
             source.ldapmodify("\n".join(records[:100]))
-            one.start()
-            other.start()
-            for target in (natural, one, other):
+            for target in (natural, one.start(), other.start()):
                 partial.settle(source, target)
             source.ldapmodify("\n".join(records[100:]))
-            for target in (natural, one, other):
-                partial.settle(source, target)
-            wanted = partial.stored(natural)
-            assert len(wanted) > 1
             # Where these do not come from the provider, they are of the moment at which the entry came.
-            times = ("createTimestamp", "modifyTimestamp") if "attrs=" in case.options else ()
             for seeded in (one, other):
-                assert not partial.differences(wanted, partial.stored(seeded), times)
+                assert len(assert_equal(source, natural, seeded, TIMES if "attrs=" in case.options else ())) > 1
 
 
 def verify(source: Slapd, target: Slapd, *more: object) -> tuple[int, dict[str, object]]:
     who = ("--consumer", target.uri, "--consumer-bind-dn", target.root_dn)
-    given = (
-        *bind(source),
-        "-b",
-        source.suffix,
-        *who,
-        "--consumer-password-file",
-        target.password_file,
-        "--json",
-        *more,
-    )
-    done = ditseed("replica", "verify", *given)
+    password = ("--consumer-password-file", target.password_file)
+    done = ditseed("replica", "verify", *bind(source), "-b", source.suffix, *who, *password, "--json", *more)
     return done.status, done.facts if done.status < 2 else {"err": done.err}
 
 
@@ -207,11 +199,8 @@ def test_a_container_that_is_not_replicated_is_renamed_while_its_children_are_re
             handle.rename_s(f"ou=staff,{PEOPLE}", "ou=crew", f"ou=groups,{SUFFIX}", delold=1)
         seed(source, seeded, "search", tmp_path)
         with seeded, consumer(source, case) as natural:
-            for target in (natural, seeded):
-                partial.settle(source, target)
-            wanted = partial.stored(natural)
-            assert any(f"ou=crew,ou=groups,{SUFFIX}" in dn for dn in wanted)
-            assert not partial.differences(wanted, partial.stored(seeded))
+            stored = assert_equal(source, natural, seeded)
+            assert any(f"ou=crew,ou=groups,{SUFFIX}" in dn for dn in stored)
 
 
 @pytest.mark.long
@@ -284,9 +273,8 @@ def test_a_dry_run_says_what_would_be_done(provider: Slapd, tmp_path: Path) -> N
 def test_by_slapadd_too(provider: Slapd, tmp_path: Path) -> None:
     for name in ("filter", "attrs", "massage"):
         with consumer(provider, CASES[name]) as natural, closing(consumer(provider, CASES[name])) as seeded:
-            partial.settle(provider, natural)
             seed(provider, seeded, "search", tmp_path, "--engine", "slapadd")
-            assert not partial.differences(partial.stored(natural), partial.stored(seeded))
+            assert_equal(provider, natural, seeded)
 
 
 def test_what_the_schema_check_of_the_consumer_refuses_is_refused(provider: Slapd, tmp_path: Path) -> None:
@@ -312,9 +300,8 @@ def test_a_part_of_the_tree_as_a_suffix_of_its_own(provider: Slapd, tmp_path: Pa
     """No option narrows anything, and contextCSN stands elsewhere at the provider."""
     case = Case("", PEOPLE, PEOPLE)
     with consumer(provider, case) as natural, closing(consumer(provider, case)) as seeded:
-        partial.settle(provider, natural)
         seed(provider, seeded, "search", tmp_path)
-        assert not partial.differences(partial.stored(natural), partial.stored(seeded))
+        assert_equal(provider, natural, seeded)
 
 
 @pytest.mark.rows(0, "all", "attrs")
@@ -348,15 +335,10 @@ def test_with_delta_syncrepl(tmp_path: Path, options: str) -> None:
         with consumer(source, case) as natural, closing(consumer(source, case)) as seeded:
             partial.settle(source, natural)
             seed(source, seeded, "search", tmp_path)
-            assert not partial.differences(partial.stored(natural), partial.stored(seeded))
+            assert_equal(source, natural, seeded)
             seeded.start()
-            records = partial.changes(SUFFIX, partial.PEOPLE, 100, 3)
-            source.ldapmodify("\n".join(records))
-            for target in (natural, seeded):
-                partial.settle(source, target)
-            times = ("createTimestamp", "modifyTimestamp")
-            found = partial.differences(partial.stored(natural), partial.stored(seeded), times)
-            assert not found
+            source.ldapmodify("\n".join(partial.changes(SUFFIX, partial.PEOPLE, 100, 3)))
+            assert_equal(source, natural, seeded, TIMES)
 
 
 @pytest.mark.long
@@ -378,19 +360,12 @@ def test_of_a_provider_that_never_rests(tmp_path: Path, options: str) -> None:
                 seeded.start()
                 time.sleep(2)
             with consumer(source, case) as natural:
-                for target in (natural, seeded):
-                    partial.settle(source, target)
-                times = ("createTimestamp", "modifyTimestamp")
-                found = partial.differences(partial.stored(natural), partial.stored(seeded), times)
-                assert not found
+                assert_equal(source, natural, seeded, TIMES)
 
 
 def test_a_consumer_that_runs_on_a_slapd_conf(provider: Slapd, tmp_path: Path) -> None:
     options = r'filter="(|(cn=Person\\201)(employeeType=clerk))" exattrs="userPassword mail"'
     made = [partial.consumer(provider, options, form="conf") for _ in range(2)]
     with made[0] as natural, closing(made[1]) as seeded:
-        partial.settle(provider, natural)
         seed(provider, seeded, "slapcat", tmp_path)
-        wanted = partial.stored(natural)
-        assert not any("mail" in entry for entry in wanted.values())
-        assert not partial.differences(wanted, partial.stored(seeded))
+        assert not any("mail" in entry for entry in assert_equal(provider, natural, seeded).values())

@@ -67,12 +67,7 @@ def _second(source: Slapd, ldif: Path) -> Slapd:
     """A consumer with syncprov; its replicator has the provider's password."""
     settings = dataclasses.replace(source.settings, overlays=(SYNCPROV,), server_id=2)
     made = replication.consumer(source, settings)
-    made.stop()
-    own, theirs = made.replicator_password_file, source.replicator_password_file
-    conf = made.home / "slapd.conf"
-    conf.write_text(conf.read_text().replace(own.read_text(), theirs.read_text()))
-    made.tool("slapcat", "-n0", "-f", conf, "-F", _emptied(made.config_path))
-    own.write_text(theirs.read_text())
+    _share_password(source, made)
     ldif.write_text(source.slapcat())
     made.slapadd(ldif, "-w")
     return made
@@ -198,7 +193,9 @@ def test_no_replica_is_refused(three: Three, tmp_path: Path) -> None:
         other = replication.provider()
         other.slapadd(content, "-w")
         with other:
+            other.stop()
             _share_password(source, other)
+            other.start()
             out = tmp_path / "out"
             more = ("-H", other.uri, "-b", source.suffix, "-o", out)
             done = ditseed("export", *three.pair.bind, *more)
@@ -218,13 +215,12 @@ def _without_some(source: Slapd, tmp_path: Path) -> Path:
 
 
 def _share_password(source: Slapd, other: Slapd) -> None:
-    """Of the replicator."""
-    other.stop()
+    """Of the replicator, with a server that is stopped."""
     conf = other.home / "slapd.conf"
     own, theirs = other.replicator_password_file, source.replicator_password_file
     conf.write_text(conf.read_text().replace(own.read_text(), theirs.read_text()))
     other.tool("slapcat", "-n0", "-f", conf, "-F", _emptied(other.config_path))
-    other.start()
+    own.write_text(theirs.read_text())
 
 
 def test_several_are_for_search(three: Three) -> None:

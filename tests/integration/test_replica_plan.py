@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,10 +14,10 @@ import pytest
 
 from fixtures import replication
 from fixtures.chroots import chroot, missing_chroot
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.network import Proxy
 from fixtures.slapd_config import Installation, Settings
 from tests.support.command import Done, ditseed
+from tests.support.disks import loop_filesystem
 from tests.support.require import require
 from tests.support.seeding import Pair, consumer_of, pair
 
@@ -125,7 +126,6 @@ def test_ldif_without_a_context_csn(both: Pair, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_no_space(both: Pair) -> None:
-    require(missing_loop_filesystem())
     sources = ("--from", both.provider.database_dir, "--from", both.export_dir)
     with loop_filesystem(2) as disk, consumer_of(both) as other:
         place = str(other.consumer.database_dir)
@@ -164,3 +164,26 @@ def test_an_older_provider(suite: str, tmp_path: Path, people_ldif: Path) -> Non
             assert "only one" in plan["why"]
             assert rows(plan)["clone"]["refused"] == "usage"
             carried_out(other, plan).ok()
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(3600)
+def test_each_strategy_takes_as_long_as_planned(tmp_path: Path) -> None:
+    """By hand, on a machine that does nothing else, with -s."""
+    told = []
+    with pair(tmp_path, 1_000_000, wanted=Settings(maxsize=16 << 30)) as both:
+        both.prepare("ldif")
+        for strategy in ("search", "ldif", "clone"):
+            with consumer_of(both) as one:
+                sources = ("--from", one.provider.database_dir, "--from", one.export_dir)
+                plan = {**planned(one, *sources), "chosen": strategy}
+                steps = rows(plan)[strategy]["steps"]
+                seconds = sum(step["seconds"] for step in steps if step["name"] != "catch-up")
+                began = time.monotonic()
+                carried_out(one, plan).ok()
+                took = time.monotonic() - began
+                status = ditseed("replica", "status", *where(one)[-4:]).ok().out
+                print(f"\n{strategy}: planned {seconds:.1f} s, took {took:.1f} s\n{status}")
+                told.append((strategy, seconds, took))
+    for strategy, seconds, took in told:
+        assert abs(seconds - took) <= 0.3 * took, (strategy, seconds, took)

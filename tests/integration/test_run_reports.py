@@ -19,16 +19,14 @@ from fixtures.glued import GROUPS, SubordinateDatabase
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
-from fixtures.waiting import until
 from loader.cli.report import readable_facts
-from loader.defaults import ENV_STOP_AT
 from tests.support.adding import SUFFIX, TOP, command, people, person, unit
 from tests.support.browser import BLUE, browse, missing_browser
-from tests.support.command import Done, ditseed, start
+from tests.support.command import Done, ditseed
 from tests.support.pages import Page, outside
 from tests.support.require import require
 from tests.support.seeding import Pair, consumer_of, pair
-from tests.support.stopping import state_of
+from tests.support.stopping import stopped_at
 
 pytestmark = pytest.mark.slapd
 
@@ -193,20 +191,10 @@ def test_refused_before_anything_is_done(
         assert (told["success"], told["exit_status"], told["entries"]) == (0, status, 0)
 
 
-def stopped(words: tuple[object, ...], point: str) -> Any:
-    process = start(*words, env={ENV_STOP_AT: point})
-    until(lambda: state_of(process.pid) in "TZ")
-    assert state_of(process.pid) == "T", process.communicate()
-    return process
-
-
 @pytest.mark.long
 def test_a_run_that_is_stopped(target: Slapd, ldif: Path, tmp_path: Path) -> None:
-    process = stopped((*build_words(target, ldif), *wanted(tmp_path)), "load.recorded")
-    process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGCONT)
-    process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM
+    stopped = stopped_at("load.recorded", *build_words(target, ldif), *wanted(tmp_path))
+    assert stopped.end(signal.SIGTERM).status == 128 + signal.SIGTERM
     page, told = page_of(tmp_path), single(tmp_path)
     assert "cancelled" in page.by_id("error").text
     assert (told["success"], told["exit_status"]) == (0, 143)
@@ -217,14 +205,12 @@ def test_a_directory_that_goes_meanwhile(target: Slapd, ldif: Path, tmp_path: Pa
     """The build is done, and the exit status tells that its report is missing."""
     place = tmp_path / "place"
     place.mkdir()
-    words = (*build_words(target, ldif), "--report", place / "run.html")
-    process = stopped(words, "load.recorded")
+    stopped = stopped_at("load.recorded", *build_words(target, ldif), "--report", place / "run.html")
     place.rmdir()
-    process.send_signal(signal.SIGCONT)
-    _, err = process.communicate()
-    assert process.returncode == 5, err
-    assert "[storage.no_such_path]" in err
-    assert "the run itself had ended with exit status 0" in err
+    done = stopped.end()
+    assert done.status == 5, done
+    assert "[storage.no_such_path]" in done.err
+    assert "the run itself had ended with exit status 0" in done.err
     assert (target.database_dir / "data.mdb").exists()
 
 

@@ -105,9 +105,14 @@ class Place:
     def watched(self, process: subprocess.Popen[str]) -> Done:
         """To its end, under watch; nothing of what it said and showed is the password."""
         with Watch(self.secret, str(self.top)) as watch:
-            out, err = process.communicate(timeout=300)
+            done = self.ended(process)
         assert not watch.leaks
         assert max(watch.seen.values(), default=0) >= LOOKS
+        return done
+
+    def ended(self, process: subprocess.Popen[str], seconds: float = 300) -> Done:
+        """The same without a watch."""
+        out, err = process.communicate(timeout=seconds)
         done = Done(process.returncode, out, err)
         self.nothing_written(done)
         return done
@@ -156,29 +161,22 @@ def test_a_killed_load_leaves_none_behind(adding: Place) -> None:
     until((adding.top / "run").exists)
     time.sleep(0.5)
     process.kill()
-    out, err = process.communicate()
-    assert process.returncode == -signal.SIGKILL, err
-    adding.nothing_written(Done(process.returncode, out, err))
+    assert adding.ended(process).status == -signal.SIGKILL
 
 
 @pytest.mark.rows(2)
 @pytest.mark.parametrize("point", ["read.start", "read.partition", "late.middle", "shards.middle"])
 def test_a_killed_export_leaves_none_behind(place: Place, point: str) -> None:
     """Its run directory is there with all that a resumption needs, and the password is not among it."""
-    process = place.by_file(DITSEED_KILL_AT=point)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == -signal.SIGKILL, err
+    assert place.ended(place.by_file(DITSEED_KILL_AT=point)).status == -signal.SIGKILL
     assert (place.top / "out" / ".ditseed" / "run.log").exists()
-    place.nothing_written(Done(process.returncode, out, err))
 
 
 def test_a_stopped_export_leaves_none_behind(place: Place) -> None:
     process = place.by_file()
     until((place.top / "out" / ".ditseed" / "run.log").exists)
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 128 + signal.SIGTERM, err
-    place.nothing_written(Done(process.returncode, out, err))
+    assert place.ended(process).status == 128 + signal.SIGTERM
 
 
 def test_a_broken_connection_is_told_without_it(place: Place) -> None:
@@ -187,11 +185,9 @@ def test_a_broken_connection_is_told_without_it(place: Place) -> None:
     until((place.top / "out" / ".ditseed" / "parts").exists)
     place.proxy.refuse()
     try:
-        out, err = process.communicate(timeout=250)
+        assert place.ended(process, 250).status in (12, 30, 36)
     finally:
         place.proxy.accept()
-    assert process.returncode in (12, 30, 36), err
-    place.nothing_written(Done(process.returncode, out, err))
 
 
 @pytest.mark.parametrize("verb", ["export", "add"])
@@ -200,9 +196,7 @@ def test_a_refused_password_is_not_repeated(far: tuple[Slapd, Proxy], tmp_path: 
     """The root DN's, given for the replicator."""
     place = Place(*far, tmp_path, verb, "cn=replicator", far[0].password_file)
     process: subprocess.Popen[str] = getattr(place, given)()
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 31, err
-    place.nothing_written(Done(31, out, err))
+    assert place.ended(process).status == 31
 
 
 def test_a_fault_of_our_own_is_written_down_without_it(place: Place) -> None:
@@ -215,10 +209,8 @@ def test_a_fault_of_our_own_is_written_down_without_it(place: Place) -> None:
         env=place.environment(),
         cwd=Path(__file__).parents[2],
     )
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 70, err
+    assert place.ended(process).status == 70
     assert list((place.top / "DITSEED_STATE_DIR" / "faults").iterdir())
-    place.nothing_written(Done(70, out, err))
 
 
 _FAULT = """

@@ -17,7 +17,6 @@ from fixtures.slapd import Slapd
 from fixtures.trees import write_people
 from fixtures.waiting import until
 from loader import units
-from loader.defaults import ENV_STOP_AT
 from loader.errors import LdifTruncated, NoRun, UsageProblem
 from loader.progress import Meter, Progress
 from loader.run.steps import open_run
@@ -26,7 +25,7 @@ from tests.support.command import Done, ditseed, start
 from tests.support.killing import killed
 from tests.support.refusal import refused, where
 from tests.support.seeding import Pair, consumer_of, online, pair
-from tests.support.stopping import Stopping
+from tests.support.stopping import stopped_at
 
 pytestmark = pytest.mark.slapd
 
@@ -65,9 +64,8 @@ def row(done: Done, name: str) -> str:
 def test_while_it_goes_on_and_when_it_is_killed(both: Pair) -> None:
     assert status(both).status == NoRun.exit_status
     words = both.seed("slapcat")
-    seeding = Stopping(start(*words, env={ENV_STOP_AT: "load.middle"}))
+    seeding = stopped_at("load.middle", *words)
     try:
-        seeding.wait_for_stop()
         found, said = facts(both), status(both).ok()
         assert (found["done"], found["step"], found["failure"]) == (False, "load", None)
         assert found["process"] == seeding.process.pid
@@ -121,11 +119,7 @@ def test_why_it_was_refused(both: Pair, tmp_path: Path) -> None:
 
 
 def test_stopped_by_a_signal(both: Pair) -> None:
-    seeding = Stopping(start(*both.seed("slapcat"), env={ENV_STOP_AT: "load.start"}))
-    seeding.wait_for_stop()
-    seeding.process.send_signal(signal.SIGTERM)
-    seeding.go_on()
-    seeding.process.communicate()
+    stopped_at("load.start", *both.seed("slapcat")).end(signal.SIGTERM)
     assert row(status(both).ok(), "error") == "stopped by SIGTERM [cancelled]"
 
 

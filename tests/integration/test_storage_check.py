@@ -16,11 +16,11 @@ import lmdb
 import pytest
 
 from fixtures import storage_vm
-from fixtures.limits import loop_device, missing_loop_filesystem
 from loader.storage import files
+from tests.support import vm
 from tests.support.command import COMMAND, ditseed
+from tests.support.disks import loop_device
 from tests.support.require import require
-from tests.support.vm import program
 
 Facts = dict[str, Any]
 
@@ -55,7 +55,6 @@ def make_database(directory: Path, map_size: int) -> None:
 
 def test_ext4_with_barriers_off_and_small_blocks(tmp_path: Path) -> None:
     """Each command that mends something online is run as it is printed, and the finding is gone."""
-    require(missing_loop_filesystem())
     with loop_device(tmp_path / "image", 64) as device:
         run("mkfs.ext4", "-q", "-b", "1024", device)
         with mounted(device, tmp_path / "mount", "-o", "nobarrier,discard") as place:
@@ -89,7 +88,6 @@ def test_ext4_with_barriers_off_and_small_blocks(tmp_path: Path) -> None:
 
 def test_an_fstab_that_the_next_mount_refuses(tmp_path: Path) -> None:
     """The kernel does refuse it; the line that is printed is one that it mounts."""
-    require(missing_loop_filesystem("xfs"))
     fstab, place = tmp_path / "fstab", tmp_path / "mount"
     with loop_device(tmp_path / "image", 320) as device:
         run("mkfs.xfs", "-q", device)
@@ -181,12 +179,10 @@ def partitioned(disk: Path, megabytes: int, start: int) -> None:
 
 def test_a_linear_volume_is_told_from_a_striped_one_and_mended(tmp_path: Path) -> None:
     """The printed commands, run as they are, make a volume in which nothing is left to mend."""
-    require(storage_vm.missing_storage_vm())
     disks = images(tmp_path, 2048, 2048, 2048, 0)
     partitioned(disks[3], 1600, 63)
-    ended = storage_vm.run(LINEAR_AND_STRIPED.format(ditseed=COMMAND), disks)
-    assert ended.status == 0, ended.err
-    before, after = ended.out[: ended.out.index("{")], ended.out[ended.out.index("{") :]
+    printed = vm.run(LINEAR_AND_STRIPED.format(ditseed=COMMAND), disks)
+    before, after = printed[: printed.index("{")], printed[printed.index("{") :]
 
     assert "exit status 1\n" in before
     assert "\n   └─ /dev/mapper/vg-lin  lvm, 1.5 GiB, linear, extents: /dev/ubdd1 375," in before
@@ -228,13 +224,13 @@ for name in {names}:
 """
 
 
-def checked(script: str, names: list[str], disks: list[Path], modules: tuple[str, ...]) -> dict[str, Facts]:
+def checked(
+    script: str, names: list[str], disks: list[Path], modules: tuple[str, ...], *tools: str
+) -> dict[str, Facts]:
     """What `check` finds on each of /run/mnt/NAME, once `script` has mounted them."""
     body = CHECKED.format(names=names, script=script)
-    ended = storage_vm.run(program(body), disks, modules=modules)
-    assert ended.status == 0, ended.err
     found = {}
-    for line in ended.out.splitlines():
+    for line in vm.run(vm.program(body), disks, *tools, modules=modules).splitlines():
         name, status, told = line.split(" ", 2)
         found[name] = json.loads(told)
         assert found[name]["not_looked_at"] == []
@@ -258,14 +254,12 @@ KINDS = {
 
 @pytest.mark.long
 def test_other_file_systems(tmp_path: Path) -> None:
-    require(storage_vm.missing_storage_vm(*(make.split()[0] for make, _, _ in KINDS.values())))
     script = "".join(
         f"{make} /dev/ubd{letter}\nmount -i -t {kind} /dev/ubd{letter} /run/mnt/{kind}\n"
         for letter, (kind, (make, _, _)) in zip("ab", KINDS.items(), strict=True)
     )
-    modules = ("crc32_generic", "ocfs2")
-    disks = images(tmp_path, 64, 200)
-    found = checked(script, [*KINDS], disks, modules)
+    tools = (make.split()[0] for make, _, _ in KINDS.values())
+    found = checked(script, [*KINDS], images(tmp_path, 64, 200), ("crc32_generic", "ocfs2"), *tools)
     for kind, (_, severe, said) in KINDS.items():
         facts = found[kind]
         assert facts["mount"]["kind"] == kind
@@ -291,9 +285,8 @@ mount -o nobarrier /dev/md1 /run/mnt/raid1
 
 @pytest.mark.long
 def test_arrays_of_md(tmp_path: Path) -> None:
-    require(storage_vm.missing_storage_vm("mdadm"))
     disks = images(tmp_path, 100, 100, 700, 700, 700, 100, 100)
-    found = checked(ARRAYS, ["raid0", "raid1", "raid5"], disks, ("raid0", "raid1", "raid456"))
+    found = checked(ARRAYS, ["raid0", "raid1", "raid5"], disks, ("raid0", "raid1", "raid456"), "mdadm")
     for level, legs in (("raid0", 2), ("raid1", 2), ("raid5", 3)):
         kinds = [one["kind"] for one in found[level]["devices"]]
         assert kinds == [f"md {level}", *["disk"] * legs]
@@ -332,11 +325,10 @@ mount -o nobarrier /dev/odd/data /run/mnt/odd
 
 @pytest.mark.long
 def test_mirrors_thin_pools_partitions_and_caches(tmp_path: Path) -> None:
-    require(storage_vm.missing_storage_vm("thin_check"))
     disks = images(tmp_path, 300, 300, 0)
     partitioned(disks[2], 100, 63)
     modules = ("dm-delay", "raid1", "dm-raid", "dm-thin-pool")
-    found = checked(LOGICAL, ["mirror", "thin", "odd"], disks, modules)
+    found = checked(LOGICAL, ["mirror", "thin", "odd"], disks, modules, "thin_check")
 
     mirror = found["mirror"]  # nothing is amiss but that it is not in /etc/fstab
     assert mirror["well"]

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import storage_vm
 from loader.operations import storage
 from tests.integration.test_storage_check import images, partitioned
-from tests.support.require import require
-from tests.support.vm import program
+from tests.support import vm
 
 # mend(PATH, RULE, DISK...) runs what is printed for that finding, with these disks for those that are to be filled in.
 MENDING = """
@@ -230,10 +228,9 @@ def test_each_rule_with_a_command_has_a_case() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
 def test_what_is_printed_mends_it(tmp_path: Path, name: str) -> None:
-    require(storage_vm.missing_storage_vm("btrfs", "sfdisk", "thin_check"))
     body, sizes, modules = RUNS[name]
     disks = images(tmp_path, *sizes)
     if name == "file systems":
         partitioned(disks[3], sizes[3], 63)
-    ended = storage_vm.run(program(MENDING.replace("{body}", body)), disks, modules=modules)
-    assert ended.status == 0, f"{ended.out}\n{ended.err}"
+    script = vm.program(MENDING.replace("{body}", body))
+    vm.run(script, disks, "btrfs", "sfdisk", "thin_check", modules=modules)

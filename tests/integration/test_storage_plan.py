@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import storage_vm
-from fixtures.limits import missing_loop_filesystem
 from tests.integration.test_storage_check import images, loop_device, mounted, run
+from tests.support import vm
 from tests.support.command import ditseed
-from tests.support.require import require
-from tests.support.vm import program
 
 PLANNED = """
 sh("touch /run/fstab && mount --bind /run/fstab /etc/fstab")
@@ -37,11 +34,9 @@ MODULES = ("dm-mod", "raid1", "raid10", "dm-raid")
 
 @pytest.mark.long
 def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path) -> None:
-    require(storage_vm.missing_storage_vm())
     disks = images(tmp_path, 360, 360, 360, 120, 120, 120)
-    ended = storage_vm.run(program(PLANNED.format(wishes=WISHES, options="")), disks)
-    assert ended.status == 0, ended.err
-    *found, refused = ended.out.partition("\n\n")[0].splitlines()[:3]
+    printed = vm.run(vm.program(PLANNED.format(wishes=WISHES, options="")), disks)
+    *found, refused = printed.partition("\n\n")[0].splitlines()[:3]
     assert refused.startswith("123 ")
     assert "/dev/ubda is a physical volume of LVM already [storage.disk_in_use]" in refused
     for line, (kind, place, _, memory) in zip(found, WISHES, strict=True):
@@ -56,7 +51,7 @@ def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path) ->
         assert facts["parameters"]["stripe_width"] == 3 * 65536
         assert facts["devices"][0]["read_ahead"] == (131072 if memory == "1G" else 16384)
         number, word = WISHES.index((kind, place, _, memory)), place.replace(" ", r"\040")
-        assert f"/dev/vg{number}/data {word} {kind} defaults 0 2\n" in ended.out
+        assert f"/dev/vg{number}/data {word} {kind} defaults 0 2\n" in printed
 
 
 # A file is written, one disk of a pair is emptied, and the file is read again.
@@ -73,17 +68,15 @@ print("read again", len(open("sums").read().split()))
 
 @pytest.mark.long
 def test_redundant_volumes_survive_the_loss_of_a_disk_of_each_pair(tmp_path: Path) -> None:
-    require(storage_vm.missing_storage_vm())
     wishes = [
         ("xfs", "/run/mnt/xfs", "/dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd", "1G"),
         ("ext4", "/run/mnt/ext4", "/dev/ubde /dev/ubdf", "16M"),
     ]
     disks = images(tmp_path, 560, 560, 560, 560, 120, 120)
     script = PLANNED.format(wishes=wishes, options="--redundant") + DEGRADED.format()
-    ended = storage_vm.run(program(script), disks, modules=MODULES)
-    assert ended.status == 0, ended.err
-    assert "read again 1\n" in ended.out
-    raid10, mirror = (json.loads(line.partition(" ")[2]) for line in ended.out.splitlines()[:2])
+    printed = vm.run(vm.program(script), disks, modules=MODULES)
+    assert "read again 1\n" in printed
+    raid10, mirror = (json.loads(line.partition(" ")[2]) for line in printed.splitlines()[:2])
     for facts in (raid10, mirror):
         assert {one["severity"] for one in facts["findings"]} == {"ok"}, facts["findings"]
     assert raid10["parameters"]["stripe_width"] == 2 * 65536
@@ -112,20 +105,16 @@ LVM_KEEPS = (
 
 @pytest.mark.long
 def test_plan_takes_the_names_that_lvm_takes(tmp_path: Path) -> None:
-    require(storage_vm.missing_storage_vm())
     names = [*LVM_KEEPS.split(), "a_snapshot", "a_pool", "_a"]
     lengths = [("v" * 62, "d" * 62), ("v" * 62, "d" * 63), ("v" * 63, "d" * 62)]
     script = NAMES.format(names=names, lengths=lengths)
-    ended = storage_vm.run(program(script), images(tmp_path, 100))
-    assert ended.status == 0, ended.err
-    told = [line.split() for line in ended.out.splitlines()]
+    told = [line.split() for line in vm.run(vm.program(script), images(tmp_path, 100)).splitlines()]
     assert len(told) == len(names) + len(lengths)
     assert [name for name, of_lvm, _ in told if of_lvm == "True"] == [*names[-3:], "124"]
     assert all(of_lvm == of_plan for _, of_lvm, of_plan in told), told
 
 
 def test_a_disk_that_holds_something_is_refused(tmp_path: Path) -> None:
-    require(missing_loop_filesystem())
     with loop_device(tmp_path / "image", 64) as device:
         asked = ("storage", "plan", device, "--database-size", "16M", "--fs", "ext4", "--json")
         facts = ditseed(*asked).facts

@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,14 +17,15 @@ from typing import Any
 import pytest
 
 from fixtures import storage_vm
-from fixtures.limits import loop_device, loop_filesystem, missing_loop_filesystem
 from fixtures.waiting import until
 from loader.operations.options import WatchOptions
 from loader.operations.storage.verdict import Layer
 from loader.operations.storage.watch import Target, Watch
 from loader.storage.probes import FileLock
 from tests.integration.test_storage_check import images
+from tests.support import vm
 from tests.support.command import COMMAND, Done, ditseed, start
+from tests.support.disks import loop_device, loop_filesystem
 from tests.support.nobody import NOBODY
 from tests.support.require import require
 from tests.support.terminal import on_terminal
@@ -71,14 +73,11 @@ MODULES = (
 @pytest.fixture(scope="module")
 def delayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each watch printed, by the name of its file."""
-    require(storage_vm.missing_storage_vm())
     place = tmp_path_factory.mktemp("delayed")
     disks = images(place, 64, 64, 64)
     subprocess.run(["mkfs.ext4", "-q", str(disks[2])], check=True)
     script = DELAYED.format(ditseed=COMMAND) + "tail -n +1 suspended check volume fs watch.err written mirror"
-    ended = storage_vm.run(script, disks, modules=MODULES)
-    assert ended.status == 0, (ended.out[-2000:], ended.err)
-    parts = ended.out.split("==> ")[1:]
+    parts = vm.run(script, disks, modules=MODULES).split("==> ")[1:]
     return {name: text.strip() for name, _, text in (part.partition(" <==\n") for part in parts)}
 
 
@@ -148,7 +147,6 @@ def watched(*words: object, prefix: tuple[str, ...] = ()) -> Facts:
 
 
 def test_small_reads_that_btrfs_serves_from_its_cache_are_not_measured() -> None:
-    require(missing_loop_filesystem("btrfs"))
     with loop_filesystem(128, "btrfs") as place:
         state = watched(place, "--samples", "10")
     file, device = state["layers"]
@@ -161,7 +159,6 @@ def test_small_reads_that_btrfs_serves_from_its_cache_are_not_measured() -> None
 
 def test_direct_reads_that_a_file_system_makes_ordinary_ones_are_not_measured(tmp_path: Path) -> None:
     """ext4 with data=journal takes them all from the page cache."""
-    require(missing_loop_filesystem())
     with loop_filesystem(32) as place:
         subprocess.run(["umount", str(place)], check=True)
         image = place.parent / "image"
@@ -175,7 +172,6 @@ def test_direct_reads_that_a_file_system_makes_ordinary_ones_are_not_measured(tm
 
 def test_a_database_is_read_where_it_has_blocks() -> None:
     """Most of a data.mdb may be holes, which no device is asked for."""
-    require(missing_loop_filesystem())
     with loop_filesystem(32) as place:
         with (place / "data.mdb").open("wb") as file:
             file.seek(4 << 20)
@@ -197,7 +193,6 @@ def told(state: Path, said: str) -> int:
 
 
 def test_a_watch_that_is_stopped_and_a_device_whose_reads_fail(tmp_path: Path) -> None:
-    require(missing_loop_filesystem())
     image, state = tmp_path / "image", tmp_path / "state"
     with loop_device(image, 8) as device:
         words = ("--layer", f"disk={device}", "--interval", "0.05", "--state", state, "--json")
@@ -243,7 +238,6 @@ def _fresh(state: Path) -> Done | None:
 
 
 def test_a_layer_that_fails_from_the_beginning_is_critical(tmp_path: Path) -> None:
-    require(missing_loop_filesystem())
     with loop_filesystem(32) as place:
         data = place / "data.mdb"
         data.write_bytes(os.urandom(8 << 20))
@@ -259,7 +253,6 @@ def test_a_layer_that_fails_from_the_beginning_is_critical(tmp_path: Path) -> No
 
 
 def test_reads_of_which_some_fail_are_critical_whichever_was_the_last(tmp_path: Path) -> None:
-    require(missing_loop_filesystem())
     image = tmp_path / "image"
     with loop_device(image, 8) as device:
         os.truncate(image, 4 << 20)
@@ -299,7 +292,6 @@ def test_what_cannot_be_watched(tmp_path: Path) -> None:
 
 def test_the_state_is_judged_as_a_plugin_does(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    require(missing_loop_filesystem())
     with loop_filesystem(32) as place:
         done = ditseed(
             *("storage", "watch", place, "--samples", "6", "--interval", "0.05"),
@@ -343,14 +335,9 @@ OCFS2 = ("configfs", "jbd2", "quota_tree", "ocfs2_nodemanager", "ocfs2_dlm", "oc
 
 @pytest.mark.long
 def test_ocfs2_on_a_mirror_adds_nothing(tmp_path: Path) -> None:
-    require(storage_vm.missing_storage_vm())
-    require(None if shutil.which("mkfs.ocfs2") else "mkfs.ocfs2 (ocfs2-tools) is not installed")
     have = [name for name in OCFS2 if list(storage_vm.MODULES.rglob(f"{name}.ko"))]
-    ended = storage_vm.run(
-        CLUSTERED.replace("COMMAND", str(COMMAND)), images(tmp_path, 512, 512), modules=(*MODULES, *have)
-    )
-    assert ended.status == 0, (ended.out[-2000:], ended.err)
-    *_, last, left = ended.out.splitlines()
+    script = CLUSTERED.replace("COMMAND", str(COMMAND))
+    *_, last, left = vm.run(script, images(tmp_path, 512, 512), "mkfs.ocfs2", modules=(*MODULES, *have)).splitlines()
     state = json.loads(last)
     assert state["layers"][0]["name"] == "ocfs2 on /run/mnt/ocfs2"
     assert delays(state) == ["/dev/mapper/leg2"], state["told"]
@@ -359,11 +346,10 @@ def test_ocfs2_on_a_mirror_adds_nothing(tmp_path: Path) -> None:
     assert left == "lost+found"  # of the files of the probes nothing
 
 
-UNIT = Path(__file__).parents[2] / "bin/packaging/systemd/ditseed-watch@.service"
+UNITS = Path(__file__).parents[2] / "bin/packaging/systemd"
 
 
 def test_probes_stand_beside_the_layers_and_leave_nothing_behind(tmp_path: Path) -> None:
-    require(missing_loop_filesystem())
     with loop_filesystem(64) as place:
         before = sorted(place.iterdir())
         words = ("--probe", "flock", "--probe", "write", "--samples", "8", "--metrics", tmp_path / "a.prom")
@@ -402,20 +388,22 @@ def test_a_terminal_shows_a_table_while_it_runs(tmp_path: Path) -> None:
     assert dumb.count("milliseconds") == 1
 
 
-def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
+def test_systemd_takes_all_our_units(tmp_path: Path) -> None:
     require(None if shutil.which("systemd-analyze") else "systemd-analyze is not installed")
-    text = UNIT.read_text().replace("/usr/bin/ditseed", "/bin/true")
-    unit = tmp_path / "ditseed-watch@var-lib-ldap.service"
-    unit.write_text(text)
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    for path in UNITS.iterdir():
+        text = re.sub(r"^(Exec\w+=)(/usr/bin/)?ditseed", r"\1/bin/true", path.read_text(), flags=re.M)
+        (tmp_path / path.name.replace("@", "@var-lib-ldap")).write_text(text)
+    units = sorted(tmp_path.iterdir())
+    assert len(units) == 4
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True)
+    assert (done.returncode, "ditseed-" in done.stderr) == (0, False), done.stderr
 
 
 def test_the_unit_leaves_what_the_watch_needs() -> None:
     """Its options are the command's, its capabilities suffice: a data.mdb of another account is read, in real time."""
-    require(missing_loop_filesystem())
     require(None if shutil.which("setpriv") else "setpriv is not installed")
-    words = UNIT.read_text().partition("CapabilityBoundingSet=")[2].splitlines()[0].split()
+    text = (UNITS / "ditseed-watch@.service").read_text()
+    words = text.partition("CapabilityBoundingSet=")[2].splitlines()[0].split()
     kept = ",".join(f"+{word.removeprefix('CAP_').lower()}" for word in words)
     with loop_filesystem(32) as place:
         (place / "data.mdb").write_bytes(os.urandom(1 << 20))

@@ -23,7 +23,7 @@ from loader.defaults import ENGINES
 from loader.errors import EntryRefused, LdifSyntax, UsageProblem
 from tests.support.building import build
 from tests.support.command import Done, ditseed
-from tests.support.seeding import Pair
+from tests.support.seeding import Pair, bind
 from tests.support.trees import assert_same, tree
 
 pytestmark = pytest.mark.slapd
@@ -48,10 +48,6 @@ def source(request: pytest.FixtureRequest) -> Iterator[Slapd]:
         with server:
             server.ldapmodify(CHANGE.format("one"))
             yield server
-
-
-def bound(server: Slapd) -> tuple[object, ...]:
-    return ("-H", server.uri, "-D", "cn=replicator", "-y", server.replicator_password_file)
 
 
 def wait_for(change: str, *targets: Slapd) -> None:
@@ -125,7 +121,7 @@ def test_a_root_that_stands_elsewhere_or_is_no_entry_is_refused(short_tmp: Path)
 def test_no_replica_is_seeded_online(source: Slapd) -> None:
     with Slapd(SETTINGS) as target:
         consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
-        done = ditseed("replica", "seed", "--strategy", "online", *bound(source), *consumer, "-b", "")
+        done = ditseed("replica", "seed", "--strategy", "online", *bind(source), *consumer, "-b", "")
         assert done.status == UsageProblem.exit_status, done.err
         assert "empty suffix" in done.err
 

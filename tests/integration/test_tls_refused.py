@@ -158,22 +158,19 @@ def test_our_own_settings(
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_server_without_start_tls(
-    servers: dict[str, Slapd], authorities: dict[str, Authority], tmp_path: Path, verb: str
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("demanded", "does not offer StartTLS"),
+        # Whether it hangs up or resets is chance, for slapd does not read the whole handshake.
+        ("ldaps", r"speaks LDAP without TLS on that port(.|\n)*-H ldap://"),
+    ],
+)
+def test_a_server_without_tls(
+    servers: dict[str, Slapd], authorities: dict[str, Authority], tmp_path: Path, way: str, words: str, verb: str
 ) -> None:
-    settings = _trust(authorities["ours"])
-    attempt = Attempt(verb, servers["none"], "demanded", settings, tmp_path)
-    _refused(attempt, "does not offer StartTLS", tmp_path, TLS)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_ldaps_on_a_port_that_knows_no_tls(
-    servers: dict[str, Slapd], authorities: dict[str, Authority], tmp_path: Path, verb: str
-) -> None:
-    """Whether it hangs up or resets is chance, for slapd does not read the whole handshake."""
-    settings = _trust(authorities["ours"])
-    attempt = Attempt(verb, servers["none"], "ldaps", settings, tmp_path)
-    _refused(attempt, r"speaks LDAP without TLS on that port(.|\n)*-H ldap://", tmp_path, TLS)
+    attempt = Attempt(verb, servers["none"], way, _trust(authorities["ours"]), tmp_path)
+    _refused(attempt, words, tmp_path, TLS)
 
 
 def test_start_tls_that_is_only_tried_goes_on_in_clear_where_none_is_offered(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +16,13 @@ from fixtures.slapd import Slapd, missing_slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
 from fixtures.trees import record, write_people
-from loader import _native, ldif, overlays
-from loader.errors import BadCredentials, ConnectionLost, LimitTooLow, LoaderError, ServerDown, ServerRefused
+from loader import ldif, overlays
+from loader.errors import BadCredentials, LoaderError, NoSpace
 from loader.ldif import EntryDigests
 from loader.progress import Meter
-from loader.server import wire
 from loader.server.options import Connection, Search
 from loader.server.wire import Part, reading
-from tests.support.adding import SUFFIX, TOP, unit
+from tests.support.adding import SUFFIX
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
@@ -192,57 +187,6 @@ def test_looking_without_keeping(place: Place, tmp_path: Path) -> None:
         assert tree_of(file).checksum == expected.checksum
 
 
-def test_a_limit_of_the_server_is_an_error_elsewhere(place: Place) -> None:
-    with Slapd(Settings(limits=("limits anonymous size=2",))) as small:
-        small.ldapadd(TOP + "".join(unit(f"n{number}") for number in range(5)))
-        with pytest.raises(LimitTooLow), reading(Connection(small.uri), Meter("read")) as reader:
-            reader.digest(Search(SUFFIX, page=0), _native.tree([], reader.counters))
-
-
-def test_a_base_that_is_no_dn_and_a_disk_that_is_full(place: Place) -> None:
-    with reading(place.admin, Meter("read")) as reader:
-        with pytest.raises(ServerRefused):
-            reader.digest(Search("nonsense"), _native.tree([], reader.counters))
-        with pytest.raises(LoaderError):
-            reader.file(Search(SUFFIX), Path("/dev/full"), DROPPED)
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Slapd]:
-    people = tmp_path / "people.ldif"
-    write_people(people, SUFFIX, 20_000)
-    made = Slapd(Settings(limits=(UNLIMITED,)))
-    made.slapadd(people)
-    with made:
-        yield made
-
-
-def test_a_server_that_dies_meanwhile(own: Slapd, tmp_path: Path) -> None:
-    connection, meter = Connection(own.ldapi_uri, mechanism="EXTERNAL"), Meter("read")
-    killer = threading.Timer(0.05, own.kill9)
-    killer.start()
-
-    def read_until_it_hits() -> None:
-        while True:
-            with reading(connection, meter) as reader:
-                reader.part(Search(SUFFIX), tmp_path, "p", DROPPED, compress=False)
-
-    with pytest.raises((ConnectionLost, ServerDown)) as caught:
-        read_until_it_hits()
-    killer.join()
-    assert caught.value.retryable
-
-
-@pytest.mark.long
-def test_a_server_that_stands_still(own: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "SILENCE", 1.0)
-    connection = Connection(own.ldapi_uri, mechanism="EXTERNAL")
-    with reading(connection, Meter("read")) as reader:
-        os.kill(own.pid, signal.SIGSTOP)
-        try:
-            begun = time.monotonic()
-            with pytest.raises(ConnectionLost, match="silent"):
-                reader.digest(Search(SUFFIX), _native.tree([], reader.counters))
-            assert time.monotonic() - begun < 40
-        finally:
-            os.kill(own.pid, signal.SIGCONT)
+def test_a_disk_that_is_full(place: Place) -> None:
+    with pytest.raises(NoSpace), reading(place.admin, Meter("read")) as reader:
+        reader.file(Search(SUFFIX), Path("/dev/full"), DROPPED)

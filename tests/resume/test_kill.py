@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from loader.defaults import ENGINES, ENV_STOP_AT
+from loader.defaults import ENGINES
 from tests.support import killing
-from tests.support.command import ditseed, start
+from tests.support.command import ditseed
 from tests.support.seeding import STRATEGIES, Pair, consumer_of, pair
-from tests.support.stopping import Stopping
+from tests.support.stopping import stopped_at
 
 pytestmark = pytest.mark.slapd
 
@@ -117,16 +117,11 @@ def test_another_strategy_takes_over(fresh: Pair, point: str) -> None:
 @pytest.mark.parametrize("strategy", ["search", "clone"])
 def test_stopped_by_a_signal(fresh: Pair, strategy: str, number: signal.Signals, status: int) -> None:
     command = _command(fresh, strategy)
-    process = start(*command, env={ENV_STOP_AT: "plan.recorded,copy.start"})
-    stopped = Stopping(process)
-    stopped.wait_for_stop()
-    process.send_signal(number)
-    stopped.go_on()
-    _, words = process.communicate()
-    assert process.returncode == status, words
-    assert "[cancelled]" in words
-    assert "hint: The same command resumes here" in words
-    assert "Traceback" not in words
+    done = stopped_at("plan.recorded,copy.start", *command).end(number)
+    assert done.status == status, done
+    assert "[cancelled]" in done.err
+    assert "hint: The same command resumes here" in done.err
+    assert "Traceback" not in done.err
     assert not (fresh.consumer.database_dir / "data.mdb").exists()
     killing.assert_nobody_left(fresh, "stopped")
     ditseed(*command).ok()

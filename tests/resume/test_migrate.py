@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.limits import loop_device, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.operations.storage.migrate import STEPS
 from tests.support.command import Done, ditseed, start
-from tests.support.require import require
+from tests.support.disks import loop_device, mounted
 
 pytestmark = pytest.mark.slapd
 
@@ -55,22 +54,16 @@ class Place:
         out, err = process.communicate(f"{self.source if confirmed is None else confirmed}\n")
         return Done(process.returncode, out, err)
 
-    def mounted(self, place: Path) -> str:
-        found = subprocess.run(
-            ["findmnt", "-n", "-o", "SOURCE", "-M", place], capture_output=True, text=True, check=False
-        )
-        return found.stdout.split()[-1] if found.stdout.strip() else ""
-
     def require_new(self) -> None:
-        assert self.mounted(self.source) == self.devices["new"]
-        assert self.mounted(self.target) == ""
+        assert mounted(self.source) == self.devices["new"]
+        assert mounted(self.target) == ""
         self.require_equal()
         line = self.fstab.read_text().splitlines()[-1 if not self.is_volume else 3]
         assert line.split()[1:3] == [str(self.source), "ext4"], self.fstab.read_text()
 
     def require_old(self, fstab: str) -> None:
-        assert self.mounted(self.source) == (self.devices["old"] if self.is_volume else "")
-        assert self.mounted(self.target) == self.devices["new"]
+        assert mounted(self.source) == (self.devices["old"] if self.is_volume else "")
+        assert mounted(self.target) == self.devices["new"]
         assert self.fstab.read_text() == fstab
         self.require_equal()
 
@@ -109,7 +102,6 @@ def short_tmp() -> Iterator[Path]:
 
 @pytest.fixture(params=["volume", "directory"])
 def place(request: pytest.FixtureRequest, short_tmp: Path, people_ldif: Path) -> Iterator[Place]:
-    require(missing_loop_filesystem())
     is_volume = request.param == "volume"
     target, fstab = short_tmp / "new", short_tmp / "fstab"
     target.mkdir()
@@ -134,8 +126,8 @@ def place(request: pytest.FixtureRequest, short_tmp: Path, people_ldif: Path) ->
             )
         finally:
             subprocess.run([server.home / "stop"], check=False)
-            for mounted in (server.database_dir, server.database_dir, target, target):
-                subprocess.run(["umount", mounted], capture_output=True, check=False)
+            for path in (server.database_dir, server.database_dir, target, target):
+                subprocess.run(["umount", path], capture_output=True, check=False)
 
 
 def wait(server: Slapd) -> None:
@@ -240,7 +232,7 @@ def test_what_was_written_after_the_copy_is_copied_too(place: Place, point: str)
     suffix = place.server.suffix
     place.server.ldapmodify(f"dn: {suffix}\nchangetype: modify\nreplace: o\no: Changed\n")
     place.run("--apply").ok()
-    assert place.mounted(place.source) == place.devices["new"]
+    assert mounted(place.source) == place.devices["new"]
     assert "o: Changed\n" in place.server.slapcat()
 
 

@@ -21,6 +21,11 @@ STRATEGIES = ("search", "ldif", "slapcat", "clone")  # slapcat: --strategy ldif 
 _A_CHANGE = "dn: {}\nchangetype: modify\nadd: description\ndescription: changed once\n"
 
 
+def bind(server: Slapd) -> tuple[str, ...]:
+    """Connection options of the replicator."""
+    return ("-H", server.uri, "-D", "cn=replicator", "-y", str(server.replicator_password_file))
+
+
 @dataclass
 class Pair:
     """Provider running, consumer stopped and empty."""
@@ -33,8 +38,8 @@ class Pair:
     @property
     def bind(self) -> tuple[str, ...]:
         """Connection options of the replicator."""
-        password = str(self.provider.replicator_password_file)
-        return ("-H", self.uri or self.provider.uri, "-D", "cn=replicator", "-y", password)
+        _, uri, *account = bind(self.provider)
+        return ("-H", self.uri or uri, *account)
 
     @property
     def export_dir(self) -> Path:

@@ -1,4 +1,4 @@
-"""`replica seed` that stops at named points, so that a test can change something there."""
+"""Commands that stop at named points, so that a test can change something there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fixtures.waiting import until
 from loader.defaults import ENV_STOP_AT
-from tests.support.command import start
+from tests.support.command import Done, start
 from tests.support.seeding import Pair
 
 
@@ -27,6 +27,21 @@ class Stopping:
 
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGCONT)
+
+    def end(self, number: signal.Signals | None = None) -> Done:
+        """It goes on to its end. number: of a signal that meets it first."""
+        if number is not None:
+            self.process.send_signal(number)
+        self.go_on()
+        out, err = self.process.communicate()
+        return Done(self.process.returncode, out, err)
+
+
+def stopped_at(points: str, *command: object) -> Stopping:
+    """The command, which stands at the first of these points (NAME,NAME) that it comes to."""
+    stopped = Stopping(start(*command, env={ENV_STOP_AT: points}))
+    stopped.wait_for_stop()
+    return stopped
 
 
 def begin(both: Pair, points: Sequence[str], *options: object) -> Stopping:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fixtures import storage_vm
+from tests.support.require import require
 
 _PROGRAM = """exec {python} - <<'END'
 import os, shlex, sys
@@ -32,3 +38,12 @@ def program(body: str) -> str:
     """`body` is Python, with two functions. ditseed(WORDS, FILE) runs `ditseed storage WORDS` with its output to FILE,
     and returns its exit status. sh(SCRIPT) runs commands, none of which may fail; their output is on standard error."""
     return _PROGRAM.format(python=sys.executable, body=body)
+
+
+def run(script: str, disks: Sequence[Path], *tools: str, **more: Any) -> str:
+    """What the script, which succeeds, prints in the storage VM. tools: that this host has to have. more: of
+    `storage_vm.run`."""
+    require(storage_vm.missing_storage_vm(*tools))
+    ended = storage_vm.run(script, disks, **more)
+    assert ended.status == 0, f"{ended.out[-2000:]}\n{ended.err[-3000:]}"
+    return ended.out

@@ -1,0 +1,35 @@
+"""Small file systems and devices made for a test, which is skipped where they cannot be made."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fixtures import limits
+from fixtures.limits import Filesystem, missing_loop_filesystem
+from tests.support.require import require
+
+
+@contextmanager
+def loop_filesystem(megabytes: int, kind: Filesystem = "ext4") -> Iterator[Path]:
+    """That of fixtures.limits."""
+    require(missing_loop_filesystem(kind))
+    with limits.loop_filesystem(megabytes, kind) as disk:
+        yield disk
+
+
+@contextmanager
+def loop_device(image: Path, megabytes: int) -> Iterator[str]:
+    """That of fixtures.limits."""
+    require(missing_loop_filesystem())
+    with limits.loop_device(image, megabytes) as device:
+        yield device
+
+
+def mounted(place: Path) -> str:
+    """What is mounted there, uppermost; empty: nothing."""
+    command = ["findmnt", "-n", "-o", "SOURCE", "-M", place]
+    sources = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
+    return sources[-1] if sources else ""
