@@ -1,12 +1,13 @@
-//! Whatever is filled from its beginning to its end.
+//! Sequential output into buffers.
 
 use std::io;
 
 pub trait Fill {
-    /// Room of at least one byte, for [`Self::filled`]; may wait for whoever takes what is full.
+    /// Returns a buffer of at least one byte, to be followed by [`Self::filled`]; may wait until a full one is
+    /// consumed.
     fn room(&mut self) -> io::Result<&mut [u8]>;
 
-    /// Takes in that much of the room as filled.
+    /// Marks `count` bytes of the buffer as filled.
     fn filled(&mut self, count: usize);
 
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {

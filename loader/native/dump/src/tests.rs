@@ -1,4 +1,4 @@
-//! Databases that the builder wrote, read as LDIF; some with a record taken out of them.
+//! Reads databases that the builder wrote as LDIF, some with a record removed.
 
 #[path = "../../backmdb/src/tests/fixture.rs"]
 mod fixture;
@@ -21,7 +21,7 @@ fn built(text: &str) -> Build {
     build
 }
 
-/// Exports the subtree of `base` with so many workers: what was told, and all files in their order.
+/// Exports the subtree of `base` with `jobs` workers, and returns the report and all files in order.
 fn export(build: &Build, base: Option<&str>, jobs: usize) -> Result<(Exported, String)> {
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base, jobs };
@@ -230,7 +230,7 @@ fn values_come_from_id2v_too() {
     assert_eq!(refused.message, "entry 2: 2 values instead of 3 of description (table id2v)");
 }
 
-/// Writes the database anew without the records for which `is_lost` is true.
+/// Rewrites the database without the records for which `is_lost` is true.
 fn without(build: &Build, is_lost: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
     let path = build.path("data.mdb");
     let reader = codec::tables::with_orders(Reader::open(&path).unwrap());
@@ -265,7 +265,7 @@ fn without(build: &Build, is_lost: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
     fs::rename(copy, path).unwrap();
 }
 
-/// Why the database cannot be exported: always as damage, whatever other workers say.
+/// The error of an export, which must report damage whatever the other workers say.
 fn refused(build: &Build) -> Error {
     let refused = export(build, None, 4).unwrap_err();
     assert_eq!(refused.code, Code::Damaged, "{refused}");

@@ -1,4 +1,5 @@
-//! One kind of entries as a table of the template: every attribute with its text, how often, how many values.
+//! Describes one kind of entries as a table of the template: each attribute with its text, frequency and number of
+//! values.
 
 use common::Result;
 
@@ -11,29 +12,29 @@ use crate::token;
 use crate::tree_shape::PlacedKind;
 use crate::value::{ValueKind, hash_lengths, sort};
 
-/// What is the same for all kinds.
+/// Shared by the descriptions of all kinds.
 #[derive(Debug)]
 pub struct Means<'a> {
-    /// The path of the suffix.
+    /// The RDN types of the suffix.
     pub root: String,
-    /// Names of kinds by the path where their entries stand.
+    /// For each path, the name of the kind whose entries are there.
     pub kinds: &'a [(String, String)],
     pub registry: &'a mut Registry,
 }
 
-/// What a template says of a kind, but for where it stands.
+/// The description of a kind in a template, except for its parent.
 #[derive(Debug, Default)]
 pub struct Described {
     pub rdn: Vec<String>,
     pub structural: Option<String>,
-    /// When its entries came into being.
+    /// When its entries were created.
     pub created: Option<Created>,
-    /// Values that several attributes have in common.
+    /// Values that several attributes share.
     pub values: Vec<(String, String)>,
     pub attributes: Vec<Line>,
 }
 
-/// Years, and whether all came in one load.
+/// Years of creation, and whether all entries were created in one load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Created {
     pub first: u32,
@@ -44,7 +45,7 @@ pub struct Created {
 #[derive(Debug)]
 pub struct Line {
     pub name: String,
-    /// Texts; the first one is of the name of the entry where there are two.
+    /// Texts; if there are two, the first is that of the naming value.
     pub texts: Vec<Item>,
     pub note: String,
 }
@@ -53,7 +54,7 @@ pub struct Line {
 pub struct Item {
     pub text: String,
     pub chance: f64,
-    /// A histogram; empty for one.
+    /// A histogram; empty if there is always one value.
     pub count: String,
 }
 
@@ -67,9 +68,9 @@ struct Describing<'a, 'm> {
     kind: &'a Kind,
     name: &'a str,
     columns: SampledEntries,
-    /// As they are spelled, by their number.
+    /// Attribute names as spelled in the source, by number.
     names: &'a [String],
-    /// Attributes that others may repeat, in their order.
+    /// Attributes that later ones may repeat, in order.
     earlier: Vec<usize>,
     means: &'a mut Means<'m>,
 }
@@ -84,7 +85,7 @@ pub fn describe(grown: &PlacedKind<'_>, name: &str, means: &mut Means<'_>) -> Re
 }
 
 impl<'a> Describing<'a, '_> {
-    /// `rdn`: the types of the name, with `+` between them.
+    /// `rdn` has the naming attribute types, joined by `+`.
     fn all(&mut self, rdn: &str) -> Described {
         let mut lines: Vec<(usize, Line)> = Vec::new();
         let mut found = Described {
@@ -117,7 +118,7 @@ impl<'a> Describing<'a, '_> {
         &self.kind.attributes[self.columns.names[number].as_str()]
     }
 
-    /// Simple ones before those that may be made of them.
+    /// Simple attributes come before those that may be derived from them.
     fn order(&self) -> Vec<usize> {
         const LOOKED_AT: usize = 100;
         let mut tokens = Vec::new();
@@ -144,7 +145,7 @@ impl<'a> Describing<'a, '_> {
         Line { name: "objectClass".to_owned(), texts, note: String::new() }
     }
 
-    /// What the entries say themselves, else what is known of their classes.
+    /// The class that the entries state as structural, else the one known from their object classes.
     fn structural(&self) -> Option<String> {
         let classes = self.classes();
         let classes: Vec<&str> = classes.texts.iter().map(|item| item.text.as_str()).collect();
@@ -154,7 +155,7 @@ impl<'a> Describing<'a, '_> {
         said.or_else(|| structural(&classes)).map(str::to_owned)
     }
 
-    /// What createTimestamp says: of one load, hundreds of entries have the same.
+    /// Creation times from createTimestamp; if hundreds of entries share one, they came in one load.
     fn created(&self) -> Option<Created> {
         const OF_ONE_LOAD: u64 = 10;
         let number = self.number("createtimestamp")?;
@@ -165,7 +166,7 @@ impl<'a> Describing<'a, '_> {
         Some(Created { first, last, at_once })
     }
 
-    /// An attribute that names an entry: no two have the same.
+    /// A naming attribute, whose values must be unique.
     fn naming(&mut self, number: Option<usize>, name: String) -> Line {
         let Some(number) = number else {
             let texts = vec![Item::once("{number}".to_owned(), 1.0)];
@@ -227,11 +228,11 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// The text that makes the values of an attribute, by what they are.
+    /// Chooses the text that generates an attribute's values, by their kind.
     fn text(&mut self, number: usize) -> String {
         let values: Vec<&str> = self.columns.values(number).collect();
         if values.is_empty() {
-            // All are too long to be looked at.
+            // No value was short enough to be kept.
             let lengths = &self.attribute(number).lengths;
             return format!("{{chars:base64:histogram:{}}}", lengths.told());
         }
@@ -260,7 +261,7 @@ impl<'a> Describing<'a, '_> {
         made
     }
 
-    /// A hash of the scheme's length. Where it can be made, it is that of the entry's own name.
+    /// A hash in the scheme's length. If the scheme can be generated, it is a hash of the entry's own name.
     fn password(&self, scheme: &'static str, values: &[&str]) -> String {
         let lengths = hash_lengths(values);
         match self.earlier.first() {
@@ -271,7 +272,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Of an entry of the kind that most values name.
+    /// The DN of an entry of the kind that most values refer to.
     fn dn(&self, paths: &[(String, usize)]) -> String {
         let kinds = self.means.kinds;
         let found =
@@ -291,7 +292,7 @@ impl<'a> Describing<'a, '_> {
         format!("{{{tag}:{least}:{}}}", (2 * mean).saturating_sub(least).max(least))
     }
 
-    /// Others may repeat it, if texts can name it.
+    /// Lets later attributes repeat this one, if texts can name it.
     fn offer(&mut self, number: usize) {
         let name = &self.names[number];
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -300,7 +301,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Attributes that others repeat become values of the entry.
+    /// Turns attributes that others repeat into values of the entry.
     fn share(&self, lines: &mut [(usize, Line)], found: &mut Described) {
         for &number in &self.earlier {
             let name = &self.names[number];

@@ -1,4 +1,4 @@
-//! From what was learned of an attribute to the text that makes its values.
+//! Converts what was learned of an attribute into the text that generates its values.
 
 use fastrand::Rng;
 use rustc_hash::FxHashSet;
@@ -11,25 +11,25 @@ use crate::template::{Choice, Registry};
 use crate::token::TokenKind;
 use crate::vocabulary::{Curve, Words};
 
-/// The attribute whose text is made.
+/// The attribute whose text is written.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// For names of vocabularies.
+    /// Beginning of the names of its vocabularies.
     pub stem: &'a str,
-    /// Attributes by their number, as texts name them.
+    /// Attribute names by number, as texts refer to them.
     pub names: &'a [String],
-    /// Entries have one value at most, so that it may hold their number.
+    /// Whether entries have at most one value, so that the value may be the entry's number.
     pub single: bool,
-    /// Distinct values of all entries.
+    /// Number of distinct values.
     pub distinct: u64,
-    /// Entries of the kind.
+    /// Number of entries of the kind.
     pub entries: u64,
 }
 
-/// A text for any of the values.
+/// Returns a text for ordinary values.
 pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
     let phrases = phrases(shapes, subject);
-    // One place that holds the whole value: its vocabulary is that of the values.
+    // If one place is the whole value, its vocabulary is that of the values.
     let whole = shapes.variants.first().is_some_and(|variant| variant.places.len() == 1);
     let mut texts = Vec::new();
     for variant in &shapes.variants {
@@ -50,7 +50,7 @@ pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> 
     format!("{{shape:{name}}}")
 }
 
-/// A text that is another one for every entry.
+/// Returns a text whose value is unique in every entry.
 pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
     let Some(variant) = shapes.variants.first() else {
         let words = if shapes.text.draws > 0 {
@@ -70,7 +70,7 @@ pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
     })
 }
 
-/// The place that is to tell entries apart: numbers that do so already, else where most differ.
+/// The place that makes values unique: numbers that are so already, else the place with the most distinct words.
 fn bearer(variant: &Variant) -> Option<usize> {
     let places = || variant.places.iter().enumerate();
     let counts = |place: &Place| place.sort == TokenKind::Digits && place.words.is_unique();
@@ -90,7 +90,7 @@ fn unique_place(place: &Place, subject: &Subject<'_>, registry: &mut Registry) -
     }
 }
 
-/// Whether there are fewer distinct values than would come of drawing every place by itself.
+/// The curve of distinct values, if there are fewer than independent draws of every place would give.
 fn phrases(shapes: &Shapes, subject: &Subject<'_>) -> Option<Curve> {
     if shapes.repeats_any() || shapes.whole.is_unique() || shapes.values < LEAST_SEEN {
         return None;
@@ -99,7 +99,7 @@ fn phrases(shapes: &Shapes, subject: &Subject<'_>) -> Option<Curve> {
     (alone * 8 > seen * 9).then(|| shapes.whole.vocabulary(false, Some(subject.distinct)).curve)
 }
 
-/// Marks as they are, and for each place what `piece` says.
+/// Copies the marks of a shape, and calls `piece` for each place.
 fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> String {
     let (mut out, mut at) = (String::new(), 0);
     for mark in variant.shape.chars() {
@@ -107,7 +107,7 @@ fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> 
             out.push_str(&piece(at, &variant.places[at]));
             at += 1;
         } else {
-            // A brace stands for itself when it is written twice.
+            // Braces are doubled because single ones begin a tag.
             out.extend(std::iter::repeat_n(mark, if matches!(mark, '{' | '}') { 2 } else { 1 }));
         }
     }
@@ -148,7 +148,7 @@ fn words_text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
     format!("{{words:{name}:histogram:{}}}", shapes.text_counts.told())
 }
 
-/// The entry's number, as wide as numbers were.
+/// The entry's number, zero-padded to the width of the sampled numbers.
 fn number(words: &Words) -> String {
     match (words.lengths.only(), words.zeros) {
         (Some(width), _) => format!("{{number:{width}}}"),
@@ -158,7 +158,7 @@ fn number(words: &Words) -> String {
     }
 }
 
-/// Random digits: numbers without zeros at their head, unless there were some.
+/// Random digits, without leading zeros unless the sample had some.
 fn digits(words: &Words) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some digits")]
     let mean = words.lengths.mean().round().max(1.0) as u64;
@@ -180,10 +180,10 @@ fn power(digits: u64) -> u64 {
     10_u64.pow(u32::try_from(digits).unwrap_or(18).min(18))
 }
 
-/// Same source, same template.
+/// A fixed seed, so that the same source gives the same template.
 const SEED: u64 = 0x6C65_6172_6E00;
 
-/// How a place is drawn: cumulated shares with the ranks they lead to; without any, each time another.
+/// The distribution of a place: cumulative shares with their ranges of ranks; if empty, every draw is new.
 struct Ranks(Vec<(f64, u64, u64)>);
 
 impl Ranks {
@@ -219,8 +219,7 @@ impl Ranks {
     }
 }
 
-/// How many distinct values would come if every place of a shape were drawn by itself, of as many draws as values were
-/// looked at.
+/// Simulates independent draws of every place, one for each value examined, and returns the number of distinct results.
 fn drawn_apart(shapes: &Shapes) -> u64 {
     let mut random = Rng::with_seed(SEED);
     let mut known: FxHashSet<u64> = FxHashSet::default();
@@ -253,7 +252,7 @@ fn drawn_apart(shapes: &Shapes) -> u64 {
     (known.len() + texts.len()) as u64
 }
 
-/// Numbers of which there are few are a vocabulary.
+/// Whether numbers are listed as a vocabulary because there are few distinct ones.
 fn is_listed(numbers: &Words) -> bool {
     numbers.distinct() <= 4096 && numbers.distinct() * 4 <= numbers.draws && numbers.is_saturated()
 }

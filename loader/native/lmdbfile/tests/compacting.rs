@@ -1,4 +1,4 @@
-//! A compacting copy has the content of its source, page after page, and damage is told.
+//! A compacting copy has the content of its source, page after page, and damage is reported.
 #![allow(unsafe_code)]
 
 mod common;
@@ -47,7 +47,7 @@ fn content_is_kept() {
     }
 }
 
-/// The same copy, put together by whoever takes it.
+/// The same copy, assembled from pieces.
 fn in_pieces(source: &Path) -> Vec<u8> {
     let (writer, pieces) = PieceWriter::new(1 << 20);
     let all = std::thread::spawn(move || pieces.iter().map(|one| one.to_vec()).collect());
@@ -76,8 +76,8 @@ fn open(place: &Path) -> Env {
     unsafe { options.open(place) }.unwrap()
 }
 
-/// Trees of values of each depth, their pages in the order in which they came to be; and so again from the copy, where
-/// each tree's stand together.
+/// Trees of values of each depth, their pages in the order of creation; then the same from the copy, in which the pages
+/// of each tree are contiguous.
 #[test]
 fn values_wherever_they_are() {
     let directory = tempfile::tempdir().unwrap();
@@ -116,7 +116,7 @@ fn values_wherever_they_are() {
     assert!(std::fs::read(&first).unwrap() == std::fs::read(&second).unwrap());
 }
 
-/// A file with free pages, on which LMDB goes on.
+/// A file with free pages, whose copy LMDB can write to.
 #[test]
 fn free_pages_are_left_out() {
     let directory = tempfile::tempdir().unwrap();
@@ -182,7 +182,7 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Refused, or a copy that is sound.
+/// Damaged files are refused, or the copy is intact.
 #[test]
 fn damage_is_survived() {
     let directory = tempfile::tempdir().unwrap();

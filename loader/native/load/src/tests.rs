@@ -1,4 +1,4 @@
-//! Loads as far as they go without a server, and what stands between the input and a connection.
+//! Loads without a server, and the parts between the input and a connection.
 
 use std::fs;
 use std::net::TcpListener;
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    /// Loads `text` into a server that nobody runs.
+    /// Loads `text` into a server that does not exist.
     fn load(&self, text: &str, counters: &Arc<Counters>) -> Result<Loaded> {
         fs::write(self.path("in.ldif"), text).unwrap();
         let sources = vec![Source::Path(self.path("in.ldif"))];
@@ -160,7 +160,7 @@ fn entry(position: u64, dn: &str) -> Entry {
     Entry::new(position, None, 1 + 3 * position, unit(dn).trim_end().as_bytes()).unwrap()
 }
 
-/// Shows what all connections share, of a load with these options.
+/// Calls `show` with the shared state of a load with these options.
 fn with_shared<R>(options: &Options, show: impl FnOnce(&Shared<'_>) -> R) -> R {
     let (journal, before) = Journal::open(&options.journal).unwrap();
     let (link, counters) = (ConnectionOptions::default(), Arc::default());
@@ -170,7 +170,7 @@ fn with_shared<R>(options: &Options, show: impl FnOnce(&Shared<'_>) -> R) -> R {
 #[test]
 fn entries_that_waited_come_back_as_they_were_parents_first() {
     let place = Place::new();
-    // Not enough for ten thousand: they go through a file.
+    // Too little memory for ten thousand entries, so a file is used.
     let options = Options { memory: 64 << 10, ..place.options() };
     let count = 10_000;
     let path = Arc::new(place.path("in.ldif"));
@@ -217,7 +217,7 @@ fn entries_come_after_those_that_they_name() {
         assert!(none.iter().all(|(dn, lines)| !waits(&group(0, dn, lines))));
         assert!(!waits(&Entry::new(0, None, 1, b"dn: dc=example,dc=com\nmember: cn=b\n").unwrap()));
 
-        // Enough for a file, each naming the next one; the last one names none of them.
+        // Enough for a file; each entry names the next one, and the last one none.
         let count = 2_000;
         let next = |at: u64| format!("cn={},dc=example,dc=com", at + 1);
         for at in 0..count {

@@ -261,7 +261,7 @@ impl<'p> Planner<'p> {
     }
 }
 
-/// `None` stands for a base search.
+/// `None` means a base search.
 fn look<'s>(
     dice: &mut RandomBits,
     looks: &'s [SearchFilter],

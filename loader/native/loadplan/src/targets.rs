@@ -113,7 +113,7 @@ const LONGEST: u64 = 1_000_000;
 /// order. So the index of an operation among those of its kind can be computed from its number alone.
 #[derive(Debug)]
 pub struct Schedule {
-    /// What it is, how many of a round, and the place of the first.
+    /// The action, its number per round, and the position of its first.
     shares: Vec<(Action, u64, u64)>,
     sum: u64,
     round: Permutation,

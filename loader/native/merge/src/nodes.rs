@@ -1,4 +1,4 @@
-//! dn2i: the tree. Children of shared entries come together from all shards.
+//! Merges dn2i, the tree. The children of shared entries are collected from all shards.
 
 use codec::dn2i::{self, Node};
 use common::Counters;
@@ -26,7 +26,7 @@ pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<
     Ok(())
 }
 
-/// Names of the suffixes, with the new IDs of their entries.
+/// The names of the suffixes, with the new IDs of their entries.
 pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
     let mut found = Vec::new();
     for (number, shard) in shards.all.iter().enumerate() {
@@ -42,7 +42,7 @@ pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
     Ok(found)
 }
 
-/// How many shared entries the subtree of each shared entry has, itself included.
+/// For each shared entry, the number of shared entries in its subtree, including itself.
 fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     let (Some(reader), Some(shard)) = (readers.first(), shards.all.first()) else {
         return Ok(Vec::new());
@@ -69,7 +69,7 @@ fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     Ok(counts)
 }
 
-/// An index into a list that is in memory.
+/// The ID as an index into a list in memory.
 fn place(id: u64) -> usize {
     usize::try_from(id).unwrap_or(usize::MAX)
 }
@@ -118,7 +118,7 @@ fn least(all: &[Peekable<'_>], key: &[u8]) -> Option<Vec<u8>> {
     here.map(|from| dn2i::name_of(&from.value)).min().map(<[u8]>::to_vec)
 }
 
-/// A child as all shards together have it.
+/// A child with the counts of all shards.
 #[derive(Debug, Default)]
 struct Sum {
     id: Option<u64>,
@@ -143,7 +143,7 @@ impl Sum {
     }
 }
 
-/// The nodes of one shard that no other has.
+/// Sends the nodes of one shard that no other shard has.
 fn own_nodes(
     shards: &Shards,
     shard: &Shard,
@@ -191,18 +191,18 @@ fn duplicate(dn: String) -> Error {
     Error { dn: Some(dn), ..Error::new(Code::Duplicate, message) }
 }
 
-/// Those of the shared entries, with their parents.
+/// Names of the shared entries, with their parents.
 #[derive(Debug, Default)]
 struct Names(Vec<(Vec<u8>, u64)>);
 
 impl Names {
-    /// Entries come by ascending ID.
+    /// Adds an entry; IDs must ascend.
     fn note(&mut self, id: u64, record: &[u8]) {
         let named = dn2i::read(record).map(|node| (node.pretty.to_vec(), node.id));
         self.0.push(named.filter(|_| id > 0).unwrap_or_default());
     }
 
-    /// Of a child of a shared entry.
+    /// The DN of a child of a shared entry.
     fn dn(&self, parent: u64, child: &Node<'_>) -> String {
         let (mut dn, mut above) = (child.pretty.to_vec(), parent);
         while let Some((rdn, next)) =

@@ -1,5 +1,5 @@
-//! The pages of an earlier backup: by their ids, and in their order. And frames whose pages are stored again, so that
-//! nobody unpacks these frames for little any more.
+//! The pages of an earlier backup, by id and in order; and the retired frames, whose few used pages are stored again so
+//! that a restore need not unpack these frames.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,7 +13,7 @@ use crate::cache::Cache;
 use crate::frame::Head;
 use crate::page::{self, PageId, Place};
 
-/// Consecutive pages of a backup. first: of the pages of the backup's own pack, how many came before.
+/// Consecutive pages of a backup. `first`: number of earlier pages from the backup's own pack.
 #[derive(Debug, Clone)]
 pub struct Segment {
     pub runs: Vec<u8>,
@@ -21,7 +21,7 @@ pub struct Segment {
     pub pages: u64,
 }
 
-/// A page of a backup. base: the whole page that it is stored beside, if it is a difference.
+/// A page of a backup. `base`: the whole page that it is a difference to, if it is one.
 #[derive(Debug, Clone, Copy)]
 pub struct Stood {
     pub place: Place,
@@ -29,31 +29,31 @@ pub struct Stood {
 }
 
 impl Stood {
-    /// Whatever it needs.
+    /// The stored pages that it needs.
     pub fn places(self) -> impl Iterator<Item = Place> {
         std::iter::once(self.place).chain(self.base)
     }
 
-    /// What a later form of it can be stored beside.
+    /// The base for a difference to a later version of this page.
     pub fn whole(self) -> Place {
         self.base.unwrap_or(self.place)
     }
 }
 
-/// Some 60 bytes of memory for each page.
+/// Uses some 60 bytes of memory per page.
 #[derive(Debug, Default)]
 pub struct Known {
     packs: Arc<Assembly>,
     pages: Vec<Stood>,
-    /// The numbers of pages.
+    /// Page numbers in the backup, by id.
     ids: FxHashMap<PageId, u32>,
     retired: FxHashSet<FrameKey>,
     uses: Uses,
 }
 
 impl Known {
-    /// Of a backup with that pack of its own. again: so many of its pages, at most, count as not known, those that keep
-    /// much for little. They will be stored again, and nobody unpacks these frames any more.
+    /// Reads the pages of the backup with the pack `own`. Up to `again` pages in sparsely used frames are treated as
+    /// unknown, so that they are stored again and these frames are no longer needed.
     pub fn of(packs: Arc<Assembly>, segments: &[Segment], own: u32, again: u64) -> Result<Self> {
         let mut known = Self { uses: Uses::of(&packs), packs, ..Self::default() };
         let packs = Arc::clone(&known.packs);
@@ -86,7 +86,7 @@ impl Known {
         Ok(())
     }
 
-    /// Whether no frame that it needs is retired.
+    /// Whether none of the frames that it needs is retired.
     fn is_kept(&self, stood: Stood) -> Result<bool> {
         for place in stood.places() {
             if self.retired.contains(&self.packs.frame_of(place)?) {
@@ -100,21 +100,21 @@ impl Known {
         &self.packs
     }
 
-    /// The number of a page in the backup; `near`, if it is the same as that one.
+    /// Returns the number of a page with this id: `near` if that has the same content, else any.
     pub(crate) fn find(&self, id: &PageId, near: Option<u32>) -> Option<u32> {
         let found = *self.ids.get(id)?;
         let place = |number: u32| self.pages.get(number as usize).map(|stood| stood.place);
         near.filter(|near| place(*near) == place(found)).or(Some(found))
     }
 
-    /// Where it is stored; it is used from now on.
+    /// Returns where the page is stored, and marks it as used.
     pub(crate) fn take(&self, number: u32) -> Place {
         let stood = self.pages[number as usize];
         stood.places().for_each(|place| _ = self.uses.add(place));
         stood.place
     }
 
-    /// What a later form of a page can be stored beside.
+    /// Returns the base for a difference to a later version of the page.
     pub(crate) fn base(&self, number: u32) -> Option<Place> {
         let base = self.pages.get(number as usize)?.whole();
         let frame = self.packs.frame_of(base).ok()?;
@@ -125,13 +125,13 @@ impl Known {
         self.uses.add(base);
     }
 
-    /// Of each pack, how many pages were taken.
+    /// Number of used pages in each pack.
     pub fn used(&self) -> Vec<(u32, u64)> {
         self.uses.counts()
     }
 }
 
-/// The heads of the frames that were looked at last, one of each pack.
+/// The most recent frame head of each pack.
 struct Heads<'a> {
     packs: &'a Assembly,
     read: &'a Cache<Head>,
@@ -143,7 +143,7 @@ impl<'a> Heads<'a> {
         Self { packs, read, last: FxHashMap::default() }
     }
 
-    /// That of the frame with that page, and its number there.
+    /// Returns the head of the page's frame, and the page's index in it.
     fn at(&mut self, place: Place) -> Result<(&Head, usize)> {
         let pack = self.packs.pack(place.pack)?;
         let (frame, within) = pack.find(place.page)?;
@@ -154,7 +154,7 @@ impl<'a> Heads<'a> {
         Ok((&self.last[&place.pack].1, within))
     }
 
-    /// Also that its frame is as it was stored.
+    /// Checks that the base is a whole page; reading its frame's head also verifies the frame's checksum.
     fn require_whole(&mut self, base: Place) -> Result<()> {
         let (head, within) = self.at(base)?;
         if head.base(within).is_none() { Ok(()) } else { Err(not_whole()) }
@@ -165,23 +165,23 @@ pub(crate) fn not_whole() -> Error {
     Error::damaged("a page is stored beside one that is itself a difference")
 }
 
-/// How much of a frame or pack is used is told in parts of so many.
+/// Shares of used pages are in parts per thousand.
 const PARTS: u64 = 1000;
 const NEARLY_EMPTY: u64 = PARTS / 10;
 
-/// used: of its pages, by themselves or as bases. again: the pages that are stored again without the frame.
+/// `used`: pages of the frame in use, directly or as bases. `again`: pages to store again if the frame is retired.
 #[derive(Debug, Default)]
 struct Use {
     used: u64,
     again: u64,
 }
 
-/// Number of a pack, and of a frame in it.
+/// Pack number and index of a frame in the pack.
 pub type FrameKey = (u32, usize);
 
-/// As long as all frames hold more than half as much again as is used, and while no more than `again` pages are stored
-/// again: the nearly empty ones, which cost a restore most for each page, then those of the packs that are used least,
-/// which can be removed then.
+/// Chooses frames to retire while all frames hold more than 1.5 times the used pages and at most `again` pages must be
+/// stored again: first nearly empty frames, the most expensive per page in a restore; then those of the least used
+/// packs, which can then be removed.
 pub fn retired(packs: &Assembly, pages: &[Stood], mut again: u64) -> Result<FxHashSet<FrameKey>> {
     let (frames, whole) = used(packs, pages)?;
     let mut order = Vec::with_capacity(frames.len());
@@ -210,7 +210,7 @@ pub fn retired(packs: &Assembly, pages: &[Stood], mut again: u64) -> Result<FxHa
     Ok(retired)
 }
 
-/// Of each frame, and how many pages of each pack are used.
+/// The use of each frame, and the number of used pages of each pack.
 fn used(
     packs: &Assembly,
     pages: &[Stood],
@@ -234,20 +234,20 @@ fn part(used: u64, there: u64) -> u64 {
 pub struct Uses(FxHashMap<u32, Vec<AtomicU64>>);
 
 impl Uses {
-    /// None yet.
+    /// No page is used yet.
     pub fn of(packs: &Assembly) -> Self {
         let words = |pages: u32| (0..pages.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0));
         Self(packs.packs().map(|(number, pack)| (number, words(pack.pages()).collect())).collect())
     }
 
-    /// Whether it was not used before. A page of another pack is not counted.
+    /// Marks a page and returns whether it was unused before; false if its pack is unknown.
     pub fn add(&self, place: Place) -> bool {
         let word = self.0.get(&place.pack).and_then(|words| words.get(place.page as usize / 64));
         let bit = 1 << (place.page % 64);
         word.is_some_and(|word| word.fetch_or(bit, Relaxed) & bit == 0)
     }
 
-    /// How many pages of each pack.
+    /// Number of used pages of each pack.
     pub fn counts(&self) -> Vec<(u32, u64)> {
         let count = |words: &Vec<AtomicU64>| {
             words.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum()

@@ -1,4 +1,4 @@
-//! The tables of an environment in one write transaction, with the orders that back-mdb gave them.
+//! The tables of an environment in one write transaction, with the sort orders of back-mdb.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use common::{Code, Error, Result};
 use heed::types::Bytes;
 use heed::{Comparator, Database, DefaultComparator, Env, MdbError, RwTxn};
 
-/// What stands behind a name in dn2i does not count.
+/// The order of dn2i ignores everything after the name.
 enum Dn2idOrder {}
 
 impl Comparator for Dn2idOrder {
@@ -94,7 +94,7 @@ impl Sink for Transaction<'_> {
     }
 }
 
-/// What is to go must be there.
+/// An error unless the value was there to be removed.
 fn expect(removed: heed::Result<bool>) -> Result<()> {
     if told(removed)? {
         return Ok(());
@@ -103,7 +103,7 @@ fn expect(removed: heed::Result<bool>) -> Result<()> {
     Err(Error::damaged(message))
 }
 
-/// LMDB's result. An error number of the system's comes as `heed::Error::Io`.
+/// Converts an error of LMDB. Errors of the operating system come as `heed::Error::Io`.
 pub fn told<T>(done: heed::Result<T>) -> Result<T> {
     done.map_err(|error| match error {
         heed::Error::Io(error) => error.into(),

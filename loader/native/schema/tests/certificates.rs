@@ -1,5 +1,5 @@
-//! Certificates: `support/multi.der` has a serial number of 17 bytes, a multi-valued RDN, and
-//! domain components; slapd 2.5.13 stored what is expected here beside it.
+//! `support/multi.der` is a certificate with a serial number of 17 bytes, a multi-valued RDN, and domain components.
+//! The expected normal forms are those that slapd 2.5.13 stored.
 
 mod support;
 

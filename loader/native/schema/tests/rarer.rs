@@ -1,4 +1,4 @@
-//! Rules with values of an inner structure: their forms, and that hostile values do no harm.
+//! Rules for structured values: their normal forms, and hostile values.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Definitions become types and classes, or a message that names the one that is wrong.
+//! Definitions become types and classes, or an error that names the faulty definition.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Joining files for slapadd's pipe: to an end that reads, one that is gone, and one that stalls.
+//! Joins files for slapadd's pipe, whose reader reads, is gone, or stalls.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! The two buffers of a connection: bytes that came and are not taken yet, and bytes still to go.
+//! The buffers of a connection: received bytes that are not consumed yet, and bytes to be sent.
 
 use std::mem;
 use std::ops::Range;
@@ -6,13 +6,14 @@ use std::ops::Range;
 use crate::Result;
 use crate::ber::{SEQUENCE, frame};
 
-/// Room for a read: many messages at once is what makes reading cheap.
+/// Bytes per read; reading is efficient if many messages come at once.
 const READ: usize = 512 * 1024;
 
-/// A message larger than this is taken for something that is not LDAP.
+/// A larger message is treated as a protocol error.
 pub const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 
-/// A message is cut out of the bytes that came so far; memory follows these, not what a server claims.
+/// Splits received bytes into messages. Memory grows with the bytes that have arrived, not with the length that a
+/// server claims.
 #[derive(Debug)]
 pub struct Input {
     memory: Vec<u8>,
@@ -26,7 +27,7 @@ impl Default for Input {
 }
 
 impl Input {
-    /// Takes out the next whole message, as a place for [`Self::bytes`] that holds until more is read.
+    /// Consumes the next complete message and returns its range for [`Self::bytes`], valid until the next read.
     #[allow(clippy::should_implement_trait, reason = "it fails, and more may come after the end")]
     pub fn next(&mut self) -> Result<Option<Range<usize>>> {
         let waiting = &self.memory[self.filled.clone()];
@@ -45,7 +46,7 @@ impl Input {
         &self.memory[place]
     }
 
-    /// Where to read to; never empty.
+    /// The buffer to read into; never empty.
     pub fn room(&mut self) -> &mut [u8] {
         if self.filled.is_empty() || self.filled.end == self.memory.len() {
             self.make_room(self.filled.len() + 1);
@@ -57,8 +58,7 @@ impl Input {
         self.filled.end = (self.filled.end + count).min(self.memory.len());
     }
 
-    /// Moves what waits to the front, with room for `length` bytes in all. Memory that a large message
-    /// took is given back.
+    /// Moves pending bytes to the front, with room for `length` bytes in all. Frees the memory of a large message.
     fn make_room(&mut self, length: usize) {
         if self.filled.start > 0 {
             self.memory.copy_within(self.filled.clone(), 0);
@@ -73,8 +73,8 @@ impl Input {
     }
 }
 
-/// Bytes that a layer refused must be offered again unmoved, so what is under way stays as it is and
-/// what comes meanwhile waits behind it.
+/// A layer that could not send bytes must get the same bytes at the same address again, so bytes being sent stay in
+/// place, and new bytes wait in a second buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     under_way: Vec<u8>,
@@ -95,7 +95,7 @@ impl Output {
         self.under_way.len() - self.gone + self.waiting.len()
     }
 
-    /// What goes next; empty when nothing is left.
+    /// The next bytes to send; empty if nothing is pending.
     pub(crate) fn next(&mut self) -> &[u8] {
         if self.gone == self.under_way.len() {
             self.under_way.clear();

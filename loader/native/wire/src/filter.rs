@@ -1,4 +1,4 @@
-//! Search filters: from their text (RFC 4515) to their encoding (RFC 4511, 4.5.1.7).
+//! Encodes search filters (RFC 4511, 4.5.1.7) from text (RFC 4515).
 
 use crate::ber::Writer;
 use crate::{Failure, Phase, Result};
@@ -23,13 +23,13 @@ const TYPE: u8 = 0x82;
 const VALUE: u8 = 0x83;
 const DN_TOO: u8 = 0x84;
 
-/// Deeper than any filter that a person or a program of ours writes, shallow for a stack.
+/// Limits recursion, but is deeper than any filter that a person or ditseed writes.
 const MOST_NESTED: usize = 100;
 
-/// libldap's code for a filter that cannot be read.
+/// libldap's code for an invalid filter.
 const FILTER_ERROR: i32 = -7;
 
-/// Encodes `text`; as in ldapsearch, parentheses around the whole may be left out.
+/// Encodes `text`. As in ldapsearch, the outer parentheses may be omitted.
 pub fn encode(text: &str) -> Result<Vec<u8>> {
     let whole = if text.starts_with('(') { text.to_owned() } else { format!("({text})") };
     let mut parser = Parser { text, rest: whole.as_bytes() };
@@ -134,7 +134,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `[attribute][:dn][:rule]`, of which the attribute or the rule is there.
+    /// `[attribute][:dn][:rule]`, with at least an attribute or a rule.
     fn extensible(&self, matching: &[u8], value: &[u8], out: &mut Writer) -> Result<()> {
         let mut parts = matching.split(|&byte| byte == b':');
         let name = parts.next().unwrap_or_default();
@@ -166,7 +166,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// An attribute description or the OID of a rule.
+    /// Requires an attribute description or the OID of a matching rule.
     fn expect_name(&self, name: &[u8]) -> Result<()> {
         let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"-;._".contains(byte);
         if !name.is_empty() && name.iter().all(letter) {
@@ -175,7 +175,8 @@ impl Parser<'_> {
         self.refuse(&format!("{:?} is no attribute", String::from_utf8_lossy(name)))
     }
 
-    /// Of RFC 4515 alone; in what slapd is configured with (crate `select`) the older escapes count too, as slapd takes them.
+    /// Accepts only the escapes of RFC 4515; crate `select`, for slapd's configuration, also accepts the older ones, as
+    /// slapd does.
     fn unescape(&self, value: &[u8]) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(value.len());
         let mut bytes = value.iter();

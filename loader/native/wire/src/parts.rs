@@ -1,5 +1,5 @@
-//! A search into files of some tens of megabytes each with the rows of its records beside them, into one file, or at
-//! once to whoever takes blocks of LDIF.
+//! Writes the entries of a search as LDIF: into files of some tens of megabytes with a file of rows for each, into one
+//! file, or as blocks to a consumer.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use crate::message::Entry;
 use crate::record::Recorder;
 use crate::{Channel, Result, Search, search};
 
-/// LDIF of one file, before compression: large enough to be one of few. The first ones are smaller, each twice the one
-/// before, for there stand the containers, and a file with a container is written anew when all is arranged.
+/// LDIF bytes of a file before compression. The first files are smaller, each twice the previous one, because they have
+/// most containers, and arranging the entries rewrites every file with a container.
 const PIECE: u64 = 64 << 20;
 const FIRST: u64 = 2 << 20;
 
-/// Records that are counted and go into their files together: one at a time they would cost more.
+/// Number of records that are counted and written together, which is cheaper than one by one.
 const TOGETHER: u64 = 32;
 
-/// Threads that compress, where files are compressed.
+/// Threads for the compression of files.
 const COMPRESSING: u32 = 1;
 
-/// Where the files go: `directory/name-000.ldif`, `name-001.ldif`, and so on.
+/// The files are `directory/name-000.ldif`, `name-001.ldif`, and so on.
 #[derive(Debug, Clone)]
 pub struct OutputFiles {
     pub directory: PathBuf,
     pub name: String,
-    /// `.zst` is added to the names.
+    /// Compress, and append `.zst` to the names.
     pub compress: bool,
 }
 
@@ -41,16 +41,16 @@ impl OutputFiles {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchOutput {
     pub entries: u64,
-    /// Of LDIF, before compression.
+    /// LDIF bytes before compression.
     pub bytes: u64,
-    /// In their order; none where there are no entries.
+    /// The files in order; none if there are no entries.
     pub files: Vec<PathBuf>,
-    /// XXH3 of 128 bits of each file, in hexadecimal digits.
+    /// XXH3 (128 bits) of each file, in hexadecimal.
     pub sums: Vec<String>,
 }
 
-/// Everything that `asked` finds, without the attributes `drop`. On the disk when it returns; what an earlier
-/// try left under these names is gone. `directory/name.inner` gets the [notes](Recorder::note) of containers.
+/// Writes the entries that `asked` finds, without the attributes `drop`, and syncs the files. Removes files that an
+/// earlier attempt left. `directory/name.inner` gets the [notes](Recorder::note) of containers.
 pub fn part(
     channel: &mut Channel,
     asked: &Search,
@@ -64,7 +64,7 @@ pub fn part(
     Ok(writer.finish()?)
 }
 
-/// The same into one file, without rows.
+/// Writes the entries into one file, without rows.
 pub fn file(
     channel: &mut Channel,
     asked: &Search,
@@ -92,10 +92,10 @@ struct Writer<'a> {
     place: &'a OutputFiles,
     recorder: Recorder,
     piece: Option<Piece>,
-    /// The one before, on its way to the disk.
+    /// The previous piece, which is being synced.
     before: Option<[Closing; 2]>,
     inner: Output,
-    /// Records that wait for [`Writer::flush`], their rows, and the notes.
+    /// Records not yet passed to [`Writer::flush`], their rows, and the notes.
     text: Vec<u8>,
     rows: Vec<u8>,
     notes: Vec<u8>,
@@ -103,7 +103,7 @@ struct Writer<'a> {
     done: SearchOutput,
 }
 
-/// One file, and its rows.
+/// A file with its rows.
 struct Piece {
     ldif: Output,
     rows: Output,
@@ -171,7 +171,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Until the disk has the piece before.
+    /// Waits until the previous piece is on the disk.
     fn wait(&mut self) -> common::Result<()> {
         let Some([rows, ldif]) = self.before.take() else { return Ok(()) };
         rows.wait()?;
@@ -207,7 +207,7 @@ impl Piece {
     }
 }
 
-/// An earlier try may have made more files than this one will.
+/// Removes files of an earlier attempt, which may have written more of them.
 fn remove_old(place: &OutputFiles) -> common::Result<()> {
     let remove = || -> std::io::Result<()> {
         for file in fs::read_dir(&place.directory)? {
@@ -227,10 +227,10 @@ fn is_ours(path: &Path, name: &str) -> bool {
     number.is_some_and(|(number, _)| number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-/// LDIF of a block: as much as a reader of files gives at once.
+/// LDIF bytes of a block, the same as from a reader of files.
 const BLOCK: usize = ldif::blocks::BLOCK_SIZE;
 
-/// Where else the entries of a search go.
+/// Files that also get the entries of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedFiles<'a> {
     /// Gets the [notes](Recorder::note) of containers.
@@ -239,8 +239,8 @@ pub struct FeedFiles<'a> {
     pub copy: Option<&'a Path>,
 }
 
-/// Everything that `asked` finds goes to `feed`, without the attributes `drop`. How many entries these were; the files
-/// besides are on the disk then.
+/// Sends the entries that `asked` finds to `feed`, without the attributes `drop`. Returns their number after the other
+/// files are synced.
 pub fn feed(
     channel: &mut Channel,
     asked: &Search,
@@ -260,10 +260,10 @@ struct Feeder<'a> {
     recorder: Recorder,
     notes: Output,
     copy: Option<Output>,
-    /// Records that wait until there is a block of them, and notes.
+    /// Records of the incomplete block, and notes.
     block: Vec<u8>,
     noted: Vec<u8>,
-    /// Bytes of the block, and entries, that are counted already.
+    /// Bytes of the block, and entries, that have been counted.
     counted: usize,
     waiting: u64,
     entries: u64,

@@ -1,4 +1,4 @@
-//! Entries as LDIF records with their rows, as fingerprints, or only counted.
+//! Converts entries to LDIF records with rows, or to fingerprints, or only counts them.
 
 use common::Counters;
 use ldif::write::line;
@@ -10,10 +10,10 @@ use tree::{Description, Digest, EntryRecord, Names, csn};
 use crate::message::{Entry, Values};
 use crate::{Channel, Error, Result, Search, search};
 
-/// Writes records; keeps its memory from entry to entry.
+/// Writes records and reuses its buffers from entry to entry.
 ///
-/// Values stand as the server sent them, those of one attribute side by side, never folded. A blank
-/// line ends each record.
+/// Values are written as the server sent them, those of one attribute together, never folded. A blank line ends each
+/// record.
 #[derive(Debug)]
 pub struct Recorder {
     descriptions: Descriptions,
@@ -23,15 +23,14 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// `drop`: attributes left out, with any options.
+    /// `drop` are attributes to leave out, with any options.
     pub fn new(drop: Names) -> Self {
         let ignore = tree::join::context_csn();
         let descriptions = Descriptions::new(drop, ignore);
         Self { descriptions, seen: Vec::new(), printer: Fingerprinter::default(), interior: false }
     }
 
-    /// Appends the name, entryUUID and entryCSN of the entry that was recorded last, if the server said that it has
-    /// entries below it.
+    /// Appends the DN, entryUUID and entryCSN of the last recorded entry, if the server says that it has subordinates.
     pub fn note(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
         if !self.interior {
             return Ok(());
@@ -57,7 +56,7 @@ impl Recorder {
         self.write(entry, out, &mut RowValues::default())
     }
 
-    /// The same, and the row that arranging wants of the record.
+    /// Appends the record and returns the row that arranging needs.
     pub fn record_with_row(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<EntryRecord> {
         let start = out.len();
         let mut seen = RowValues::default();
@@ -94,8 +93,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Values of an attribute that came in several pieces stand side by side: slapd 2.6.11 to 2.6.14 damage
-    /// entries where they do not.
+    /// Groups the values of attributes that came in several pieces: slapd 2.6.11 to 2.6.14 corrupt entries whose values
+    /// are not together.
     fn write_together(
         &mut self,
         entry: &Entry<'_>,
@@ -131,7 +130,7 @@ impl Recorder {
     }
 }
 
-/// What a row has of an entry's values.
+/// The values of an entry that its row needs.
 #[derive(Debug, Default)]
 struct RowValues {
     uuid: u128,
@@ -149,7 +148,7 @@ impl RowValues {
     }
 }
 
-/// The lines of an attribute of which an entry has no other values.
+/// Writes an attribute whose values all came in one piece.
 #[inline]
 fn attribute_lines(
     known: &Description,
@@ -209,7 +208,7 @@ pub fn digest(
     })
 }
 
-/// Receives and counts every entry, whose attributes are not looked at: what reading a server takes by itself.
+/// Receives and counts every entry without parsing attributes, to measure the speed of reading alone.
 pub fn discard(channel: &mut Channel, asked: &Search, counters: &Counters) -> Result<()> {
     search(channel, asked, |entry| {
         counters.add(1, entry.length());
@@ -217,19 +216,19 @@ pub fn discard(channel: &mut Channel, asked: &Search, counters: &Counters) -> Re
     })
 }
 
-/// More than any schema has; a server that sends more of them gets no more of our memory.
+/// Most cached descriptions: more than any schema has, so that a hostile server cannot exhaust our memory.
 const MOST: usize = 10_000;
 
-/// Entries that are alike send the same descriptions in the same order.
+/// A cache of descriptions. Similar entries send the same descriptions in the same order.
 #[derive(Debug)]
 struct Descriptions {
     drop: Names,
     ignore: Names,
     known: Vec<Description>,
     expected: usize,
-    /// All descriptions of the entry so far stand before it.
+    /// All descriptions of the entry so far have a smaller index.
     beyond: usize,
-    /// Two that are known may be spellings of one.
+    /// Whether two cached descriptions may be spellings of the same attribute.
     twins: bool,
 }
 
@@ -238,7 +237,7 @@ impl Descriptions {
         Self { drop, ignore, known: Vec::new(), expected: 0, beyond: 0, twins: false }
     }
 
-    /// Options included. An error where `text` is no description.
+    /// Looks up a description including its options. Returns an error if `text` is not a description.
     #[inline]
     fn of(&mut self, text: &[u8]) -> Result<&Description> {
         let at = match self.known.get(self.expected) {
@@ -249,7 +248,8 @@ impl Descriptions {
         Ok(&self.known[at])
     }
 
-    /// The same, and whether it comes later than all before it in the usual order: then it is none of those.
+    /// Looks up a description, and also returns whether its index is beyond all earlier ones of the entry, so that it
+    /// is new.
     #[inline]
     fn next(&mut self, text: &[u8], first: bool) -> Result<(&Description, bool)> {
         if first {
@@ -268,7 +268,7 @@ impl Descriptions {
         }
         if self.known.len() == MOST {
             self.known.clear();
-            self.twins = true; // In an entry that goes on, numbers mean nothing any more.
+            self.twins = true; // The indexes of the entry's earlier descriptions are no longer valid.
         }
         let new = self.learn(text)?;
         self.twins |= self.known.iter().any(|known| known.hash == new.hash);

@@ -1,10 +1,10 @@
-//! The same work on many things.
+//! Parallel processing of a list.
 
 use std::sync::Mutex;
 
 use crate::lock;
 
-/// Calls `work` on each of `things`, by up to `threads` threads.
+/// Calls `work` on each item, with up to `threads` threads.
 pub fn for_each<T: Send>(threads: usize, things: &mut [T], work: impl Fn(&mut T) + Sync) {
     let threads = threads.min(things.len());
     if threads < 2 {

@@ -1,4 +1,4 @@
-//! Pages that are stored beside others: how, and what is refused.
+//! Pages stored as differences: correct ones, and damaged ones that are refused.
 
 use std::fs;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ fn what_was_read_of_a_frame_is_kept() {
     assert!(cache.get((0, 0), || panic!("it is read again")).is_ok());
 }
 
-/// One page, stored as what differs from the one at `base`; `lie`: what is made of it before it is stored.
+/// A page stored as a difference to the one at `base`; `lie` changes the difference before it is stored.
 fn forged(base: Place, lie: impl Fn(&mut Difference)) -> (Backups, Segment) {
     let mut backups = Backups::new();
     backups.take(&pages(&[9, 17], 2));

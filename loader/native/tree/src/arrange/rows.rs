@@ -1,4 +1,4 @@
-//! The rows of all files (`row.rs`), streamed as often as one likes: they are never all in memory.
+//! Streams the rows of all files (`row.rs`) repeatedly, without keeping them all in memory.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -16,10 +16,10 @@ pub(super) struct EntryRecords {
     sources: Vec<Source>,
 }
 
-/// Where a file's rows are.
+/// The source of a file's rows.
 enum Source {
     List(List),
-    /// Made of its records, for it came without.
+    /// Computed from the records, because the file has no list of rows.
     Made(Vec<EntryRecord>),
 }
 
@@ -32,7 +32,7 @@ impl EntryRecords {
         Ok(Self { sources })
     }
 
-    /// In each file.
+    /// The number of rows in each file.
     pub(super) fn counts(&self) -> impl Iterator<Item = usize> {
         self.sources.iter().map(|source| match source {
             Source::List(list) => list.rows,
@@ -40,7 +40,7 @@ impl EntryRecords {
         })
     }
 
-    /// Every row in its order, with the number of its file and its own. `counted`: as entry and bytes too.
+    /// Calls `see` with each row, its file and its number. `counted` adds entries and bytes to the counters.
     pub(super) fn each(
         &self,
         counters: &Counters,
@@ -76,19 +76,19 @@ impl Source {
     }
 }
 
-/// Rows looked at between two looks at the counters.
+/// Rows between two updates of the counters.
 const LOT: usize = 4096;
 
 const CUT: &str = "the list of rows is cut";
 
 struct List {
     path: PathBuf,
-    /// In it.
+    /// Number of rows in the list.
     rows: usize,
 }
 
 impl List {
-    /// `None` for a file that came without.
+    /// `None` if the file has no list of rows.
     fn beside(path: &Path) -> Result<Option<Self>> {
         let path = row::row_file_of(path);
         match fs::metadata(&path) {
@@ -102,7 +102,7 @@ impl List {
         }
     }
 
-    /// Every row in its order. `counted`: as entry and bytes too.
+    /// Calls `see` with each row. `counted` adds entries and bytes to the counters.
     fn each(
         &self,
         counters: &Counters,
