@@ -357,7 +357,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     [
         (wrong_separator, "keys or values that are not in ascending order"),
         (single_child, "a branch with a single child"),
-        (unknown_flags, "a node with flags that make no sense"),
+        (unknown_flags, "a node with invalid flags"),
     ],
 )
 def test_whoever_reads_it_refuses_it(sound: bytes, tmp_path: Path, damage: Callable[[Pages], None], words: str) -> None:

@@ -14,8 +14,7 @@ use crate::memory;
 /// its full speed at 128 KiB.
 const WINDOW: u64 = 256 << 10;
 
-/// After this many bytes of windows, or after one part in `SHARE` of the file if that is more, the file may count as
-/// scattered.
+/// Bytes of windows, or one part in `SHARE` of the file, before it can count as scattered.
 const SAMPLE: u64 = 64 << 20;
 const SHARE: u64 = 8;
 

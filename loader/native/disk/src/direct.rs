@@ -140,7 +140,6 @@ impl Direct {
         self.read_cached(rooms, offset)
     }
 
-    /// Reads through the page cache.
     pub fn read_cached(&self, rooms: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         read(&self.file, rooms, offset)
     }

@@ -3,8 +3,7 @@
 use std::io;
 
 pub trait Fill {
-    /// Returns a buffer of at least one byte, to be followed by [`Self::filled`]; may wait until a full one is
-    /// consumed.
+    /// Returns room for at least one byte; [`Self::filled`] follows. May wait until a full buffer is consumed.
     fn room(&mut self) -> io::Result<&mut [u8]>;
 
     /// Marks `count` bytes of the buffer as filled.

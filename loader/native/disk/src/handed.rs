@@ -21,8 +21,7 @@ pub struct PieceWriter {
 }
 
 impl PieceWriter {
-    /// Creates both ends. Pieces have `size` bytes, a multiple of 64 KiB; the last may be shorter. Their memory is
-    /// reused.
+    /// Creates both ends. `size`: bytes of a piece, a multiple of 64 KiB; the last may be shorter. Memory is reused.
     pub fn new(size: usize) -> (Self, Receiver<Buffer>) {
         let (full, pieces) = sync_channel(WAITING);
         let pool = Arc::new(BufferPool::default());

@@ -28,8 +28,7 @@ impl Source {
         self.file.file()
     }
 
-    /// Fills `room` from `offset` on and returns the number of bytes, fewer at the end of the file. Both should be
-    /// aligned to 4096.
+    /// Fills `room` and returns the number of bytes, fewer at the end of the file. Best aligned to 4096.
     pub fn read(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = self.cached(room, offset)?;
         while done < room.len() {

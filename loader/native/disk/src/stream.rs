@@ -100,7 +100,7 @@ impl DirectWriter {
     /// Returns the error that ended the writing thread.
     fn failed(&mut self) -> io::Error {
         self.full = None;
-        let gone = || io::Error::other("the file was given up");
+        let gone = || io::Error::other("the file was abandoned");
         self.writer.take().and_then(|writer| joined(writer).err()).unwrap_or_else(gone)
     }
 

@@ -158,9 +158,8 @@ impl Contents {
         Ok(later)
     }
 
-    /// Calls `see` with entryCSNs and entry IDs, from the index of entryCSN: from its last second back to the second of
-    /// `stop`, and at most `most` entries, those with the highest IDs of a second. Without an index all entries are
-    /// read.
+    /// Calls `see` with entryCSNs and entry IDs, from the index: from its last second back to that of `stop`, and at
+    /// most `most` entries, those with the highest IDs of a second. Without an index, reads all entries.
     fn each_csn(
         &self,
         stop: Option<&str>,

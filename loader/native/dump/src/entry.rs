@@ -148,7 +148,7 @@ impl Entry<'_> {
             let name = String::from_utf8_lossy(description.text());
             Error::damaged(format!("{what} of {name} (table id2v)"))
         };
-        let table = self.id2v.ok_or_else(|| wrong("the table is missing that has the values"))?;
+        let table = self.id2v.ok_or_else(|| wrong("the table with the values is missing"))?;
         #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
         let number = stored.number as u16;
         let key = id2v::key(self.id, number);

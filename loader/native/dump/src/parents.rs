@@ -119,7 +119,7 @@ impl<'r> Parents<'r> {
 }
 
 fn endless(id: u64) -> Error {
-    Error::damaged(format!("entry {id}: the way from it to the root is endless (table dn2i)"))
+    Error::damaged(format!("entry {id}: its ancestors form a cycle (table dn2i)"))
 }
 
 /// Reads the first record of each node, which holds its RDN and its parent's ID, and skips the records of its children.

@@ -29,10 +29,10 @@ fn export(build: &Build, base: Option<&str>, jobs: usize) -> Result<(Exported, S
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).unwrap();
     let place = ShardTarget { directory: directory.clone(), compress: false };
-    let told = crate::export(&source, &place, &Counters::default())?;
+    let report = crate::export(&source, &place, &Counters::default())?;
     let read = |one: &crate::Finished| fs::read_to_string(directory.join(&one.name)).unwrap();
-    let text = told.files.iter().map(read).collect();
-    Ok((told, text))
+    let text = report.files.iter().map(read).collect();
+    Ok((report, text))
 }
 
 fn text(build: &Build) -> String {
@@ -141,8 +141,8 @@ fn with_late_parent() -> Build {
 
 #[test]
 fn entries_with_a_lesser_id_than_an_ancestor_come_last_parents_first() {
-    let (told, text) = export(&with_late_parent(), None, 2).unwrap();
-    assert_eq!((told.entries, told.late), (5, 2));
+    let (report, text) = export(&with_late_parent(), None, 2).unwrap();
+    assert_eq!((report.entries, report.late), (5, 2));
     let expected = [
         "dc=example,dc=com",
         "ou=newer,dc=example,dc=com",
@@ -156,17 +156,17 @@ fn entries_with_a_lesser_id_than_an_ancestor_come_last_parents_first() {
 #[test]
 fn a_stream_and_a_digest_agree_with_the_files() {
     let build = with_late_parent();
-    let (told, text) = export(&build, None, 2).unwrap();
+    let (report, text) = export(&build, None, 2).unwrap();
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base: None, jobs: 3 };
     let out = File::create(build.path("stream.ldif")).unwrap();
     let streamed =
         crate::stream(&source, out.into(), false, &build.path(""), &Counters::default()).unwrap();
     assert_eq!(fs::read_to_string(build.path("stream.ldif")).unwrap(), text);
-    assert_eq!((streamed.checksum, streamed.bytes), (told.checksum.clone(), text.len() as u64));
+    assert_eq!((streamed.checksum, streamed.bytes), (report.checksum.clone(), text.len() as u64));
     let mut digest = Digest::new(Names::default());
     crate::digest(&source, &mut digest, &Counters::default()).unwrap();
-    assert_eq!((digest.entries(), digest.checksum()), (5, told.checksum));
+    assert_eq!((digest.entries(), digest.checksum()), (5, report.checksum));
 }
 
 fn small() -> Build {
@@ -182,8 +182,8 @@ fn small() -> Build {
 #[test]
 fn a_subtree_is_its_base_and_all_below_however_the_base_is_spelled() {
     let build = small();
-    let (told, text) = export(&build, Some("OU=A , DC=example,dc=com"), 2).unwrap();
-    assert_eq!((told.entries, &*told.base), (2, "ou=a,dc=example,dc=com"));
+    let (report, text) = export(&build, Some("OU=A , DC=example,dc=com"), 2).unwrap();
+    assert_eq!((report.entries, &*report.base), (2, "ou=a,dc=example,dc=com"));
     assert_eq!(dns(&text), ["ou=a,dc=example,dc=com", "ou=b,ou=a,dc=example,dc=com"]);
 }
 

@@ -1,5 +1,4 @@
-//! Describes one kind of entries as a table of the template: each attribute with its text, frequency and number of
-//! values.
+//! Describes a kind of entries as a table of the template: attributes with texts, frequencies and counts.
 
 use common::Result;
 
@@ -14,7 +13,7 @@ use crate::value::{ValueKind, hash_lengths, sort};
 
 /// Shared by the descriptions of all kinds.
 #[derive(Debug)]
-pub struct Means<'a> {
+pub struct DescribeContext<'a> {
     /// The RDN types of the suffix.
     pub root: String,
     /// For each path, the name of the kind whose entries are there.
@@ -72,15 +71,19 @@ struct Describing<'a, 'm> {
     names: &'a [String],
     /// Attributes that later ones may repeat, in order.
     earlier: Vec<usize>,
-    means: &'a mut Means<'m>,
+    context: &'a mut DescribeContext<'m>,
 }
 
-pub fn describe(grown: &PlacedKind<'_>, name: &str, means: &mut Means<'_>) -> Result<Described> {
+pub fn describe(
+    grown: &PlacedKind<'_>,
+    name: &str,
+    context: &mut DescribeContext<'_>,
+) -> Result<Described> {
     let kind = grown.kind;
     let columns = SampledEntries::of(kind)?;
     let spelled = |lower: &String| kind.attributes[lower.as_str()].spelling.to_string();
     let names: Vec<String> = columns.names.iter().map(spelled).collect();
-    let mut work = Describing { kind, name, columns, names: &names, earlier: Vec::new(), means };
+    let mut work = Describing { kind, name, columns, names: &names, earlier: Vec::new(), context };
     Ok(work.all(grown.key.path.split(',').next().unwrap_or_default()))
 }
 
@@ -149,10 +152,11 @@ impl<'a> Describing<'a, '_> {
     fn structural(&self) -> Option<String> {
         let classes = self.classes();
         let classes: Vec<&str> = classes.texts.iter().map(|item| item.text.as_str()).collect();
-        let said = self.number("structuralobjectclass");
-        let said = said.and_then(|number| self.columns.values(number).next());
-        let said = said.filter(|said| classes.iter().any(|class| class.eq_ignore_ascii_case(said)));
-        said.or_else(|| structural(&classes)).map(str::to_owned)
+        let stated = self.number("structuralobjectclass");
+        let stated = stated.and_then(|number| self.columns.values(number).next());
+        let stated =
+            stated.filter(|stated| classes.iter().any(|class| class.eq_ignore_ascii_case(stated)));
+        stated.or_else(|| structural(&classes)).map(str::to_owned)
     }
 
     /// Creation times from createTimestamp; if hundreds of entries share one, they came in one load.
@@ -160,7 +164,9 @@ impl<'a> Describing<'a, '_> {
         const OF_ONE_LOAD: u64 = 10;
         let number = self.number("createtimestamp")?;
         let values: Vec<&str> = self.columns.values(number).collect();
-        let ValueKind::Time { first, last } = sort(&values, &self.means.root) else { return None };
+        let ValueKind::Time { first, last } = sort(&values, &self.context.root) else {
+            return None;
+        };
         let times = &self.attribute(number).distinct;
         let at_once = times.estimate() * OF_ONE_LOAD < self.kind.entries;
         Some(Created { first, last, at_once })
@@ -175,12 +181,12 @@ impl<'a> Describing<'a, '_> {
         let found = shapes(&self.columns, number, &self.earlier);
         let stem = self.stem(number);
         let subject = self.subject(number, &stem);
-        let made = unique(&found, &subject, self.means.registry);
+        let generated = unique(&found, &subject, self.context.registry);
         self.offer(number);
-        let mut texts = vec![Item::once(made, 1.0)];
+        let mut texts = vec![Item::once(generated, 1.0)];
         let more = self.attribute(number).values.saturating_sub(self.kind.entries);
         if more >= LEAST_SEEN {
-            let text = text(&found, &Subject { single: false, ..subject }, self.means.registry);
+            let text = text(&found, &Subject { single: false, ..subject }, self.context.registry);
             texts.push(Item::once(text, share(more, self.kind.entries).min(1.0)));
         }
         Line { name, texts, note: self.note(number) }
@@ -196,7 +202,7 @@ impl<'a> Describing<'a, '_> {
             return Some(self.classes());
         }
         let text = if binary * 2 > *values { self.binary(number) } else { self.text(number) };
-        let count = if counts.only() == Some(1) { String::new() } else { counts.told() };
+        let count = if counts.only() == Some(1) { String::new() } else { counts.to_text() };
         let texts = vec![Item { text, chance: share(*entries, self.kind.entries), count }];
         Some(Line { name: self.names[number].clone(), texts, note: self.note(number) })
     }
@@ -234,14 +240,14 @@ impl<'a> Describing<'a, '_> {
         if values.is_empty() {
             // No value was short enough to be kept.
             let lengths = &self.attribute(number).lengths;
-            return format!("{{chars:base64:histogram:{}}}", lengths.told());
+            return format!("{{chars:base64:histogram:{}}}", lengths.to_text());
         }
-        match sort(&values, &self.means.root) {
+        match sort(&values, &self.context.root) {
             ValueKind::Boolean { yes } => {
                 let text = |text: &str, weight: usize| (text.to_owned(), weight.max(1) as u64);
                 let texts = vec![text("TRUE", yes), text("FALSE", 1000 - yes)];
                 let (stem, choice) = (self.stem(number), Choice { texts, phrases: None });
-                format!("{{shape:{}}}", self.means.registry.add_shapes(&stem, choice))
+                format!("{{shape:{}}}", self.context.registry.add_shapes(&stem, choice))
             }
             ValueKind::Time { first, last } => format!("{{time:{first}0101:{}0101}}", last + 1),
             ValueKind::Password { scheme } => self.password(scheme, &values),
@@ -254,11 +260,11 @@ impl<'a> Describing<'a, '_> {
         let found = shapes(&self.columns, number, &self.earlier);
         let stem = self.stem(number);
         let subject = self.subject(number, &stem);
-        let made = text(&found, &subject, self.means.registry);
+        let generated = text(&found, &subject, self.context.registry);
         if subject.single && self.attribute(number).entries * 1000 >= self.kind.entries * 999 {
             self.offer(number);
         }
-        made
+        generated
     }
 
     /// A hash in the scheme's length. If the scheme can be generated, it is a hash of the entry's own name.
@@ -268,13 +274,13 @@ impl<'a> Describing<'a, '_> {
             Some(&number) if scheme == "SSHA" && lengths.only().is_some() => {
                 format!("{{ssha:{}}}", self.names[number])
             }
-            _ => format!("{{{{{scheme}}}}}{{chars:base64:histogram:{}}}", lengths.told()),
+            _ => format!("{{{{{scheme}}}}}{{chars:base64:histogram:{}}}", lengths.to_text()),
         }
     }
 
     /// The DN of an entry of the kind that most values refer to.
     fn dn(&self, paths: &[(String, usize)]) -> String {
-        let kinds = self.means.kinds;
+        let kinds = self.context.kinds;
         let found =
             paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
         match found.or(kinds.first()) {
@@ -309,7 +315,7 @@ impl<'a> Describing<'a, '_> {
                 [format!("{{{name}}}"), format!("{{ascii:{name}}}"), format!("{{ssha:{name}}}")];
             let named = |text: &String| tags.iter().any(|tag| text.contains(tag.as_str()));
             let mut shaped =
-                self.means.registry.shapes.iter().flat_map(|(_, choice)| &choice.texts);
+                self.context.registry.shapes.iter().flat_map(|(_, choice)| &choice.texts);
             let mut items = lines.iter().flat_map(|(_, line)| &line.texts);
             if !shaped.any(|(text, _)| named(text)) && !items.any(|item| named(&item.text)) {
                 continue;

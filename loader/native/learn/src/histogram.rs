@@ -77,7 +77,7 @@ impl Histogram {
     }
 
     /// The histogram as text, such as `1=7000,2=2000,3-4=1000`: inclusive ranges with their weights.
-    pub fn told(&self) -> String {
+    pub fn to_text(&self) -> String {
         let all = self.total().max(1);
         let mut buckets = self.buckets();
         let least = |buckets: &[Bucket]| (0..buckets.len()).min_by_key(|&at| buckets[at].count);
@@ -167,6 +167,6 @@ mod tests {
         for (number, count) in [(1, 700), (2, 300), (64, 500), (67, 500)] {
             (0..count).for_each(|_| some.add(number));
         }
-        assert_eq!(some.told(), "1=3500,2=1500,64-67=5000");
+        assert_eq!(some.to_text(), "1=3500,2=1500,64-67=5000");
     }
 }

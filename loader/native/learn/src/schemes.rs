@@ -30,16 +30,16 @@ const NEUTRAL: &str = "\
 /// Returns the scheme of a hashed password, and the text after it.
 pub fn scheme(value: &str) -> Option<(&'static str, &str)> {
     let (name, hash) = value.strip_prefix('{')?.split_once('}')?;
-    let known = SCHEMES.split(' ').find(|known| known.eq_ignore_ascii_case(name))?;
-    Some((known, hash))
+    let name = SCHEMES.split(' ').find(|name| name.eq_ignore_ascii_case(name))?;
+    Some((name, hash))
 }
 
 pub fn is_made_by_servers(attribute: &str) -> bool {
-    MADE_BY_SERVERS.split(' ').any(|known| known == attribute)
+    MADE_BY_SERVERS.split(' ').any(|name| name == attribute)
 }
 
 pub fn is_neutral(branch: &str) -> bool {
-    NEUTRAL.split(' ').any(|known| known == branch)
+    NEUTRAL.split(' ').any(|name| name == branch)
 }
 
 /// Whether servers require the binary values to be X.509 certificates.
@@ -60,13 +60,12 @@ fn base(attribute: &str) -> &str {
 /// The structural class, spelled as in the standards.
 pub fn structural_name(classes: &[&str]) -> Option<&'static str> {
     let found = structural(classes)?;
-    STRUCTURAL.split(' ').find(|known| known.eq_ignore_ascii_case(found))
+    STRUCTURAL.split(' ').find(|name| name.eq_ignore_ascii_case(found))
 }
 
 /// The structural one of these classes, if it is a well-known one.
 pub fn structural<'c>(classes: &[&'c str]) -> Option<&'c str> {
-    let find =
-        |known: &str| classes.iter().find(|class| class.eq_ignore_ascii_case(known)).copied();
+    let find = |name: &str| classes.iter().find(|class| class.eq_ignore_ascii_case(name)).copied();
     STRUCTURAL.split(' ').find_map(find)
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use common::{Code, Error, Result};
 use synth::vocabulary::{Case, Step};
 
-use crate::describe::{Created, Described, Item, Line, Means, describe};
+use crate::describe::{Created, DescribeContext, Described, Item, Line, describe};
 use crate::letters::{LEAST_WORDS, Letters};
 use crate::place::length;
 use crate::schemes::structural_name;
@@ -32,10 +32,10 @@ pub fn write(gathered: &Statistics) -> Result<Learned> {
     let mut registry = Registry::default();
     let root = gathered.kinds.keys().min_by_key(|key| (length(&key.path), &key.path));
     let root = root.map_or(String::new(), |key| key.path.to_string());
-    let mut means = Means { root, kinds: &kinds, registry: &mut registry };
+    let mut context = DescribeContext { root, kinds: &kinds, registry: &mut registry };
     let (mut kinds_text, mut created) = (String::new(), None);
     for (at, grown) in outline.kinds.iter().enumerate() {
-        let described = describe(grown, &names[at], &mut means)?;
+        let described = describe(grown, &names[at], &mut context)?;
         let count = (at != first).then(|| count(grown.kind.entries, main));
         if at == first {
             created = described.created;
@@ -290,7 +290,7 @@ fn write_words(out: &mut String, name: &str, vocabulary: &Vocabulary, letters: &
         Case::Upper => "upper",
     };
     let _ = writeln!(out, "\n[words.{}]\ncount = {}", key(name), vocabulary.curve.words.max(1));
-    let _ = writeln!(out, "lengths = {}", quoted(&vocabulary.lengths.told()));
+    let _ = writeln!(out, "lengths = {}", quoted(&vocabulary.lengths.to_text()));
     let _ = writeln!(out, "ranks = {}", ranks(&vocabulary.curve, true));
     let _ = writeln!(out, "letters = {}\ncase = \"{case}\"", quoted(letters));
     if vocabulary.ascii && !vocabulary.digits {

@@ -33,8 +33,8 @@ pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> 
     let whole = shapes.variants.first().is_some_and(|variant| variant.places.len() == 1);
     let mut texts = Vec::new();
     for variant in &shapes.variants {
-        let known = (whole && shapes.is_plain()).then_some(subject.distinct);
-        let text = pieces(variant, |_, place| place_text(place, known, subject, registry));
+        let distinct = (whole && shapes.is_plain()).then_some(subject.distinct);
+        let text = pieces(variant, |_, place| place_text(place, distinct, subject, registry));
         texts.push((text, variant.values));
     }
     if shapes.is_plain() && (phrases.is_none() || whole) {
@@ -116,7 +116,7 @@ fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> 
 
 fn place_text(
     place: &Place,
-    known: Option<u64>,
+    distinct: Option<u64>,
     subject: &Subject<'_>,
     registry: &mut Registry,
 ) -> String {
@@ -126,7 +126,7 @@ fn place_text(
     }
     let words = &place.words;
     let mut listed = |digits| {
-        let name = registry.add_words(subject.stem, words.vocabulary(digits, known));
+        let name = registry.add_words(subject.stem, words.vocabulary(digits, distinct));
         format!("{{word:{name}}}")
     };
     match place.sort {
@@ -134,8 +134,8 @@ fn place_text(
         TokenKind::Digits if subject.single && words.is_unique() => number(words),
         TokenKind::Digits if is_listed(words) => listed(true),
         TokenKind::Digits => digits(words),
-        TokenKind::Hex => format!("{{chars:hex:histogram:{}}}", words.lengths.told()),
-        TokenKind::Mixed => format!("{{chars:mixed:histogram:{}}}", words.lengths.told()),
+        TokenKind::Hex => format!("{{chars:hex:histogram:{}}}", words.lengths.to_text()),
+        TokenKind::Mixed => format!("{{chars:mixed:histogram:{}}}", words.lengths.to_text()),
         TokenKind::Uuid => "{uuid}".to_owned(),
     }
 }
@@ -145,7 +145,7 @@ fn words_text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
         return "-".to_owned();
     }
     let name = registry.add_words(subject.stem, shapes.text.vocabulary(false, None));
-    format!("{{words:{name}:histogram:{}}}", shapes.text_counts.told())
+    format!("{{words:{name}:histogram:{}}}", shapes.text_counts.to_text())
 }
 
 /// The entry's number, zero-padded to the width of the sampled numbers.
@@ -222,34 +222,34 @@ impl Ranks {
 /// Simulates independent draws of every place, one for each value examined, and returns the number of distinct results.
 fn drawn_apart(shapes: &Shapes) -> u64 {
     let mut random = Rng::with_seed(SEED);
-    let mut known: FxHashSet<u64> = FxHashSet::default();
-    let mut made: Vec<u8> = Vec::new();
+    let mut distinct: FxHashSet<u64> = FxHashSet::default();
+    let mut buffer: Vec<u8> = Vec::new();
     for (number, variant) in shapes.variants.iter().enumerate() {
         let places: Vec<Ranks> = variant.places.iter().map(Ranks::of).collect();
         for _ in 0..variant.values {
-            made.clear();
-            made.push(u8::try_from(number).unwrap_or(u8::MAX));
+            buffer.clear();
+            buffer.push(u8::try_from(number).unwrap_or(u8::MAX));
             for place in &places {
-                made.extend_from_slice(&place.draw(&mut random).to_le_bytes());
+                buffer.extend_from_slice(&place.draw(&mut random).to_le_bytes());
             }
-            known.insert(xxh3_64(&made));
+            distinct.insert(xxh3_64(&buffer));
         }
     }
     if shapes.text.draws == 0 {
-        return known.len() as u64 + shapes.text_counts.total().min(1);
+        return distinct.len() as u64 + shapes.text_counts.total().min(1);
     }
     let ranks = Ranks::new(&shapes.text.vocabulary(false, None).curve);
     let mut texts: FxHashSet<u64> = FxHashSet::default();
     for bucket in shapes.text_counts.buckets() {
         for _ in 0..bucket.count {
-            made.clear();
+            buffer.clear();
             for _ in 0..bucket.low {
-                made.extend_from_slice(&ranks.draw(&mut random).to_le_bytes());
+                buffer.extend_from_slice(&ranks.draw(&mut random).to_le_bytes());
             }
-            texts.insert(xxh3_64(&made));
+            texts.insert(xxh3_64(&buffer));
         }
     }
-    (known.len() + texts.len()) as u64
+    (distinct.len() + texts.len()) as u64
 }
 
 /// Whether numbers are listed as a vocabulary because there are few distinct ones.

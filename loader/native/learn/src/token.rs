@@ -37,7 +37,7 @@ pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> 
     let grouped = is_grouped(value);
     for run in runs(value) {
         let begins = run.as_bytes()[0];
-        if !is_word(run) {
+        if !run.starts_with(in_word) {
             shape.push(char::from(begins));
         } else if grouped {
             tokens.push(Token { sort: TokenKind::Hex, text: run });
@@ -62,16 +62,8 @@ pub fn words(value: &str) -> impl Iterator<Item = &str> {
         .filter(move |word| bare(word))
 }
 
-fn is_letter(one: char) -> bool {
-    !one.is_ascii() || one.is_ascii_alphabetic()
-}
-
 fn in_word(one: char) -> bool {
-    is_letter(one) || one.is_ascii_digit()
-}
-
-fn is_word(run: &str) -> bool {
-    run.starts_with(in_word)
+    !one.is_ascii() || one.is_ascii_alphanumeric()
 }
 
 /// Splits a value into single marks and the words between them.

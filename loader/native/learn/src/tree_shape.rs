@@ -48,15 +48,16 @@ pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
     });
     let single = single(&sorted);
     let (names, branches) = name(&single);
-    let mut rest: Vec<_> = sorted.iter().filter(|(key, _)| !single.keys.contains(key)).collect();
+    let mut candidates: Vec<_> =
+        sorted.iter().filter(|(key, _)| !single.keys.contains(key)).collect();
     let all: u64 = sorted.iter().map(|(_, kind)| kind.entries).sum();
     // Entries without an object class, which no server has, cannot be generated.
-    rest.retain(|(key, kind)| kind.entries >= LEAST_SEEN && !key.classes.is_empty());
-    limit(&mut rest);
-    let told: u64 = rest.iter().map(|(_, kind)| kind.entries).sum();
-    let left_out = (all - told).saturating_sub(names.len() as u64);
+    candidates.retain(|(key, kind)| kind.entries >= LEAST_SEEN && !key.classes.is_empty());
+    limit(&mut candidates);
+    let to_text: u64 = candidates.iter().map(|(_, kind)| kind.entries).sum();
+    let left_out = (all - to_text).saturating_sub(names.len() as u64);
     let mut outline = Outline { branches, kinds: Vec::new(), left_out };
-    for &&(key, kind) in &rest {
+    for &&(key, kind) in &candidates {
         let below = below(key, kind, &outline.kinds, &names);
         outline.kinds.push(PlacedKind { key, kind, below });
     }

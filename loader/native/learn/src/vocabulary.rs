@@ -26,10 +26,10 @@ struct Word {
     letters: u64,
 }
 
-/// `known` is the number of distinct words, if it is known.
+/// `distinct` is the number of distinct words, if known.
 #[allow(clippy::cast_precision_loss, reason = "shares")]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
-fn curve(mut words: Vec<Word>, known: Option<u64>) -> Curve {
+fn curve(mut words: Vec<Word>, distinct: Option<u64>) -> Curve {
     words.sort_unstable_by_key(|word| (std::cmp::Reverse(word.count), word.letters));
     let seen = words.len() as u64;
     let draws: u64 = words.iter().map(|word| word.count).sum();
@@ -39,7 +39,7 @@ fn curve(mut words: Vec<Word>, known: Option<u64>) -> Curve {
     let saturated = unseen_share < SATURATED;
     // Chao 1984: the numbers of words seen once and twice give an estimate of those never seen.
     let unseen = if saturated { 0.0 } else { once * (once - 1.0).max(0.0) / (2.0 * (twice + 1.0)) };
-    let all = known.unwrap_or(seen + unseen as u64).max(seen);
+    let all = distinct.unwrap_or(seen + unseen as u64).max(seen);
     let kept = if all > seen { 1.0 - unseen_share } else { 1.0 };
     let mut steps = Vec::new();
     let (mut from, mut cumulated) = (0, 0.0);
@@ -85,7 +85,7 @@ pub struct Vocabulary {
     /// Whether more draws would find few new words.
     covered: bool,
     /// Hashes of its words, ascending.
-    known: Vec<u64>,
+    hashes: Vec<u64>,
 }
 
 /// Vocabularies with fewer words are not compared: they may be equal by chance.
@@ -98,20 +98,20 @@ impl Vocabulary {
     /// differ only because the smaller one saw few draws.
     pub fn is_like(&self, other: &Self) -> bool {
         let (small, large) =
-            if self.known.len() < other.known.len() { (self, other) } else { (other, self) };
+            if self.hashes.len() < other.hashes.len() { (self, other) } else { (other, self) };
         if self.digits != other.digits
             || self.ascii != other.ascii
-            || small.known.len() < LEAST_LIKE
+            || small.hashes.len() < LEAST_LIKE
         {
             return false;
         }
         let few = !small.covered && small.draws * 4 < large.draws;
-        if !few && small.known.len() * 10 < large.known.len() * 7 {
+        if !few && small.hashes.len() * 10 < large.hashes.len() * 7 {
             return false;
         }
-        let looked_up = small.known.iter().take(LOOKED_UP);
-        let found = looked_up.filter(|hash| large.known.binary_search(hash).is_ok()).count();
-        found * 100 >= small.known.len().min(LOOKED_UP) * 85
+        let looked_up = small.hashes.iter().take(LOOKED_UP);
+        let found = looked_up.filter(|hash| large.hashes.binary_search(hash).is_ok()).count();
+        found * 100 >= small.hashes.len().min(LOOKED_UP) * 85
     }
 
     /// Keeps the vocabulary with more draws for both.
@@ -164,7 +164,7 @@ impl Words {
         self.counts.values().filter(|count| **count == 1).count() as u64
     }
 
-    pub fn vocabulary(&self, digits: bool, known: Option<u64>) -> Vocabulary {
+    pub fn vocabulary(&self, digits: bool, distinct: Option<u64>) -> Vocabulary {
         let letters_of = |word: &str| word.chars().count() as u64;
         let words = self.counts.iter();
         let words = words.map(|(word, &count)| Word { count, letters: letters_of(word) }).collect();
@@ -179,7 +179,7 @@ impl Words {
         let cases = [Case::Lower, Case::Capital, Case::Upper];
         let case = cases.into_iter().max_by_key(|case| self.cases[*case as usize]);
         Vocabulary {
-            curve: curve(words, known),
+            curve: curve(words, distinct),
             lengths,
             letters,
             case: case.unwrap_or(Case::Lower),
@@ -187,7 +187,7 @@ impl Words {
             digits,
             draws: self.draws,
             covered: self.once() * 10 <= self.draws,
-            known: hashes,
+            hashes,
         }
     }
 }

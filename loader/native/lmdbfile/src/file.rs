@@ -312,8 +312,7 @@ impl Output {
         finished.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
-    /// Finishes like `finish`, then writes the meta page that makes the other pages count. `before` is called just
-    /// before.
+    /// Finishes, calls `before`, then writes the meta page that makes the other pages count.
     pub fn switch(
         mut self,
         late: &[LatePage],

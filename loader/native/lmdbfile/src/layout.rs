@@ -164,7 +164,6 @@ impl Layout {
         }
     }
 
-    /// Bytes of a page before its pointers, values or overflow data.
     #[inline]
     pub(crate) const fn page_header(&self) -> usize {
         self.page_header as usize
@@ -180,12 +179,6 @@ impl Layout {
     #[inline]
     pub(crate) const fn max_node(&self) -> usize {
         (((self.page_size - self.page_header()) / 2) & !1) - 2
-    }
-
-    /// Bytes from the end of a node's header to its value, for a key of `size` bytes.
-    #[inline]
-    pub(crate) const fn key_room(&self, size: usize) -> usize {
-        size + self.key_pad(size)
     }
 
     /// Bytes between a key of this size and its value.

@@ -97,7 +97,7 @@ impl TreeWriter {
 
     /// Bytes that a leaf's node with this key has for its value.
     fn room(&self, key: &[u8]) -> usize {
-        self.layout.max_node() - NODE_HEADER - self.layout.key_room(key.len())
+        self.layout.max_node() - NODE_HEADER - key.len() - self.layout.key_pad(key.len())
     }
 
     /// Opens a key of a DUPSORT table; its values follow.

@@ -75,8 +75,7 @@ struct State {
 }
 
 impl State {
-    /// Appends complete records. If the disk is full, a partial record is removed, because later ones could not be
-    /// read.
+    /// Appends records. If the disk is full, a partial one is removed, because later ones could not be read.
     fn append(&mut self, records: &[u8]) -> Result<()> {
         if let Err(error) = self.file.write_all(records) {
             self.file.set_len(self.length)?;

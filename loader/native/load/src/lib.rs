@@ -106,14 +106,15 @@ fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Res
 
 /// Reads on this thread while one thread for each connection adds.
 fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Result<()> {
-    let calms: Vec<Shutdown> = (0..shared.options.jobs).map(|_| Shutdown::default()).collect();
+    let shutdowns: Vec<Shutdown> = (0..shared.options.jobs).map(|_| Shutdown::default()).collect();
     let over = AtomicBool::new(false);
     let stop = || shared.board.stop();
     let crew = Crew::new(&stop);
     let read = thread::scope(|scope| {
-        let work = |calm| crew.run(|| Worker::new(shared, calm).run());
-        scope.spawn(|| pass_on(shared.counters, &calms, &over));
-        let workers: Vec<_> = calms.iter().map(|calm| scope.spawn(move || work(calm))).collect();
+        let work = |shutdown| crew.run(|| Worker::new(shared, shutdown).run());
+        scope.spawn(|| pass_on(shared.counters, &shutdowns, &over));
+        let workers: Vec<_> =
+            shutdowns.iter().map(|shutdown| scope.spawn(move || work(shutdown))).collect();
         let read = read();
         shared.board.end();
         if read.is_err() {

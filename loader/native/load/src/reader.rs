@@ -47,7 +47,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads all inputs in their order.
     pub fn read(&mut self, sources: Vec<Source>) -> Result<()> {
         for source in sources {
             let input = match source {

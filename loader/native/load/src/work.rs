@@ -46,7 +46,7 @@ pub struct BatchWork<'a> {
     pub sending: usize,
     pub troubled: bool,
     /// The number of entries that existed already.
-    pub there: usize,
+    pub existing: usize,
     settled: Vec<(Kind, u64)>,
     fates: u64,
 }
@@ -77,7 +77,7 @@ impl<'a> BatchWork<'a> {
             breaks: 0,
             sending: 0,
             troubled: false,
-            there: 0,
+            existing: 0,
             settled: Vec::new(),
             fates: 0,
         })

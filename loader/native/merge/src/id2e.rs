@@ -19,7 +19,7 @@ pub type ContextCsns = BTreeMap<u16, Vec<u8>>;
 /// Sends all rows. Returns the greatest CSNs if a contextCSN is wanted (`-w`).
 pub fn rows(
     shards: &Shards,
-    wanted: Option<&ContextCsnTarget>,
+    target: Option<&ContextCsnTarget>,
     counters: &Counters,
     out: &mut Rows<'_>,
 ) -> Result<ContextCsns> {
@@ -35,10 +35,10 @@ pub fn rows(
             }
             let damaged = || shard.wrong("an entry in id2e is damaged");
             id2e::renumber(&mut from.value, damaged, |number| shard.number(number))?;
-            if let Some(wanted) = wanted {
-                note(&mut newest, wanted.entry_csn, &from.value, damaged)?;
+            if let Some(target) = target {
+                note(&mut newest, target.entry_csn, &from.value, damaged)?;
             }
-            let (new, held) = (shards.id(shard, id)?, wanted.map(|wanted| wanted.bearer));
+            let (new, held) = (shards.id(shard, id)?, target.map(|target| target.bearer));
             let key = new.to_ne_bytes();
             if held == Some(new) {
                 out.hold(&key, &from.value)?;

@@ -55,7 +55,7 @@ fn take(
         from.is_at(&key).then(|| read(shard, from)).transpose()
     })?;
     match begun {
-        IndexRecord::Damaged => return Err(shard.wrong("an index has a range that is none")),
+        IndexRecord::Damaged => return Err(shard.wrong("an index has an invalid range")),
         IndexRecord::Range(low, high) => {
             row.widen([shards.id(shard, low)?, shards.id(shard, high)?]);
         }
@@ -74,7 +74,8 @@ fn take(
 }
 
 fn read(shard: &Shard, from: &Peekable<'_>) -> Result<u64> {
-    id::read(&from.value).ok_or_else(|| shard.wrong("an index has an ID that has not 8 bytes"))
+    id::read(&from.value)
+        .ok_or_else(|| shard.wrong("an index has an ID that does not have 8 bytes"))
 }
 
 pub fn multival_rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<()> {

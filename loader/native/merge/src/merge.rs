@@ -45,21 +45,21 @@ pub fn merge(
     counters: &Counters,
 ) -> Result<Merged> {
     let shards = Shards::open(paths, options.shared)?;
-    let wanted = options
+    let target = options
         .context
         .as_ref()
         .map(|suffix| ContextCsnTarget::new(&shards, suffix))
         .transpose()?;
     let layout = shards.layout.ok_or_else(|| Error::damaged("no shard"))?;
     let mut file = FileWriter::create(out, &layout.options(options.map_size))?;
-    let task = Merge { shards, wanted, options, counters, newest: Mutex::default() };
+    let task = Merge { shards, target, options, counters, newest: Mutex::default() };
     let tables = task.tables(&mut file)?;
     task.finish(file, tables)
 }
 
 struct Merge<'a> {
     shards: Shards,
-    wanted: Option<ContextCsnTarget>,
+    target: Option<ContextCsnTarget>,
     options: &'a Options,
     counters: &'a Counters,
     newest: Mutex<ContextCsns>,
@@ -137,7 +137,7 @@ impl Merge<'_> {
         let (shards, counters, out) = (&self.shards, self.counters, &mut rows);
         match part.kind {
             Kind::Entries => {
-                let found = id2e::rows(shards, self.wanted.as_ref(), counters, out)?;
+                let found = id2e::rows(shards, self.target.as_ref(), counters, out)?;
                 *lock(&self.newest) = found;
             }
             Kind::Values => index::multival_rows(shards, counters, out)?,

@@ -86,7 +86,9 @@ fn shared_node(
     let first = all.first().map(|first| first.value.clone()).unwrap_or_default();
     for (from, shard) in all.iter_mut().zip(&shards.all) {
         if !from.is_at(&key) || from.value != first || dn2i::is_child(&first) {
-            return Err(shard.wrong(format!("shared entry {id} is another one here")));
+            return Err(
+                shard.wrong(format!("shared entry {id} differs from that of another shard"))
+            );
         }
         from.step()?;
     }
@@ -138,7 +140,7 @@ impl Sum {
         let twice = below.get(place(id)).copied().filter(|_| is_shared).unwrap_or(0);
         let more = count.checked_sub(twice);
         let sum = more.and_then(|more| self.count.checked_add(more));
-        self.count = sum.ok_or_else(|| shard.wrong("a count in dn2i cannot be"))?;
+        self.count = sum.ok_or_else(|| shard.wrong("an impossible count in dn2i"))?;
         Ok(())
     }
 }
@@ -158,7 +160,7 @@ fn own_nodes(
             counters.check()?;
         }
         if id <= before || id > shard.last {
-            return Err(shard.wrong(format!("node {id} is no entry's")));
+            return Err(shard.wrong(format!("node {id} of dn2i belongs to no entry")));
         }
         before = id;
         let key = id.to_ne_bytes();
@@ -187,7 +189,7 @@ fn bad(shard: &Shard) -> Error {
 }
 
 fn duplicate(dn: String) -> Error {
-    let message = "an entry of that name is there already".to_owned();
+    let message = "there is already an entry with this DN".to_owned();
     Error { dn: Some(dn), ..Error::new(Code::Duplicate, message) }
 }
 

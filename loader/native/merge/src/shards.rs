@@ -93,7 +93,7 @@ impl Shards {
         if self.all.is_empty() {
             (self.tables, self.layout) = (tables, layout);
         } else if self.layout != layout {
-            return Err(Error::damaged(format!("{}: it has other pages", path.display())));
+            return Err(Error::damaged(format!("{}: it has another page format", path.display())));
         } else if self.tables != tables {
             return Err(Error::damaged(format!("{}: it has other tables", path.display())));
         }

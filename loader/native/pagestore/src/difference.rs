@@ -56,13 +56,13 @@ impl<'a> Unpacker<'a> {
         if self.context.decompress(page, &self.room).map_err(failed)? == page.len() {
             return Ok(());
         }
-        Err(Error::damaged("what differs in a page makes another number of bytes"))
+        Err(Error::damaged("a difference decompresses to the wrong number of bytes"))
     }
 }
 
 fn failed(code: usize) -> Error {
     let reason = get_error_name(code);
-    Error::damaged(format!("what differs in a page cannot be unpacked: {reason}"))
+    Error::damaged(format!("a difference cannot be decompressed: {reason}"))
 }
 
 type Kept<T> = RefCell<Option<T>>;

@@ -23,12 +23,12 @@ pub struct Segment {
 
 /// A page of a backup. `base`: the whole page that it is a difference to, if it is one.
 #[derive(Debug, Clone, Copy)]
-pub struct Stood {
+pub struct StoredPage {
     pub place: Place,
     pub base: Option<Place>,
 }
 
-impl Stood {
+impl StoredPage {
     /// The stored pages that it needs.
     pub fn places(self) -> impl Iterator<Item = Place> {
         std::iter::once(self.place).chain(self.base)
@@ -44,11 +44,11 @@ impl Stood {
 #[derive(Debug, Default)]
 pub struct Known {
     packs: Arc<Assembly>,
-    pages: Vec<Stood>,
+    pages: Vec<StoredPage>,
     /// Page numbers in the backup, by id.
     ids: FxHashMap<PageId, u32>,
     retired: FxHashSet<FrameKey>,
-    uses: Uses,
+    pub(crate) uses: Uses,
 }
 
 impl Known {
@@ -67,28 +67,28 @@ impl Known {
                     if let Some(base) = base {
                         bases.require_whole(base)?;
                     }
-                    known.add(Stood { place, base }, head.id(within))?;
+                    known.add(StoredPage { place, base }, head.id(within))?;
                 }
             }
         }
         known.retired = retired(&packs, &known.pages, again)?;
-        let kept = known.pages.iter().map(|stood| known.is_kept(*stood));
+        let kept = known.pages.iter().map(|stored| known.is_kept(*stored));
         let kept: Vec<_> = kept.collect::<Result<_>>()?;
         known.ids.retain(|_, number| kept[*number as usize]);
         Ok(known)
     }
 
-    fn add(&mut self, stood: Stood, id: &PageId) -> Result<()> {
+    fn add(&mut self, stored: StoredPage, id: &PageId) -> Result<()> {
         let number = u32::try_from(self.pages.len());
         let number = number.map_err(|_| Error::damaged("a backup of too many pages"))?;
-        self.pages.push(stood);
+        self.pages.push(stored);
         self.ids.insert(*id, number);
         Ok(())
     }
 
     /// Whether none of the frames that it needs is retired.
-    fn is_kept(&self, stood: Stood) -> Result<bool> {
-        for place in stood.places() {
+    fn is_kept(&self, stored: StoredPage) -> Result<bool> {
+        for place in stored.places() {
             if self.retired.contains(&self.packs.frame_of(place)?) {
                 return Ok(false);
             }
@@ -103,15 +103,15 @@ impl Known {
     /// Returns the number of a page with this id: `near` if that has the same content, else any.
     pub(crate) fn find(&self, id: &PageId, near: Option<u32>) -> Option<u32> {
         let found = *self.ids.get(id)?;
-        let place = |number: u32| self.pages.get(number as usize).map(|stood| stood.place);
+        let place = |number: u32| self.pages.get(number as usize).map(|stored| stored.place);
         near.filter(|near| place(*near) == place(found)).or(Some(found))
     }
 
     /// Returns where the page is stored, and marks it as used.
     pub(crate) fn take(&self, number: u32) -> Place {
-        let stood = self.pages[number as usize];
-        stood.places().for_each(|place| _ = self.uses.add(place));
-        stood.place
+        let stored = self.pages[number as usize];
+        stored.places().for_each(|place| _ = self.uses.add(place));
+        stored.place
     }
 
     /// Returns the base for a difference to a later version of the page.
@@ -119,10 +119,6 @@ impl Known {
         let base = self.pages.get(number as usize)?.whole();
         let frame = self.packs.frame_of(base).ok()?;
         (!self.retired.contains(&frame)).then_some(base)
-    }
-
-    pub(crate) fn take_base(&self, base: Place) {
-        self.uses.add(base);
     }
 
     /// Number of used pages in each pack.
@@ -162,7 +158,7 @@ impl<'a> Heads<'a> {
 }
 
 pub(crate) fn not_whole() -> Error {
-    Error::damaged("a page is stored beside one that is itself a difference")
+    Error::damaged("the base of a difference is itself a difference")
 }
 
 /// Shares of used pages are in parts per thousand.
@@ -182,29 +178,33 @@ pub type FrameKey = (u32, usize);
 /// Chooses frames to retire while all frames hold more than 1.5 times the used pages and at most `again` pages must be
 /// stored again: first nearly empty frames, the most expensive per page in a restore; then those of the least used
 /// packs, which can then be removed.
-pub fn retired(packs: &Assembly, pages: &[Stood], mut again: u64) -> Result<FxHashSet<FrameKey>> {
+pub fn retired(
+    packs: &Assembly,
+    pages: &[StoredPage],
+    mut again: u64,
+) -> Result<FxHashSet<FrameKey>> {
     let (frames, whole) = used(packs, pages)?;
     let mut order = Vec::with_capacity(frames.len());
     for ((number, frame), of) in &frames {
         let pack = packs.pack(*number)?;
-        let there = pack.pages_of(*frame);
-        let rank = match part(of.used, there) {
+        let pages_in_frame = pack.pages_of(*frame);
+        let rank = match part(of.used, pages_in_frame) {
             own if own < NEARLY_EMPTY => own,
             _ => NEARLY_EMPTY + part(whole[number], pack.pages().into()),
         };
-        order.push((rank, *number, *frame, there, of));
+        order.push((rank, *number, *frame, pages_in_frame, of));
     }
     order.sort_unstable_by_key(|one| (one.0, one.1, one.2));
-    let mut held: u64 = order.iter().map(|frame| frame.3).sum();
+    let mut remaining: u64 = order.iter().map(|frame| frame.3).sum();
     let all: u64 = frames.values().map(|of| of.used).sum();
     let mut retired = FxHashSet::default();
-    for (_, number, frame, there, of) in order {
-        if of.again > again || 2 * held <= 3 * all {
+    for (_, number, frame, pages_in_frame, of) in order {
+        if of.again > again || 2 * remaining <= 3 * all {
             break;
         }
         again -= of.again;
-        held -= there.min(held);
-        held += of.used;
+        remaining -= pages_in_frame.min(remaining);
+        remaining += of.used;
         retired.insert((number, frame));
     }
     Ok(retired)
@@ -213,11 +213,11 @@ pub fn retired(packs: &Assembly, pages: &[Stood], mut again: u64) -> Result<FxHa
 /// The use of each frame, and the number of used pages of each pack.
 fn used(
     packs: &Assembly,
-    pages: &[Stood],
+    pages: &[StoredPage],
 ) -> Result<(FxHashMap<FrameKey, Use>, FxHashMap<u32, u64>)> {
     let (uses, mut frames) = (Uses::of(packs), FxHashMap::<FrameKey, Use>::default());
-    for stood in pages {
-        for place in stood.places() {
+    for stored in pages {
+        for place in stored.places() {
             let of = frames.entry(packs.frame_of(place)?).or_default();
             of.again += 1;
             of.used += u64::from(uses.add(place));
@@ -226,8 +226,8 @@ fn used(
     Ok((frames, uses.counts().into_iter().collect()))
 }
 
-fn part(used: u64, there: u64) -> u64 {
-    used * PARTS / there.max(1)
+fn part(used: u64, pages_in_frame: u64) -> u64 {
+    used * PARTS / pages_in_frame.max(1)
 }
 
 #[derive(Debug, Default)]

@@ -30,8 +30,7 @@ impl Pack {
     /// `name` is for errors. `index` has the entries of the pack's frames.
     pub fn open(path: &Path, name: &Path, index: &[u8], page_size: usize) -> Result<Self> {
         let file = File::open(path).in_file(Some(name))?;
-        let strange =
-            || Error::damaged("its index tells of what is never written").in_file(Some(name));
+        let strange = || Error::damaged("its index has an invalid entry").in_file(Some(name));
         let entries = index.chunks_exact(ENTRY);
         if !entries.remainder().is_empty() {
             return Err(strange());

@@ -87,7 +87,7 @@ pub fn read_runs(mut bytes: &[u8], own: u32, first: u32, pages: u64) -> Result<V
 }
 
 pub(crate) fn wrong() -> Error {
-    Error::damaged("the list of its pages makes no sense")
+    Error::damaged("the list of its pages is invalid")
 }
 
 fn put(bytes: &mut Vec<u8>, mut number: u64) {

@@ -91,7 +91,7 @@ pub fn sift(
         let content = page.content(shape);
         let difference = difference(&mut packer, &content, bases)?;
         if let Some(difference) = &difference {
-            known.take_base(difference.base);
+            known.uses.add(difference.base);
         }
         frame.add(&content, page.masked, &page.id, difference);
         if frame.len() == full {

@@ -30,18 +30,18 @@ pub fn refresh(
     directory: &Path,
     known: (&Schema, &Settings),
     options: &Options,
-    told: &SyncResult,
+    synced: &SyncResult,
     allowed: OwnedFd,
     counters: &Counters,
 ) -> Result<ChangeCounts> {
     let env = open(directory, known.1.map_size)?;
     let mut transaction = Transaction::begin(&env)?;
     let path = directory.join(DATA);
-    let done = changes::apply(&path, known, options, told, &mut transaction, counters)?;
+    let done = changes::apply(&path, known, options, synced, &mut transaction, counters)?;
     if done.unsettled.is_empty() {
         let mut byte = [0];
         if File::from(allowed).read(&mut byte)? == 0 {
-            return Err(Error::new(Code::Cancelled, "it may not be"));
+            return Err(Error::new(Code::Cancelled, "the caller did not allow it"));
         }
         counters.begin("sync", 0);
         counters.check()?;
@@ -51,13 +51,12 @@ pub fn refresh(
 }
 
 fn open(directory: &Path, map_size: u64) -> Result<Env> {
-    let too_large = |_| Error::new(Code::Full, "maxsize is more than fits here");
+    let too_large = |_| Error::new(Code::Full, "maxsize is too large for this machine");
     let map_size = usize::try_from(map_size / WHOLE * WHOLE).map_err(too_large)?;
     let mut options = EnvOpenOptions::new();
     options.map_size(map_size).max_dbs(MOST_TABLES);
-    // SAFETY: LMDB maps the file, so nobody else may change it. slapd is stopped, and its locks keep other programs
-    // out.
+    // SAFETY: only LMDB changes the mapped file: slapd is stopped, and its locks keep other programs out.
     #[allow(unsafe_code)]
     let opened = unsafe { options.open(directory) };
-    transaction::told(opened).in_file(Some(directory))
+    transaction::checked(opened).in_file(Some(directory))
 }

@@ -107,8 +107,7 @@ impl AttributeType {
         self.of_other_module().or(rule.map(|rule| &*rule.name)).or(syntax)
     }
 
-    /// The unsupported rule, if a module brings it that is not part of OpenLDAP; such a module may change more than
-    /// values.
+    /// The unsupported rule, if a module of third parties brings it, which may change more than values.
     pub fn of_other_module(&self) -> Option<&str> {
         let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unproven);
         let syntax = (self.syntax.check == Check::Unproven).then_some(self.syntax_oid.as_str());

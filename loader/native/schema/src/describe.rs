@@ -61,8 +61,9 @@ impl Schema {
 
     fn description_text<'a>(&self, description: &'a [u8]) -> Result<&'a str> {
         let lead = description.first().is_some_and(u8::is_ascii_alphanumeric);
+        let ranges = || self.options().iter().any(|option| option.ends_with('='));
         let fits = |byte: &u8| {
-            byte.is_ascii_alphanumeric() || b"-.;".contains(byte) || *byte == b'=' && self.ranges()
+            byte.is_ascii_alphanumeric() || b"-.;".contains(byte) || *byte == b'=' && ranges()
         };
         match std::str::from_utf8(description) {
             Ok(text) if lead && description.iter().all(fits) => Ok(text),
@@ -108,10 +109,5 @@ impl Schema {
         let matches =
             |known: &String| known == option || prefix(known) && option.starts_with(known.as_str());
         self.options().iter().any(matches)
-    }
-
-    /// Whether options that end in `=` are configured, so that descriptions may contain that character.
-    fn ranges(&self) -> bool {
-        self.options().iter().any(|known| known.ends_with('='))
     }
 }

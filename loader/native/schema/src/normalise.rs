@@ -81,7 +81,7 @@ impl Schema {
             }
             Normalise::FirstOid => out.extend_from_slice(first_oid(value)?),
             Normalise::FirstInteger => out.extend_from_slice(first_integer(value)?),
-            Normalise::Never => return refuse("slapd has no normal form of any value of it"),
+            Normalise::Never => return refuse("slapd cannot normalize any of its values"),
             Normalise::Unfollowed | Normalise::Unproven => {
                 let rule = kind.unsupported_rule().unwrap_or_default();
                 return refuse(format!("values compared by {rule} are not supported"));

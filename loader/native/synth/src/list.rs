@@ -84,7 +84,7 @@ impl List {
         for value in self.values() {
             STANDARD
                 .decode_vec(value, &mut bytes)
-                .map_err(|error| format!("list {}: no base64: {error}", self.name))?;
+                .map_err(|error| format!("list {}: not base64: {error}", self.name))?;
             ends.push(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         }
         let (name, weights) = (self.name.clone(), self.weights.clone());
@@ -122,7 +122,7 @@ impl Reading {
         };
         let number: f64 = weight.trim().parse().unwrap_or(f64::NAN);
         if !number.is_finite() || number <= 0.0 {
-            return Err(format!("{:?} is no weight above 0", weight.trim()));
+            return Err(format!("{:?} is not a weight above 0", weight.trim()));
         }
         self.weighted = true;
         self.add(value, number);
@@ -188,12 +188,15 @@ mod tests {
     fn bytes_stand_in_base64() {
         let list = parsed("/w==\n\nYWI=\t2\n").unwrap().decoded().unwrap();
         assert_eq!(list.values().collect::<Vec<_>>(), [&b"\xff"[..], b"ab"]);
-        assert!(parsed("x\n").unwrap().decoded().unwrap_err().starts_with("list x: no base64"));
+        assert!(parsed("x\n").unwrap().decoded().unwrap_err().starts_with("list x: not base64"));
     }
 
     #[test]
     fn mistakes_have_their_line() {
-        assert_eq!(parsed("a\nb\tx\n").unwrap_err(), "x.txt: line 2: \"x\" is no weight above 0");
+        assert_eq!(
+            parsed("a\nb\tx\n").unwrap_err(),
+            "x.txt: line 2: \"x\" is not a weight above 0"
+        );
         assert_eq!(parsed("\n").unwrap_err(), "x.txt: it is empty");
     }
 }

@@ -176,8 +176,7 @@ impl<'t> Maker<'t> {
     }
 }
 
-/// Ends the line that begins at `start`, in base64 if its value requires that. `printable`: only its ends may require
-/// it.
+/// Ends the line that begins at `start`, in base64 if necessary. `printable`: only its ends can require that.
 fn end_line(
     out: &mut Vec<u8>,
     start: usize,

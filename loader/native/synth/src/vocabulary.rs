@@ -65,8 +65,7 @@ pub enum Case {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranks(Vec<Step>);
 
-/// The ranks from the previous step's `to` up to this `to` together get this share of the draws. `letters` is their
-/// mean length.
+/// The ranks from the previous step's `to` up to this one get this share of draws. `letters` is their mean length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     pub to: u64,

@@ -1,5 +1,4 @@
-//! Writes ranges of numbered items, such as entries, to descriptors and files. Several threads generate them; the
-//! output does not depend on their number.
+//! Writes ranges of numbered items, such as entries, with several threads, whose number does not affect the output.
 
 use std::fmt::Debug;
 use std::mem;

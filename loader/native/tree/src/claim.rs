@@ -48,8 +48,7 @@ impl Claim {
         self.older(entry_csn).map(|(csn, _)| csn)
     }
 
-    /// Whether a consumer with this contextCSN has seen the change. It has seen none from a server that is not in the
-    /// claim.
+    /// Whether a consumer with this contextCSN has seen the change; false for a server that is not in the claim.
     pub fn covers(&self, entry_csn: &[u8]) -> bool {
         let sid = csn::sid(entry_csn);
         let claimed = sid.and_then(|sid| self.by_server.get(&sid));

@@ -59,21 +59,21 @@ impl Editor {
             return;
         }
         let description = self.aliases.hash(field, description);
-        let previous = self.lines.last().map(|(known, _)| *known);
-        let found = self.descriptions.iter().rposition(|known| *known == description);
+        let previous = self.lines.last().map(|(index, _)| *index);
+        let found = self.descriptions.iter().rposition(|index| *index == description);
         // The description occurred before other ones, so its values are not grouped.
         self.edited |= found.is_some() && found != previous;
-        let known = found.unwrap_or(self.descriptions.len());
+        let index = found.unwrap_or(self.descriptions.len());
         if found.is_none() {
             self.descriptions.push(description);
         }
-        self.lines.push((known, field.span.clone()));
+        self.lines.push((index, field.span.clone()));
     }
 
     pub fn end(&mut self, record: &Record<'_>, extra: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let entry = record.entry()?;
         if self.edited || entry.change {
-            self.lines.sort_by_key(|(known, _)| *known);
+            self.lines.sort_by_key(|(index, _)| *index);
             out.extend_from_slice(&record.bytes[entry.dn_span]);
             for (_, line) in self.lines.drain(..) {
                 out.extend_from_slice(&record.bytes[line]);

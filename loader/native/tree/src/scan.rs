@@ -58,18 +58,14 @@ impl Scanner {
         let entry = record.entry()?;
         tail.record(record, &entry.dn);
         self.scan.entries += 1;
-        self.note_first(&entry);
+        let dn = || String::from_utf8_lossy(&entry.dn).into_owned();
+        self.scan.first_dn.get_or_insert_with(dn);
         for field in entry.fields {
             let field = field?;
             tail.field(&field);
             self.field(&field)?;
         }
         Ok(())
-    }
-
-    fn note_first(&mut self, entry: &Entry<'_>) {
-        let text = || String::from_utf8_lossy(&entry.dn).into_owned();
-        self.scan.first_dn.get_or_insert_with(text);
     }
 
     fn field(&mut self, field: &Field<'_>) -> Result<()> {

@@ -101,5 +101,5 @@ fn a_cut_list_is_refused() {
         name_orphans: true,
     };
     let refused = arrange(&task, &home.path().join("out"), &Counters::default()).unwrap_err();
-    assert!(refused.to_string().contains("the list of rows is cut"), "{refused}");
+    assert!(refused.to_string().contains("the list of rows is truncated"), "{refused}");
 }

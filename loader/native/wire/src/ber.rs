@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         if element.tag == tag {
             return Ok(element.body);
         }
-        let text = format!("tag {:#04x} stands where {tag:#04x} should", element.tag);
+        let text = format!("tag {:#04x} instead of {tag:#04x}", element.tag);
         Err(Error::protocol(text))
     }
 

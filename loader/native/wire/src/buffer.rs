@@ -12,8 +12,7 @@ const READ: usize = 512 * 1024;
 /// A larger message is treated as a protocol error.
 pub const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 
-/// Splits received bytes into messages. Memory grows with the bytes that have arrived, not with the length that a
-/// server claims.
+/// Splits received bytes into messages. Memory grows with these bytes, not with the length that a server claims.
 #[derive(Debug)]
 pub struct Input {
     memory: Vec<u8>,

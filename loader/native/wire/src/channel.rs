@@ -211,8 +211,7 @@ impl Channel {
         }
     }
 
-    /// Writes what is possible without waiting. Returns the event that the rest waits for, or `None` if nothing is
-    /// left.
+    /// Writes without waiting. Returns the event that the rest waits for, or `None` if nothing is left.
     fn push_out(&mut self) -> Result<Option<PollFlags>> {
         while !self.output.is_empty() {
             match moved(self.session.write(self.output.next()), PollFlags::OUT)? {

@@ -35,7 +35,11 @@ pub fn encode(text: &str) -> Result<Vec<u8>> {
     let mut parser = Parser { text, rest: whole.as_bytes() };
     let mut out = Writer::default();
     parser.filter(&mut out, 0)?;
-    if parser.rest.is_empty() { Ok(out.bytes().to_vec()) } else { parser.refuse("more follows it") }
+    if parser.rest.is_empty() {
+        Ok(out.bytes().to_vec())
+    } else {
+        parser.refuse("other text follows it")
+    }
 }
 
 struct Parser<'a> {
@@ -46,7 +50,7 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn filter(&mut self, out: &mut Writer, depth: usize) -> Result<()> {
         if depth > MOST_NESTED {
-            return self.refuse("it is nested too deep");
+            return self.refuse("it is nested too deeply");
         }
         self.take(b'(')?;
         match self.rest.first() {
@@ -175,8 +179,7 @@ impl Parser<'_> {
         self.refuse(&format!("{:?} is no attribute", String::from_utf8_lossy(name)))
     }
 
-    /// Accepts only the escapes of RFC 4515; crate `select`, for slapd's configuration, also accepts the older ones, as
-    /// slapd does.
+    /// Decodes the escapes of RFC 4515; crate `select` also accepts the older ones, as slapd does.
     fn unescape(&self, value: &[u8]) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(value.len());
         let mut bytes = value.iter();
@@ -188,7 +191,7 @@ impl Parser<'_> {
             let mut digit = || bytes.next().and_then(|&digit| char::from(digit).to_digit(16));
             match (digit(), digit()) {
                 (Some(high), Some(low)) => out.push(u8::try_from(high * 16 + low).unwrap_or(0)),
-                _ => return self.refuse("behind \"\\\" stand two hexadecimal digits"),
+                _ => return self.refuse("\"\\\" must be followed by two hexadecimal digits"),
             }
         }
         Ok(out)

@@ -90,7 +90,7 @@ impl<'a> Message<'a> {
             Some(Ok(notice)) if notice.name == Some(DISCONNECTION) => {
                 Failure { phase: Phase::Lost, ..notice.result.failure() }.into()
             }
-            _ => Error::protocol("an unsolicited message that is no notice of disconnection"),
+            _ => Error::protocol("an unsolicited message that is not a notice of disconnection"),
         }
     }
 }

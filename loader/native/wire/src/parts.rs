@@ -49,17 +49,17 @@ pub struct SearchOutput {
     pub sums: Vec<String>,
 }
 
-/// Writes the entries that `asked` finds, without the attributes `drop`, and syncs the files. Removes files that an
+/// Writes the entries that `query` finds, without the attributes `drop`, and syncs the files. Removes files that an
 /// earlier attempt left. `directory/name.inner` gets the [notes](Recorder::note) of containers.
 pub fn part(
     channel: &mut Channel,
-    asked: &Search,
-    place: &OutputFiles,
+    query: &Search,
+    target: &OutputFiles,
     drop: Names,
     counters: &Counters,
 ) -> Result<SearchOutput> {
-    let mut writer = Writer::new(place, drop)?;
-    search(channel, asked, |entry| writer.entry(entry, counters))?;
+    let mut writer = Writer::new(target, drop)?;
+    search(channel, query, |entry| writer.entry(entry, counters))?;
     writer.flush(counters)?;
     Ok(writer.finish()?)
 }
@@ -67,7 +67,7 @@ pub fn part(
 /// Writes the entries into one file, without rows.
 pub fn file(
     channel: &mut Channel,
-    asked: &Search,
+    query: &Search,
     path: &Path,
     drop: Names,
     counters: &Counters,
@@ -75,7 +75,7 @@ pub fn file(
     let mut output = Output::create(path, COMPRESSING)?;
     let (mut recorder, mut text) = (Recorder::new(drop), Vec::new());
     let mut done = SearchOutput { files: vec![path.to_path_buf()], ..SearchOutput::default() };
-    search(channel, asked, |entry| {
+    search(channel, query, |entry| {
         text.clear();
         recorder.record(entry, &mut text)?;
         let bytes = text.len() as u64;
@@ -89,7 +89,7 @@ pub fn file(
 }
 
 struct Writer<'a> {
-    place: &'a OutputFiles,
+    target: &'a OutputFiles,
     recorder: Recorder,
     piece: Option<Piece>,
     /// The previous piece, which is being synced.
@@ -111,12 +111,12 @@ struct Piece {
 }
 
 impl<'a> Writer<'a> {
-    fn new(place: &'a OutputFiles, drop: Names) -> common::Result<Self> {
-        remove_old(place)?;
+    fn new(target: &'a OutputFiles, drop: Names) -> common::Result<Self> {
+        remove_old(target)?;
         let (recorder, done) = (Recorder::new(drop), SearchOutput::default());
-        let inner = Output::create(&place.inner(), 0)?;
+        let inner = Output::create(&target.inner(), 0)?;
         Ok(Self {
-            place,
+            target,
             recorder,
             piece: None,
             before: None,
@@ -180,9 +180,9 @@ impl<'a> Writer<'a> {
     }
 
     fn begin(&mut self) -> common::Result<Piece> {
-        let suffix = if self.place.compress { "ldif.zst" } else { "ldif" };
-        let name = format!("{}-{:03}.{suffix}", self.place.name, self.done.files.len());
-        let path = self.place.directory.join(name);
+        let suffix = if self.target.compress { "ldif.zst" } else { "ldif" };
+        let name = format!("{}-{:03}.{suffix}", self.target.name, self.done.files.len());
+        let path = self.target.directory.join(name);
         let ldif = Output::create_summed(&path, COMPRESSING)?;
         let rows = Output::create(&row::row_file_of(&path), 0)?;
         self.done.files.push(path);
@@ -194,7 +194,7 @@ impl<'a> Writer<'a> {
         self.before = self.piece.take().map(Piece::end).transpose()?;
         self.wait()?;
         self.inner.finish()?;
-        let directory = &self.place.directory;
+        let directory = &self.target.directory;
         let synced = File::open(directory).and_then(|directory| directory.sync_all());
         synced.in_file(Some(directory))?;
         Ok(self.done)
@@ -208,17 +208,17 @@ impl Piece {
 }
 
 /// Removes files of an earlier attempt, which may have written more of them.
-fn remove_old(place: &OutputFiles) -> common::Result<()> {
+fn remove_old(target: &OutputFiles) -> common::Result<()> {
     let remove = || -> std::io::Result<()> {
-        for file in fs::read_dir(&place.directory)? {
+        for file in fs::read_dir(&target.directory)? {
             let path = file?.path();
-            if is_ours(&path, &place.name) {
+            if is_ours(&path, &target.name) {
                 fs::remove_file(&path)?;
             }
         }
         Ok(())
     };
-    remove().in_file(Some(&place.directory))
+    remove().in_file(Some(&target.directory))
 }
 
 fn is_ours(path: &Path, name: &str) -> bool {
@@ -239,18 +239,18 @@ pub struct FeedFiles<'a> {
     pub copy: Option<&'a Path>,
 }
 
-/// Sends the entries that `asked` finds to `feed`, without the attributes `drop`. Returns their number after the other
+/// Sends the entries that `query` finds to `feed`, without the attributes `drop`. Returns their number after the other
 /// files are synced.
 pub fn feed(
     channel: &mut Channel,
-    asked: &Search,
+    query: &Search,
     feed: &Feed,
-    besides: FeedFiles<'_>,
+    files: FeedFiles<'_>,
     drop: Names,
     counters: &Counters,
 ) -> Result<u64> {
-    let mut feeder = Feeder::new(feed, besides, drop, counters)?;
-    search(channel, asked, |entry| feeder.entry(entry))?;
+    let mut feeder = Feeder::new(feed, files, drop, counters)?;
+    search(channel, query, |entry| feeder.entry(entry))?;
     Ok(feeder.finish()?)
 }
 
@@ -272,7 +272,7 @@ struct Feeder<'a> {
 impl<'a> Feeder<'a> {
     fn new(
         feed: &'a Feed,
-        besides: FeedFiles<'_>,
+        files: FeedFiles<'_>,
         drop: Names,
         counters: &'a Counters,
     ) -> common::Result<Self> {
@@ -280,8 +280,8 @@ impl<'a> Feeder<'a> {
             feed,
             counters,
             recorder: Recorder::new(drop),
-            notes: Output::create(besides.notes, 0)?,
-            copy: besides.copy.map(|path| Output::create(path, COMPRESSING)).transpose()?,
+            notes: Output::create(files.notes, 0)?,
+            copy: files.copy.map(|path| Output::create(path, COMPRESSING)).transpose()?,
             block: Vec::with_capacity(BLOCK + BLOCK / 8),
             noted: Vec::new(),
             counted: 0,

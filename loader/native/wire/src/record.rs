@@ -76,17 +76,17 @@ impl Recorder {
         let start = out.len();
         for attribute in entry.attributes.clone() {
             let (name, values) = attribute?;
-            let (known, new) = self.descriptions.next(name, self.seen.is_empty())?;
-            if known.stamp == Some(IdentityAttributes::HasSubordinates) {
+            let (description, new) = self.descriptions.next(name, self.seen.is_empty())?;
+            if description.stamp == Some(IdentityAttributes::HasSubordinates) {
                 self.interior = values.clone().next().transpose()? == Some(b"TRUE");
             }
-            if !new && self.seen.contains(&known.hash) {
+            if !new && self.seen.contains(&description.hash) {
                 out.truncate(start);
                 return self.write_together(entry, out, row);
             }
-            self.seen.push(known.hash);
-            if !known.dropped {
-                attribute_lines(known, values, &mut self.printer, out, row)?;
+            self.seen.push(description.hash);
+            if !description.dropped {
+                attribute_lines(description, values, &mut self.printer, out, row)?;
             }
         }
         out.push(b'\n');
@@ -105,23 +105,23 @@ impl Recorder {
         self.seen.clear();
         for attribute in entry.attributes.clone() {
             let (name, values) = attribute?;
-            let known = self.descriptions.of(name)?;
-            self.seen.push(known.hash);
-            if !known.dropped {
-                let first = self.seen.iter().position(|&hash| hash == known.hash);
+            let description = self.descriptions.of(name)?;
+            self.seen.push(description.hash);
+            if !description.dropped {
+                let first = self.seen.iter().position(|&hash| hash == description.hash);
                 pieces.push((first, name, values));
             }
         }
         pieces.sort_by_key(|(first, ..)| *first);
         self.printer.begin();
         for (_, name, values) in pieces {
-            let known = self.descriptions.of(name)?;
+            let description = self.descriptions.of(name)?;
             for value in values {
                 let value = value?;
-                known.line(value, out);
-                row.see(known, value);
-                if !known.ignored {
-                    self.printer.add(hash_value(known.hash, value));
+                description.line(value, out);
+                row.observe(description, value);
+                if !description.ignored {
+                    self.printer.add(hash_value(description.hash, value));
                 }
             }
         }
@@ -139,8 +139,8 @@ struct RowValues {
 
 impl RowValues {
     #[inline]
-    fn see(&mut self, known: &Description, value: &[u8]) {
-        match known.stamp {
+    fn observe(&mut self, description: &Description, value: &[u8]) {
+        match description.stamp {
             Some(IdentityAttributes::EntryUuid) => self.uuid = hash_uuid(value),
             Some(IdentityAttributes::EntryCsn) => self.csn = csn::pack(value),
             Some(IdentityAttributes::HasSubordinates) | None => {}
@@ -151,7 +151,7 @@ impl RowValues {
 /// Writes an attribute whose values all came in one piece.
 #[inline]
 fn attribute_lines(
-    known: &Description,
+    description: &Description,
     values: Values<'_>,
     printer: &mut Fingerprinter,
     out: &mut Vec<u8>,
@@ -160,23 +160,23 @@ fn attribute_lines(
     let mut only = None;
     for (place, value) in values.enumerate() {
         let value = value?;
-        let hash = known.record(place, value, out);
-        row.see(known, value);
+        let hash = description.record(place, value, out);
+        row.observe(description, value);
         if place == 0 {
             only = Some(hash);
         } else {
-            only.take().into_iter().chain([hash]).for_each(|hash| add(known, hash, printer));
+            only.take().into_iter().chain([hash]).for_each(|hash| add(description, hash, printer));
         }
     }
-    if let Some(hash) = only.filter(|_| !known.ignored) {
+    if let Some(hash) = only.filter(|_| !description.ignored) {
         printer.add_single(hash);
     }
     Ok(())
 }
 
 #[inline]
-fn add(known: &Description, hash: u128, printer: &mut Fingerprinter) {
-    if !known.ignored {
+fn add(description: &Description, hash: u128, printer: &mut Fingerprinter) {
+    if !description.ignored {
         printer.add(hash);
     }
 }
@@ -184,21 +184,21 @@ fn add(known: &Description, hash: u128, printer: &mut Fingerprinter) {
 /// Adds every entry to `digest`.
 pub fn digest(
     channel: &mut Channel,
-    asked: &Search,
+    query: &Search,
     digest: &mut Digest,
     counters: &Counters,
 ) -> Result<()> {
     let mut descriptions = Descriptions::new(Names::default(), digest.ignored().clone());
     let mut printer = Fingerprinter::default();
-    search(channel, asked, |entry| {
+    search(channel, query, |entry| {
         printer.begin();
         for attribute in entry.attributes.clone() {
             let (name, values) = attribute?;
-            let known = descriptions.of(name)?;
+            let description = descriptions.of(name)?;
             for value in values {
                 let value = value?;
-                if !known.ignored {
-                    printer.add(hash_value(known.hash, value));
+                if !description.ignored {
+                    printer.add(hash_value(description.hash, value));
                 }
             }
         }
@@ -209,8 +209,8 @@ pub fn digest(
 }
 
 /// Receives and counts every entry without parsing attributes, to measure the speed of reading alone.
-pub fn discard(channel: &mut Channel, asked: &Search, counters: &Counters) -> Result<()> {
-    search(channel, asked, |entry| {
+pub fn discard(channel: &mut Channel, query: &Search, counters: &Counters) -> Result<()> {
+    search(channel, query, |entry| {
         counters.add(1, entry.length());
         Ok(())
     })
@@ -224,7 +224,7 @@ const MOST: usize = 10_000;
 struct Descriptions {
     drop: Names,
     ignore: Names,
-    known: Vec<Description>,
+    cached: Vec<Description>,
     expected: usize,
     /// All descriptions of the entry so far have a smaller index.
     beyond: usize,
@@ -234,22 +234,21 @@ struct Descriptions {
 
 impl Descriptions {
     fn new(drop: Names, ignore: Names) -> Self {
-        Self { drop, ignore, known: Vec::new(), expected: 0, beyond: 0, twins: false }
+        Self { drop, ignore, cached: Vec::new(), expected: 0, beyond: 0, twins: false }
     }
 
     /// Looks up a description including its options. Returns an error if `text` is not a description.
     #[inline]
     fn of(&mut self, text: &[u8]) -> Result<&Description> {
-        let at = match self.known.get(self.expected) {
+        let at = match self.cached.get(self.expected) {
             Some(expected) if expected.text() == text => self.expected,
             _ => self.find(text)?,
         };
         self.expected = at + 1;
-        Ok(&self.known[at])
+        Ok(&self.cached[at])
     }
 
-    /// Looks up a description, and also returns whether its index is beyond all earlier ones of the entry, so that it
-    /// is new.
+    /// Looks up a description, and returns whether its index is beyond those of the entry so far.
     #[inline]
     fn next(&mut self, text: &[u8], first: bool) -> Result<(&Description, bool)> {
         if first {
@@ -259,21 +258,21 @@ impl Descriptions {
         let at = self.expected - 1;
         let new = at >= self.beyond && !self.twins;
         self.beyond = self.beyond.max(at + 1);
-        Ok((&self.known[at], new))
+        Ok((&self.cached[at], new))
     }
 
     fn find(&mut self, text: &[u8]) -> Result<usize> {
-        if let Some(at) = self.known.iter().position(|known| known.text() == text) {
+        if let Some(at) = self.cached.iter().position(|description| description.text() == text) {
             return Ok(at);
         }
-        if self.known.len() == MOST {
-            self.known.clear();
+        if self.cached.len() == MOST {
+            self.cached.clear();
             self.twins = true; // The indexes of the entry's earlier descriptions are no longer valid.
         }
         let new = self.learn(text)?;
-        self.twins |= self.known.iter().any(|known| known.hash == new.hash);
-        self.known.push(new);
-        Ok(self.known.len() - 1)
+        self.twins |= self.cached.iter().any(|description| description.hash == new.hash);
+        self.cached.push(new);
+        Ok(self.cached.len() - 1)
     }
 
     fn learn(&self, text: &[u8]) -> Result<Description> {

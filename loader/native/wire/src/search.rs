@@ -41,16 +41,16 @@ pub struct Search {
 /// After any error, including one from `see`, the channel is unusable: answers to this request may still arrive.
 pub fn search(
     channel: &mut Channel,
-    asked: &Search,
+    query: &Search,
     mut see: impl FnMut(&Entry<'_>) -> Result<()>,
 ) -> Result<()> {
-    let filter = filter::encode(&asked.filter)?;
+    let filter = filter::encode(&query.filter)?;
     let (mut request, mut cookie) = (Writer::default(), Vec::new());
     channel.gather(true);
     loop {
         let id = channel.next_id();
         request.clear();
-        write(&mut request, id, asked, &filter, &Controls { paged: &cookie, sync: None });
+        write(&mut request, id, query, &filter, &Controls { paged: &cookie, sync: None });
         channel.send(request.bytes())?;
         cookie.clear();
         cookie.extend_from_slice(&page(channel, id, &mut see)?);
@@ -99,44 +99,42 @@ pub(crate) struct Controls<'a> {
 pub(crate) fn write(
     out: &mut Writer,
     id: i32,
-    asked: &Search,
+    query: &Search,
     filter: &[u8],
     controls: &Controls<'_>,
 ) {
     out.sequence(|out| {
         out.integer(id);
         out.nest(REQUEST, |out| {
-            out.octets(asked.base.as_bytes());
-            out.enumerated(asked.scope as i32);
+            out.octets(query.base.as_bytes());
+            out.enumerated(query.scope as i32);
             out.enumerated(0); // aliases are entries too
             out.integer(0); // no size limit
             out.integer(0); // no time limit
             out.boolean(false); // values, not types only
             out.raw(filter);
             out.sequence(|out| {
-                asked.attributes.iter().for_each(|name| out.octets(name.as_bytes()));
+                query.attributes.iter().for_each(|name| out.octets(name.as_bytes()));
             });
         });
         out.nest(CONTROLS, |out| {
             out.sequence(|out| out.octets(MANAGE_DSA_IT));
-            out.sequence(unsorted);
-            if asked.subentries {
+            // Not critical: a server without the overlay ignores it.
+            out.sequence(|out| {
+                out.octets(VALSORT);
+                out.octets(UNSORTED);
+            });
+            if query.subentries {
                 out.sequence(subentries);
             }
-            if asked.page > 0 {
-                out.sequence(|out| paged(out, asked.page, controls.paged));
+            if query.page > 0 {
+                out.sequence(|out| paged(out, query.page, controls.paged));
             }
             if let Some(value) = controls.sync {
                 out.sequence(|out| sync::control(out, value));
             }
         });
     });
-}
-
-/// Not critical: a server without the overlay ignores it.
-fn unsorted(out: &mut Writer) {
-    out.octets(VALSORT);
-    out.octets(UNSORTED);
 }
 
 /// Critical: a server that does not know it would send ordinary entries.

@@ -54,10 +54,10 @@ pub struct SyncCounts {
     pub cut: bool,
 }
 
-/// Requests the changes to the result of `asked` since `cookie`. At most `most` entries are received in full.
+/// Requests the changes to the result of `query` since `cookie`. At most `most` entries are received in full.
 pub fn sync(
     channel: &mut Channel,
-    asked: &Search,
+    query: &Search,
     cookie: &[u8],
     most: u64,
     files: &Files,
@@ -65,9 +65,9 @@ pub fn sync(
     counters: &Counters,
 ) -> Result<SyncCounts> {
     let (id, mut request) = (channel.next_id(), Writer::default());
-    let filter = filter::encode(&asked.filter)?;
+    let filter = filter::encode(&query.filter)?;
     let controls = Controls { paged: &[], sync: Some(&requested(cookie)) };
-    write(&mut request, id, asked, &filter, &controls);
+    write(&mut request, id, query, &filter, &controls);
     let mut taker = SyncReceiver::new(files, drop, counters)?;
     channel.gather(true);
     channel.send(request.bytes())?;

@@ -78,8 +78,7 @@ impl<E> fmt::Debug for Crew<'_, E> {
     }
 }
 
-/// Runs `work` in a thread for each of `workers`. Returns all results in order, or the first failure, after which
-/// `stop` ends the others.
+/// Runs `work` in a thread for each worker. Returns all results in order, or the first failure, which calls `stop`.
 pub fn side_by_side<W: Send, R: Send, E: Send + From<Panicked>>(
     workers: impl IntoIterator<Item = W>,
     stop: &(dyn Fn() + Sync),
@@ -168,17 +167,17 @@ mod tests {
 
     #[test]
     fn the_failure_is_told_although_the_others_are_faster() {
-        let (told, turn) = (std::sync::Barrier::new(2), Turn::new(()));
+        let (noticed, turn) = (std::sync::Barrier::new(2), Turn::new(()));
         let stop = || turn.abandon();
         let crew = Crew::new(&stop);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let failed = crew.run(|| Ok::<_, Failure>(turn.with(1, |()| ())?));
                 assert_eq!(failed, None);
-                told.wait();
+                noticed.wait();
             });
             crew.run(|| Err::<(), _>(Failure::Real(1)));
-            told.wait();
+            noticed.wait();
         });
         assert_eq!(crew.end(), Err(Failure::Real(1)));
     }

@@ -133,8 +133,7 @@ impl Leaf {
     pub fn new(number: u64, view: View, rules: &TreeRules, within: Within<&[u8]>) -> Result<Self> {
         let leaf = rules.leaf(number, &view, within)?;
         let mut pointers = leaf.others.map_or_else(Vec::new, |others| others.pointers);
-        // The largest table is spread over the whole file unless the file was written in one pass, so that reading it
-        // first brings the other tables into memory as well.
+        // Tables may be spread over the file, so reading the largest first caches pages of the others too.
         pointers.sort_by_key(|(_, pointer)| Reverse(pointer.table_pages()));
         Ok(Self { number, view, entries: leaf.entries, pointers })
     }

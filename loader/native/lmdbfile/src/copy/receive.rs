@@ -60,7 +60,8 @@ pub fn receive(
 
 /// Whether the target has everything that the stream omits.
 fn has_omitted_part(header: &Header, target: &Path, journal: &Path) -> bool {
-    let part = read_journal(journal).filter(|part| part.image == header.image);
+    let part = std::fs::read_to_string(journal).ok().and_then(|text| text.trim_end().parse().ok());
+    let part = part.filter(|part: &ResumePoint| part.image == header.image);
     let length = target.metadata().map_or(0, |file| file.len());
     part.is_some_and(|part| part.have >= header.from) && length >= header.from
 }
@@ -98,11 +99,6 @@ impl Receiver<'_> {
         std::fs::remove_file(self.journal)?;
         Ok(())
     }
-}
-
-/// Returns `None` if the journal is missing or malformed.
-fn read_journal(path: &Path) -> Option<ResumePoint> {
-    std::fs::read_to_string(path).ok()?.trim_end().parse().ok()
 }
 
 /// Replaces the journal atomically.

@@ -1,5 +1,4 @@
-//! The rules for the pages of a tree. Every reader applies them, so that all refuse the same damage with the same
-//! words.
+//! Rules for the pages of a tree. All readers apply them, and so report damage in the same words.
 
 use std::cmp::Ordering;
 
@@ -97,8 +96,7 @@ impl TreeRules {
         Ok(contents)
     }
 
-    /// Refuses contents that are not allowed in this place. `orders` are those that were checked when the page was
-    /// parsed.
+    /// Refuses contents not allowed in this place. `orders` are those checked when the page was parsed.
     pub fn check(
         &self,
         number: u64,

@@ -31,13 +31,13 @@ const REST: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Worker<'a> {
     shared: &'a Shared<'a>,
-    calm: &'a Shutdown,
+    shutdown: &'a Shutdown,
     exchange: Option<RequestPipeline>,
 }
 
 impl<'a> Worker<'a> {
-    pub const fn new(shared: &'a Shared<'a>, calm: &'a Shutdown) -> Self {
-        Self { shared, calm, exchange: None }
+    pub const fn new(shared: &'a Shared<'a>, shutdown: &'a Shutdown) -> Self {
+        Self { shared, shutdown, exchange: None }
     }
 
     /// Works until there are no more batches.
@@ -71,7 +71,7 @@ impl<'a> Worker<'a> {
                 self.recover(&mut work, error)?;
             }
         }
-        self.shared.look_first.store(2 * work.there > work.batch.entries.len(), Relaxed);
+        self.shared.look_first.store(2 * work.existing > work.batch.entries.len(), Relaxed);
         self.shared.board.settle(&work.batch, work.troubled);
         Ok(())
     }
@@ -100,11 +100,13 @@ impl<'a> Worker<'a> {
         if self.exchange.is_none() {
             self.exchange = Some(self.open()?);
         }
-        self.exchange.as_mut().ok_or_else(unreachable_connection)
+        self.exchange
+            .as_mut()
+            .ok_or_else(|| Failure::new(Phase::Connect, -1, "no connection").into())
     }
 
     fn open(&self) -> Result<RequestPipeline> {
-        RequestPipeline::open(self.shared.link, self.calm.stop(), self.shared.options.window)
+        RequestPipeline::open(self.shared.link, self.shutdown.stop(), self.shared.options.window)
     }
 
     /// Waits for the batches that this one depends on; see [`crate::batch_queue::BatchQueue::wait_for`].
@@ -117,8 +119,4 @@ impl<'a> Worker<'a> {
 fn busy(answer: &Answer) -> Error {
     let text = codes::reason(answer.code, &answer.text);
     Failure::new(Phase::Request, answer.code, text).into()
-}
-
-fn unreachable_connection() -> Error {
-    Failure::new(Phase::Connect, -1, "no connection").into()
 }

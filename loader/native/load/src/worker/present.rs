@@ -48,7 +48,7 @@ impl Worker<'_> {
         at: usize,
         found: &ServerEntry,
     ) -> Result<Option<Vec<Modification>>> {
-        work.there += 1;
+        work.existing += 1;
         let (shared, exists) = (self.shared, self.shared.options.exists);
         let entry = work.entry(at);
         let changes =

@@ -11,7 +11,6 @@ use crate::requests::Controls;
 use crate::work::BatchWork;
 
 impl Worker<'_> {
-    /// Adds outside of transactions.
     pub(super) fn single(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<()> {
         if self.wait(work).is_none() {
             return Ok(());

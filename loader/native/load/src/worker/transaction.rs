@@ -97,9 +97,9 @@ impl Worker<'_> {
     ) -> Result<()> {
         killpoint("load.sent");
         let begun = Instant::now();
-        let calm = self.calm;
+        let shutdown = self.shutdown;
         let exchange = self.exchange()?;
-        let ended = calm.without_interruption(|| exchange.end(true, transaction));
+        let ended = shutdown.without_interruption(|| exchange.end(true, transaction));
         if ended.is_err() {
             for &at in queued {
                 work.marks[at].lost();

@@ -128,8 +128,8 @@ impl LeafSamples {
     fn cuts(&self, shards: usize) -> Vec<SliceStart> {
         let mut cuts: Vec<SliceStart> = (0..shards as u64)
             .filter_map(|number| {
-                let wanted = u128::from(number) * u128::from(self.leaves) / shards as u128;
-                let after = self.found.partition_point(|mark| u128::from(mark.before) <= wanted);
+                let target = u128::from(number) * u128::from(self.leaves) / shards as u128;
+                let after = self.found.partition_point(|mark| u128::from(mark.before) <= target);
                 self.found.get(after.checked_sub(1)?).copied()
             })
             .collect();

@@ -55,7 +55,7 @@ pub fn find_name(
     counters: &Counters,
 ) -> Result<Vec<Found>> {
     let mut keys = Keys::new(suffixes);
-    let wanted = keys.of(dn.as_bytes());
+    let target = keys.of(dn.as_bytes());
     let (exact, mut name) = (ParsedDn::new(dn.as_bytes()), ParsedDn::default());
     let alike = find(paths, RecordLocation::START, 2, counters, |record| {
         name.set(&record.entry()?.dn);
@@ -65,7 +65,7 @@ pub fn find_name(
         return Ok(alike);
     }
     find(paths, RecordLocation::START, 2, counters, |record| {
-        Ok(keys.of(&record.entry()?.dn) == wanted)
+        Ok(keys.of(&record.entry()?.dn) == target)
     })
 }
 

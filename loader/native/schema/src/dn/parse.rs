@@ -29,7 +29,7 @@ pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>> {
         match parser.peek() {
             None => break,
             Some(b',' | b';') => parser.at += 1,
-            Some(_) => return refuse("what follows a closing quote is no separator"),
+            Some(_) => return refuse("a closing quote is not followed by a separator"),
         }
     }
     Ok(rdns)
@@ -181,8 +181,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses a quoted value of `LDAPv2`: a backslash makes the next character literal, and there are no hexadecimal
-    /// pairs.
+    /// Parses a quoted value of `LDAPv2`: a backslash makes the next character literal, hexadecimal or not.
     fn quoted(&mut self) -> Result<Cow<'a, [u8]>> {
         self.at += 1;
         let mut value = Vec::new();

@@ -60,7 +60,7 @@ impl<'a> Compiler<'a> {
             return Ok(self.ask(description, Test::Present));
         }
         if OF_THE_TREE.contains(&kind.name.as_str()) || kind.name == "entryDN" {
-            return refuse(format!("{} stands in no entry, and slapd computes it", kind.name));
+            return refuse(format!("{} is computed by slapd and stored in no entry", kind.name));
         }
         match self.test(kind, &item.asks)? {
             Some(test) => Ok(self.ask(description, test)),

@@ -201,7 +201,7 @@ fn unescape(text: &str) -> Result<Vec<u8>> {
                         .map(|(high, low)| u8::try_from(high * 16 + low))
                     {
                         Some(Ok(byte)) => byte,
-                        _ => return refuse(format!("\"{text}\" has an escape that is none")),
+                        _ => return refuse(format!("\"{text}\" has an invalid escape")),
                     }
                 }
                 _ => return refuse(format!("\"{text}\" ends within an escape")),

@@ -50,11 +50,6 @@ impl Configured {
     fn has(&self, kind: &str) -> bool {
         self.kinds.iter().any(|one| one == kind)
     }
-
-    /// Whether it indexes pieces at this position; "sub" covers all positions.
-    fn has_pieces(&self, kind: &str) -> bool {
-        self.has("sub") || self.has("substr") || self.has(kind)
-    }
 }
 
 impl<'a> Indexes<'a> {
@@ -142,7 +137,9 @@ impl<'a> Indexes<'a> {
             return Service::Lacking(None);
         }
         let serves = |index: &&Configured| {
-            long.iter().any(|(kind, is_long)| *is_long && index.has_pieces(kind))
+            long.iter().any(|(kind, is_long)| {
+                *is_long && ["sub", "substr", kind].iter().any(|name| index.has(name))
+            })
         };
         match self.index_of(description).filter(serves) {
             Some(index) => Service::Index((index.attribute.clone(), "sub")),

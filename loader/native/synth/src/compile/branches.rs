@@ -84,22 +84,20 @@ pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
     let mut found = Vec::new();
     let mut keys: HashSet<Vec<u8>> = HashSet::new();
     for (place, branch) in context.template.branches.iter().enumerate() {
-        let dn = dn_of(branch, context.suffix);
+        let suffix = context.suffix;
+        let dn =
+            if branch.dn.is_empty() { suffix.into() } else { format!("{},{suffix}", branch.dn) };
         let name = ParsedDn::new(dn.as_bytes());
         if place > 0 && !keys.contains(name.parent()) {
-            let reason = format!("{:?}: its parent must stand before it", branch.dn);
+            let reason = format!("{:?}: its parent must come before it", branch.dn);
             return Err(context.wrong(branch.spot, reason));
         }
         if !keys.insert(name.key().to_vec()) {
-            return Err(context.wrong(branch.spot, format!("{:?} stands twice", branch.dn)));
+            return Err(context.wrong(branch.spot, format!("{:?} occurs twice", branch.dn)));
         }
         found.push(compile_one(context, branch, dn)?);
     }
     Ok(found)
-}
-
-fn dn_of(branch: &model::Branch, suffix: &str) -> String {
-    if branch.dn.is_empty() { suffix.to_owned() } else { format!("{},{suffix}", branch.dn) }
 }
 
 fn compile_one(

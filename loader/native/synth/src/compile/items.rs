@@ -119,7 +119,7 @@ impl Place<'_> {
                 return Err(wrong(format!("{description:?} is not an attribute name")));
             }
             if found.iter().any(|one| one.description.eq_ignore_ascii_case(description)) {
-                let reason = format!("{description} stands twice (names differ in case only)");
+                let reason = format!("{description} occurs twice (names differ in case only)");
                 return Err(wrong(reason));
             }
             let mut items = Vec::new();
@@ -151,7 +151,12 @@ impl Place<'_> {
             Some(count) if count.most() > VALUES => {
                 return Err(format!("more than {VALUES} values"));
             }
-            Some(_) if declared.text.iter().any(is_slow) => {
+            Some(_)
+                if declared
+                    .text
+                    .iter()
+                    .any(|piece| matches!(piece, Piece::Tag(Tag::Argon2 { .. }))) =>
+            {
                 return Err("passwords that are made slowly on purpose have no count".to_owned());
             }
             Some(count) => {
@@ -173,10 +178,6 @@ fn may_repeat(items: &[Item]) -> bool {
     let mut is_new = |text: Vec<u8>| known.insert(text.to_ascii_lowercase());
     let all_differ = items.iter().all(|item| item.text.constant().is_some_and(&mut is_new));
     varied || (items.len() > 1 && !all_differ)
-}
-
-const fn is_slow(piece: &Piece) -> bool {
-    matches!(piece, Piece::Tag(Tag::Argon2 { .. }))
 }
 
 /// Most bytes that all values of an attribute can have.

@@ -133,7 +133,7 @@ impl<'a> Compiling<'a> {
             return Err(problem("a value that is drawn once has no count".to_owned()));
         }
         if drawing.known.contains_key(name) {
-            return Err(problem("stands twice".to_owned()));
+            return Err(problem("occurs twice".to_owned()));
         }
         let (names, place) = (["value", name], self.place(&drawing.known));
         let text = place.text(&item.text, &names).map_err(problem)?;
@@ -269,7 +269,7 @@ fn named_by<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribu
         kind.rdn[..*place].iter().any(|one| one.eq_ignore_ascii_case(&kind.rdn[*place]))
     };
     if let Some(place) = (0..kind.rdn.len()).find(stands_before) {
-        return Err(wrong(format!("{} stands twice in rdn", kind.rdn[place])));
+        return Err(wrong(format!("{} occurs twice in rdn", kind.rdn[place])));
     }
     let found: Vec<&Attribute> =
         kind.rdn.iter().map(|name| attribute(context, kind, name)).collect::<Result<_, _>>()?;

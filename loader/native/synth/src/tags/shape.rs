@@ -29,7 +29,7 @@ pub struct Shape {
 impl Shape {
     pub fn new(name: &str, scope: &Scope<'_>) -> Result<Self, String> {
         if scope.in_shape {
-            return Err(format!("shape {name:?} stands in a shape"));
+            return Err(format!("shape {name:?} is used in a shape"));
         }
         let all = &scope.learned.shapes;
         let what = format_args!("shape {name:?} in [shapes]");

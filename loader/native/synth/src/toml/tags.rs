@@ -9,8 +9,7 @@ use crate::tags::{Slots, time};
 
 /// Most pieces of a text.
 const PIECES: usize = 10_000;
-/// A hash with this memory takes tens of microseconds, and a million of them a minute; real ones cost a thousand times
-/// that.
+/// KiB of an Argon2 hash by default: a million take a minute; real hashes cost a thousand times that.
 const KIB: u32 = 64;
 
 /// The tags and their syntax.

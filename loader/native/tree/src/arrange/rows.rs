@@ -79,7 +79,7 @@ impl Source {
 /// Rows between two updates of the counters.
 const LOT: usize = 4096;
 
-const CUT: &str = "the list of rows is cut";
+const CUT: &str = "the list of rows is truncated";
 
 struct List {
     path: PathBuf,

@@ -1,5 +1,4 @@
-//! Declarations for libldap and liblber, from their public headers ldap.h and lber.h, which agree in OpenLDAP 2.4 to
-//! 2.6, and from sasl.h.
+//! Declarations for libldap and liblber (ldap.h, lber.h, which agree in OpenLDAP 2.4 to 2.6) and sasl.h.
 //!
 //! The libraries are loaded at run time: their soname differs between OpenLDAP 2.5 and 2.6, and one build supports
 //! both.

@@ -61,7 +61,7 @@ impl BufferedLayer {
         if taken && !layer.is_null() && socket >= 0 {
             return Ok(Self { sockbuf, layer, socket });
         }
-        Err(io::Error::other("libldap does not give its connection away"))
+        Err(io::Error::other("libldap does not expose its connection"))
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {

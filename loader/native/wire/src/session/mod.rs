@@ -147,8 +147,7 @@ fn set_options(handle: &Handle, link: &ConnectionOptions) {
         micros: c_long::from(link.connect_timeout.subsec_micros()),
     };
     let set = |option, value: *const c_void| {
-        // SAFETY: each option below gets the type it requires, and libldap copies the value or the value outlives the
-        // session.
+        // SAFETY: each option gets its type, and libldap copies the value or the value outlives the session.
         unsafe { ffi::ldap_set_option(handle.session, option, value) };
     };
     set(ffi::OPT_PROTOCOL_VERSION, ptr::from_ref(&version).cast());

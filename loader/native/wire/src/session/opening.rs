@@ -199,10 +199,12 @@ impl PendingSession<'_> {
 
     /// An error with libldap's text for the last failure.
     fn failure(&self, phase: Phase, code: c_int) -> Failure {
-        let told = text_option(&self.handle, ffi::OPT_DIAGNOSTIC_MESSAGE);
-        let told = told.map(|text| text.to_string_lossy().into_owned());
-        match told.filter(|told| !told.is_empty()) {
-            Some(told) => Failure::new(phase, code, format!("{}: {told}", meaning(code))),
+        let diagnostic = text_option(&self.handle, ffi::OPT_DIAGNOSTIC_MESSAGE);
+        let diagnostic = diagnostic.map(|text| text.to_string_lossy().into_owned());
+        match diagnostic.filter(|diagnostic| !diagnostic.is_empty()) {
+            Some(diagnostic) => {
+                Failure::new(phase, code, format!("{}: {diagnostic}", meaning(code)))
+            }
             None => Failure::new(phase, code, meaning(code)),
         }
     }
