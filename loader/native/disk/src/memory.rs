@@ -4,7 +4,7 @@ use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 const GROUPS: &str = "/sys/fs/cgroup";
-/// cgroups(7), versions 2 and 1: the limit, and (next constant) the memory in `memory.stat` that cannot be reclaimed.
+/// Files of cgroups(7), versions 2 and 1.
 const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 const UNRECLAIMABLE: [&str; 2] = ["anon", "total_rss"];
 

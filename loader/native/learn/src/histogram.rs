@@ -3,7 +3,7 @@
 const EXACT: u64 = 64;
 const FIRST_DOUBLING: u64 = 6;
 const PER_DOUBLING: u64 = 8;
-/// Most buckets in the template, and (next constant) the least count of each.
+/// Most buckets of a histogram in the template.
 const MOST_BUCKETS: usize = 40;
 const LEAST_SEEN: u64 = 5;
 /// The sum of all weights.

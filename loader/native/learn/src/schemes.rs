@@ -30,8 +30,8 @@ const NEUTRAL: &str = "\
 /// Returns the scheme of a hashed password, and the text after it.
 pub fn scheme(value: &str) -> Option<(&'static str, &str)> {
     let (name, hash) = value.strip_prefix('{')?.split_once('}')?;
-    let name = SCHEMES.split(' ').find(|name| name.eq_ignore_ascii_case(name))?;
-    Some((name, hash))
+    let known = SCHEMES.split(' ').find(|known| known.eq_ignore_ascii_case(name))?;
+    Some((known, hash))
 }
 
 pub fn is_made_by_servers(attribute: &str) -> bool {

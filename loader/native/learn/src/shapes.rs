@@ -14,9 +14,9 @@ use crate::vocabulary::Words;
 const MOST_SHAPES: usize = 8;
 const LEAST_SHARE: u64 = 50;
 pub const LEAST_SEEN: u64 = 5;
-/// Entries examined for repetitions, and the percentage that must repeat.
-const LOOKED_AT: usize = 3000;
-const REPEATS: u64 = 95;
+/// Most entries examined for repetitions.
+const MOST_EXAMINED: usize = 3000;
+const REPEAT_PERCENT: u64 = 95;
 /// Most values per entry that are examined.
 const FIRST_VALUES: usize = 4;
 
@@ -128,7 +128,7 @@ pub fn shapes(columns: &SampledEntries, number: usize, earlier: &[usize]) -> Sha
             };
             let variant = &mut found.variants[place];
             variant.add(&tokens);
-            if at < LOOKED_AT && which < FIRST_VALUES {
+            if at < MOST_EXAMINED && which < FIRST_VALUES {
                 variant.compare(&tokens, row, earlier);
             }
         }
@@ -210,7 +210,7 @@ impl Variant {
                 continue;
             }
             let enough = |tries: &RepeatCounts, same: u64| {
-                tries.seen >= LEAST_SEEN && same * 100 >= tries.seen * REPEATS
+                tries.seen >= LEAST_SEEN && same * 100 >= tries.seen * REPEAT_PERCENT
             };
             place.repeats = place.tries.iter().zip(earlier).find_map(|(tries, &attribute)| {
                 let ascii = !enough(tries, tries.same);

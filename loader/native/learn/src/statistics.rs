@@ -17,10 +17,10 @@ const MOST_KINDS: usize = 4096;
 const MOST_ATTRIBUTES: usize = 400;
 /// Most whole entries kept of one kind, as records.
 const MOST_RECORDS: usize = 1 << 15;
-/// Most bytes of the entries that are kept, of one kind and of all.
+/// Most bytes of the sampled entries of a kind.
 const KIND_BYTES: usize = 48 << 20;
 const ALL_BYTES: usize = 128 << 20;
-/// Most values of an attribute that are kept of an entry, and their longest length.
+/// Most values of an attribute in a sampled entry.
 const MOST_VALUES: u32 = 16;
 const LONGEST_VALUE: usize = 1024;
 

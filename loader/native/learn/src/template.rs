@@ -255,9 +255,9 @@ fn is_of(name: &str, stem: &str) -> bool {
 
 /// Most vocabularies with a table of letters of their own: those with the most draws.
 const MOST_TABLES: usize = 24;
-/// The table of all other vocabularies together, and the built-in one if even these have too few words.
+/// Name of the table of all other vocabularies together.
 const COMMON: &str = "common";
-const OURS: &str = "latin";
+const BUILT_IN: &str = "latin";
 
 pub fn write_registry(out: &mut String, registry: &Registry) {
     for (name, choice) in &registry.shapes {
@@ -337,7 +337,7 @@ impl Tables {
         } else if self.common.words >= LEAST_WORDS {
             COMMON
         } else {
-            OURS
+            BUILT_IN
         }
     }
 

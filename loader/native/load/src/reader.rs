@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
             let field = field?;
             field.value()?;
             tail.field(&field);
-            may_name = may_name || self.shared.references.hold(&field);
+            may_name = may_name || self.shared.references.has_field(&field);
         }
         if self.is_done(position) {
             return Ok(());

@@ -17,7 +17,7 @@ pub struct TargetKind {
     pub changing: Vec<String>,
     /// Its entries have no children, and the syntax of their RDNs allows a word to be appended, so they may be renamed.
     pub loose: bool,
-    /// As the template has them.
+    /// Attribute descriptions as spelled in the template.
     pub attributes: Vec<String>,
 }
 

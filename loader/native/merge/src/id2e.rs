@@ -41,7 +41,7 @@ pub fn rows(
             let (new, held) = (shards.id(shard, id)?, target.map(|target| target.bearer));
             let key = new.to_ne_bytes();
             if held == Some(new) {
-                out.hold(&key, &from.value)?;
+                out.put_pending(&key, &from.value)?;
             } else {
                 out.put(&key, &from.value)?;
             }

@@ -192,7 +192,7 @@ enum Step {
     /// Write a key with its only value.
     Put(usize, usize),
     /// Write a key whose value, that of an entry, is set at the end.
-    Hold(usize, usize),
+    PutPending(usize, usize),
     Key(usize),
     Value(usize),
     Ids(usize),
@@ -224,8 +224,8 @@ impl<'o> Rows<'o> {
         self.add(Step::Put(key.len(), value.len()), &[key, value])
     }
 
-    pub fn hold(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.add(Step::Hold(key.len(), value.len()), &[key, value])
+    pub fn put_pending(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(Step::PutPending(key.len(), value.len()), &[key, value])
     }
 
     pub fn key(&mut self, key: &[u8]) -> Result<()> {
@@ -284,7 +284,7 @@ impl Batch {
                     let key = take(&mut bytes, key);
                     tree.put(file, key, take(&mut bytes, value))
                 }
-                Step::Hold(key, value) => tree.held(file, take(&mut bytes, key)).map(|one| {
+                Step::PutPending(key, value) => tree.held(file, take(&mut bytes, key)).map(|one| {
                     held = Some((one, take(&mut bytes, value).to_vec()));
                 }),
                 Step::Key(key) => tree.begin(take(&mut bytes, key)),

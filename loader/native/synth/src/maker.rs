@@ -80,7 +80,6 @@ impl<'t> Maker<'t> {
         self.end(known.start + index, known.structural.as_deref(), out);
     }
 
-    /// Appends the DN of an entry.
     pub fn dn(&mut self, place: EntryRef, out: &mut Vec<u8>) {
         self.names.dn(self.tree, place, out);
     }

@@ -26,11 +26,11 @@ use crate::vocabulary::{Learned, Vocabulary};
 use digits::{decimal, hexadecimal};
 use shape::Shape;
 
-/// Most digits of a drawn number in base 10, then in base 16, then with leading zeros.
+/// Most decimal digits of a drawn number.
 const DIGITS: usize = 18;
-const HEX: usize = 16;
+const HEX_DIGITS: usize = 16;
 const WIDEST: usize = digits::WIDEST;
-/// Most bytes or characters of a random value, then bytes of a certificate, then words of a text.
+/// Most bytes or characters of a random value.
 const LONGEST: u64 = 16 << 20;
 const LONGEST_CERTIFICATE: u64 = 1 << 20;
 const MOST_WORDS: u64 = 1 << 20;
@@ -73,7 +73,6 @@ pub struct KindFacts {
 }
 
 impl Scope<'_> {
-    /// Number of entries of the kind.
     pub fn count(&self) -> u64 {
         self.kind.map_or(1, |kind| self.kinds[kind].count)
     }
@@ -300,7 +299,7 @@ const fn alphabet(class: Class) -> &'static [u8] {
 
 fn bounded(count: &Distribution, bound: u64, what: &str) -> Result<u64, String> {
     let most = count.most();
-    if most > bound { Err(format!("{most} {what}: {bound} may be written")) } else { Ok(most) }
+    if most > bound { Err(format!("{most} {what}, at most {bound}")) } else { Ok(most) }
 }
 
 /// The number of lengths from `low` to `high`.
@@ -314,7 +313,7 @@ fn span(low: u64, high: u64, longest: u64) -> Result<u64, String> {
 }
 
 fn limit(base: u32, width: usize) -> Result<u64, String> {
-    checked(width, 1, if base == 10 { DIGITS } else { HEX })?;
+    checked(width, 1, if base == 10 { DIGITS } else { HEX_DIGITS })?;
     // 16^16 does not fit into 64 bits, so the last number is left out.
     let power = u32::try_from(width).ok().and_then(|width| u64::from(base).checked_pow(width));
     Ok(power.unwrap_or(u64::MAX))

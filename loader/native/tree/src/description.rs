@@ -70,8 +70,8 @@ impl Description {
             prefix,
             length: text.len(),
             hash: hash_text(text, &mut Vec::new()),
-            dropped: drop.contain(base),
-            ignored: ignore.contain(base),
+            dropped: drop.has_name(base),
+            ignored: ignore.has_name(base),
             veiled: is(b"userPassword") || text.windows(BINARY.len()).any(|at| at == BINARY),
             stamp: match () {
                 () if is(b"entryUUID") => Some(IdentityAttributes::EntryUuid),

@@ -54,7 +54,7 @@ impl Editor {
     }
 
     pub fn see(&mut self, field: &Field<'_>, description: u64) {
-        if self.drop.hold(field) {
+        if self.drop.has_field(field) {
             self.edited = true;
             return;
         }

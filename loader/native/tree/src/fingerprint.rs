@@ -121,7 +121,7 @@ impl Fingerprinter {
             let field = field?;
             let description = hash_description(&field, &mut self.lower);
             see(&field, description);
-            if !self.ignore.hold(&field) {
+            if !self.ignore.has_field(&field) {
                 self.add(hash_value(description, &field.value()?));
             }
         }

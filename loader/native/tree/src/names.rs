@@ -14,11 +14,11 @@ impl Names {
         Self(names.into_iter().map(|name| name.as_ref().as_bytes().to_vec()).collect())
     }
 
-    pub fn hold(&self, field: &Field<'_>) -> bool {
-        self.contain(field.base())
+    pub fn has_field(&self, field: &Field<'_>) -> bool {
+        self.has_name(field.base())
     }
 
-    pub fn contain(&self, base: &[u8]) -> bool {
+    pub fn has_name(&self, base: &[u8]) -> bool {
         self.0.iter().any(|name| name.eq_ignore_ascii_case(base))
     }
 }

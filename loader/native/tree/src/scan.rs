@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use common::{Counters, InFile, Result};
 use ldif::tail::TruncationDetector;
 use ldif::walk::each_record;
-use ldif::{Entry, Field, Input, Record};
+use ldif::{Field, Input, Record};
 
 use crate::csn;
 

@@ -16,7 +16,7 @@ use disk::Buffer;
 const BLOCK: usize = 64 << 10;
 /// Number of cached blocks, each in one of the two slots for its number. Few enough to stay in the CPU's cache.
 const SLOTS: usize = 48;
-/// Blocks read at a time by a sequential reader, from the disk and (the next constant) from the page cache.
+/// Blocks that a sequential reader reads at a time from the disk.
 const AHEAD: u64 = 16;
 const AHEAD_IN_CACHE: u64 = 4;
 /// Number of cached pages if blocks are single pages.

@@ -87,12 +87,12 @@ fn suspect(work: &mut BatchWork<'_>, reason: &Failure) {
 /// Returns the failure if another attempt may succeed.
 fn retryable(error: Error) -> Result<Failure> {
     match error {
-        Error::Ldap(failure) if is_passing(&failure) => Ok(*failure),
+        Error::Ldap(failure) if is_temporary(&failure) => Ok(*failure),
         error => Err(error),
     }
 }
 
-fn is_passing(failure: &Failure) -> bool {
+fn is_temporary(failure: &Failure) -> bool {
     match failure.phase {
         Phase::Connect | Phase::Lost | Phase::Silent => true,
         Phase::Bind => failure.result < 0 || codes::is_transient(failure.result),

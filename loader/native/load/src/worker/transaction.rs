@@ -17,7 +17,7 @@ use crate::work::BatchWork;
 /// The pause is longer than [`REST`] if responses were slow, because the server's threads lag behind then; this is its
 /// upper limit.
 const MOST_REST: Duration = Duration::from_secs(1);
-const FACTOR: u32 = 4;
+const REST_FACTOR: u32 = 4;
 
 /// The smallest limit for the next transaction after one that failed because of a single entry.
 const LEAST: usize = 8;
@@ -42,7 +42,7 @@ impl Worker<'_> {
         let mut adds = Adds::new(work.adds(list), controls);
         self.exchange()?.pipeline(&mut adds)?;
         let (ids, answers, slowest) = (adds.ids, adds.answers, adds.slowest);
-        let rested = Instant::now() + (slowest * FACTOR).clamp(REST, MOST_REST);
+        let rested = Instant::now() + (slowest * REST_FACTOR).clamp(REST, MOST_REST);
         let queued = self.sort_out(work, list, answers);
         let waited = self.wait(work);
         let sure =

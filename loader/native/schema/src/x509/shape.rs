@@ -21,7 +21,7 @@ pub const VERSION: u8 = 0xa0;
 /// The bytes end within an element, or the element has an unsupported form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged {
-    /// The length read before the failure, which slapd uses.
+    /// The length that was read before the failure; slapd uses it.
     pub length: usize,
 }
 

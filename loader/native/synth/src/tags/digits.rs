@@ -1,8 +1,8 @@
 //! Numbers as digits.
 
-/// Most digits of a number with leading zeros, then of a hexadecimal number.
+/// Most digits of a number with leading zeros.
 pub const WIDEST: usize = 64;
-const HEX: usize = 16;
+const HEX_DIGITS: usize = 16;
 
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
@@ -43,14 +43,14 @@ pub fn decimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
 
 /// Appends a number in lower case hexadecimal, zero-padded to the width.
 pub fn hexadecimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
-    let mut text = [b'0'; HEX];
-    let mut at = HEX;
+    let mut text = [b'0'; HEX_DIGITS];
+    let mut at = HEX_DIGITS;
     while number > 0 {
         at -= 1;
         text[at] = b"0123456789abcdef"[(number & 15) as usize];
         number >>= 4;
     }
-    out.extend_from_slice(&text[at.min(HEX.saturating_sub(width))..]);
+    out.extend_from_slice(&text[at.min(HEX_DIGITS.saturating_sub(width))..]);
 }
 
 #[cfg(test)]

@@ -18,9 +18,9 @@ use crate::vocabulary::Learned;
 
 type Lists = Vec<Arc<List>>;
 
-/// Most lists of a template, and (next constant) most bytes of all of them.
+/// Most lists of a template.
 const LISTS: usize = 1_000;
-const ROOM: usize = 256 << 20;
+const MOST_LIST_BYTES: usize = 256 << 20;
 /// Most branches or kinds, and most values or attributes of one.
 const MOST: usize = 4_000;
 /// Most texts of one attribute.
@@ -33,13 +33,13 @@ pub fn lists(root: &Table<'_, '_>, places: &[PathBuf]) -> Result<Lists, Problem>
     if table.entries.len() > LISTS {
         return Err(root.wrong("lists", format!("more than {LISTS} lists")));
     }
-    let (mut lists, mut left) = (Vec::new(), ROOM);
+    let (mut lists, mut left) = (Vec::new(), MOST_LIST_BYTES);
     for (key, value) in table.entries {
         let name: &str = key.get_ref();
         let list = list(&table, name, value.get_ref(), places)?;
         // An empty value needs memory too.
         left = left.checked_sub(list.size() + list.count()).ok_or_else(|| {
-            table.wrong(name, format!("the lists have more than {ROOM} bytes together"))
+            table.wrong(name, format!("the lists have more than {MOST_LIST_BYTES} bytes together"))
         })?;
         lists.push(Arc::new(list));
     }
@@ -231,7 +231,6 @@ struct Reading<'r> {
     lists: &'r Lists,
     learned: &'r Learned,
     kinds: &'r [KindFacts],
-    /// Values so far.
     values: Slots,
 }
 
