@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reads_no_more_is_told_of() {
+    fn a_reader_that_is_gone_is_reported() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         drop(read);
         let counters = Counters::default();

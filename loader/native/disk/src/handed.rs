@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_no_more_is_told() {
+    fn a_receiver_that_is_gone_is_reported() {
         let (mut writer, pieces) = PieceWriter::new(SIZE);
         drop(pieces);
         let error = writer.zeros(2 * SIZE).unwrap_err();

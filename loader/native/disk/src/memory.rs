@@ -12,7 +12,7 @@ const UNRECLAIMABLE: [&str; 2] = ["anon", "total_rss"];
 pub fn available() -> u64 {
     let host = field(&text("/proc/meminfo"), "MemAvailable:").unwrap_or(0) << 10;
     let groups = group_directories(&text("/proc/self/cgroup"));
-    groups.iter().filter_map(|group| left(group)).fold(host, u64::min)
+    groups.iter().filter_map(|group| remaining(group)).fold(host, u64::min)
 }
 
 /// Directories of our control groups and of those above them.
@@ -35,7 +35,7 @@ fn group_directories(own: &str) -> Vec<PathBuf> {
 }
 
 /// Bytes that a group may still use; `None` if it has no limit.
-fn left(group: &Path) -> Option<u64> {
+fn remaining(group: &Path) -> Option<u64> {
     let limit = LIMITS.iter().find_map(|name| number(&text(group.join(name))))?;
     let stat = text(group.join("memory.stat"));
     let held = UNRECLAIMABLE.iter().find_map(|name| field(&stat, name)).unwrap_or(0);
@@ -69,12 +69,12 @@ mod tests {
     fn what_a_group_may_still_take() {
         let group = tempfile::tempdir().unwrap();
         let put = |name, text| std::fs::write(group.path().join(name), text).unwrap();
-        assert_eq!(left(group.path()), None);
+        assert_eq!(remaining(group.path()), None);
         put("memory.max", "max\n");
-        assert_eq!(left(group.path()), None);
+        assert_eq!(remaining(group.path()), None);
         put("memory.max", "1000\n");
         put("memory.stat", "file 5\nanon_thp 7\nanon 300\n");
-        assert_eq!(left(group.path()), Some(700));
+        assert_eq!(remaining(group.path()), Some(700));
     }
 
     #[test]

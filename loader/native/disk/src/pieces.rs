@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_gives_up() {
+    fn the_consumer_gives_up() {
         let source = Source::open("/dev/zero".as_ref()).unwrap();
         let endless = (0..).map(|at| Ok(at * 4096..(at + 1) * 4096));
         let mut left = 10;

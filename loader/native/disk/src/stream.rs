@@ -27,7 +27,7 @@ pub struct DirectWriter {
     full: Option<SyncSender<Buffer>>,
     empty: Receiver<Buffer>,
     /// Number of buffers that may still be allocated; a small file needs only one.
-    unmade: usize,
+    unallocated: usize,
     size: usize,
     /// Whether the writer syncs the file at the end.
     sync: Arc<AtomicBool>,
@@ -76,8 +76,8 @@ impl DirectWriter {
             Ok(disk)
         };
         let writer = std::thread::Builder::new().name("disk".into()).spawn(work)?;
-        let (buffer, unmade) = (Buffer::new(size), BUFFERS - 1);
-        Ok(Self { buffer, full: Some(full), empty, unmade, size, sync, writer: Some(writer) })
+        let (buffer, unallocated) = (Buffer::new(size), BUFFERS - 1);
+        Ok(Self { buffer, full: Some(full), empty, unallocated, size, sync, writer: Some(writer) })
     }
 
     /// Returns an empty buffer; `None` if the writing thread has ended.
@@ -85,10 +85,10 @@ impl DirectWriter {
         if let Ok(buffer) = self.empty.try_recv() {
             return Some(buffer);
         }
-        if self.unmade == 0 {
+        if self.unallocated == 0 {
             return self.empty.recv().ok();
         }
-        self.unmade -= 1;
+        self.unallocated -= 1;
         Some(Buffer::new(self.size))
     }
 
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told() {
+    fn a_full_disk_is_reported() {
         let mut stream = DirectWriter::create(Path::new("/dev/full"), 0o600, 4096).unwrap();
         let filled = (0..100).try_for_each(|_| stream.write(&[1; 4096]));
         let error = filled.and_then(|()| stream.finish().map(drop)).unwrap_err();

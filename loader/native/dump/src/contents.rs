@@ -20,7 +20,7 @@ pub struct Contents(Reader);
 /// The length of a CSN in the form of slapd 2.4 and later.
 const CSN_LENGTH: usize = 40;
 /// Digits of a CSN up to the second, which are its index key.
-const SECOND: usize = 14;
+const SECOND_DIGITS: usize = 14;
 
 impl Contents {
     /// Works like [`Source::txn`](crate::Source::txn), but `None` may also mean that the caller detects changes from
@@ -209,7 +209,7 @@ impl Contents {
                 }
                 _ => return Err(damaged("a key of the index of entryCSN")),
             }
-            let second = |text: &[u8]| text[..text.len().min(SECOND)].to_vec();
+            let second = |text: &[u8]| text[..text.len().min(SECOND_DIGITS)].to_vec();
             let is_before = |stop: &str| second(&latest) < second(stop.as_bytes());
             if !latest.is_empty() && stop.is_some_and(is_before) {
                 break;

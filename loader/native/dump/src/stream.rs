@@ -20,7 +20,7 @@ use crate::{Result, Source};
 const PIECE: u64 = 2 << 20;
 const MOST: usize = 100_000;
 /// The size of the LDIF that a worker buffers before it waits for its turn to write, in bytes.
-const FULL: usize = 4 << 20;
+const BUFFER_BYTES: usize = 4 << 20;
 /// The highest number of zstd threads.
 const THREADS: usize = 200;
 
@@ -94,7 +94,8 @@ struct StreamWorker<'t, 'l, 'o> {
 
 impl<'t, 'l, 'o> StreamWorker<'t, 'l, 'o> {
     fn new(turn: &'t Turn<StreamOutput<'l, 'o>>, late: &'t HeldBackEntries) -> Self {
-        let (text, printer) = (Vec::with_capacity(FULL + (FULL >> 4)), Fingerprinter::default());
+        let (text, printer) =
+            (Vec::with_capacity(BUFFER_BYTES + (BUFFER_BYTES >> 4)), Fingerprinter::default());
         Self { turn, late, range: 0, text, printer, done: Done::default() }
     }
 
@@ -120,7 +121,7 @@ impl Worker for StreamWorker<'_, '_, '_> {
         if entry.place.late {
             self.late.push(entry.id, entry.place, print, &self.text[start..])?;
             self.text.truncate(start);
-        } else if self.text.len() >= FULL {
+        } else if self.text.len() >= BUFFER_BYTES {
             self.hand_on()?;
         }
         Ok(length)

@@ -281,7 +281,7 @@ fn a_database_that_is_only_copied_reads_as_before() {
 }
 
 #[test]
-fn an_attribute_number_that_ad2i_does_not_know_is_told_with_the_entry() {
+fn an_attribute_number_missing_in_ad2i_is_reported_with_the_entry() {
     let build = small();
     without(&build, |table, _, value| table == b"ad2i" && value == b"description");
     let message = refused(&build).message;
@@ -289,7 +289,7 @@ fn an_attribute_number_that_ad2i_does_not_know_is_told_with_the_entry() {
 }
 
 #[test]
-fn a_node_that_dn2i_lacks_is_told_with_the_entry() {
+fn a_node_missing_in_dn2i_is_reported_with_the_entry() {
     for lost in [2, 4] {
         let build = small();
         without(&build, |table, key, value| {
@@ -304,7 +304,7 @@ fn a_node_that_dn2i_lacks_is_told_with_the_entry() {
 }
 
 #[test]
-fn among_many_entries_the_one_that_is_damaged_is_told() {
+fn the_damaged_one_of_many_entries_is_reported() {
     let units = (0..3000).map(|at| {
         let line = if at == 1500 { "street: here\n" } else { "description: x\n" };
         unit(&format!("ou={at},dc=example,dc=com"), line)

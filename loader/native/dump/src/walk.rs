@@ -54,7 +54,6 @@ pub(crate) struct Plan<'p> {
     pub(crate) jobs: usize,
     /// The ID of the base; 0 selects all entries.
     pub(crate) base: u64,
-    /// Attributes that fingerprints leave out.
     pub(crate) ignore: &'p Names,
     /// The size of the pages of one range, in bytes.
     pub(crate) piece: u64,

@@ -89,7 +89,7 @@ fn chances_and_numbers_of_values() {
 }
 
 #[test]
-fn names_are_never_the_same() {
+fn naming_values_are_unique() {
     let word =
         |number: usize| format!("n{}", ["ab", "cd", "ef"][number % 3].repeat(number % 4 + 1));
     let mut ldif = HEAD.to_owned();
@@ -135,7 +135,7 @@ fn odd_names_of_attributes_do_not_stand_in_the_way() {
 }
 
 #[test]
-fn nothing_to_learn() {
+fn an_empty_source_is_refused() {
     for ldif in ["", HEAD] {
         assert_eq!(learned(ldif, 1).unwrap_err().code, Code::Empty);
     }

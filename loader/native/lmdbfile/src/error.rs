@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_a_bug_does_is_not_called_damage() {
+    fn errors_of_callers_are_not_reported_as_damage() {
         let code = |kind| common::Error::from(Error::new(kind, "x")).code;
         for kind in [ErrorKind::Order, ErrorKind::Empty, ErrorKind::Misuse] {
             assert_eq!(code(kind), Code::Internal);

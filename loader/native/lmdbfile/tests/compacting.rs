@@ -57,7 +57,7 @@ fn in_pieces(source: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn who_takes_no_more_pieces_ends_it() {
+fn a_receiver_that_is_gone_ends_the_copy() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data.mdb");
     let content =
@@ -79,7 +79,7 @@ fn open(place: &Path) -> Env {
 /// Trees of values of each depth, their pages in the order of creation; then the same from the copy, in which the pages
 /// of each tree are contiguous.
 #[test]
-fn values_wherever_they_are() {
+fn trees_of_values_in_any_page_order() {
     let directory = tempfile::tempdir().unwrap();
     let rng = &mut Rng::with_seed(7);
     let env = open(directory.path());

@@ -87,7 +87,7 @@ fn a_stream_that_breaks_goes_on() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn a_part_of_another_copy_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let place = |name| directory.path().join(name);
     let (source, target, journal) = (place("source"), place("target"), place("have"));
@@ -117,7 +117,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("source");
     let full = OpenOptions::new().write(true).open("/dev/full");
@@ -129,7 +129,7 @@ fn a_full_disk_is_told() {
 
 /// The journal exists, but the file it describes is gone.
 #[test]
-fn what_was_received_has_to_be_there() {
+fn a_missing_target_cannot_be_resumed() {
     let directory = tempfile::tempdir().unwrap();
     let place = |name| directory.path().join(name);
     let (source, target, journal) = (place("source"), place("target"), place("have"));

@@ -225,7 +225,7 @@ fn no_page_of(format: Format, path: &Path) {
 
 /// Checks that only format 3 needs.
 #[test]
-fn what_lmdb_would_misread_is_refused() {
+fn pages_that_lmdb_would_misread_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data.mdb");
     let rows = vec![(b"key".to_vec(), vec![vec![7; 3 * PAGE]])];

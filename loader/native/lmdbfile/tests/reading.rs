@@ -122,7 +122,7 @@ proptest! {
 
     /// Keys that get their values late, wherever they are and however large.
     #[test]
-    fn held_values(seed: u64) {
+    fn pending_values(seed: u64) {
         let rng = &mut Rng::with_seed(seed);
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data.mdb");
@@ -183,7 +183,7 @@ fn own_order() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused() {
+fn invalid_rows_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data.mdb");
     let file = &mut FileWriter::create(&path, &options(4096)).unwrap();
@@ -246,7 +246,7 @@ fn options_are_checked() {
 
 /// On a device that is always full, the caller gets the writer's error with its errno.
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let mut file = FileWriter::create(std::path::Path::new("/dev/full"), &options(4096)).unwrap();
     let big = common::Content {
         flags: Flags::NONE,
@@ -332,7 +332,7 @@ fn part_by_part(reader: &Reader, name: &[u8], cuts: &[Vec<u8>]) -> usize {
 }
 
 #[test]
-fn a_snapshot_older_than_the_held_one_is_refused() {
+fn a_snapshot_older_than_the_reader_slot_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data.mdb");
     write_file(&path, 4096, &tables(&mut Rng::with_seed(1), 4096));

@@ -222,7 +222,7 @@ fn flags_that_no_node_has() {
 }
 
 #[test]
-fn what_the_table_cannot_have() {
+fn nodes_that_the_table_cannot_have() {
     // The record of a table among ordinary keys.
     let mut file = File::new(Flags::INTEGERKEY, numbered(9, |_| vec![vec![0; 48]]));
     let leaf = file.pages(PageKind::Leaf)[0];

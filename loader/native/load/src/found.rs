@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_replaced_and_what_is_not_in_the_ldif_removed() {
+    fn different_values_are_replaced_and_others_removed() {
         let found =
             found(&[("cn", &["one"]), ("sn", &["a"]), ("title", &["t"]), ("l", &["m", "n"])]);
         assert_eq!(

@@ -100,7 +100,7 @@ fn a_server_that_is_not_there_ends_the_load_and_rejects_nothing() {
 }
 
 #[test]
-fn an_input_that_is_no_ldif_is_told_with_its_place_before_anything_is_sent() {
+fn invalid_ldif_is_reported_with_its_line_before_anything_is_sent() {
     let place = Place::new();
     let refused = place.refused(&(units(2) + "dn: ou=x,dc=example,dc=com\nno colon\n"));
     assert_eq!((refused.code, refused.line), (Code::Syntax, Some(8)), "{refused}");
@@ -299,9 +299,9 @@ fn one_rejection_more_than_may_be_stops_the_load() {
     let options = Options { max_rejects: 1, ..place.options() };
     with_shared(&options, |shared| {
         shared.reject(&entry(7, "ou=7,dc=example,dc=com"), "late".into(), false);
-        assert!(!shared.board.is_stopped());
+        assert!(!shared.queue.is_stopped());
         shared.reject(&entry(3, "ou=3,dc=example,dc=com"), "early".into(), true);
-        assert!(shared.board.is_stopped());
+        assert!(shared.queue.is_stopped());
         let told = shared.rejections();
         let told: Vec<_> =
             told.iter().map(|one| (one.position, &*one.reason, one.orphan)).collect();

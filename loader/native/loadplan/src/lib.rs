@@ -40,11 +40,11 @@ pub struct PlanOptions {
     pub looks: Vec<SearchWeight>,
 }
 
-const MOST: u64 = 1 << 40;
+const MOST_OPERATIONS: u64 = 1 << 40;
 /// The weight of base searches if the other searches are derived from the template.
-const READING: u64 = 20;
+const BASE_WEIGHT: u64 = 20;
 /// The number of entries that adds copy; more would not make the new entries more varied.
-const SPARES: u64 = 1000;
+const MOST_COPIED: u64 = 1000;
 
 /// A prepared plan, which can produce any operation by its number.
 #[derive(Debug)]
@@ -95,8 +95,8 @@ impl Items for Lines<'_> {
 impl<'t> Plan<'t> {
     /// Prepares a plan; the error says why the template does not allow it.
     pub fn new(template: &Template, tree: &'t Tree, options: &PlanOptions) -> Result<Self, String> {
-        if options.operations > MOST {
-            return Err(format!("{} operations: {MOST} at most", options.operations));
+        if options.operations > MOST_OPERATIONS {
+            return Err(format!("{} operations: {MOST_OPERATIONS} at most", options.operations));
         }
         if !(0.0..=1.0).contains(&options.miss) {
             return Err(format!("a share of misses of {}: it must be from 0 to 1", options.miss));
@@ -105,7 +105,7 @@ impl<'t> Plan<'t> {
         let schedule = Schedule::new(&options.mix, stream.part(0))?;
         let most = |action| schedule.most(action, options.operations);
         let (deletes, renames) = (most(Action::Delete), most(Action::Rename));
-        let spares = most(Action::Add).min(SPARES);
+        let spares = most(Action::Add).min(MOST_COPIED);
         let subjects = subjects(template, tree, &options.looks, most(Action::Modify) > 0);
         let loose: Vec<u64> = subjects.iter().map(room).collect();
         require(&subjects, &schedule, options)?;
@@ -124,7 +124,7 @@ impl<'t> Plan<'t> {
         }
         let (operations, miss) = (options.operations, options.miss);
         let stream = stream.part(3);
-        let reading = if options.looks.is_empty() { READING } else { 0 };
+        let reading = if options.looks.is_empty() { BASE_WEIGHT } else { 0 };
         Ok(Self {
             tree,
             operations,

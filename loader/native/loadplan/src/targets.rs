@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn without_holders_there_is_none() {
+    fn without_holders_no_item_has_one() {
         assert_eq!(Shares::new(5, &[], Stream::new(1, &[])).holder(0), None);
         assert_eq!(Shares::new(0, &[0], Stream::new(1, &[])).holder(0), None);
     }

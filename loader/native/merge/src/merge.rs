@@ -184,7 +184,7 @@ impl Merge<'_> {
 }
 
 /// Bytes after which a batch is sent.
-const FULL: usize = 1 << 20;
+const BATCH_BYTES: usize = 1 << 20;
 
 /// What to do with the next bytes of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -251,7 +251,7 @@ impl<'o> Rows<'o> {
             self.batch.bytes.extend_from_slice(part);
         }
         let size = self.batch.size() + 24 * self.batch.steps.len();
-        if size < FULL { Ok(()) } else { self.send() }
+        if size < BATCH_BYTES { Ok(()) } else { self.send() }
     }
 
     fn send(&mut self) -> Result<()> {

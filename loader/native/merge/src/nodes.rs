@@ -15,7 +15,7 @@ pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<
         all.push(Peekable::new(&table(reader, &shard.path, "dn2i")?, b"")?);
     }
     let mut names = Names::default();
-    let below = counted(shards, &readers)?;
+    let below = shared_counts(shards, &readers)?;
     for id in 0..=shards.shared {
         counters.check()?;
         shared_node(shards, &mut all, id, &below, &mut names, out)?;
@@ -43,7 +43,7 @@ pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
 }
 
 /// For each shared entry, the number of shared entries in its subtree, including itself.
-fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
+fn shared_counts(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     let (Some(reader), Some(shard)) = (readers.first(), shards.all.first()) else {
         return Ok(Vec::new());
     };
@@ -96,10 +96,10 @@ fn shared_node(
     out.key(&key)?;
     out.value(&first)?;
     let mut record = Vec::new();
-    while let Some(least) = least(all, &key) {
+    while let Some(least_key) = least_key(all, &key) {
         let mut sum = Sum::default();
         for (from, shard) in all.iter_mut().zip(&shards.all) {
-            if from.is_at(&key) && dn2i::name_of(&from.value) == least {
+            if from.is_at(&key) && dn2i::name_of(&from.value) == least_key {
                 let node = child(shard, &from.value)?;
                 sum.add(shards, shard, node, below)?;
                 if sum.is_double {
@@ -115,7 +115,7 @@ fn shared_node(
     out.end()
 }
 
-fn least(all: &[Peekable<'_>], key: &[u8]) -> Option<Vec<u8>> {
+fn least_key(all: &[Peekable<'_>], key: &[u8]) -> Option<Vec<u8>> {
     let here = all.iter().filter(|from| from.is_at(key));
     here.map(|from| dn2i::name_of(&from.value)).min().map(<[u8]>::to_vec)
 }

@@ -175,7 +175,7 @@ fn a_list_that_gets_too_long_is_a_range() {
 }
 
 #[test]
-fn a_name_that_two_have_is_told() {
+fn a_duplicate_name_is_reported() {
     let home = tempfile::tempdir().unwrap();
     let paths = shards(home.path(), [&["cn=a", "cn=b"], &["cn=c", "cn=a"]]);
     let error = merged(&paths, &home.path().join("out.mdb"), 16).unwrap_err();

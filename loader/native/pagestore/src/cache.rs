@@ -10,7 +10,7 @@ use crate::known::FrameKey;
 /// Consecutive segments often need the same frame, so the cache avoids reading it twice.
 pub trait Cached {
     /// Most bytes that are kept.
-    const KEPT: usize;
+    const CACHE_BYTES: usize;
 
     /// Approximate memory use in bytes.
     fn bytes(&self) -> usize;
@@ -76,18 +76,18 @@ impl<T: Cached> Kept<T> {
             self.bytes += bytes - slot.bytes;
             slot.bytes = bytes;
         }
-        if self.bytes > T::KEPT {
-            self.forget();
+        if self.bytes > T::CACHE_BYTES {
+            self.evict();
         }
     }
 
     /// Evicts the oldest entries, more than necessary, because finding them takes a pass over all.
-    fn forget(&mut self) {
+    fn evict(&mut self) {
         let mut ages: Vec<_> = self.frames.iter().map(|(key, slot)| (slot.used, *key)).collect();
         ages.sort_unstable();
         ages.pop(); // Keep the newest: its reader still needs it.
         for (_, key) in ages {
-            if self.bytes <= T::KEPT / 4 * 3 {
+            if self.bytes <= T::CACHE_BYTES / 4 * 3 {
                 break;
             }
             self.bytes -= self.frames.remove(&key).map_or(0, |slot| slot.bytes);
@@ -102,7 +102,7 @@ mod tests {
     struct Some100(usize);
 
     impl Cached for Some100 {
-        const KEPT: usize = 1000;
+        const CACHE_BYTES: usize = 1000;
 
         fn bytes(&self) -> usize {
             100 + self.0
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(read, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1]);
         let kept = lock(&cache.0);
         assert_eq!(kept.bytes, kept.frames.values().map(|slot| slot.bytes).sum::<usize>());
-        assert!(kept.bytes <= Some100::KEPT);
+        assert!(kept.bytes <= Some100::CACHE_BYTES);
     }
 
     #[test]

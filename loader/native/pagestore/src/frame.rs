@@ -113,7 +113,7 @@ impl Frame {
 }
 
 impl Cached for Frame {
-    const KEPT: usize = 96 << 20;
+    const CACHE_BYTES: usize = 96 << 20;
 
     fn bytes(&self) -> usize {
         self.whole.len() + self.differences.len() + self.head.bytes()
@@ -122,7 +122,7 @@ impl Cached for Frame {
 
 /// Enough for one frame of each pack of many small backups, so that packs are read once even if pages alternate.
 impl Cached for Head {
-    const KEPT: usize = 16 << 20;
+    const CACHE_BYTES: usize = 16 << 20;
 
     fn bytes(&self) -> usize {
         self.masked.len() + self.ids.len() + self.pages() * size_of::<Form>()
@@ -203,7 +203,7 @@ pub struct Difference {
 }
 
 #[derive(Debug, Default)]
-pub struct Making {
+pub struct FrameBuilder {
     masked: Vec<bool>,
     differs: Vec<bool>,
     whole: Vec<u8>,
@@ -211,7 +211,7 @@ pub struct Making {
     ids: Vec<u8>,
 }
 
-impl Making {
+impl FrameBuilder {
     pub fn add(&mut self, page: &[u8], masked: bool, id: &PageId, difference: Option<Difference>) {
         self.masked.push(masked);
         self.differs.push(difference.is_some());

@@ -10,7 +10,7 @@ use crate::frame::{Frame, Head};
 use crate::page::ID;
 
 #[derive(Debug)]
-struct Room {
+struct StoredFrame {
     entry: Entry,
     offset: u64,
     /// Number of its first page in the pack.
@@ -21,7 +21,7 @@ struct Room {
 pub struct Pack {
     name: PathBuf,
     file: File,
-    places: Vec<Room>,
+    places: Vec<StoredFrame>,
     page_size: usize,
     pages: u32,
 }
@@ -40,7 +40,7 @@ impl Pack {
             if !entry.is_bounded(page_size) {
                 return Err(strange());
             }
-            places.push(Room { entry, offset, first });
+            places.push(StoredFrame { entry, offset, first });
             offset += entry.stored() as u64;
             first = first.checked_add(entry.pages).ok_or_else(strange)?;
         }
@@ -78,7 +78,7 @@ impl Pack {
         Frame::head(&stored, &place.entry, self.page_size).in_file(Some(&self.name))
     }
 
-    fn stored(&self, place: &Room) -> Result<Vec<u8>> {
+    fn stored(&self, place: &StoredFrame) -> Result<Vec<u8>> {
         let mut room = vec![0; place.entry.stored()];
         let read = self.file.read_exact_at(&mut room, place.offset);
         read.in_file(Some(&self.name))?;

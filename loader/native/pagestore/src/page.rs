@@ -171,9 +171,9 @@ impl Shape {
 
 /// Computes page ids. The buffer holds a page, because hashing one slice is faster than several.
 #[derive(Debug, Default)]
-pub(crate) struct Hashing(Vec<u8>);
+pub(crate) struct PageHasher(Vec<u8>);
 
-impl Hashing {
+impl PageHasher {
     /// Returns the id of a page without its number, and whether the number was there.
     pub fn masked_id(&mut self, page: &[u8], number: u64, shape: Shape) -> (PageId, bool) {
         self.0.clear();

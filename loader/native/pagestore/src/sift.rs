@@ -7,20 +7,20 @@ use common::Result;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::difference::Packer;
-use crate::frame::{Difference, Making};
+use crate::frame::{Difference, FrameBuilder};
 use crate::known::Known;
 use crate::pack::{ENTRY, pages_of_frame};
-use crate::page::{FIRST, Hashing, PageId, Place, RunWriter, Shape};
+use crate::page::{FIRST, PageHasher, PageId, Place, RunWriter, Shape};
 
 /// zstd level if only a few pages are new.
-const THOROUGH: i32 = 9;
+const THOROUGH_LEVEL: i32 = 9;
 
 /// Bytes that a difference needs in addition, for its length and its base.
-const OWN: usize = 8;
+const OVERHEAD: usize = 8;
 
 /// A difference of at most this part of a page is used at once: compressing the page by itself for comparison would
 /// take longer than it saves.
-const SHORT: usize = 8;
+const SHORT_PART: usize = 8;
 
 /// The result for some consecutive pages: their runs, the frames of new pages with their index entries, the number of
 /// new pages (`fresh`), and the XXH3 of all pages (`sum`).
@@ -54,7 +54,7 @@ impl Page<'_> {
 }
 
 fn pages(data: &[u8], first: u64, shape: Shape) -> Vec<Page<'_>> {
-    let mut hashing = Hashing::default();
+    let mut hashing = PageHasher::default();
     let page = |(number, bytes)| {
         let (id, masked) = hashing.masked_id(bytes, number, shape);
         Page { bytes, number, masked, id }
@@ -76,9 +76,9 @@ pub fn sift(
     let former = former(known, &found)?;
     let (mut packer, mut former) = (Packer::new()?, former.iter());
     let full = pages_of_frame(shape.page_size);
-    let level = if former.len() * 2 < pages.len() { level.max(THOROUGH) } else { level };
+    let level = if former.len() * 2 < pages.len() { level.max(THOROUGH_LEVEL) } else { level };
     let (mut sifted, mut runs, mut frame) =
-        (Sifted::default(), RunWriter::new(own), Making::default());
+        (Sifted::default(), RunWriter::new(own), FrameBuilder::default());
     for (page, found) in pages.iter().zip(found) {
         if let Nearest::Same(number) = found {
             let place = known.take(number);
@@ -114,13 +114,13 @@ fn former(known: &Known, found: &[Nearest]) -> Result<Vec<Vec<Former>>> {
     found.iter().filter_map(pages).collect()
 }
 
-/// Returns the shortest difference, or the first that is `SHORT`; None if the page by itself is hardly longer.
+/// Returns the shortest difference, or the first that is `SHORT_PART`; None if the page by itself is hardly longer.
 fn difference<'a>(
     packer: &mut Packer<'a>,
     page: &[u8],
     bases: &'a [Former],
 ) -> Result<Option<Difference>> {
-    let short = |found: &Difference| SHORT * (found.packed.len() + OWN) <= page.len();
+    let short = |found: &Difference| SHORT_PART * (found.packed.len() + OVERHEAD) <= page.len();
     let mut best: Option<Difference> = None;
     for (base, former) in bases {
         let found = Difference { base: *base, packed: packer.pack(page, Some(former))? };
@@ -132,14 +132,14 @@ fn difference<'a>(
         }
     }
     let Some(best) = best else { return Ok(None) };
-    if 2 * (best.packed.len() + OWN) > packer.pack(page, None)?.len() {
+    if 2 * (best.packed.len() + OVERHEAD) > packer.pack(page, None)?.len() {
         return Ok(None);
     }
     Ok(Some(best))
 }
 
 impl Sifted {
-    fn keep(&mut self, frame: Making, level: i32) -> Result<()> {
+    fn keep(&mut self, frame: FrameBuilder, level: i32) -> Result<()> {
         self.entries.reserve(ENTRY);
         frame.finish(level, &mut self.frames)?.write(&mut self.entries);
         Ok(())

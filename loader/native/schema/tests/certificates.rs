@@ -39,7 +39,7 @@ fn only_certificates_are_certificates() {
 }
 
 #[test]
-fn slapadd_keeps_what_is_none_if_it_begins_as_one() {
+fn slapadd_accepts_whatever_begins_like_a_certificate() {
     let (schema, own) = (schema(), normal(&schema(), CERTIFICATE));
     let longer = [CERTIFICATE, b"\x30\x01x"].concat();
     assert_eq!(normal(&schema, &longer), own);

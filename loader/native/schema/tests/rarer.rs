@@ -57,7 +57,7 @@ fn forms() {
 }
 
 #[test]
-fn what_is_none_is_refused() {
+fn invalid_values_are_refused() {
     let schema = schema();
     for (name, value) in [
         ("pwdAttribute", "noSuchType"),

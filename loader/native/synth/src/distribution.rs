@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_weight_is_refused() {
+    fn an_invalid_weight_is_refused() {
         for wrong in [&[][..], &[0.0], &[-1.0], &[f64::NAN], &[f64::MAX, f64::MAX]] {
             assert!(Alias::new(wrong).is_none(), "{wrong:?}");
         }

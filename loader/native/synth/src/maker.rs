@@ -29,7 +29,7 @@ struct AttributeValues {
 }
 
 /// For up to this many values, comparing them all is faster than hashing.
-const FEW: usize = 24;
+const MOST_COMPARED: usize = 24;
 
 impl<'t> Maker<'t> {
     pub fn new(tree: &'t Tree) -> Self {
@@ -73,7 +73,7 @@ impl<'t> Maker<'t> {
         out.extend_from_slice(b"dn: ");
         write_rdn(&known.rdn, &self.slots, out);
         out.push(b',');
-        self.look_above(self.tree.parent(kind, index));
+        self.set_parent(self.tree.parent(kind, index));
         out.extend_from_slice(&self.above_dn);
         end_line(out, start, b"dn", false, &mut self.spare);
         self.attributes(&known.body, kind, index, out);
@@ -101,7 +101,7 @@ impl<'t> Maker<'t> {
     }
 
     /// Caches the parent's DN: consecutive entries often have the same parent.
-    fn look_above(&mut self, above: EntryRef) {
+    fn set_parent(&mut self, above: EntryRef) {
         if self.above != Some(above) {
             self.above_dn.clear();
             self.names.dn(self.tree, above, &mut self.above_dn);
@@ -217,7 +217,7 @@ impl AttributeValues {
         }
         hasher.write_usize(value.len());
         let hash = hasher.finish();
-        if self.many.is_empty() && self.few.len() < FEW {
+        if self.many.is_empty() && self.few.len() < MOST_COMPARED {
             let is_new = !self.few.contains(&hash);
             self.few.push(hash);
             return is_new;

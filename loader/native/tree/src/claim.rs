@@ -68,7 +68,7 @@ mod tests {
     const CLAIMED: &str = "20260101000000.000005Z#000000#001#000000";
 
     #[test]
-    fn only_newer_ones_of_a_claimed_server_are_held_back() {
+    fn only_newer_entries_of_a_claimed_server_get_its_csn() {
         let claim = Claim::new(&[CLAIMED]);
         let line = |text: &str| claim.older(text.as_bytes()).map(|(_, line)| line);
         assert_eq!(line(CLAIMED), None);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_csn_is_zero() {
+    fn an_invalid_csn_is_zero() {
         for text in [&b""[..], b"2026", b"20260101000000Z#0#0", b"x#000000#000#000000"] {
             assert_eq!(pack(text), 0);
         }

@@ -8,15 +8,15 @@ use crate::fingerprint::{hash_text, hash_value};
 use crate::names::Names;
 
 /// Bytes copied for the beginning of a line, even if it is shorter: a copy of constant size takes a few instructions.
-const SHORT: usize = 32;
+const COPIED: usize = 32;
 
 /// Most cached values per attribute; a group's many members do not recur in the next entry.
-const PLACES: usize = 8;
+const MOST_CACHED: usize = 8;
 
 const BINARY: &[u8] = b";binary";
 
 /// After this many cache misses in a row, the attribute counts as different in every entry.
-const MISSES: usize = 16;
+const MOST_MISSES: usize = 16;
 
 /// An attribute description including its options.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Description {
     /// Returns `None` if `text` is not a description (RFC 4512, 2.5).
     pub fn learn(text: &[u8], drop: &Names, ignore: &Names) -> Option<Self> {
         let mut prefix = [text, b": "].concat();
-        prefix.resize(prefix.len().max(SHORT), 0);
+        prefix.resize(prefix.len().max(COPIED), 0);
         let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"-;._".contains(byte);
         if text.is_empty() || !text.iter().all(letter) {
             return None;
@@ -100,7 +100,7 @@ impl Description {
         let start = out.len();
         self.line(value, out);
         let hash = hash_value(self.hash, value);
-        if memory.misses < MISSES && place < PLACES {
+        if memory.misses < MOST_MISSES && place < MOST_CACHED {
             memory.remember(place, value, &out[start..], hash);
         }
         hash
@@ -116,8 +116,8 @@ impl Description {
             return line(out, self.text(), value);
         }
         let end = out.len() + self.length + 2;
-        match self.prefix.first_chunk::<SHORT>() {
-            Some(short) if self.length + 2 <= SHORT => out.extend_from_slice(short),
+        match self.prefix.first_chunk::<COPIED>() {
+            Some(short) if self.length + 2 <= COPIED => out.extend_from_slice(short),
             _ => out.extend_from_slice(&self.prefix),
         }
         out.truncate(end);
@@ -129,7 +129,7 @@ impl Description {
 impl LineCache {
     fn remember(&mut self, place: usize, value: &[u8], line: &[u8], hash: u128) {
         self.misses += 1;
-        if self.misses == MISSES {
+        if self.misses == MOST_MISSES {
             return self.usual.clear();
         }
         if self.usual.len() == place {

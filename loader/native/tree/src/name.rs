@@ -42,14 +42,14 @@ impl ParsedDn {
         self.parent_at = self.key.len();
         self.depth = 1;
         if let Some(comma) = comma {
-            self.look_above(&dn[comma + 1..]);
+            self.set_parent(&dn[comma + 1..]);
             self.key.push(b',');
             self.key.extend_from_slice(&self.above.key);
             self.depth += self.above.depth;
         }
     }
 
-    fn look_above(&mut self, text: &[u8]) {
+    fn set_parent(&mut self, text: &[u8]) {
         if self.above.text == text && self.above.depth > 0 {
             return;
         }

@@ -29,7 +29,7 @@ fn told(found: &[Subtree]) -> Vec<(String, u64, u64, u64)> {
 }
 
 #[test]
-fn differences_are_told_by_subtree() {
+fn differences_are_reported_by_subtree() {
     let both = [("dc=x", "a"), ("ou=p,dc=x", "a"), ("ou=q,dc=x", "a"), ("ou=r,dc=x", "a")];
     let left = [("cn=1,ou=p,dc=x", "a"), ("cn=1,cn=2,OU=P, dc=x", "a"), ("cn=3,ou=q,dc=x", "a")];
     let right = [("cn=1,ou=p,dc=x", "b"), ("ou=s,dc=x", "a"), ("cn=3,ou=q,dc=x", "a")];

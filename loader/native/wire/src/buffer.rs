@@ -7,7 +7,7 @@ use crate::Result;
 use crate::ber::{SEQUENCE, frame};
 
 /// Bytes per read; reading is efficient if many messages come at once.
-const READ: usize = 512 * 1024;
+const READ_SIZE: usize = 512 * 1024;
 
 /// A larger message is treated as a protocol error.
 pub const MAX_MESSAGE: usize = 256 * 1024 * 1024;
@@ -21,7 +21,7 @@ pub struct Input {
 
 impl Default for Input {
     fn default() -> Self {
-        Self { memory: vec![0; READ], filled: 0..0 }
+        Self { memory: vec![0; READ_SIZE], filled: 0..0 }
     }
 }
 
@@ -32,7 +32,7 @@ impl Input {
         let waiting = &self.memory[self.filled.clone()];
         let Some(length) = frame(waiting, SEQUENCE, MAX_MESSAGE)? else { return Ok(None) };
         if length > waiting.len() {
-            let doubled = (2 * waiting.len()).max(READ);
+            let doubled = (2 * waiting.len()).max(READ_SIZE);
             self.make_room(length.min(doubled));
             return Ok(None);
         }
@@ -63,11 +63,11 @@ impl Input {
             self.memory.copy_within(self.filled.clone(), 0);
             self.filled = 0..self.filled.len();
         }
-        let wanted = length.max(READ);
+        let wanted = length.max(READ_SIZE);
         if wanted > self.memory.len() {
-            self.memory.resize(wanted.next_multiple_of(READ), 0);
-        } else if self.filled.is_empty() && self.memory.len() > 4 * READ {
-            self.memory = vec![0; READ];
+            self.memory.resize(wanted.next_multiple_of(READ_SIZE), 0);
+        } else if self.filled.is_empty() && self.memory.len() > 4 * READ_SIZE {
+            self.memory = vec![0; READ_SIZE];
         }
     }
 }
@@ -120,12 +120,12 @@ mod tests {
         input.room()[..head.len()].copy_from_slice(&head);
         input.fill(head.len());
         assert_eq!(input.next(), Ok(None));
-        assert_eq!(input.memory.len(), READ);
+        assert_eq!(input.memory.len(), READ_SIZE);
     }
 
     #[test]
     fn a_message_larger_than_the_buffer_is_whole() {
-        let length = 5 * READ;
+        let length = 5 * READ_SIZE;
         let mut input = Input::default();
         let mut sent = vec![SEQUENCE, 0x84];
         sent.extend_from_slice(&u32::try_from(length).unwrap().to_be_bytes());
@@ -141,6 +141,6 @@ mod tests {
         }
         assert!(rest.is_empty());
         input.room();
-        assert_eq!(input.memory.len(), READ);
+        assert_eq!(input.memory.len(), READ_SIZE);
     }
 }

@@ -63,7 +63,7 @@ pub struct ConnectionOptions {
     pub secprops: Option<String>,
     /// Take the server's name from the URI, without canonicalization (`SASL_NOCANON`).
     pub as_written: bool,
-    /// 1: try StartTLS, and continue in clear text if it fails (-Z). 2: require it (-ZZ).
+    /// 1: try `StartTLS`, and continue in clear text (-Z). 2: require it (-ZZ).
     pub start_tls: u8,
     pub connect_timeout: Duration,
     /// Time limit for the answer to `StartTLS` and to each step of a bind; zero means no limit.
@@ -76,14 +76,14 @@ pub struct ConnectionOptions {
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Most bytes that [`Channel::send`] buffers before it writes.
-const SEND: usize = 64 * 1024;
+const SEND_BUFFER: usize = 64 * 1024;
 
 /// A busy server writes entries one by one. Reading after a pause finds a hundred and more at once, and saves as many
 /// wake-ups. Each pause is twice the previous one, up to the longest, so that the end of a page is not delayed by much.
-const NAPS: Range<Duration> = Duration::from_micros(1500)..Duration::from_millis(6);
+const PAUSES: Range<Duration> = Duration::from_micros(1500)..Duration::from_millis(6);
 
 /// A Unix socket holds at most some hundred entries, and slapd resumes slowly after a full one.
-const NAPS_LOCAL: Range<Duration> = Duration::from_micros(50)..Duration::from_micros(50);
+const LOCAL_PAUSES: Range<Duration> = Duration::from_micros(50)..Duration::from_micros(50);
 
 /// Requests carry numbers from [`Self::next_id`]; answers arrive in any order.
 ///
@@ -97,9 +97,9 @@ pub struct Channel {
     output: Output,
     next_id: i32,
     gathering: bool,
-    naps: Range<Duration>,
+    pauses: Range<Duration>,
     /// Length of the next pause.
-    nap: Duration,
+    pause: Duration,
 }
 
 impl Channel {
@@ -107,7 +107,7 @@ impl Channel {
     pub fn open(link: &ConnectionOptions, stop: &Arc<Counters>) -> Result<Self> {
         let session = Session::open(link, stop)?;
         let local = socket_domain(session.socket()) == Ok(AddressFamily::UNIX);
-        let naps = if local { NAPS_LOCAL } else { NAPS };
+        let pauses = if local { LOCAL_PAUSES } else { PAUSES };
         Ok(Self {
             session,
             stop: Arc::clone(stop),
@@ -117,8 +117,8 @@ impl Channel {
             // libldap used the first numbers for its own requests, which have all ended.
             next_id: 100,
             gathering: false,
-            nap: naps.start,
-            naps,
+            pause: pauses.start,
+            pauses,
         })
     }
 
@@ -133,8 +133,8 @@ impl Channel {
     /// an answer.
     pub fn send(&mut self, messages: &[u8]) -> Result<()> {
         self.output.push(messages);
-        self.nap = self.naps.start;
-        if self.output.len() < SEND {
+        self.pause = self.pauses.start;
+        if self.output.len() < SEND_BUFFER {
             return Ok(());
         }
         self.push_out().map(drop)
@@ -196,18 +196,18 @@ impl Channel {
     /// Reads at least one byte.
     fn read(&mut self) -> Result<()> {
         let begun = Instant::now();
-        let mut nap = self.gathering;
+        let mut pause = self.gathering;
         loop {
             self.check(begun)?;
             let output = self.push_out()?;
             let Some(needed) = self.read_some()? else { return Ok(()) };
-            if nap && output.is_none() {
-                thread::sleep(self.nap);
-                self.nap = (2 * self.nap).min(self.naps.end);
+            if pause && output.is_none() {
+                thread::sleep(self.pause);
+                self.pause = (2 * self.pause).min(self.pauses.end);
             } else {
                 self.wait(needed | output.unwrap_or(PollFlags::empty()))?;
             }
-            nap = false;
+            pause = false;
         }
     }
 

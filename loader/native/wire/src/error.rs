@@ -9,7 +9,7 @@ pub enum Phase {
     Library,
     /// The connection could not be established.
     Connect,
-    /// The server does not offer StartTLS, or the handshake failed.
+    /// The server does not offer `StartTLS`, or the handshake failed.
     Tls,
     /// The server refused the bind.
     Bind,

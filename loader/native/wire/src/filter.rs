@@ -21,7 +21,7 @@ const FINAL: u8 = 0x82;
 const RULE: u8 = 0x81;
 const TYPE: u8 = 0x82;
 const VALUE: u8 = 0x83;
-const DN_TOO: u8 = 0x84;
+const DN_ATTRIBUTES: u8 = 0x84;
 
 /// Limits recursion, but is deeper than any filter that a person or ditseed writes.
 const MOST_NESTED: usize = 100;
@@ -164,7 +164,7 @@ impl Parser<'_> {
                 .for_each(|(tag, part)| out.tagged(tag, part));
             out.tagged(VALUE, &value);
             if with_dn {
-                out.tagged(DN_TOO, &[0xff]);
+                out.tagged(DN_ATTRIBUTES, &[0xff]);
             }
         });
         Ok(())

@@ -15,13 +15,13 @@ use crate::{Channel, Result, Search, search};
 /// LDIF bytes of a file before compression. The first files are smaller, each twice the previous one, because they have
 /// most containers, and arranging the entries rewrites every file with a container.
 const PIECE: u64 = 64 << 20;
-const FIRST: u64 = 2 << 20;
+const FIRST_PIECE: u64 = 2 << 20;
 
 /// Number of records that are counted and written together, which is cheaper than one by one.
-const TOGETHER: u64 = 32;
+const BATCH: u64 = 32;
 
 /// Threads for the compression of files.
-const COMPRESSING: u32 = 1;
+const THREADS: u32 = 1;
 
 /// The files are `directory/name-000.ldif`, `name-001.ldif`, and so on.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ pub fn file(
     drop: Names,
     counters: &Counters,
 ) -> Result<SearchOutput> {
-    let mut output = Output::create(path, COMPRESSING)?;
+    let mut output = Output::create(path, THREADS)?;
     let (mut recorder, mut text) = (Recorder::new(drop), Vec::new());
     let mut done = SearchOutput { files: vec![path.to_path_buf()], ..SearchOutput::default() };
     search(channel, query, |entry| {
@@ -134,7 +134,7 @@ impl<'a> Writer<'a> {
         self.recorder.note(entry, &mut self.notes)?;
         self.rows.extend_from_slice(&row.to_bytes());
         self.waiting += 1;
-        if self.waiting < TOGETHER && !counters.is_limited() {
+        if self.waiting < BATCH && !counters.is_limited() {
             return Ok(());
         }
         self.flush(counters)?;
@@ -161,7 +161,7 @@ impl<'a> Writer<'a> {
         self.done.entries += entries;
         self.done.bytes += bytes;
         counters.add(entries, bytes);
-        if piece.bytes < (FIRST << (self.done.files.len() - 1).min(5)).min(PIECE) {
+        if piece.bytes < (FIRST_PIECE << (self.done.files.len() - 1).min(5)).min(PIECE) {
             self.piece = Some(piece);
             return Ok(());
         }
@@ -183,7 +183,7 @@ impl<'a> Writer<'a> {
         let suffix = if self.target.compress { "ldif.zst" } else { "ldif" };
         let name = format!("{}-{:03}.{suffix}", self.target.name, self.done.files.len());
         let path = self.target.directory.join(name);
-        let ldif = Output::create_summed(&path, COMPRESSING)?;
+        let ldif = Output::create_summed(&path, THREADS)?;
         let rows = Output::create(&row::row_file_of(&path), 0)?;
         self.done.files.push(path);
         Ok(Piece { ldif, rows, bytes: 0 })
@@ -281,7 +281,7 @@ impl<'a> Feeder<'a> {
             counters,
             recorder: Recorder::new(drop),
             notes: Output::create(files.notes, 0)?,
-            copy: files.copy.map(|path| Output::create(path, COMPRESSING)).transpose()?,
+            copy: files.copy.map(|path| Output::create(path, THREADS)).transpose()?,
             block: Vec::with_capacity(BLOCK + BLOCK / 8),
             noted: Vec::new(),
             counted: 0,
@@ -294,7 +294,7 @@ impl<'a> Feeder<'a> {
         self.recorder.record(entry, &mut self.block)?;
         self.recorder.note(entry, &mut self.noted)?;
         self.waiting += 1;
-        if self.waiting >= TOGETHER || self.counters.is_limited() {
+        if self.waiting >= BATCH || self.counters.is_limited() {
             self.count();
             self.counters.pace();
         }

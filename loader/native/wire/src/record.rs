@@ -217,7 +217,7 @@ pub fn discard(channel: &mut Channel, query: &Search, counters: &Counters) -> Re
 }
 
 /// Most cached descriptions: more than any schema has, so that a hostile server cannot exhaust our memory.
-const MOST: usize = 10_000;
+const MOST_CACHED: usize = 10_000;
 
 /// A cache of descriptions. Similar entries send the same descriptions in the same order.
 #[derive(Debug)]
@@ -265,7 +265,7 @@ impl Descriptions {
         if let Some(at) = self.cached.iter().position(|description| description.text() == text) {
             return Ok(at);
         }
-        if self.cached.len() == MOST {
+        if self.cached.len() == MOST_CACHED {
             self.cached.clear();
             self.twins = true; // The indexes of the entry's earlier descriptions are no longer valid.
         }

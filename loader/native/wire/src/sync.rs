@@ -28,7 +28,7 @@ const PRESENT: i32 = 0;
 const DELETE: i32 = 3;
 
 /// Bytes of memory for sorting the provider's entryUUIDs; more are sorted in a temporary file.
-const SORTING: usize = 64 << 20;
+const SORT_MEMORY: usize = 64 << 20;
 
 /// Output files: LDIF of entries, and entryUUIDs of 16 bytes each.
 #[derive(Debug, Clone)]
@@ -129,7 +129,7 @@ impl SyncReceiver {
             changed: create(&files.changed)?,
             present: create(&files.present)?,
             deleted: create(&files.deleted)?,
-            met: TupleSorter::new(SORTING, 1, scratch, counters.flag()),
+            met: TupleSorter::new(SORT_MEMORY, 1, scratch, counters.flag()),
             recorder: Recorder::new(drop),
             text: Vec::new(),
             synced: SyncCounts::default(),

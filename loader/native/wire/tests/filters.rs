@@ -29,7 +29,7 @@ fn each_kind_of_filter() {
 }
 
 #[test]
-fn what_is_no_filter_is_refused() {
+fn an_invalid_filter_is_refused() {
     let deep = format!("{}(cn=a){}", "(!".repeat(200), ")".repeat(200));
     for text in [
         "",

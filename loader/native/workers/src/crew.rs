@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failure_is_told_and_not_what_followed_from_it() {
+    fn the_first_failure_is_reported_not_its_consequences() {
         for round in 0..2000 {
             let failing = round % 50;
             assert_eq!(run(2 + round % 6, failing, Failure::Real), Err(Failure::Real(failing)));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failure_is_told_although_the_others_are_faster() {
+    fn the_first_failure_is_reported_although_others_are_faster() {
         let (noticed, turn) = (std::sync::Barrier::new(2), Turn::new(()));
         let stop = || turn.abandon();
         let crew = Crew::new(&stop);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_dismissed_has_not_failed() {
+    fn a_dismissed_member_has_not_failed() {
         let turn = Turn::new(());
         let stop = || turn.abandon();
         let crew = Crew::<Failure>::new(&stop);

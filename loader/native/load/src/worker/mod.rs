@@ -52,7 +52,7 @@ impl<'a> Worker<'a> {
 
     fn all(&mut self) -> Result<()> {
         let counters = self.shared.counters;
-        while let Some(batch) = self.shared.board.take(|| counters.is_cancelled()) {
+        while let Some(batch) = self.shared.queue.take(|| counters.is_cancelled()) {
             self.batch(batch)?;
         }
         Ok(())
@@ -62,7 +62,7 @@ impl<'a> Worker<'a> {
         let mut work = BatchWork::new(self.shared, batch)?;
         while !work.todo.is_empty() {
             self.shared.counters.check()?;
-            if self.shared.board.is_stopped() {
+            if self.shared.queue.is_stopped() {
                 break;
             }
             let done = self.round(&mut work);
@@ -72,7 +72,7 @@ impl<'a> Worker<'a> {
             }
         }
         self.shared.look_first.store(2 * work.existing > work.batch.entries.len(), Relaxed);
-        self.shared.board.settle(&work.batch, work.troubled);
+        self.shared.queue.settle(&work.batch, work.troubled);
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl<'a> Worker<'a> {
     fn round(&mut self, work: &mut BatchWork<'_>) -> Result<()> {
         work.sending = 0;
         let first = work.first(work.size);
-        let looks: Vec<usize> = first.iter().copied().filter(|&at| work.marks[at].look).collect();
+        let looks: Vec<usize> = first.iter().copied().filter(|&at| work.states[at].look).collect();
         if !looks.is_empty() {
             return self.look(work, &looks);
         }
@@ -112,7 +112,7 @@ impl<'a> Worker<'a> {
     /// Waits for the batches that this one depends on; see [`crate::batch_queue::BatchQueue::wait_for`].
     fn wait(&self, work: &BatchWork<'_>) -> Option<bool> {
         let counters = self.shared.counters;
-        self.shared.board.wait_for(&work.batch.after, || counters.is_cancelled())
+        self.shared.queue.wait_for(&work.batch.after, || counters.is_cancelled())
     }
 }
 

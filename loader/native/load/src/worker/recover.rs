@@ -27,7 +27,7 @@ impl Worker<'_> {
         let was_up = self.exchange.take().is_some();
         self.shared.tally.reconnects.fetch_add(1, Relaxed);
         if reason.phase != Phase::Lost {
-            self.rest(PAUSES[0])?;
+            self.pause(PAUSES[0])?;
         }
         let at_once = self.connect()?;
         if was_up && at_once && work.sending > 0 && reason.phase == Phase::Lost {
@@ -52,14 +52,14 @@ impl Worker<'_> {
                     }
                 }
             }
-            self.rest(pause)?;
+            self.pause(pause)?;
             pause = (pause * 2).min(PAUSES[1]);
         }
     }
 
-    fn rest(&self, pause: Duration) -> Result<()> {
+    fn pause(&self, length: Duration) -> Result<()> {
         let begun = Instant::now();
-        while begun.elapsed() < pause && !self.shared.board.is_stopped() {
+        while begun.elapsed() < length && !self.shared.queue.is_stopped() {
             self.shared.counters.check()?;
             thread::sleep(NAP);
         }

@@ -14,7 +14,7 @@ use super::key::{Key, Keys};
 use super::walk::{RecordLocation, walk};
 
 /// Most sample positions that are kept while the number of entries is unknown.
-const MARKS: usize = 8192;
+const MOST_SAMPLES: usize = 8192;
 
 /// The beginning of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl Default for LeafSamples {
 impl LeafSamples {
     fn add(&mut self, place: RecordLocation) {
         if self.leaves % self.every == 0 {
-            if self.found.len() == MARKS {
+            if self.found.len() == MOST_SAMPLES {
                 self.every *= 2;
                 self.found = self.found.iter().step_by(2).copied().collect();
             }

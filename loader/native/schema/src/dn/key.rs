@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_dn_and_what_is_none() {
+    fn the_empty_dn_and_invalid_dns() {
         assert_eq!(key(""), "");
         assert_eq!(key("  "), "");
         assert!(dn_key(b"example.com").is_err());

@@ -99,7 +99,7 @@ pub fn in_ordering_form(rule: &str, value: &[u8]) -> Option<(Comparison, Vec<u8>
 
 impl Comparison {
     /// Whether the value has the assertion syntax.
-    pub fn takes(self, schema: &Schema, value: &[u8]) -> bool {
+    pub fn accepts(self, schema: &Schema, value: &[u8]) -> bool {
         match self {
             Self::Bytes(syntax) => syntax.check(value).is_ok(),
             Self::Dn => schema.dn(value).is_ok(),
@@ -153,7 +153,7 @@ impl Test {
                 }),
             },
             Self::Pieces(_) if kind.substrings.is_none() => None,
-            Self::Pieces(pieces) => any(&|value| pieces.stand_in(value)),
+            Self::Pieces(pieces) => any(&|value| pieces.match_in(value)),
         }
     }
 }
@@ -191,7 +191,7 @@ fn order(rule: &str, value: &[u8], than: &[u8]) -> Ordering {
 
 impl SubstringAssertion {
     /// Whether the pieces occur in this order without overlapping (`octetStringSubstringsMatch`).
-    fn stand_in(&self, value: &[u8]) -> bool {
+    fn match_in(&self, value: &[u8]) -> bool {
         let Some(rest) = value.strip_prefix(self.start.as_slice()) else { return false };
         let Some(mut rest) = rest.strip_suffix(self.end.as_slice()) else { return false };
         for piece in self.middle.iter().filter(|piece| !piece.is_empty()) {

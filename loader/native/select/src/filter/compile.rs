@@ -9,9 +9,9 @@ use super::assertion::{Comparison, SubstringAssertion, Test, compared, in_orderi
 use super::parse::{Item, ItemKind, Node};
 
 /// slapd computes these from the tree, so an entry alone does not decide them.
-const OF_THE_TREE: [&str; 3] = ["hasSubordinates", "numSubordinates", "numAllSubordinates"];
+const COMPUTED: [&str; 3] = ["hasSubordinates", "numSubordinates", "numAllSubordinates"];
 /// Every entry has these, although none stores them.
-const EVERYWHERE: [&str; 3] = ["entryDN", "subschemaSubentry", "hasSubordinates"];
+const IN_EVERY_ENTRY: [&str; 3] = ["entryDN", "subschemaSubentry", "hasSubordinates"];
 
 const UNDEFINED: Compiled = Compiled::Known(None);
 
@@ -54,12 +54,12 @@ impl<'a> Compiler<'a> {
         }
         let kind = self.schema.get(description.attribute);
         if item.asks == ItemKind::Present {
-            if EVERYWHERE.contains(&kind.name.as_str()) {
+            if IN_EVERY_ENTRY.contains(&kind.name.as_str()) {
                 return Ok(Compiled::Known(Some(true)));
             }
             return Ok(self.ask(description, Test::Present));
         }
-        if OF_THE_TREE.contains(&kind.name.as_str()) || kind.name == "entryDN" {
+        if COMPUTED.contains(&kind.name.as_str()) || kind.name == "entryDN" {
             return refuse(format!("{} is computed by slapd and stored in no entry", kind.name));
         }
         match self.test(kind, &item.asks)? {
@@ -115,7 +115,7 @@ impl<'a> Compiler<'a> {
     fn equal(&self, kind: &AttributeType, value: &[u8]) -> Option<Test> {
         let rule = kind.equality.as_ref().filter(|rule| rule.matches)?;
         let compared = compared(kind)?;
-        if !compared.takes(self.schema, value) {
+        if !compared.accepts(self.schema, value) {
             return None;
         }
         if rule.kind == RuleKind::ObjectClass {
@@ -136,14 +136,14 @@ impl<'a> Compiler<'a> {
     fn ordered(&self, kind: &AttributeType, value: &[u8], at_least: bool) -> Option<Test> {
         let rule = kind.ordering.as_ref().filter(|rule| rule.matches)?;
         let (compared, normal) = in_ordering_form(&rule.name, value)?;
-        compared.takes(self.schema, value).then_some(Test::Ordered { at_least, than: normal })
+        compared.accepts(self.schema, value).then_some(Test::Ordered { at_least, than: normal })
     }
 
     fn pieces(&self, kind: &AttributeType, given: &[Vec<u8>]) -> Option<Test> {
         kind.substrings.as_ref()?;
         kind.equality.as_ref().filter(|rule| rule.matches)?;
         let compared = compared(kind)?;
-        let whole = |piece: &Vec<u8>| piece.is_empty() || compared.takes(self.schema, piece);
+        let whole = |piece: &Vec<u8>| piece.is_empty() || compared.accepts(self.schema, piece);
         if compared == Comparison::Class || !given.iter().all(whole) {
             return None;
         }

@@ -4,7 +4,7 @@ use schema::Result;
 use values::refuse;
 
 /// slapd's `slap_max_filter_depth`.
-const DEEPEST: usize = 1000;
+const MAX_DEPTH: usize = 1000;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum Node {
@@ -74,7 +74,7 @@ impl Parser<'_> {
     }
 
     fn node(&mut self, depth: usize) -> Result<Node> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return refuse("nested too deeply");
         }
         self.skip_spaces();

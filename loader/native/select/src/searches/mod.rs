@@ -20,15 +20,15 @@ use log::{Line, Operation};
 use served::{IndexKind, Indexes, Needs};
 
 /// Most distinct kinds of searches; further ones are only counted.
-const KINDS: usize = 50_000;
+const MOST_KINDS: usize = 50_000;
 /// Most searches whose results are awaited. If the log has lost lines, some never come.
-const WAITING: usize = 1 << 20;
+const MOST_WAITING: usize = 1 << 20;
 /// Most cached search bases.
-const BASES: usize = 1 << 16;
+const MOST_BASES: usize = 1 << 16;
 /// A longer line is not from slapd.
 const LONGEST: usize = 1 << 20;
 /// Lines between checks for cancellation.
-const OFTEN: u64 = 4096;
+const CHECK_INTERVAL: u64 = 4096;
 
 /// The database for which the searches are judged.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub struct Found {
     pub elsewhere: u64,
     /// Filters that cannot be parsed, for example because the log cut them.
     pub unreadable: u64,
-    /// Searches beyond `KINDS`.
+    /// Searches beyond `MOST_KINDS`.
     pub others: u64,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         let mut line = Vec::new();
         while next_line(&mut input, &mut line)? {
             self.found.lines += 1;
-            if self.found.lines % OFTEN == 0 {
+            if self.found.lines % CHECK_INTERVAL == 0 {
                 counters.check()?;
             }
             let text = String::from_utf8_lossy(&line);
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
                 } else if scope == 0 {
                     self.found.of_base += 1;
                 } else if let Some(group) = self.search(filter) {
-                    if self.waiting.len() >= WAITING {
+                    if self.waiting.len() >= MOST_WAITING {
                         self.waiting.clear();
                     }
                     self.waiting.insert(operation, group);
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
             is_within(&normal, &self.suffix)
                 || (scope == 2 && !normal.is_empty() && is_within(&self.suffix, &normal))
         });
-        if self.bases.len() >= BASES {
+        if self.bases.len() >= MOST_BASES {
             self.bases.clear();
         }
         self.bases.insert(base.to_owned(), ours);
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         let shape = node.into_shape(&self.lengths);
         let number = match self.known.get(&shape) {
             Some(number) => *number,
-            None if self.known.len() >= KINDS => {
+            None if self.known.len() >= MOST_KINDS => {
                 self.found.others += 1;
                 return None;
             }

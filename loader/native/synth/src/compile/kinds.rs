@@ -25,7 +25,7 @@ pub fn compile(
     let mut start = branches.len() as u64;
     let mut found = Vec::new();
     for place in 0..counts.len() {
-        let compiling = Compiling { context, facts: &facts, place, branches };
+        let compiling = KindCompiler { context, facts: &facts, place, branches };
         let (mut kind, most) = compiling.kind()?;
         kind.start = start;
         start += kind.count;
@@ -50,7 +50,7 @@ fn facts(
     let mut facts: Vec<KindFacts> =
         kinds.map(|(kind, &count)| KindFacts { name: kind.name.clone(), count, dn: 0 }).collect();
     for place in 0..facts.len() {
-        let compiling = Compiling { context, facts: &facts, place, branches };
+        let compiling = KindCompiler { context, facts: &facts, place, branches };
         let dn = compiling.longest_dn()?;
         facts[place].dn = dn;
     }
@@ -59,7 +59,7 @@ fn facts(
 
 /// State of compiling one kind.
 #[derive(Clone, Copy)]
-struct Compiling<'a> {
+struct KindCompiler<'a> {
     context: &'a Context<'a>,
     facts: &'a [KindFacts],
     place: usize,
@@ -68,12 +68,12 @@ struct Compiling<'a> {
 
 /// The slots of a kind so far.
 #[derive(Default)]
-struct Drawing {
+struct KindSlots {
     slots: Vec<SlotValue>,
     known: Slots,
 }
 
-impl<'a> Compiling<'a> {
+impl<'a> KindCompiler<'a> {
     fn declared(&self) -> &'a Kind {
         &self.context.template.kinds[self.place]
     }
@@ -85,12 +85,12 @@ impl<'a> Compiling<'a> {
 
     fn kind(&self) -> Result<(tree::Kind, u64), Problem> {
         let declared = self.declared();
-        let mut drawing = Drawing::default();
+        let mut drawn = KindSlots::default();
         for value in &declared.values {
-            self.draw(&mut drawing, value)?;
+            self.draw(&mut drawn, value)?;
         }
-        let (rdn, naming) = self.rdn(&mut drawing)?;
-        let mut attributes = self.place(&drawing.known).attributes(&declared.attributes)?;
+        let (rdn, naming) = self.rdn(&mut drawn)?;
+        let mut attributes = self.place(&drawn.known).attributes(&declared.attributes)?;
         let mut most = self.facts[self.place].dn.saturating_mul(2);
         for (declared, made) in declared.attributes.iter().zip(&attributes) {
             most = most.saturating_add(items::most(declared, made));
@@ -114,7 +114,7 @@ impl<'a> Compiling<'a> {
             rdn,
             naming,
             above: self.above()?,
-            body: Body { slots: drawing.slots, attributes },
+            body: Body { slots: drawn.slots, attributes },
         };
         Ok((kind, most))
     }
@@ -126,31 +126,30 @@ impl<'a> Compiling<'a> {
     }
 
     /// Adds a value of the entry.
-    fn draw(&self, drawing: &mut Drawing, value: &Named) -> Result<(), Problem> {
+    fn draw(&self, drawn: &mut KindSlots, value: &Named) -> Result<(), Problem> {
         let (name, item) = (value.name.as_str(), &value.item);
         let problem = |reason| self.context.wrong(item.spot, format!("{name}: {reason}"));
         if item.count.is_some() {
             return Err(problem("a value that is drawn once has no count".to_owned()));
         }
-        if drawing.known.contains_key(name) {
+        if drawn.known.contains_key(name) {
             return Err(problem("occurs twice".to_owned()));
         }
-        let (names, place) = (["value", name], self.place(&drawing.known));
+        let (names, place) = (["value", name], self.place(&drawn.known));
         let text = place.text(&item.text, &names).map_err(problem)?;
         let gate = place.gate(item, &names, &[]).map_err(problem)?;
         if text.most > ENTRY {
             return Err(problem(format!("it could have {} bytes; the most is {ENTRY}", text.most)));
         }
-        let facts =
-            SlotFacts { at: drawing.slots.len(), most: text.most, printable: text.printable };
-        drawing.known.insert(name.to_owned(), facts);
-        drawing.slots.push(SlotValue { gate, text });
+        let facts = SlotFacts { at: drawn.slots.len(), most: text.most, printable: text.printable };
+        drawn.known.insert(name.to_owned(), facts);
+        drawn.slots.push(SlotValue { gate, text });
         Ok(())
     }
 
     /// Returns the attributes of the RDN with their slots, and all slots that it needs.
     #[allow(clippy::type_complexity, reason = "two lists")]
-    fn rdn(&self, drawing: &mut Drawing) -> Result<(Vec<(Vec<u8>, usize)>, Vec<usize>), Problem> {
+    fn rdn(&self, drawn: &mut KindSlots) -> Result<(Vec<(Vec<u8>, usize)>, Vec<usize>), Problem> {
         let declared = self.declared();
         let (mut rdn, mut naming): (Vec<(Vec<u8>, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
         for attribute in named_by(self.context, declared)? {
@@ -161,10 +160,10 @@ impl<'a> Compiling<'a> {
                 naming.push(place);
             }
             let slot = match item.text[..] {
-                [Piece::Tag(Tag::Value { ref name })] if drawing.known.contains_key(name) => {
-                    drawing.known[name].at
+                [Piece::Tag(Tag::Value { ref name })] if drawn.known.contains_key(name) => {
+                    drawn.known[name].at
                 }
-                _ => self.hidden(drawing, attribute)?,
+                _ => self.naming_slot(drawn, attribute)?,
             };
             naming.push(slot);
             rdn.push((attribute.description.clone().into_bytes(), slot));
@@ -175,17 +174,17 @@ impl<'a> Compiling<'a> {
     }
 
     /// Adds a slot for a naming attribute, so that the RDN and the attribute get the same value.
-    fn hidden(&self, drawing: &mut Drawing, attribute: &Attribute) -> Result<usize, Problem> {
+    fn naming_slot(&self, drawn: &mut KindSlots, attribute: &Attribute) -> Result<usize, Problem> {
         let (description, item) = (attribute.description.as_str(), &attribute.items[0]);
         let names = ["attribute", description, "0"];
-        let text = self.place(&drawing.known).text(&item.text, &names);
+        let text = self.place(&drawn.known).text(&item.text, &names);
         let problem = |reason| self.context.wrong(item.spot, format!("{description}: {reason}"));
-        drawing.slots.push(SlotValue { gate: Presence::default(), text: text.map_err(problem)? });
-        Ok(drawing.slots.len() - 1)
+        drawn.slots.push(SlotValue { gate: Presence::default(), text: text.map_err(problem)? });
+        Ok(drawn.slots.len() - 1)
     }
 
     fn longest_dn(&self) -> Result<u64, Problem> {
-        let mut drawing = Drawing::default();
+        let mut drawn = KindSlots::default();
         let declared = self.declared();
         let mut wanted: HashSet<usize> = HashSet::new();
         for attribute in named_by(self.context, declared)? {
@@ -193,14 +192,14 @@ impl<'a> Compiling<'a> {
         }
         for (place, value) in declared.values.iter().enumerate() {
             if wanted.contains(&place) {
-                self.draw(&mut drawing, value)?;
+                self.draw(&mut drawn, value)?;
             }
         }
         let mut rdn = 0_u64;
         for attribute in named_by(self.context, declared)? {
-            let slot = self.hidden(&mut drawing, attribute)?;
+            let slot = self.naming_slot(&mut drawn, attribute)?;
             // In the worst case every character is escaped; an attribute and a comma are added.
-            let value = drawing.slots[slot].text.most.saturating_mul(3);
+            let value = drawn.slots[slot].text.most.saturating_mul(3);
             rdn = rdn.saturating_add(value).saturating_add(attribute.description.len() as u64 + 2);
         }
         let branch = |place: usize| self.branches.get(place).map_or(0, |one| one.dn.len() as u64);

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn an_invalid_time_is_refused() {
         for wrong in ["", "2026", "20261301", "20260230", "2026010x", "20260101240000"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn mistakes_are_reported_with_their_location() {
         for (text, at, reason) in [
             ("ab {digits:3", 3, "braces do not match"),
             ("digits:3}", 8, "braces do not match"),

@@ -98,7 +98,7 @@ pub(super) fn verdicts(
     let total = lots.iter().map(|lot| lot.rows).sum();
     let verdicts = vec![RowDecision::LEAF; total];
     let mut plan = Plan { rows, counters, verdicts, name_orphans: task.name_orphans };
-    let ([uuids, dns], parents) = plan.look(&mut lots)?;
+    let ([uuids, dns], parents) = plan.scan_rows(&mut lots)?;
     let mut doubtful = Vec::new();
     plan.mark_parents(root, parents, |at, row| {
         if uuids.again(row.uuid) || dns.again(row.dn) {
@@ -123,7 +123,7 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     /// Reads all rows, collects possible duplicates and all parents, and adds up the checksums.
-    fn look(&self, lots: &mut [FileRows]) -> Result<(DuplicateCandidates, Parents)> {
+    fn scan_rows(&self, lots: &mut [FileRows]) -> Result<(DuplicateCandidates, Parents)> {
         let [mut uuids, mut dns] = [(); 2].map(|()| PossibleDuplicates::new(self.verdicts.len()));
         let mut parents = Parents::default();
         self.rows.each(self.counters, true, |file, _, row| {

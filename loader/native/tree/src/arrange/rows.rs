@@ -20,7 +20,7 @@ pub(super) struct EntryRecords {
 enum Source {
     List(List),
     /// Computed from the records, because the file has no list of rows.
-    Made(Vec<EntryRecord>),
+    Computed(Vec<EntryRecord>),
 }
 
 impl EntryRecords {
@@ -36,7 +36,7 @@ impl EntryRecords {
     pub(super) fn counts(&self) -> impl Iterator<Item = usize> {
         self.sources.iter().map(|source| match source {
             Source::List(list) => list.rows,
-            Source::Made(rows) => rows.len(),
+            Source::Computed(rows) => rows.len(),
         })
     }
 
@@ -55,7 +55,7 @@ impl EntryRecords {
             };
             match source {
                 Source::List(list) => list.each(counters, counted, each)?,
-                Source::Made(rows) => rows.iter().for_each(each),
+                Source::Computed(rows) => rows.iter().for_each(each),
             }
         }
         Ok(())
@@ -64,7 +64,7 @@ impl EntryRecords {
 
 impl Source {
     fn of(path: &Path, counters: &Counters) -> Result<Self> {
-        if let Some(list) = List::beside(path)? {
+        if let Some(list) = List::of_file(path)? {
             return Ok(Self::List(list));
         }
         let (mut rows, mut printer) = (Vec::new(), Fingerprinter::new(context_csn()));
@@ -72,14 +72,14 @@ impl Source {
             rows.push(EntryRecord::of(record, &mut printer)?);
             Ok(())
         })?;
-        Ok(Self::Made(rows))
+        Ok(Self::Computed(rows))
     }
 }
 
 /// Rows between two updates of the counters.
-const LOT: usize = 4096;
+const BATCH: usize = 4096;
 
-const CUT: &str = "the list of rows is truncated";
+const TRUNCATED: &str = "the list of rows is truncated";
 
 struct List {
     path: PathBuf,
@@ -89,14 +89,14 @@ struct List {
 
 impl List {
     /// `None` if the file has no list of rows.
-    fn beside(path: &Path) -> Result<Option<Self>> {
+    fn of_file(path: &Path) -> Result<Option<Self>> {
         let path = row::row_file_of(path);
         match fs::metadata(&path) {
             Ok(found) if found.len() % row::SIZE as u64 == 0 => {
                 let rows = usize::try_from(found.len()).unwrap_or(usize::MAX) / row::SIZE;
                 Ok(Some(Self { path, rows }))
             }
-            Ok(_) => Err(Error::new(Code::Truncated, CUT).in_file(Some(&path))),
+            Ok(_) => Err(Error::new(Code::Truncated, TRUNCATED).in_file(Some(&path))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::from(error).in_file(Some(&path))),
         }
@@ -110,11 +110,11 @@ impl List {
         mut see: impl FnMut(&EntryRecord),
     ) -> Result<()> {
         let mut file = File::open(&self.path).in_file(Some(&self.path))?;
-        let mut lot = vec![0; LOT.min(self.rows) * row::SIZE];
+        let mut lot = vec![0; BATCH.min(self.rows) * row::SIZE];
         let mut left = self.rows;
         while left > 0 {
             counters.check()?;
-            let count = LOT.min(left);
+            let count = BATCH.min(left);
             let lot = &mut lot[..count * row::SIZE];
             file.read_exact(lot).in_file(Some(&self.path))?;
             let mut bytes = 0;

@@ -31,7 +31,7 @@ impl PendingSession<'_> {
         self.bind()
     }
 
-    /// Returns false if the server refuses StartTLS and it was not required.
+    /// Returns false if the server refuses `StartTLS` and it was not required.
     fn offers_tls(&self) -> Result<bool> {
         let mut id: c_int = 0;
         let none = ptr::null_mut();
