@@ -23,8 +23,8 @@ const CSN_LENGTH: usize = 40;
 const SECOND_DIGITS: usize = 14;
 
 impl Contents {
-    /// Works like [`Source::txn`](crate::Source::txn), but `None` may also mean that the caller detects changes from
-    /// the meta pages.
+    /// `txn` is that of [`Source::txn`](crate::Source::txn), but `None` may also mean that the caller detects changes
+    /// from the meta pages.
     pub fn open(path: &Path, txn: Option<u64>) -> Result<Self> {
         open(path, txn).map(Self)
     }

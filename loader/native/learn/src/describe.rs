@@ -189,7 +189,7 @@ impl<'a> Describing<'a, '_> {
             let text = text(&found, &Subject { single: false, ..subject }, self.context.registry);
             texts.push(Item::once(text, share(more, self.kind.entries).min(1.0)));
         }
-        Line { name, texts, note: self.note(number) }
+        Line { name, texts, note: self.frequency(number) }
     }
 
     fn line(&mut self, number: usize) -> Option<Line> {
@@ -204,7 +204,7 @@ impl<'a> Describing<'a, '_> {
         let text = if binary * 2 > *values { self.binary(number) } else { self.text(number) };
         let count = if counts.only() == Some(1) { String::new() } else { counts.to_text() };
         let texts = vec![Item { text, chance: share(*entries, self.kind.entries), count }];
-        Some(Line { name: self.names[number].clone(), texts, note: self.note(number) })
+        Some(Line { name: self.names[number].clone(), texts, note: self.frequency(number) })
     }
 
     fn stem(&self, number: usize) -> String {
@@ -225,7 +225,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    fn note(&self, number: usize) -> String {
+    fn frequency(&self, number: usize) -> String {
         let attribute = self.attribute(number);
         let share = decimal(share(attribute.entries, self.kind.entries) * 100.0, 1);
         match attribute.distinct.estimate() * 100 / attribute.values.max(1) {

@@ -72,7 +72,7 @@ pub enum Order {
     Bytes,
     /// By bytes from the last to the first.
     Reversed,
-    /// As unsigned integers of the machine.
+    /// As unsigned integers in the machine's byte order.
     Integer,
     /// A function as for `mdb_set_compare` or `mdb_set_dupsort`.
     Custom(fn(&[u8], &[u8]) -> Ordering),

@@ -33,7 +33,7 @@ pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
         let reader = shard.reader()?;
         let records = table(&reader, &shard.path, "dn2i")?.get_all(&0u64.to_ne_bytes());
         for record in records?.iter().skip(1) {
-            let child = child(shard, record)?;
+            let child = child_record(shard, record)?;
             if number == 0 || child.id > shards.shared {
                 found.push((child.normal.to_vec(), shards.id(shard, child.id)?));
             }
@@ -54,7 +54,7 @@ fn shared_counts(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     while from.live && id_at(&from) <= shards.shared {
         let id = id_at(&from);
         if id > 0 && !dn2i::is_child(&from.value) {
-            let parent = own(shard, &from.value)?.id;
+            let parent = own_record(shard, &from.value)?.id;
             if parent >= id {
                 return Err(shard.wrong(format!("entry {id} stands before its parent")));
             }
@@ -100,7 +100,7 @@ fn shared_node(
         let mut sum = Sum::default();
         for (from, shard) in all.iter_mut().zip(&shards.all) {
             if from.is_at(&key) && dn2i::name_of(&from.value) == least_key {
-                let node = child(shard, &from.value)?;
+                let node = child_record(shard, &from.value)?;
                 sum.add(shards, shard, node, below)?;
                 if sum.is_double {
                     return Err(duplicate(names.dn(id, &node)));
@@ -176,11 +176,11 @@ fn own_nodes(
     Ok(())
 }
 
-fn own<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
+fn own_record<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
     dn2i::read(record).filter(|node| node.child.is_none()).ok_or_else(|| bad(shard))
 }
 
-fn child<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
+fn child_record<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
     dn2i::read(record).filter(|node| node.child.is_some()).ok_or_else(|| bad(shard))
 }
 

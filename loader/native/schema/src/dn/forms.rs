@@ -67,7 +67,7 @@ impl Schema {
         for (number, part) in parts.iter().enumerate() {
             begin(number, part.name, &mut rdn.normal);
             let start = rdn.normal.len();
-            // A value whose pretty form is the value itself has been validated.
+            // If the pretty form is the value itself, making it pretty has validated the value.
             if self.get(part.attribute).syntax.pretty != Pretty::Same {
                 self.check_nested(part.attribute, &part.value, 0)?;
             }

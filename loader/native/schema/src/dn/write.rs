@@ -42,7 +42,7 @@ pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<()> {
     escape(&tail, out)
 }
 
-/// Appends the escaped value, including every byte of UTF-8 beyond ASCII.
+/// Appends the escaped value; bytes beyond ASCII are escaped too.
 pub fn escape_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     each_char(value, out, |char, out| char.iter().for_each(|&byte| hex(byte, out)))
 }
