@@ -98,9 +98,9 @@ def test_a_file_that_is_no_template(tmp_path: Path, content: bytes, reason: str)
     [
         ('"machines"', '"machines', (1, 24), ""),
         ("branches =", "branchs =", (2, 1), "unknown key branchs in the template (did you mean br"),
-        ('"ou=sites", ', "", (2, 13), "its parent must stand before it"),
+        ('"ou=sites", ', "", (2, 13), "its parent must come before it"),
         ('"ou=sites", ', '"cn=sites", ', (2, 13), "begins with dc=, o=, ou="),
-        ('"ou=sites", ', '"ou=sites", "OU=Sites", ', (2, 25), "stands twice"),
+        ('"ou=sites", ', '"ou=sites", "OU=Sites", ', (2, 25), "occurs twice"),
         ("colours.txt", "colors.txt", (5, 10), "no file colors.txt"),
         ("colours.txt", "../colours.txt", (5, 10), "write a name beside the template"),
         ("colours.txt", "/etc/passwd", (5, 10), "write a name beside the template"),
@@ -133,7 +133,7 @@ def test_a_file_that_is_no_template(tmp_path: Path, content: bytes, reason: str)
         ('"{digits:4}"', '{ text = "x", count = "many" }', (18, 55), "write a number, between"),
         ('"{digits:4}"', '{ text = "x", often = 1 }', (18, 47), "unknown key often"),
         ("description = [", '"my text" = [', (18, 1), "is not an attribute name"),
-        ("description = [", "CN = [", (18, 1), "stands twice"),
+        ("description = [", "CN = [", (18, 1), "occurs twice"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(
@@ -149,7 +149,7 @@ def test_a_mistake_is_told_with_its_place(
 def test_a_mistake_in_a_list_is_told_with_its_line(tmp_path: Path) -> None:
     recipe = written(tmp_path, GOOD)
     (tmp_path / "colours.txt").write_text("rot\ngelb\toften\n")
-    with pytest.raises(TemplateError, match=r'colours.txt: line 2: "often" is no weight'):
+    with pytest.raises(TemplateError, match=r'colours.txt: line 2: "often" is not a weight'):
         recipe.compiled()
 
 

@@ -1,4 +1,4 @@
-//! Pipes that stay cancellable while the other side keeps us waiting.
+//! Pipes whose waits can be cancelled.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,19 +10,19 @@ use rustix::pipe::fcntl_setpipe_size;
 
 use crate::Counters;
 
-/// How long a blocked call may overlook `cancel()`.
+/// Longest wait between checks for `cancel()`.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// POSIX's least `PIPE_BUF` on Linux: a write of this size to a pipe that polls writable never blocks.
+/// `PIPE_BUF` on Linux: a write of this size to a pipe that polls writable never blocks.
 const PIPE_WRITE: usize = 4096;
-/// Bytes that a pipe may hold, the most that Linux gives everybody: the two ends wake each other less often.
+/// Pipe capacity in bytes, the most that Linux gives an ordinary user; a larger pipe means fewer wake-ups.
 const PIPE: usize = 1 << 20;
 
 #[derive(Debug)]
 pub struct CancellablePipe<'a> {
     fd: OwnedFd,
     counters: &'a Counters,
-    /// Bytes of a write at most.
+    /// Most bytes per write.
     most: usize,
 }
 
@@ -34,7 +34,7 @@ impl<'a> CancellablePipe<'a> {
         }
     }
 
-    /// Waits for `event`, then acts; a descriptor that its owner made non-blocking may need a retry.
+    /// Waits for `event`, then calls `act`; retries if a non-blocking descriptor is not ready after all.
     fn when_ready(
         &self,
         event: PollFlags,
@@ -49,7 +49,7 @@ impl<'a> CancellablePipe<'a> {
                 Err(error) => Err(error),
             };
             if !matches!(done, Err(Errno::INTR | Errno::AGAIN)) {
-                // Whoever cancels may also end the other side: then that is no reason of its own.
+                // Check first: a cancellation may have closed the other side, which is not an error then.
                 self.counters.check()?;
                 return Ok(done?);
             }
@@ -74,13 +74,13 @@ impl Write for CancellablePipe<'_> {
     }
 }
 
-/// The writing end of a pipe opened anew, so that it never blocks: a flag that others who have the descriptor would see.
-/// `None` for what is no such end, or not ours to open.
+/// Reopens the writing end of a pipe as non-blocking; setting that flag on `fd` would affect other processes that share
+/// it. Returns `None` if `fd` is not such an end, or may not be reopened.
 fn prompt(fd: &OwnedFd) -> Option<OwnedFd> {
     if FileType::from_raw_mode(fstat(fd).ok()?.st_mode) != FileType::Fifo {
         return None;
     }
-    // Only wished for: users may have no more than so much in all their pipes.
+    // This may fail: a user's pipes have a limit for their total capacity.
     let _ = fcntl_setpipe_size(fd, PIPE);
     if fcntl_getfl(fd).ok()? & OFlags::RWMODE != OFlags::WRONLY {
         return None;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reads_no_more_is_told_of() {
+    fn a_reader_that_is_gone_is_reported() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         drop(read);
         let counters = Counters::default();

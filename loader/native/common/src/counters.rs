@@ -1,4 +1,4 @@
-//! What a running call has done so far, readable from other threads, and the way to stop it.
+//! Progress of a running call, readable from other threads, and its cancellation.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Result, lock};
 
-/// A file as it was read from its beginning to its end.
+/// A file that was read completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WholeFile {
     pub path: PathBuf,
-    /// As it lies on the disk, compressed or not.
+    /// Bytes on the disk, compressed or not.
     pub bytes: u64,
-    /// XXH3 of 128 bits of these bytes.
+    /// XXH3 (128 bits) of these bytes.
     pub checksum: u128,
 }
 
-/// Entries and uncompressed bytes passed, summed over all calls that share this.
+/// Entries and uncompressed bytes processed, summed over all calls that share the counters.
 #[derive(Debug, Default)]
 pub struct Counters {
     entries: AtomicU64,
@@ -27,15 +27,15 @@ pub struct Counters {
     stage: Mutex<&'static str>,
     done: AtomicU64,
     total: AtomicU64,
-    /// Entries a second; 0 is as fast as can be.
+    /// Limit in entries per second; 0 means no limit.
     rate: AtomicU64,
-    /// Since when the rate holds, and how many entries had passed.
+    /// When the rate limit was set, and the number of entries at that time.
     paced: Mutex<Option<(Instant, u64)>>,
     files: Mutex<Vec<WholeFile>>,
     open_ends: Mutex<Vec<PathBuf>>,
 }
 
-/// The longest wait in one piece, so that cancelling and another rate are soon felt.
+/// Longest uninterrupted wait, so that a cancellation or a new rate takes effect soon.
 const NAP: Duration = Duration::from_millis(50);
 
 impl Counters {
@@ -52,22 +52,22 @@ impl Counters {
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// A file was read to its end.
+    /// Records a file that was read completely.
     pub fn read_whole(&self, file: WholeFile) {
         lock(&self.files).push(file);
     }
 
-    /// The files that were read to their ends.
+    /// The files that were read completely.
     pub fn files(&self) -> Vec<WholeFile> {
         lock(&self.files).clone()
     }
 
-    /// The last line of a file had no end.
+    /// Records a file whose last line has no newline.
     pub fn ended_line(&self, path: &Path) {
         lock(&self.open_ends).push(path.to_path_buf());
     }
 
-    /// The files whose last line had no end.
+    /// The files whose last line has no newline.
     pub fn open_ends(&self) -> Vec<PathBuf> {
         lock(&self.open_ends).clone()
     }
@@ -80,42 +80,42 @@ impl Counters {
         self.cancelled.load(Relaxed)
     }
 
-    /// The flag that [`Self::cancel`] raises, for those who know no counters.
+    /// The flag that [`Self::cancel`] sets, for code that does not know counters.
     pub const fn flag(&self) -> &Arc<AtomicBool> {
         &self.cancelled
     }
 
-    /// Another stage of a long call begins; `total` counts its parts, 0 when they are not known.
+    /// Begins a stage of a long call; `total` is the number of its parts, or 0 if unknown.
     pub fn begin(&self, stage: &'static str, total: u64) {
         self.done.store(0, Relaxed);
         self.total.store(total, Relaxed);
         *lock(&self.stage) = stage;
     }
 
-    /// Parts of the stage are done.
+    /// Counts finished parts of the stage.
     pub fn advance(&self, parts: u64) {
         self.done.fetch_add(parts, Relaxed);
     }
 
-    /// The stage, and how many of its parts are done of how many.
+    /// The name of the stage, the number of finished parts, and the total.
     pub fn stage(&self) -> (&'static str, u64, u64) {
         let stage = *lock(&self.stage);
         (stage, self.done.load(Relaxed), self.total.load(Relaxed))
     }
 
-    /// From now on no more than `rate` entries a second; 0 is as fast as can be.
+    /// Limits the rate to so many entries per second; 0 removes the limit.
     pub fn limit(&self, rate: u64) {
         let mut paced = lock(&self.paced);
         *paced = Some((Instant::now(), self.entries()));
         self.rate.store(rate, Relaxed);
     }
 
-    /// Whether there is a rate to be kept.
+    /// Whether the rate is limited.
     pub fn is_limited(&self) -> bool {
         self.rate.load(Relaxed) > 0
     }
 
-    /// Waits as long as more entries have passed than the rate allows.
+    /// Waits until the rate allows the entries counted so far.
     pub fn pace(&self) {
         while self.is_ahead() && !self.is_cancelled() {
             thread::sleep(NAP);
@@ -133,7 +133,7 @@ impl Counters {
         u128::from(self.entries().saturating_sub(before)) > due
     }
 
-    /// An error once [`Self::cancel`] was called; long calls ask once a block.
+    /// Returns an error after [`Self::cancel`]; long calls check once per block.
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
     }

@@ -1,10 +1,10 @@
-//! The one error type of the native core: a stable code, where it happened, and what in words.
+//! The error type of the native core: a stable code, the location, and a message.
 
 use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What went wrong. [`Code::as_str`] is what scripts and tests see; it never changes.
+/// What went wrong. Scripts and tests see [`Code::as_str`], which never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// The operating system refused to read or write.
@@ -13,9 +13,9 @@ pub enum Code {
     NoSpace,
     /// The reader at the other end of a pipe is gone.
     Pipe,
-    /// A compressed stream does not decompress.
+    /// A compressed stream is corrupted.
     Corrupt,
-    /// The input ends before it is whole.
+    /// The input ends too early.
     Truncated,
     /// Not LDIF.
     Syntax,
@@ -23,41 +23,41 @@ pub enum Code {
     TooLarge,
     /// A change record other than `changetype: add`.
     ChangeType,
-    /// `attribute:< url`, which would read other files.
+    /// `attribute:< url`, which would read another file.
     Url,
-    /// `include: url`, which would too; or one that cannot be followed.
+    /// `include: url`, likewise; or an include that cannot be followed.
     Include,
-    /// Not UTF-8 to begin with: UTF-16, or a byte order mark.
+    /// Not UTF-8: UTF-16, or a byte order mark.
     Encoding,
     /// `version:` other than 1.
     Version,
-    /// The entry that should bear contextCSN is not in the input.
+    /// The input lacks the entry that should get contextCSN.
     RootMissing,
-    /// The output directory holds something already.
+    /// The output directory is not empty.
     NotEmpty,
-    /// A schema or configuration that cannot be read.
+    /// A schema or configuration that cannot be parsed.
     Schema,
-    /// Something whose form in the database is not known well enough to write it.
+    /// Data whose form in the database is not known well enough to write it.
     Unproven,
     /// An input without entries.
     Empty,
-    /// More entries than have numbers.
+    /// More entries than the format can number.
     TooMany,
     /// The database would outgrow its map size.
     Full,
-    /// More entries were rejected than may be.
+    /// More entries were rejected than allowed.
     Rejected,
-    /// Entries were rejected for want of their parents.
+    /// Entries were rejected because their parents are missing.
     MissingParents,
-    /// Two entries of one name, in parts that did not see each other.
+    /// Two entries with the same DN, in parts that were built separately.
     Duplicate,
-    /// What we wrote does not read back: a bug, or a bad disk.
+    /// Written data cannot be read back: a bug, or a bad disk.
     Damaged,
-    /// The database has no entry of the name that was to be the base.
+    /// The database has no entry with the DN of the base.
     NoSuchBase,
-    /// A bug of ours: a thread that panicked, or a call that has no place where it was made.
+    /// A bug in ditseed: a thread that panicked, or a call that is not allowed in this state.
     Internal,
-    /// Someone called [`Counters::cancel`](crate::Counters::cancel).
+    /// The work was cancelled by [`Counters::cancel`](crate::Counters::cancel).
     Cancelled,
 }
 
@@ -100,7 +100,7 @@ pub struct Error {
     pub path: Option<PathBuf>,
     pub line: Option<u64>,
     pub dn: Option<String>,
-    /// The operating system's error number, of [`Code::Io`] and [`Code::NoSpace`].
+    /// The errno of [`Code::Io`] and [`Code::NoSpace`].
     pub errno: Option<i32>,
     pub message: String,
 }
@@ -126,7 +126,7 @@ impl Error {
         self
     }
 
-    /// Names the file, unless one is named already.
+    /// Adds the file's name, unless there is one already.
     #[must_use]
     pub fn in_file(mut self, path: Option<&Path>) -> Self {
         if self.path.is_none() {
@@ -146,7 +146,7 @@ impl Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        // One of ours that went through somebody else's reader or writer, as that of a cancelled wait does.
+        // Recovers our own error, such as a cancellation, if it passed through another library's reader or writer.
         let error = match error.downcast::<Self>() {
             Ok(own) => return own,
             Err(error) => error,
@@ -155,7 +155,7 @@ impl From<io::Error> for Error {
             io::ErrorKind::UnexpectedEof => Code::Truncated,
             io::ErrorKind::BrokenPipe => Code::Pipe,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::NoSpace,
-            // zstd and flate2 report damage without an errno; the system's own errors have one.
+            // zstd and flate2 report damage without an errno; errors of the operating system have one.
             _ if error.raw_os_error().is_none() => Code::Corrupt,
             _ => Code::Io,
         };
@@ -169,7 +169,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// The reason was told before: nobody gets to see this one.
+/// Never shown, because the cause has been reported already.
 impl From<workers::GivenUp> for Error {
     fn from(_: workers::GivenUp) -> Self {
         Self::new(Code::Cancelled, "given up")
@@ -200,9 +200,9 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Results of everything that becomes an [`Error`] by itself.
+/// Adds a file name to an error.
 pub trait InFile<T> {
-    /// Names the file, unless one is named already.
+    /// Adds the file's name, unless there is one already.
     fn in_file(self, path: Option<&Path>) -> Result<T>;
 }
 
@@ -212,9 +212,9 @@ impl<T, E: Into<Error>> InFile<T> for std::result::Result<T, E> {
     }
 }
 
-/// Results whose failure is a message, and means something else from caller to caller.
+/// Converts a failure that is only a message, and whose code depends on the caller.
 pub trait WithCode<T> {
-    /// Says what the failure is.
+    /// Turns the failure into an [`Error`] with this code.
     fn with_code(self, code: Code) -> Result<T>;
 }
 

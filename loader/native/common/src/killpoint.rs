@@ -1,4 +1,4 @@
-//! Named points at which a test may end the process as `kill -9` does; see also loader/run/log.py.
+//! Named points at which a test can kill the process as with `kill -9`; see also loader/run/log.py.
 
 use rustix::process::{Signal, getpid, kill_process};
 

@@ -1,5 +1,4 @@
-//! What every crate of the core shares: its [`Error`], the [`Counters`] of a call, and pipes whose waits can be
-//! cancelled.
+//! Shared by all crates of the core: the [`Error`], the [`Counters`] of a call, and pipes whose waits can be cancelled.
 
 mod cancellable;
 mod counters;
@@ -12,18 +11,18 @@ pub use error::{Code, Error, InFile, Result, WithCode};
 pub use killpoint::killpoint;
 pub use workers::lock;
 
-/// How far below its base a search reaches; the numbers are those of LDAP.
+/// The scope of a search, with LDAP's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     Base = 0,
     One = 1,
     Subtree = 2,
-    /// Without the base.
+    /// All entries below the base, without the base.
     Children = 3,
 }
 
 impl Scope {
-    /// As ldapsearch's `-s` and slapd.conf(5) have them.
+    /// Accepts the names of ldapsearch's `-s` and of slapd.conf(5).
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "base" => Some(Self::Base),

@@ -1,4 +1,4 @@
-//! Memory and descriptors for direct transfers.
+//! Memory and descriptors for direct I/O.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -14,43 +14,43 @@ use rustix::mm::{Advice, madvise};
 
 use crate::spare::BufferPool;
 
-/// Direct transfers want memory, offset and size in multiples of the device's block.
+/// Direct I/O requires that memory, offset and size are multiples of the device's block.
 pub(crate) const ALIGNMENT: usize = 4096;
-/// Bytes of a huge page. To a device a buffer in one is one piece of memory, where in common pages it is hundreds: reading
-/// 1.8 GiB took 0.7 s instead of 1.1, reading and writing them 1.6 instead of 2.4 (a virtual disk).
-const HUGE: usize = 2 << 20;
-/// Bytes of a buffer that is worth a huge page.
-const LARGE: usize = HUGE / 2;
+/// Bytes of a huge page. A buffer in one is a single segment for the device instead of hundreds: reading 1.8 GiB took
+/// 0.7 s instead of 1.1 s, reading and writing it 1.6 s instead of 2.4 s (on a virtual disk).
+const HUGE_PAGE: usize = 2 << 20;
+/// Bytes from which a buffer uses a huge page.
+const HUGE_FROM: usize = HUGE_PAGE / 2;
 
-/// Aligned memory, which is filled from its start.
+/// Aligned memory that is filled from the beginning.
 #[derive(Debug)]
 pub struct Buffer {
     memory: Vec<u8>,
     start: usize,
     size: usize,
     used: usize,
-    /// Where its memory goes in the end.
-    pub(crate) home: Option<Arc<BufferPool>>,
+    /// The pool that gets the memory back on drop.
+    pub(crate) pool: Option<Arc<BufferPool>>,
 }
 
 impl Buffer {
     pub fn new(size: usize) -> Self {
-        let alignment = if size >= LARGE { HUGE } else { ALIGNMENT };
+        let alignment = if size >= HUGE_FROM { HUGE_PAGE } else { ALIGNMENT };
         let span = size.next_multiple_of(alignment);
         let mut memory = vec![0; span + alignment];
         let start = memory.as_ptr().align_offset(alignment);
-        if size >= LARGE {
+        if size >= HUGE_FROM {
             prefer_huge(&mut memory[start..start + span]);
         }
-        Self { memory, start, size, used: 0, home: None }
+        Self { memory, start, size, used: 0, pool: None }
     }
 
-    /// What is not filled yet.
+    /// The unfilled part.
     pub fn room(&mut self) -> &mut [u8] {
         &mut self.memory[self.start + self.used..self.start + self.size]
     }
 
-    /// Counts that much of the room as filled.
+    /// Marks `count` more bytes as filled.
     pub fn fill(&mut self, count: usize) {
         self.used += count;
     }
@@ -62,9 +62,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some(home) = self.home.take() {
+        if let Some(pool) = self.pool.take() {
             let (memory, start, size) = (std::mem::take(&mut self.memory), self.start, self.size);
-            home.keep(Self { memory, start, size, used: 0, home: None });
+            pool.keep(Self { memory, start, size, used: 0, pool: None });
         }
     }
 }
@@ -86,35 +86,35 @@ impl Deref for Buffer {
     }
 }
 
-/// Has the system put memory that nobody has touched yet into huge pages, if it has some.
+/// Asks the kernel for huge pages for memory that has not been used yet.
 fn prefer_huge(memory: &mut [u8]) {
-    // SAFETY: it is memory of our own, and the advice does not change what is in it.
+    // SAFETY: the memory is our own, and the advice does not change its content.
     #[allow(unsafe_code)]
     let _ = unsafe { madvise(memory.as_mut_ptr().cast(), memory.len(), Advice::LinuxHugepage) };
 }
 
-/// A file for reading, and the same file for direct transfers where it has them.
+/// A file for reading, with a second descriptor for direct I/O if that is supported.
 #[derive(Debug)]
 pub struct Direct {
     file: File,
     past_cache: Option<File>,
-    /// Direct transfers turned out not to work.
+    /// Direct I/O turned out not to work.
     refused: AtomicBool,
 }
 
 impl Direct {
-    /// `file` is what `path` names.
+    /// `file` must be the open file `path`.
     pub fn new(file: File, path: &Path) -> io::Result<Self> {
         let past_cache = open(OpenOptions::new().read(true), path)?;
         Ok(Self { past_cache, ..Self::cached(file) })
     }
 
-    /// Always through the page cache.
+    /// Reads only through the page cache.
     pub const fn cached(file: File) -> Self {
         Self { file, past_cache: None, refused: AtomicBool::new(false) }
     }
 
-    /// The same files once more.
+    /// Duplicates the descriptors.
     pub fn fork(&self) -> io::Result<Self> {
         let past_cache = self.past_cache.as_ref().map(File::try_clone).transpose()?;
         let refused = AtomicBool::new(self.refused.load(Relaxed));
@@ -129,7 +129,7 @@ impl Direct {
         self.past_cache.as_ref()
     }
 
-    /// Reads past the page cache where that can be. Rooms and offset are multiples of 4096.
+    /// Reads past the page cache if possible. Buffer sizes and the offset are multiples of 4096.
     pub fn read(&self, rooms: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         if let Some(direct) = self.past_cache.as_ref().filter(|_| !self.refused.load(Relaxed)) {
             match read(direct, rooms, offset) {
@@ -140,7 +140,6 @@ impl Direct {
         self.read_cached(rooms, offset)
     }
 
-    /// Reads through the page cache.
     pub fn read_cached(&self, rooms: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         read(&self.file, rooms, offset)
     }
@@ -150,7 +149,7 @@ fn read(file: &File, rooms: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<us
     Ok(retry_on_intr(|| preadv(file, rooms, offset))?)
 }
 
-/// Opens a file for direct transfers, `None` where there are none.
+/// Opens a file for direct I/O; `None` if that is not supported.
 pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<Option<File>> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     match options.custom_flags(direct).open(path) {
@@ -160,8 +159,8 @@ pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<Option<
     }
 }
 
-/// Whether direct transfers, and not the file, are what the system refuses. Some file systems say
-/// so only at the first transfer, or want larger blocks than ours.
+/// Whether the error concerns direct I/O rather than the file. Some file systems report it only at the first transfer,
+/// or require larger blocks than ours.
 pub(crate) fn refused(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error())
 }

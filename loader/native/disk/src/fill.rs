@@ -1,12 +1,12 @@
-//! Whatever is filled from its beginning to its end.
+//! Sequential output into buffers.
 
 use std::io;
 
 pub trait Fill {
-    /// Room of at least one byte, for [`Self::filled`]; may wait for whoever takes what is full.
+    /// Returns room for at least one byte; [`Self::filled`] follows. May wait until a full buffer is consumed.
     fn room(&mut self) -> io::Result<&mut [u8]>;
 
-    /// Takes in that much of the room as filled.
+    /// Marks `count` bytes of the buffer as filled.
     fn filled(&mut self, count: usize);
 
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! What is written goes to whoever takes it, in pieces.
+//! Output that is passed in pieces to another thread.
 
 use std::io;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use rustix::io::Errno;
 
 use crate::{Buffer, BufferPool, Fill};
 
-/// Pieces that wait to be taken, at most.
+/// Most pieces that wait for the receiver.
 const WAITING: usize = 2;
 
-/// The end that is filled. It fails (EPIPE) once nobody takes the pieces any more.
+/// The writing end. It fails with EPIPE once the receiver is gone.
 #[derive(Debug)]
 pub struct PieceWriter {
     buffer: Buffer,
@@ -21,14 +21,14 @@ pub struct PieceWriter {
 }
 
 impl PieceWriter {
-    /// Pieces of `size` bytes, a multiple of 64 KiB, the last one shorter. Their memory is used again once they are dropped.
+    /// Creates both ends. `size`: bytes of a piece, a multiple of 64 KiB; the last may be shorter. Memory is reused.
     pub fn new(size: usize) -> (Self, Receiver<Buffer>) {
         let (full, pieces) = sync_channel(WAITING);
         let pool = Arc::new(BufferPool::default());
         (Self { buffer: pool.buffer(size), size, pool, full }, pieces)
     }
 
-    /// No more comes.
+    /// Sends the last piece and closes the output.
     pub fn finish(mut self) -> io::Result<()> {
         let last = std::mem::replace(&mut self.buffer, Buffer::new(0));
         if last.is_empty() { Ok(()) } else { self.give(last) }
@@ -40,7 +40,7 @@ impl PieceWriter {
 }
 
 impl Fill for PieceWriter {
-    /// May wait for the taker.
+    /// May wait for the receiver.
     #[inline]
     fn room(&mut self) -> io::Result<&mut [u8]> {
         if self.buffer.len() == self.size {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_no_more_is_told() {
+    fn a_receiver_that_is_gone_is_reported() {
         let (mut writer, pieces) = PieceWriter::new(SIZE);
         drop(pieces);
         let error = writer.zeros(2 * SIZE).unwrap_err();

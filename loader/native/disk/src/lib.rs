@@ -1,9 +1,8 @@
-//! Files read and written past the page cache.
+//! Reads and writes files past the page cache.
 //!
-//! The cache costs a copy, memory (which counts in memory cgroups) and on the way out ends at the
-//! speed of write-back. Direct transfers of some megabytes go at the speed of the device and take
-//! hardly any processor time; but not every file system has them. What is read in no order goes
-//! through the cache, read ahead.
+//! The page cache costs a copy and memory (which counts in memory cgroups), and limits writing to the speed of
+//! write-back. Direct I/O in units of some megabytes runs at the speed of the device with hardly any CPU time, but not
+//! every file system supports it. Random reads go through the cache, with readahead.
 
 mod ahead;
 mod direct;

@@ -1,22 +1,22 @@
-//! How much memory may still be taken, the page cache's among it: what the host has, or less by our control groups.
+//! The memory that is still available, including the page cache: that of the host, or less if control groups limit us.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 const GROUPS: &str = "/sys/fs/cgroup";
-/// cgroups(7), of versions 2 and 1: the limit, and what in `memory.stat` cannot be given up.
+/// Files of cgroups(7), versions 2 and 1.
 const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
-const HELD: [&str; 2] = ["anon", "total_rss"];
+const UNRECLAIMABLE: [&str; 2] = ["anon", "total_rss"];
 
-/// Bytes; 0 where nothing tells.
+/// Available bytes, or 0 if unknown.
 pub fn available() -> u64 {
     let host = field(&text("/proc/meminfo"), "MemAvailable:").unwrap_or(0) << 10;
-    let groups = places(&text("/proc/self/cgroup"));
-    groups.iter().filter_map(|group| left(group)).fold(host, u64::min)
+    let groups = group_directories(&text("/proc/self/cgroup"));
+    groups.iter().filter_map(|group| remaining(group)).fold(host, u64::min)
 }
 
-/// Our groups and those above them.
-fn places(own: &str) -> Vec<PathBuf> {
+/// Directories of our control groups and of those above them.
+fn group_directories(own: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for line in own.lines() {
         let mut words = line.splitn(3, ':').skip(1);
@@ -34,11 +34,11 @@ fn places(own: &str) -> Vec<PathBuf> {
     found
 }
 
-/// What a group may still take; `None` where it has no limit.
-fn left(group: &Path) -> Option<u64> {
+/// Bytes that a group may still use; `None` if it has no limit.
+fn remaining(group: &Path) -> Option<u64> {
     let limit = LIMITS.iter().find_map(|name| number(&text(group.join(name))))?;
     let stat = text(group.join("memory.stat"));
-    let held = HELD.iter().find_map(|name| field(&stat, name)).unwrap_or(0);
+    let held = UNRECLAIMABLE.iter().find_map(|name| field(&stat, name)).unwrap_or(0);
     Some(limit.saturating_sub(held))
 }
 
@@ -69,12 +69,12 @@ mod tests {
     fn what_a_group_may_still_take() {
         let group = tempfile::tempdir().unwrap();
         let put = |name, text| std::fs::write(group.path().join(name), text).unwrap();
-        assert_eq!(left(group.path()), None);
+        assert_eq!(remaining(group.path()), None);
         put("memory.max", "max\n");
-        assert_eq!(left(group.path()), None);
+        assert_eq!(remaining(group.path()), None);
         put("memory.max", "1000\n");
         put("memory.stat", "file 5\nanon_thp 7\nanon 300\n");
-        assert_eq!(left(group.path()), Some(700));
+        assert_eq!(remaining(group.path()), Some(700));
     }
 
     #[test]
@@ -82,6 +82,6 @@ mod tests {
         let own = "4:memory:/a/b\n3:cpu,cpuacct:/c\n0::/d\n";
         let wanted = ["memory/a/b", "memory/a", "memory", "d", ""];
         let wanted: Vec<_> = wanted.iter().map(|name| Path::new(GROUPS).join(name)).collect();
-        assert_eq!(places(own), wanted);
+        assert_eq!(group_directories(own), wanted);
     }
 }

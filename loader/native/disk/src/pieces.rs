@@ -1,4 +1,4 @@
-//! Pieces of a file read ahead of whoever takes them, in the order in which they are asked for.
+//! Reads pieces of a file ahead of the caller, in the requested order.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,18 +8,18 @@ use workers::Pool;
 
 use crate::{Buffer, Source};
 
-/// Bytes of a piece at most.
+/// Most bytes of a piece.
 pub const PIECE: usize = 1 << 20;
-/// So that the device has the next one to do when one is done.
+/// Two threads, so that the device always has a request waiting.
 const THREADS: usize = 2;
-/// Pieces that are being read, were read, or are with whoever takes them.
-const UNDER_WAY: usize = 4;
+/// Most pieces that are being read, waiting, or in use by the caller.
+const MOST_PIECES: usize = 4;
 
-/// Whoever looks at a piece, which begins at this byte of the file, and gives it back.
+/// Inspects a piece, which begins at this offset of the file, and returns it.
 pub type Look<'l> = &'l (dyn Fn(u64, Buffer) -> Buffer + Sync);
 
-/// Reads each of `wanted`, and has them taken in turn. One that is shorter than it should be is where the file ends.
-/// `look`: at each of them, in the threads that read.
+/// Reads each of `wanted`, and passes it to `take` in order. A piece is shorter if the file ends in it. The reading
+/// threads call `look` with each piece.
 pub fn pieces<E: From<io::Error>>(
     source: &Source,
     wanted: impl Iterator<Item = io::Result<Range<u64>>>,
@@ -31,11 +31,11 @@ pub fn pieces<E: From<io::Error>>(
         let readers = Pool::start(scope, ("pieces", THREADS), &shared)?;
         let (mut wanted, mut asked, mut spare) = (wanted.fuse(), VecDeque::new(), Vec::new());
         loop {
-            while asked.len() < UNDER_WAY {
+            while asked.len() < MOST_PIECES {
                 let Some(range) = wanted.next().transpose()? else { break };
                 let buffer = spare.pop().unwrap_or_else(|| Buffer::new(PIECE));
                 asked.push_back(
-                    readers.ask(move |&(source, look)| read(source, look, range, buffer)),
+                    readers.submit(move |&(source, look)| read(source, look, range, buffer)),
                 );
             }
             let Some(next) = asked.pop_front() else { return Ok(()) };
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_gives_up() {
+    fn the_consumer_gives_up() {
         let source = Source::open("/dev/zero".as_ref()).unwrap();
         let endless = (0..).map(|at| Ok(at * 4096..(at + 1) * 4096));
         let mut left = 10;

@@ -1,4 +1,4 @@
-//! What of a file is in the page cache.
+//! Detects which parts of a file are in the page cache.
 
 use std::fs::File;
 use std::io;
@@ -8,22 +8,22 @@ use std::sync::OnceLock;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
 
-/// Bytes of a block, which counts as there when all of it is.
+/// Bytes of a block, which counts as cached if all of it is.
 const BLOCK: usize = 256 << 10;
-/// Blocks that are looked at together, the first time that one of them is asked for: reading a block has the kernel read
-/// more behind it, which then is there, and so on to the end of the file.
-const TOGETHER: usize = 256;
+/// Number of blocks examined together, at the first query for any: reading a block triggers the kernel's readahead, so
+/// that later queries would find the following blocks cached, up to the end of the file.
+const SECTION: usize = 256;
 
-/// Found by a mapping that nobody can look into: to try a read and not to wait for it (`RWF_NOWAIT`) has the kernel read
-/// what is not there, and on a virtual disk the block is there before the call ends.
+/// Uses mincore on an inaccessible mapping. A read without waiting (`RWF_NOWAIT`) would trigger readahead, and on a
+/// virtual disk the block would be cached before the call returns.
 #[derive(Debug)]
 pub(crate) struct PageCacheMap {
     start: NonNull<u8>,
     length: usize,
-    known: Box<[OnceLock<[bool; TOGETHER]>]>,
+    known: Box<[OnceLock<[bool; SECTION]>]>,
 }
 
-// SAFETY: the pointer is only an address for the kernel; no memory is reached through it.
+// SAFETY: the pointer is only an address for the kernel; it is never dereferenced.
 #[allow(unsafe_code)]
 unsafe impl Send for PageCacheMap {}
 // SAFETY: as above.
@@ -31,20 +31,20 @@ unsafe impl Send for PageCacheMap {}
 unsafe impl Sync for PageCacheMap {}
 
 impl PageCacheMap {
-    /// `None` for a file that has no bytes, or cannot be mapped.
+    /// Returns `None` if the file is empty or cannot be mapped.
     pub fn of(file: &File) -> Option<Self> {
         let length = usize::try_from(file.metadata().ok()?.len()).ok()?;
         let (rights, flags) = (ProtFlags::empty(), MapFlags::SHARED | MapFlags::NORESERVE);
-        // SAFETY: a new mapping at a place that the kernel chooses, with no right to read or write it.
+        // SAFETY: a new mapping at an address that the kernel chooses, without read or write permission.
         #[allow(unsafe_code)]
         let start = unsafe { mmap(null_mut(), length, rights, flags, file, 0) };
-        let sections = length.div_ceil(BLOCK * TOGETHER);
+        let sections = length.div_ceil(BLOCK * SECTION);
         let known = std::iter::repeat_with(OnceLock::new).take(sections).collect();
         Some(Self { start: NonNull::new(start.ok()?.cast())?, length, known })
     }
 
-    /// How many bytes from `offset` on the cache has, `most` at most. Where the file is not ours to write, the kernel
-    /// says all (mincore(2)).
+    /// Returns how many bytes from `offset` on are cached, at most `most`. If we may not write to the file, the kernel
+    /// reports all as cached (mincore(2)).
     pub fn bytes(&self, offset: u64, most: usize) -> usize {
         let Ok(offset) = usize::try_from(offset) else { return 0 };
         let end = offset.saturating_add(most).min(self.length);
@@ -52,22 +52,22 @@ impl PageCacheMap {
         missing.map_or(end, |block| block * BLOCK).saturating_sub(offset)
     }
 
-    /// Whether the cache has so many bytes from `offset` on, or all up to the end of the file.
+    /// Whether `size` bytes from `offset` on, or all up to the end of the file, are cached.
     pub fn has(&self, offset: u64, size: usize) -> bool {
         let rest = (self.length as u64).saturating_sub(offset);
         self.bytes(offset, size) as u64 == rest.min(size as u64)
     }
 
     fn is_there(&self, block: usize) -> bool {
-        let section = block / TOGETHER;
-        self.known[section].get_or_init(|| self.section(section))[block % TOGETHER]
+        let section = block / SECTION;
+        self.known[section].get_or_init(|| self.section(section))[block % SECTION]
     }
 
-    fn section(&self, section: usize) -> [bool; TOGETHER] {
-        let (first, page) = (section * TOGETHER * BLOCK, page_size());
-        let span = (TOGETHER * BLOCK).min(self.length - first);
+    fn section(&self, section: usize) -> [bool; SECTION] {
+        let (first, page) = (section * SECTION * BLOCK, page_size());
+        let span = (SECTION * BLOCK).min(self.length - first);
         let mut pages = vec![0; span.div_ceil(page)];
-        let mut found = [false; TOGETHER];
+        let mut found = [false; SECTION];
         if self.look(first, span, &mut pages).is_ok() {
             for (found, pages) in found.iter_mut().zip(pages.chunks(BLOCK.div_ceil(page))) {
                 *found = pages.iter().all(|there| there & 1 == 1);
@@ -87,7 +87,7 @@ impl PageCacheMap {
 
 impl Drop for PageCacheMap {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and nobody has a pointer into it.
+        // SAFETY: the mapping is our own, and no pointer into it remains.
         #[allow(unsafe_code)]
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
     }
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn what_was_read_is_there_and_what_was_dropped_is_not() {
         let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let size = (TOGETHER + 2) * BLOCK + 5;
+        let size = (SECTION + 2) * BLOCK + 5;
         io::Write::write_all(&mut file, &vec![1; size]).unwrap();
         let resident = PageCacheMap::of(file.as_file()).unwrap();
         assert_eq!(resident.bytes(0, usize::MAX), size);

@@ -1,4 +1,4 @@
-//! A file that is read in large pieces: what the page cache has is taken from there, the rest goes past it.
+//! Reads a file in large pieces: cached parts from the page cache, the others past it.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::direct::{ALIGNMENT, Direct};
 use crate::resident::PageCacheMap;
 
-/// So nothing that others have in the cache has to give way, and nothing in it is read again.
+/// This evicts nothing from the page cache, and does not read cached data again.
 #[derive(Debug)]
 pub struct Source {
     file: Direct,
@@ -28,7 +28,7 @@ impl Source {
         self.file.file()
     }
 
-    /// Fills `room` from `offset` on, less at the end of the file: how many bytes. Both are best aligned to 4096.
+    /// Fills `room` and returns the number of bytes, fewer at the end of the file. Best aligned to 4096.
     pub fn read(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = self.cached(room, offset)?;
         while done < room.len() {
@@ -40,8 +40,8 @@ impl Source {
         Ok(done)
     }
 
-    /// Fills rooms one after the other, less at the end of the file: from the cache if it has all of them, or if they are
-    /// wanted in it. Rooms and offset are multiples of 4096.
+    /// Fills buffers in order, fewer at the end of the file: through the cache if it has all of the bytes, or if
+    /// `into_cache` is set. Buffer sizes and the offset are multiples of 4096.
     pub fn read_rooms(
         &self,
         rooms: &mut [IoSliceMut<'_>],
@@ -56,12 +56,12 @@ impl Source {
         }
     }
 
-    /// Whether the cache has all of these bytes, or is the only way to them.
+    /// Whether all of these bytes are cached, or can only be read through the cache.
     pub fn has(&self, offset: u64, size: usize) -> bool {
         self.resident.as_ref().is_none_or(|known| known.has(offset, size))
     }
 
-    /// What the cache has from the beginning of the room on.
+    /// Reads the cached bytes at the beginning of the range.
     fn cached(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
         let there = self.resident.as_ref().map_or(0, |known| known.bytes(offset, room.len()));
         if there == 0 {
@@ -70,7 +70,7 @@ impl Source {
         self.file.read_cached(&mut [IoSliceMut::new(&mut room[..there])], offset)
     }
 
-    /// Past the cache where that can be.
+    /// Reads past the cache if possible.
     fn disk(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
         let whole = room.len() / ALIGNMENT * ALIGNMENT;
         if offset % ALIGNMENT as u64 == 0 && whole > 0 {

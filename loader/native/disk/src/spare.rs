@@ -1,30 +1,30 @@
-//! Memory that is used again: to have new memory mapped costs more than to fill it.
+//! A buffer pool: mapping new memory costs more than refilling used memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Buffer;
 use crate::stream::BUFFER;
 
-/// Buffers that are kept at most.
+/// Most buffers that are kept.
 const MOST: usize = 16;
-/// Bytes of the smallest that is kept.
+/// Smallest buffer that is kept, in bytes.
 const SMALLEST: usize = 64 << 10;
 
-/// Buffers that nobody looks at any more.
+/// Unused buffers.
 #[derive(Debug, Default)]
 pub struct BufferPool {
     free: Mutex<Vec<Buffer>>,
 }
 
 impl BufferPool {
-    /// A buffer of at least `size` bytes, which comes back when it is dropped.
+    /// Returns a buffer of at least `size` bytes, which goes back to the pool on drop.
     pub fn buffer(self: &Arc<Self>, size: usize) -> Buffer {
         if size < SMALLEST {
             return Buffer::new(size);
         }
         let found = self.find(size);
         let mut buffer = found.unwrap_or_else(|| Buffer::new(size.next_multiple_of(step(size))));
-        buffer.home = Some(Arc::clone(self));
+        buffer.pool = Some(Arc::clone(self));
         buffer
     }
 
@@ -42,7 +42,7 @@ impl BufferPool {
     }
 }
 
-/// Buffers are made of few sizes, so that one fits where another was.
+/// Rounds sizes up to a few steps, so that buffers can be reused.
 fn step(size: usize) -> usize {
     if size > BUFFER / 2 { BUFFER } else { SMALLEST }
 }

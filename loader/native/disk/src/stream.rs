@@ -1,4 +1,4 @@
-//! A file written from its beginning to its end, by a thread of its own.
+//! Writes a file sequentially in a thread of its own.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,46 +14,46 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use crate::Fill;
 use crate::direct::{self, ALIGNMENT, Buffer};
 
-/// Bytes of a buffer that serve best: three of them stay in the processor's cache, and the device
-/// takes them from there. With 16 MiB a copy of 2 GiB took a third longer.
+/// Best buffer size in bytes: three buffers fit in the CPU's cache, from which the device reads them. With 16 MiB a
+/// copy of 2 GiB took a third longer.
 pub const BUFFER: usize = 1 << 20;
-/// Buffers under way: one is filled, one written, one waits for whichever is slower.
+/// Number of buffers: one is filled, one is written, one waits for the slower side.
 const BUFFERS: usize = 3;
 
-/// The end that is filled. After an error it is of no use.
+/// The writing end. It is unusable after an error.
 #[derive(Debug)]
 pub struct DirectWriter {
     buffer: Buffer,
     full: Option<SyncSender<Buffer>>,
     empty: Receiver<Buffer>,
-    /// Buffers that may still be made; a small file needs no more than one.
-    unmade: usize,
+    /// Number of buffers that may still be allocated; a small file needs only one.
+    unallocated: usize,
     size: usize,
-    /// The writer is to sync the file at its end.
+    /// Whether the writer syncs the file at the end.
     sync: Arc<AtomicBool>,
     writer: Option<JoinHandle<io::Result<DirectFile>>>,
 }
 
-/// A file that is on its way to the disk.
+/// A file that is being written and synced.
 #[derive(Debug)]
 pub struct Syncing(Option<JoinHandle<io::Result<DirectFile>>>);
 
 impl Syncing {
-    /// Until the disk has it.
+    /// Waits until the file is synced.
     pub fn wait(self) -> io::Result<()> {
         self.0.map_or(Ok(()), |writer| joined(writer).map(drop))
     }
 }
 
 impl DirectWriter {
-    /// Creates or empties `path`. `mode`: of a new file. `size`: bytes of one of the three buffers, a multiple of
+    /// Creates or empties `path`. `mode` applies to a new file. `size` is that of each buffer in bytes, a multiple of
     /// 4096.
     pub fn create(path: &Path, mode: u32, size: usize) -> io::Result<Self> {
         Self::start(DirectFile::create(path, mode)?, size)
     }
 
-    /// Writes to a file that is there, from `offset` on, a multiple of 4096.
-    pub fn past(path: &Path, offset: u64, size: usize) -> io::Result<Self> {
+    /// Writes to an existing file from `offset` on, a multiple of 4096.
+    pub fn append(path: &Path, offset: u64, size: usize) -> io::Result<Self> {
         let file = DirectFile::existing(path)?;
         Self::start(DirectFile { end: offset, ..file }, size)
     }
@@ -67,7 +67,7 @@ impl DirectWriter {
             for mut buffer in filled {
                 disk.append(&buffer)?;
                 buffer.clear();
-                // Nobody takes the last ones back.
+                // At the end there is no receiver for the last buffers.
                 let _ = emptied.send(buffer);
             }
             if asked.load(Relaxed) {
@@ -76,19 +76,19 @@ impl DirectWriter {
             Ok(disk)
         };
         let writer = std::thread::Builder::new().name("disk".into()).spawn(work)?;
-        let (buffer, unmade) = (Buffer::new(size), BUFFERS - 1);
-        Ok(Self { buffer, full: Some(full), empty, unmade, size, sync, writer: Some(writer) })
+        let (buffer, unallocated) = (Buffer::new(size), BUFFERS - 1);
+        Ok(Self { buffer, full: Some(full), empty, unallocated, size, sync, writer: Some(writer) })
     }
 
-    /// An empty buffer; `None` when the writer is gone.
+    /// Returns an empty buffer; `None` if the writing thread has ended.
     fn next(&mut self) -> Option<Buffer> {
         if let Ok(buffer) = self.empty.try_recv() {
             return Some(buffer);
         }
-        if self.unmade == 0 {
+        if self.unallocated == 0 {
             return self.empty.recv().ok();
         }
-        self.unmade -= 1;
+        self.unallocated -= 1;
         Some(Buffer::new(self.size))
     }
 
@@ -97,14 +97,14 @@ impl DirectWriter {
         if matches!(sent, Some(Ok(()))) { Ok(()) } else { Err(self.failed()) }
     }
 
-    /// Why the writer is gone.
+    /// Returns the error that ended the writing thread.
     fn failed(&mut self) -> io::Error {
         self.full = None;
-        let gone = || io::Error::other("the file was given up");
+        let gone = || io::Error::other("the file was abandoned");
         self.writer.take().and_then(|writer| joined(writer).err()).unwrap_or_else(gone)
     }
 
-    /// No more comes: what is left is written and synced by and by.
+    /// Ends the output; the remaining data is written and synced in the background.
     pub fn end(mut self) -> io::Result<Syncing> {
         self.sync.store(true, Relaxed);
         self.last()?;
@@ -120,7 +120,7 @@ impl DirectWriter {
         Ok(())
     }
 
-    /// Hands out the file once all is written. It is not synced.
+    /// Returns the file when all is written, but not synced.
     pub fn finish(mut self) -> io::Result<DirectFile> {
         self.last()?;
         match self.writer.take() {
@@ -148,7 +148,7 @@ impl Fill for DirectWriter {
 }
 
 impl Drop for DirectWriter {
-    /// Nothing is written to the file after its owner let go of it.
+    /// Waits for the writing thread, so that nothing is written after the drop.
     fn drop(&mut self) {
         self.full = None;
         if let Some(writer) = self.writer.take() {
@@ -162,29 +162,29 @@ fn joined(writer: JoinHandle<io::Result<DirectFile>>) -> io::Result<DirectFile> 
     writer.join().unwrap_or_else(panicked)
 }
 
-/// A file that is written past the page cache as far as the file system allows.
+/// A file that is written past the page cache if the file system supports it.
 #[derive(Debug)]
 pub struct DirectFile {
     file: File,
     end: u64,
     direct: bool,
-    /// A pipe takes all in the order in which it is written, whatever its offset.
+    /// A pipe ignores offsets and receives data in the order of writing.
     pipe: bool,
 }
 
 impl DirectFile {
-    /// Creates or empties `path`. `mode`: of a new file.
+    /// Creates or empties `path`. `mode` applies to a new file.
     pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
         Self::open(path, mode, true)
     }
 
-    /// Creates `path`, or opens what is there.
+    /// Creates `path`, or opens an existing file, which `empty` truncates.
     pub fn open(path: &Path, mode: u32, empty: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         Self::with(options.write(true).create(true).truncate(empty).mode(mode), path)
     }
 
-    /// Opens what is there.
+    /// Opens an existing file.
     pub fn existing(path: &Path) -> io::Result<Self> {
         Self::with(OpenOptions::new().write(true), path)
     }
@@ -216,9 +216,9 @@ impl DirectFile {
         Ok(())
     }
 
-    /// `bytes` in a [`Buffer`] go past the cache.
+    /// Writes past the cache if `bytes` are in a [`Buffer`].
     pub fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        // What is left over at the very end is no whole block.
+        // The remainder at the end of a file is less than a block.
         let (blocks, rest) = bytes.split_at(bytes.len() / ALIGNMENT * ALIGNMENT);
         let parts = [(blocks, offset), (rest, offset + blocks.len() as u64)];
         parts.iter().try_for_each(|(part, place)| self.write_part(part, *place))
@@ -237,12 +237,12 @@ impl DirectFile {
         }
     }
 
-    /// The file is that long, with a hole where nothing was written.
+    /// Sets the length of the file; unwritten parts are holes.
     pub fn set_len(&self, length: u64) -> io::Result<()> {
         self.file.set_len(length)
     }
 
-    /// Waits until the disk has all; what went into a pipe is its reader's.
+    /// Syncs the file; a pipe needs no sync.
     pub fn sync(&self) -> io::Result<()> {
         if self.pipe { Ok(()) } else { self.file.sync_all() }
     }
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told() {
+    fn a_full_disk_is_reported() {
         let mut stream = DirectWriter::create(Path::new("/dev/full"), 0o600, 4096).unwrap();
         let filled = (0..100).try_for_each(|_| stream.write(&[1; 4096]));
         let error = filled.and_then(|()| stream.finish().map(drop)).unwrap_err();

@@ -1,4 +1,4 @@
-//! Single facts of a database: its tables, names, contextCSN, the newest entryCSNs, free pages.
+//! Reads single facts from a database: its tables, names, contextCSN, the newest entryCSNs, free pages.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,12 +19,12 @@ pub struct Contents(Reader);
 
 /// The length of a CSN in the form of slapd 2.4 and later.
 const CSN_LENGTH: usize = 40;
-/// Digits of a CSN's second, which is what an index key of it has.
-const SECOND: usize = 14;
+/// Digits of a CSN up to the second, which are its index key.
+const SECOND_DIGITS: usize = 14;
 
 impl Contents {
-    /// As [`Source::txn`](crate::Source::txn), but `None` may also mean that the caller finds out by the meta pages
-    /// whether somebody wrote.
+    /// `txn` is that of [`Source::txn`](crate::Source::txn), but `None` may also mean that the caller detects changes
+    /// from the meta pages.
     pub fn open(path: &Path, txn: Option<u64>) -> Result<Self> {
         open(path, txn).map(Self)
     }
@@ -47,7 +47,7 @@ impl Contents {
         table.ok_or_else(|| Error::damaged(format!("the table {name} is missing")))
     }
 
-    /// The transactions from `since` on that have freed pages, and how many of these are not used again.
+    /// The transactions from `since` on that freed pages, with the number of those that are still free.
     pub fn freed(&self, since: u64) -> Result<Vec<(u64, u64)>> {
         Ok(self.0.freed(since)?)
     }
@@ -68,7 +68,7 @@ impl Contents {
         Ok(names.into_iter().find(|(_, text)| text.eq_ignore_ascii_case(name)).map(|one| one.0))
     }
 
-    /// The suffixes as dn2i has them, normalised, with their entry IDs. A suffix is one node, however many RDNs it has.
+    /// The suffixes from dn2i, normalized, with their entry IDs. A suffix is one node, even with several RDNs.
     pub fn suffixes(&self) -> Result<Vec<(String, u64)>> {
         let mut suffixes = Vec::new();
         for record in self.table("dn2i")?.get_all(&0_u64.to_ne_bytes())? {
@@ -86,7 +86,7 @@ impl Contents {
         Ok(key.and_then(|key| id::read(&key)).unwrap_or(0))
     }
 
-    /// The values of an attribute of entry `id`, also those in id2v; `None` if there is no such entry.
+    /// The values of an attribute of entry `id`, including those in id2v; `None` if there is no such entry.
     pub fn values(&self, id: u64, name: &str) -> Result<Option<Vec<Vec<u8>>>> {
         let Some(blob) = self.table("id2e")?.get(&id.to_ne_bytes())? else { return Ok(None) };
         let number = self.number(name)?;
@@ -103,8 +103,8 @@ impl Contents {
         values.collect::<Option<_>>().map(Some).ok_or_else(|| damaged("a value in id2v"))
     }
 
-    /// Of at most `most` entries behind the ID `after`: the ID, and the first value of each of these attributes, empty
-    /// where an entry has none.
+    /// Returns, for at most `most` entries after the ID `after`, the ID and the first value of each of these
+    /// attributes, empty if an entry has none.
     pub fn first_values(
         &self,
         after: u64,
@@ -127,7 +127,7 @@ impl Contents {
         Ok(entries)
     }
 
-    /// The greatest entryCSN of each server ID, of the entries that [`Self::each_csn`] shows.
+    /// The greatest entryCSN per server ID among the entries that [`Self::each_csn`] visits.
     pub fn newest_csns(
         &self,
         stop: Option<&str>,
@@ -158,8 +158,8 @@ impl Contents {
         Ok(later)
     }
 
-    /// Shows entryCSNs with the IDs of their entries: by the index of entryCSN, from its last second back to the second of
-    /// `stop`, and at most `most` entries, those with the highest IDs of a second. Without an index all entries are read.
+    /// Calls `see` with entryCSNs and entry IDs, from the index: from its last second back to that of `stop`, and at
+    /// most `most` entries, those with the highest IDs of a second. Without an index, reads all entries.
     fn each_csn(
         &self,
         stop: Option<&str>,
@@ -170,7 +170,7 @@ impl Contents {
         let Some(number) = self.number("entryCSN")? else { return Ok(()) };
         let entries = self.table("id2e")?;
         let mut latest = Vec::new();
-        // Entries from `low` to `high`; one that is missing between others has an empty record.
+        // Reads entries from `low` to `high`; an ID without an entry has an empty record.
         let mut range = |low: u64, high: u64, latest: &mut Vec<u8>| {
             let mut cursor = entries.cursor()?;
             cursor.seek(&low.to_ne_bytes())?;
@@ -209,7 +209,7 @@ impl Contents {
                 }
                 _ => return Err(damaged("a key of the index of entryCSN")),
             }
-            let second = |text: &[u8]| text[..text.len().min(SECOND)].to_vec();
+            let second = |text: &[u8]| text[..text.len().min(SECOND_DIGITS)].to_vec();
             let is_before = |stop: &str| second(&latest) < second(stop.as_bytes());
             if !latest.is_empty() && stop.is_some_and(is_before) {
                 break;
@@ -227,7 +227,7 @@ impl Contents {
         Ok(())
     }
 
-    /// The keys of an index, and how many IDs each has.
+    /// The keys of an index, and the number of IDs of each.
     pub fn index_counts(&self, name: &str, counters: &Counters) -> Result<Vec<(Vec<u8>, u64)>> {
         let index = self.table(name)?;
         let (mut keys, mut counts) = (index.keys()?, Vec::new());
@@ -247,7 +247,7 @@ impl Contents {
     }
 }
 
-/// The attribute of this number where it lies in an entry.
+/// The stored form of the attribute with this number, if the entry has it.
 fn stored(blob: &[u8], number: u32) -> Result<Option<Stored<'_>>> {
     for attribute in id2e::attributes(blob).ok_or_else(|| damaged("an entry in id2e"))? {
         let attribute = attribute.ok_or_else(|| damaged("an entry in id2e"))?;

@@ -91,14 +91,14 @@ impl Entry<'_> {
         let (mut met, mut scattered) = (SeenDescriptions::default(), false);
         see(None);
         id2e::each(self.value, damaged_entry, |stored| {
-            scattered = scattered || (met.add(stored.number) && self.has_twice());
+            scattered = scattered || (met.add(stored.number) && self.has_repeated_number());
             if scattered { Ok(()) } else { self.attribute(stored, false, see) }
         })?;
         if scattered { self.together(see) } else { Ok(()) }
     }
 
     #[cold]
-    fn has_twice(&self) -> bool {
+    fn has_repeated_number(&self) -> bool {
         let mut numbers: Vec<_> = id2e::numbers(self.value).collect();
         numbers.sort_unstable();
         numbers.windows(2).any(|pair| pair[0] == pair[1])
@@ -148,7 +148,7 @@ impl Entry<'_> {
             let name = String::from_utf8_lossy(description.text());
             Error::damaged(format!("{what} of {name} (table id2v)"))
         };
-        let table = self.id2v.ok_or_else(|| wrong("the table is missing that has the values"))?;
+        let table = self.id2v.ok_or_else(|| wrong("the table with the values is missing"))?;
         #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
         let number = stored.number as u16;
         let key = id2v::key(self.id, number);

@@ -89,7 +89,6 @@ impl ExportHead {
         })
     }
 
-    /// What is known after the walk.
     pub(crate) fn exported(self, met: WalkCounts) -> Exported {
         let WalkCounts { entries, holes, ranges, .. } = met;
         let (base, context_csns) = (self.dn, self.context_csns);

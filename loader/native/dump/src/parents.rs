@@ -9,12 +9,12 @@ use rustc_hash::FxHashMap;
 use crate::{Error, Result};
 
 /// The size limit of the cache, in bytes.
-const KEPT: usize = 16 << 20;
+const CACHE_BYTES: usize = 16 << 20;
 /// The estimated overhead of a cached DN, in bytes.
-const EACH: usize = 100;
+const DN_OVERHEAD: usize = 100;
 /// slapd accepts no DN longer than 8,192 bytes (`SLAP_LDAPDN_MAXLEN`), but the rename of an ancestor may make it
 /// longer. A DN beyond this limit is taken for a cycle in dn2i.
-const LONGEST: usize = 1 << 16;
+const LONGEST_DN: usize = 1 << 16;
 
 /// The DN of an entry, and what follows from its ancestors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -85,8 +85,8 @@ impl<'r> Parents<'r> {
             }
             let node = self.nodes.find(at)?;
             length += node.pretty.len() + 1;
-            if length > LONGEST {
-                return Err(endless(id));
+            if length > LONGEST_DN {
+                return Err(cycle(id));
             }
             chain.push((at, node.pretty.to_vec(), node.id));
             at = node.id;
@@ -94,8 +94,8 @@ impl<'r> Parents<'r> {
         for (id, name, parent) in chain.into_iter().rev() {
             let mut place = ParentDn::default();
             place.set(id, &name, parent, &above, self.base);
-            if place.dn.len() > LONGEST {
-                return Err(endless(id));
+            if place.dn.len() > LONGEST_DN {
+                return Err(cycle(id));
             }
             above = Arc::new(place);
             self.keep(id, &above);
@@ -108,8 +108,8 @@ impl<'r> Parents<'r> {
     }
 
     fn keep(&mut self, id: u64, place: &Arc<ParentDn>) {
-        let size = place.dn.len() + EACH;
-        if self.bytes + size > KEPT {
+        let size = place.dn.len() + DN_OVERHEAD;
+        if self.bytes + size > CACHE_BYTES {
             self.known.clear();
             self.bytes = 0;
         }
@@ -118,8 +118,8 @@ impl<'r> Parents<'r> {
     }
 }
 
-fn endless(id: u64) -> Error {
-    Error::damaged(format!("entry {id}: the way from it to the root is endless (table dn2i)"))
+fn cycle(id: u64) -> Error {
+    Error::damaged(format!("entry {id}: its ancestors form a cycle (table dn2i)"))
 }
 
 /// Reads the first record of each node, which holds its RDN and its parent's ID, and skips the records of its children.

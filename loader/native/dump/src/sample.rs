@@ -15,7 +15,7 @@ const WINDOW: u64 = 64;
 /// The size of a sample.
 #[derive(Debug, Clone, Copy)]
 pub struct SampleSize {
-    /// At least so many entries, and at least that share of all, but at most so many.
+    /// At least this number of entries and this share of all, but at most that number.
     pub least: u64,
     pub share: f64,
     pub most: u64,
@@ -31,8 +31,8 @@ pub struct Sample {
     pub windows: Option<usize>,
 }
 
-/// Returns about as many entries as `size` says; all of them if there are not twice as many. Every entry is as likely to
-/// be among them as any other.
+/// Returns about as many entries as `size` says, or all if there are fewer than twice as many. Every entry is equally
+/// likely to be included.
 pub fn sample(source: &Source<'_>, size: SampleSize, counters: &Counters) -> Result<Sample> {
     let snapshot = open(source.path, source.txn)?;
     let tables = Tables::of(&snapshot)?;
@@ -73,8 +73,8 @@ fn wanted(size: SampleSize, records: u64) -> u64 {
     size.least.max((records as f64 * size.share) as u64).min(size.most)
 }
 
-/// Each in the middle of its part of the IDs, not of the pages: otherwise large entries would be sampled more often than
-/// small ones. `None`: all of them.
+/// Places each window in the middle of its part of the IDs, not of the pages, because otherwise large entries would be
+/// sampled more often than small ones. Returns `None` if all entries are to be read.
 fn windows(tables: &Tables<'_>, records: u64, wanted: u64) -> Result<Option<Vec<Range>>> {
     let mut cursor = tables.id2e.cursor()?;
     let ends = (cursor.next()?.map(|(key, _)| id(key)), tables.id2e.last_key()?);
@@ -84,7 +84,7 @@ fn windows(tables: &Tables<'_>, records: u64, wanted: u64) -> Result<Option<Vec<
     }
     let (first, last) = (first?, id(&last)?);
     let ids = last.saturating_sub(first).saturating_add(1);
-    // IDs of deleted entries are not given again, so that windows hold fewer entries than IDs.
+    // IDs of deleted entries are not reused, so windows have fewer entries than IDs.
     let filled = u128::from(wanted) * u128::from(ids) / (u128::from(records) * u128::from(WINDOW));
     let count = u64::try_from(filled).unwrap_or(wanted).clamp(1, wanted.max(1));
     let step = ids / count;

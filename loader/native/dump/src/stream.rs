@@ -20,7 +20,7 @@ use crate::{Result, Source};
 const PIECE: u64 = 2 << 20;
 const MOST: usize = 100_000;
 /// The size of the LDIF that a worker buffers before it waits for its turn to write, in bytes.
-const FULL: usize = 4 << 20;
+const BUFFER_BYTES: usize = 4 << 20;
 /// The highest number of zstd threads.
 const THREADS: usize = 200;
 
@@ -59,9 +59,9 @@ fn write(
     let root = ExportHead::find(&Tables::of(&snapshot)?, source)?;
     let (jobs, base, ignore) = (source.jobs, root.id, &Names::default());
     let plan = Plan { jobs, base, ignore, piece: PIECE, most: MOST, counters };
-    let line = Turn::new(Told { out, done: Done::default() });
-    let met = plan.run(&snapshot, || StreamWorker::new(&line, late), || line.abandon())?;
-    let Told { out, mut done } = line.into_inner();
+    let turn = Turn::new(StreamOutput { out, done: Done::default() });
+    let met = plan.run(&snapshot, || StreamWorker::new(&turn, late), || turn.abandon())?;
+    let StreamOutput { out, mut done } = turn.into_inner();
     let late = late.each(|_, text| {
         done.bytes += text.len() as u64;
         out.write(text)
@@ -71,7 +71,7 @@ fn write(
 }
 
 /// The output, which the workers use in the order of the ranges.
-struct Told<'l, 'o> {
+struct StreamOutput<'l, 'o> {
     out: &'l mut StreamWriter<'o>,
     done: Done,
 }
@@ -84,7 +84,7 @@ struct Done {
 
 /// The state of one worker.
 struct StreamWorker<'t, 'l, 'o> {
-    line: &'t Turn<Told<'l, 'o>>,
+    turn: &'t Turn<StreamOutput<'l, 'o>>,
     late: &'t HeldBackEntries,
     range: u64,
     text: Vec<u8>,
@@ -93,13 +93,14 @@ struct StreamWorker<'t, 'l, 'o> {
 }
 
 impl<'t, 'l, 'o> StreamWorker<'t, 'l, 'o> {
-    fn new(line: &'t Turn<Told<'l, 'o>>, late: &'t HeldBackEntries) -> Self {
-        let (text, printer) = (Vec::with_capacity(FULL + (FULL >> 4)), Fingerprinter::default());
-        Self { line, late, range: 0, text, printer, done: Done::default() }
+    fn new(turn: &'t Turn<StreamOutput<'l, 'o>>, late: &'t HeldBackEntries) -> Self {
+        let (text, printer) =
+            (Vec::with_capacity(BUFFER_BYTES + (BUFFER_BYTES >> 4)), Fingerprinter::default());
+        Self { turn, late, range: 0, text, printer, done: Done::default() }
     }
 
     fn hand_on(&mut self) -> Result<()> {
-        self.line.with(self.range, |told| told.out.write(&self.text))??;
+        self.turn.with(self.range, |output| output.out.write(&self.text))??;
         self.done.bytes += self.text.len() as u64;
         self.text.clear();
         Ok(())
@@ -120,7 +121,7 @@ impl Worker for StreamWorker<'_, '_, '_> {
         if entry.place.late {
             self.late.push(entry.id, entry.place, print, &self.text[start..])?;
             self.text.truncate(start);
-        } else if self.text.len() >= FULL {
+        } else if self.text.len() >= BUFFER_BYTES {
             self.hand_on()?;
         }
         Ok(length)
@@ -129,10 +130,10 @@ impl Worker for StreamWorker<'_, '_, '_> {
     fn end(&mut self) -> Result<()> {
         self.hand_on()?;
         let done = std::mem::take(&mut self.done);
-        self.line.with(self.range, |told| {
-            told.done.bytes += done.bytes;
-            told.done.checksum.join(done.checksum);
+        self.turn.with(self.range, |output| {
+            output.done.bytes += done.bytes;
+            output.done.checksum.join(done.checksum);
         })?;
-        Ok(self.line.pass(self.range)?)
+        Ok(self.turn.pass(self.range)?)
     }
 }

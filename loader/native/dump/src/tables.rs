@@ -9,8 +9,8 @@ use crate::entry::Entry;
 use crate::parents::ParentDn;
 use crate::{Error, Result};
 
-/// Opens the snapshot of transaction `txn`, for which the caller holds a reader slot. `None` means that nobody writes, or
-/// that the caller finds out by the meta pages whether somebody did.
+/// Opens the snapshot of transaction `txn`, for which the caller holds a reader slot. `None` means that nobody writes,
+/// or that the caller detects writes from the meta pages.
 pub(crate) fn open(path: &Path, txn: Option<u64>) -> Result<Reader> {
     Ok(codec::tables::with_orders(Reader::open_at(path, txn)?))
 }

@@ -1,4 +1,4 @@
-//! Databases that the builder wrote, read as LDIF; some with a record taken out of them.
+//! Reads databases that the builder wrote as LDIF, some with a record removed.
 
 #[path = "../../backmdb/src/tests/fixture.rs"]
 mod fixture;
@@ -21,7 +21,7 @@ fn built(text: &str) -> Build {
     build
 }
 
-/// Exports the subtree of `base` with so many workers: what was told, and all files in their order.
+/// Exports the subtree of `base` with `jobs` workers, and returns the report and all files in order.
 fn export(build: &Build, base: Option<&str>, jobs: usize) -> Result<(Exported, String)> {
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base, jobs };
@@ -29,10 +29,10 @@ fn export(build: &Build, base: Option<&str>, jobs: usize) -> Result<(Exported, S
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).unwrap();
     let place = ShardTarget { directory: directory.clone(), compress: false };
-    let told = crate::export(&source, &place, &Counters::default())?;
+    let report = crate::export(&source, &place, &Counters::default())?;
     let read = |one: &crate::Finished| fs::read_to_string(directory.join(&one.name)).unwrap();
-    let text = told.files.iter().map(read).collect();
-    Ok((told, text))
+    let text = report.files.iter().map(read).collect();
+    Ok((report, text))
 }
 
 fn text(build: &Build) -> String {
@@ -141,8 +141,8 @@ fn with_late_parent() -> Build {
 
 #[test]
 fn entries_with_a_lesser_id_than_an_ancestor_come_last_parents_first() {
-    let (told, text) = export(&with_late_parent(), None, 2).unwrap();
-    assert_eq!((told.entries, told.late), (5, 2));
+    let (report, text) = export(&with_late_parent(), None, 2).unwrap();
+    assert_eq!((report.entries, report.late), (5, 2));
     let expected = [
         "dc=example,dc=com",
         "ou=newer,dc=example,dc=com",
@@ -156,17 +156,17 @@ fn entries_with_a_lesser_id_than_an_ancestor_come_last_parents_first() {
 #[test]
 fn a_stream_and_a_digest_agree_with_the_files() {
     let build = with_late_parent();
-    let (told, text) = export(&build, None, 2).unwrap();
+    let (report, text) = export(&build, None, 2).unwrap();
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base: None, jobs: 3 };
     let out = File::create(build.path("stream.ldif")).unwrap();
     let streamed =
         crate::stream(&source, out.into(), false, &build.path(""), &Counters::default()).unwrap();
     assert_eq!(fs::read_to_string(build.path("stream.ldif")).unwrap(), text);
-    assert_eq!((streamed.checksum, streamed.bytes), (told.checksum.clone(), text.len() as u64));
+    assert_eq!((streamed.checksum, streamed.bytes), (report.checksum.clone(), text.len() as u64));
     let mut digest = Digest::new(Names::default());
     crate::digest(&source, &mut digest, &Counters::default()).unwrap();
-    assert_eq!((digest.entries(), digest.checksum()), (5, told.checksum));
+    assert_eq!((digest.entries(), digest.checksum()), (5, report.checksum));
 }
 
 fn small() -> Build {
@@ -182,8 +182,8 @@ fn small() -> Build {
 #[test]
 fn a_subtree_is_its_base_and_all_below_however_the_base_is_spelled() {
     let build = small();
-    let (told, text) = export(&build, Some("OU=A , DC=example,dc=com"), 2).unwrap();
-    assert_eq!((told.entries, &*told.base), (2, "ou=a,dc=example,dc=com"));
+    let (report, text) = export(&build, Some("OU=A , DC=example,dc=com"), 2).unwrap();
+    assert_eq!((report.entries, &*report.base), (2, "ou=a,dc=example,dc=com"));
     assert_eq!(dns(&text), ["ou=a,dc=example,dc=com", "ou=b,ou=a,dc=example,dc=com"]);
 }
 
@@ -230,7 +230,7 @@ fn values_come_from_id2v_too() {
     assert_eq!(refused.message, "entry 2: 2 values instead of 3 of description (table id2v)");
 }
 
-/// Writes the database anew without the records for which `is_lost` is true.
+/// Rewrites the database without the records for which `is_lost` is true.
 fn without(build: &Build, is_lost: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
     let path = build.path("data.mdb");
     let reader = codec::tables::with_orders(Reader::open(&path).unwrap());
@@ -265,7 +265,7 @@ fn without(build: &Build, is_lost: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
     fs::rename(copy, path).unwrap();
 }
 
-/// Why the database cannot be exported: always as damage, whatever other workers say.
+/// The error of an export, which must report damage whatever the other workers say.
 fn refused(build: &Build) -> Error {
     let refused = export(build, None, 4).unwrap_err();
     assert_eq!(refused.code, Code::Damaged, "{refused}");
@@ -281,7 +281,7 @@ fn a_database_that_is_only_copied_reads_as_before() {
 }
 
 #[test]
-fn an_attribute_number_that_ad2i_does_not_know_is_told_with_the_entry() {
+fn an_attribute_number_missing_in_ad2i_is_reported_with_the_entry() {
     let build = small();
     without(&build, |table, _, value| table == b"ad2i" && value == b"description");
     let message = refused(&build).message;
@@ -289,7 +289,7 @@ fn an_attribute_number_that_ad2i_does_not_know_is_told_with_the_entry() {
 }
 
 #[test]
-fn a_node_that_dn2i_lacks_is_told_with_the_entry() {
+fn a_node_missing_in_dn2i_is_reported_with_the_entry() {
     for lost in [2, 4] {
         let build = small();
         without(&build, |table, key, value| {
@@ -304,7 +304,7 @@ fn a_node_that_dn2i_lacks_is_told_with_the_entry() {
 }
 
 #[test]
-fn among_many_entries_the_one_that_is_damaged_is_told() {
+fn the_damaged_one_of_many_entries_is_reported() {
     let units = (0..3000).map(|at| {
         let line = if at == 1500 { "street: here\n" } else { "description: x\n" };
         unit(&format!("ou={at},dc=example,dc=com"), line)

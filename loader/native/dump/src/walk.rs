@@ -51,11 +51,9 @@ pub(crate) trait Worker {
 /// A walk over all entries of a database, or those below a base.
 #[derive(Debug)]
 pub(crate) struct Plan<'p> {
-    /// The number of worker threads.
     pub(crate) jobs: usize,
     /// The ID of the base; 0 selects all entries.
     pub(crate) base: u64,
-    /// Attributes that fingerprints leave out.
     pub(crate) ignore: &'p Names,
     /// The size of the pages of one range, in bytes.
     pub(crate) piece: u64,
@@ -89,12 +87,14 @@ impl Plan<'_> {
             met.entries += one.entries;
             met.holes += one.holes;
         }
-        let said = tables.id2e.record().entries;
-        if met.records == said {
+        let expected = tables.id2e.record().entries;
+        if met.records == expected {
             return Ok(met);
         }
         let met = met.records;
-        Err(Error::damaged(format!("{met} entries were met, {said} should be there (table id2e)")))
+        Err(Error::damaged(format!(
+            "{met} entries were read, but there should be {expected} (table id2e)"
+        )))
     }
 
     /// Divides id2e: at least four ranges for each worker. A small table may have fewer.
@@ -150,7 +150,6 @@ pub(crate) struct Walker<'w> {
 }
 
 impl<'w> Walker<'w> {
-    /// `base` is the ID of the base; 0 selects all entries.
     pub(crate) fn new(
         tables: &Tables<'w>,
         descriptions: &'w Descriptions,

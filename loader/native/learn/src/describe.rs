@@ -1,4 +1,4 @@
-//! One kind of entries as a table of the template: every attribute with its text, how often, how many values.
+//! Describes a kind of entries as a table of the template: attributes with texts, frequencies and counts.
 
 use common::Result;
 
@@ -11,29 +11,29 @@ use crate::token;
 use crate::tree_shape::PlacedKind;
 use crate::value::{ValueKind, hash_lengths, sort};
 
-/// What is the same for all kinds.
+/// Shared by the descriptions of all kinds.
 #[derive(Debug)]
-pub struct Means<'a> {
-    /// The path of the suffix.
+pub struct DescribeContext<'a> {
+    /// The RDN types of the suffix.
     pub root: String,
-    /// Names of kinds by the path where their entries stand.
+    /// For each path, the name of the kind whose entries are there.
     pub kinds: &'a [(String, String)],
     pub registry: &'a mut Registry,
 }
 
-/// What a template says of a kind, but for where it stands.
+/// The description of a kind in a template, except for its parent.
 #[derive(Debug, Default)]
 pub struct Described {
     pub rdn: Vec<String>,
     pub structural: Option<String>,
-    /// When its entries came into being.
+    /// When its entries were created.
     pub created: Option<Created>,
-    /// Values that several attributes have in common.
+    /// Values that several attributes share.
     pub values: Vec<(String, String)>,
     pub attributes: Vec<Line>,
 }
 
-/// Years, and whether all came in one load.
+/// Years of creation, and whether all entries were created in one load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Created {
     pub first: u32,
@@ -44,7 +44,7 @@ pub struct Created {
 #[derive(Debug)]
 pub struct Line {
     pub name: String,
-    /// Texts; the first one is of the name of the entry where there are two.
+    /// Texts; if there are two, the first is that of the naming value.
     pub texts: Vec<Item>,
     pub note: String,
 }
@@ -53,7 +53,7 @@ pub struct Line {
 pub struct Item {
     pub text: String,
     pub chance: f64,
-    /// A histogram; empty for one.
+    /// A histogram; empty if there is always one value.
     pub count: String,
 }
 
@@ -67,24 +67,28 @@ struct Describing<'a, 'm> {
     kind: &'a Kind,
     name: &'a str,
     columns: SampledEntries,
-    /// As they are spelled, by their number.
+    /// Attribute names as spelled in the source, by number.
     names: &'a [String],
-    /// Attributes that others may repeat, in their order.
+    /// Attributes that later ones may repeat, in order.
     earlier: Vec<usize>,
-    means: &'a mut Means<'m>,
+    context: &'a mut DescribeContext<'m>,
 }
 
-pub fn describe(grown: &PlacedKind<'_>, name: &str, means: &mut Means<'_>) -> Result<Described> {
+pub fn describe(
+    grown: &PlacedKind<'_>,
+    name: &str,
+    context: &mut DescribeContext<'_>,
+) -> Result<Described> {
     let kind = grown.kind;
     let columns = SampledEntries::of(kind)?;
     let spelled = |lower: &String| kind.attributes[lower.as_str()].spelling.to_string();
     let names: Vec<String> = columns.names.iter().map(spelled).collect();
-    let mut work = Describing { kind, name, columns, names: &names, earlier: Vec::new(), means };
+    let mut work = Describing { kind, name, columns, names: &names, earlier: Vec::new(), context };
     Ok(work.all(grown.key.path.split(',').next().unwrap_or_default()))
 }
 
 impl<'a> Describing<'a, '_> {
-    /// `rdn`: the types of the name, with `+` between them.
+    /// `rdn` has the naming attribute types, joined by `+`.
     fn all(&mut self, rdn: &str) -> Described {
         let mut lines: Vec<(usize, Line)> = Vec::new();
         let mut found = Described {
@@ -117,7 +121,7 @@ impl<'a> Describing<'a, '_> {
         &self.kind.attributes[self.columns.names[number].as_str()]
     }
 
-    /// Simple ones before those that may be made of them.
+    /// Simple attributes come before those that may be derived from them.
     fn order(&self) -> Vec<usize> {
         const LOOKED_AT: usize = 100;
         let mut tokens = Vec::new();
@@ -144,28 +148,31 @@ impl<'a> Describing<'a, '_> {
         Line { name: "objectClass".to_owned(), texts, note: String::new() }
     }
 
-    /// What the entries say themselves, else what is known of their classes.
+    /// The class that the entries state as structural, else the one known from their object classes.
     fn structural(&self) -> Option<String> {
         let classes = self.classes();
         let classes: Vec<&str> = classes.texts.iter().map(|item| item.text.as_str()).collect();
-        let said = self.number("structuralobjectclass");
-        let said = said.and_then(|number| self.columns.values(number).next());
-        let said = said.filter(|said| classes.iter().any(|class| class.eq_ignore_ascii_case(said)));
-        said.or_else(|| structural(&classes)).map(str::to_owned)
+        let stated = self.number("structuralobjectclass");
+        let stated = stated.and_then(|number| self.columns.values(number).next());
+        let stated =
+            stated.filter(|stated| classes.iter().any(|class| class.eq_ignore_ascii_case(stated)));
+        stated.or_else(|| structural(&classes)).map(str::to_owned)
     }
 
-    /// What createTimestamp says: of one load, hundreds of entries have the same.
+    /// Creation times from createTimestamp; if hundreds of entries share one, they came in one load.
     fn created(&self) -> Option<Created> {
         const OF_ONE_LOAD: u64 = 10;
         let number = self.number("createtimestamp")?;
         let values: Vec<&str> = self.columns.values(number).collect();
-        let ValueKind::Time { first, last } = sort(&values, &self.means.root) else { return None };
+        let ValueKind::Time { first, last } = sort(&values, &self.context.root) else {
+            return None;
+        };
         let times = &self.attribute(number).distinct;
         let at_once = times.estimate() * OF_ONE_LOAD < self.kind.entries;
         Some(Created { first, last, at_once })
     }
 
-    /// An attribute that names an entry: no two have the same.
+    /// A naming attribute, whose values must be unique.
     fn naming(&mut self, number: Option<usize>, name: String) -> Line {
         let Some(number) = number else {
             let texts = vec![Item::once("{number}".to_owned(), 1.0)];
@@ -174,15 +181,15 @@ impl<'a> Describing<'a, '_> {
         let found = shapes(&self.columns, number, &self.earlier);
         let stem = self.stem(number);
         let subject = self.subject(number, &stem);
-        let made = unique(&found, &subject, self.means.registry);
+        let generated = unique(&found, &subject, self.context.registry);
         self.offer(number);
-        let mut texts = vec![Item::once(made, 1.0)];
+        let mut texts = vec![Item::once(generated, 1.0)];
         let more = self.attribute(number).values.saturating_sub(self.kind.entries);
         if more >= LEAST_SEEN {
-            let text = text(&found, &Subject { single: false, ..subject }, self.means.registry);
+            let text = text(&found, &Subject { single: false, ..subject }, self.context.registry);
             texts.push(Item::once(text, share(more, self.kind.entries).min(1.0)));
         }
-        Line { name, texts, note: self.note(number) }
+        Line { name, texts, note: self.frequency(number) }
     }
 
     fn line(&mut self, number: usize) -> Option<Line> {
@@ -195,9 +202,9 @@ impl<'a> Describing<'a, '_> {
             return Some(self.classes());
         }
         let text = if binary * 2 > *values { self.binary(number) } else { self.text(number) };
-        let count = if counts.only() == Some(1) { String::new() } else { counts.told() };
+        let count = if counts.only() == Some(1) { String::new() } else { counts.to_text() };
         let texts = vec![Item { text, chance: share(*entries, self.kind.entries), count }];
-        Some(Line { name: self.names[number].clone(), texts, note: self.note(number) })
+        Some(Line { name: self.names[number].clone(), texts, note: self.frequency(number) })
     }
 
     fn stem(&self, number: usize) -> String {
@@ -218,7 +225,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    fn note(&self, number: usize) -> String {
+    fn frequency(&self, number: usize) -> String {
         let attribute = self.attribute(number);
         let share = decimal(share(attribute.entries, self.kind.entries) * 100.0, 1);
         match attribute.distinct.estimate() * 100 / attribute.values.max(1) {
@@ -227,20 +234,20 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// The text that makes the values of an attribute, by what they are.
+    /// Chooses the text that generates an attribute's values, by their kind.
     fn text(&mut self, number: usize) -> String {
         let values: Vec<&str> = self.columns.values(number).collect();
         if values.is_empty() {
-            // All are too long to be looked at.
+            // No value was short enough to be kept.
             let lengths = &self.attribute(number).lengths;
-            return format!("{{chars:base64:histogram:{}}}", lengths.told());
+            return format!("{{chars:base64:histogram:{}}}", lengths.to_text());
         }
-        match sort(&values, &self.means.root) {
+        match sort(&values, &self.context.root) {
             ValueKind::Boolean { yes } => {
                 let text = |text: &str, weight: usize| (text.to_owned(), weight.max(1) as u64);
                 let texts = vec![text("TRUE", yes), text("FALSE", 1000 - yes)];
                 let (stem, choice) = (self.stem(number), Choice { texts, phrases: None });
-                format!("{{shape:{}}}", self.means.registry.add_shapes(&stem, choice))
+                format!("{{shape:{}}}", self.context.registry.add_shapes(&stem, choice))
             }
             ValueKind::Time { first, last } => format!("{{time:{first}0101:{}0101}}", last + 1),
             ValueKind::Password { scheme } => self.password(scheme, &values),
@@ -253,27 +260,27 @@ impl<'a> Describing<'a, '_> {
         let found = shapes(&self.columns, number, &self.earlier);
         let stem = self.stem(number);
         let subject = self.subject(number, &stem);
-        let made = text(&found, &subject, self.means.registry);
+        let generated = text(&found, &subject, self.context.registry);
         if subject.single && self.attribute(number).entries * 1000 >= self.kind.entries * 999 {
             self.offer(number);
         }
-        made
+        generated
     }
 
-    /// A hash of the scheme's length. Where it can be made, it is that of the entry's own name.
+    /// A hash in the scheme's length. If the scheme can be generated, it is a hash of the entry's own name.
     fn password(&self, scheme: &'static str, values: &[&str]) -> String {
         let lengths = hash_lengths(values);
         match self.earlier.first() {
             Some(&number) if scheme == "SSHA" && lengths.only().is_some() => {
                 format!("{{ssha:{}}}", self.names[number])
             }
-            _ => format!("{{{{{scheme}}}}}{{chars:base64:histogram:{}}}", lengths.told()),
+            _ => format!("{{{{{scheme}}}}}{{chars:base64:histogram:{}}}", lengths.to_text()),
         }
     }
 
-    /// Of an entry of the kind that most values name.
+    /// The DN of an entry of the kind that most values refer to.
     fn dn(&self, paths: &[(String, usize)]) -> String {
-        let kinds = self.means.kinds;
+        let kinds = self.context.kinds;
         let found =
             paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
         match found.or(kinds.first()) {
@@ -291,7 +298,7 @@ impl<'a> Describing<'a, '_> {
         format!("{{{tag}:{least}:{}}}", (2 * mean).saturating_sub(least).max(least))
     }
 
-    /// Others may repeat it, if texts can name it.
+    /// Lets later attributes repeat this one, if texts can name it.
     fn offer(&mut self, number: usize) {
         let name = &self.names[number];
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -300,7 +307,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Attributes that others repeat become values of the entry.
+    /// Turns attributes that others repeat into values of the entry.
     fn share(&self, lines: &mut [(usize, Line)], found: &mut Described) {
         for &number in &self.earlier {
             let name = &self.names[number];
@@ -308,7 +315,7 @@ impl<'a> Describing<'a, '_> {
                 [format!("{{{name}}}"), format!("{{ascii:{name}}}"), format!("{{ssha:{name}}}")];
             let named = |text: &String| tags.iter().any(|tag| text.contains(tag.as_str()));
             let mut shaped =
-                self.means.registry.shapes.iter().flat_map(|(_, choice)| &choice.texts);
+                self.context.registry.shapes.iter().flat_map(|(_, choice)| &choice.texts);
             let mut items = lines.iter().flat_map(|(_, line)| &line.texts);
             if !shaped.any(|(text, _)| named(text)) && !items.any(|item| named(&item.text)) {
                 continue;

@@ -1,21 +1,21 @@
-//! How often numbers came, in buckets that grow: exact up to 64, then eight to each doubling.
+//! Histograms with growing buckets: exact up to 64, then eight per power of two.
 
 const EXACT: u64 = 64;
 const FIRST_DOUBLING: u64 = 6;
 const PER_DOUBLING: u64 = 8;
-/// So many buckets of a histogram are told, and each was seen so often at least.
+/// Most buckets of a histogram in the template.
 const MOST_BUCKETS: usize = 40;
 const LEAST_SEEN: u64 = 5;
-/// Weights are parts of this.
+/// The sum of all weights.
 const WHOLE: u64 = 10_000;
 
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
-    /// How many numbers fell into each bucket, and their sum.
+    /// For each bucket, the count and the sum of its numbers.
     cells: Vec<(u64, u64)>,
 }
 
-/// Numbers from `low` to `high`, seen `count` times. `sum`: of all of them.
+/// Numbers from `low` to `high`, seen `count` times with this `sum`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
     pub low: u64,
@@ -52,7 +52,7 @@ impl Histogram {
         sum as f64 / (self.total().max(1)) as f64
     }
 
-    /// Those that are not empty, ascending.
+    /// The buckets that are not empty, in ascending order.
     pub fn buckets(&self) -> Vec<Bucket> {
         let filled = self.cells.iter().enumerate().filter(|(_, (count, _))| *count > 0);
         let bucket = |(at, &(count, sum)): (usize, &(u64, u64))| Bucket {
@@ -68,7 +68,7 @@ impl Histogram {
         self.cells.iter().position(|(count, _)| *count > 0).map_or(0, low)
     }
 
-    /// Every number was this one.
+    /// The number, if all numbers were equal.
     pub fn only(&self) -> Option<u64> {
         match self.buckets().as_slice() {
             [one] if one.low == one.high => Some(one.low),
@@ -76,8 +76,8 @@ impl Histogram {
         }
     }
 
-    /// As in `1=7000,2=2000,3-4=1000`: ranges with both ends, and their weights.
-    pub fn told(&self) -> String {
+    /// The histogram as text, such as `1=7000,2=2000,3-4=1000`: inclusive ranges with their weights.
+    pub fn to_text(&self) -> String {
         let all = self.total().max(1);
         let mut buckets = self.buckets();
         let least = |buckets: &[Bucket]| (0..buckets.len()).min_by_key(|&at| buckets[at].count);
@@ -116,13 +116,13 @@ fn low(place: usize) -> u64 {
     if doubling >= 64 { u64::MAX } else { (PER_DOUBLING + part) << (doubling - 3) }
 }
 
-/// Even between both ends, numbers have the mean that they had.
+/// A range whose uniform draws have the same mean as the bucket.
 fn range(bucket: &Bucket) -> (u64, u64) {
     let twice = (2 * bucket.sum + bucket.count / 2) / bucket.count.max(1);
     (bucket.low, twice.saturating_sub(bucket.low).max(bucket.low))
 }
 
-/// One bucket and the smaller one of its neighbours become one.
+/// Joins a bucket with its smaller neighbour.
 fn join(buckets: &mut Vec<Bucket>, at: usize) {
     let count = |at: usize| buckets.get(at).map_or(u64::MAX, |bucket| bucket.count);
     let before = at > 0 && count(at - 1) <= count(at + 1);
@@ -167,6 +167,6 @@ mod tests {
         for (number, count) in [(1, 700), (2, 300), (64, 500), (67, 500)] {
             (0..count).for_each(|_| some.add(number));
         }
-        assert_eq!(some.told(), "1=3500,2=1500,64-67=5000");
+        assert_eq!(some.to_text(), "1=3500,2=1500,64-67=5000");
     }
 }

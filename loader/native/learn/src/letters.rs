@@ -1,32 +1,32 @@
-//! Which letter follows which in the words of a vocabulary, told so coarsely that no word can be read from it.
+//! Counts which letter follows which in a vocabulary, so coarsely that no word can be reconstructed.
 
 use rustc_hash::FxHashSet;
 use synth::vocabulary::letters::{self, Letters as Table};
 
 use crate::histogram::Histogram;
 
-/// a to z, letters of two bytes, letters of three and more.
+/// a to z, then all two-byte letters, then all longer ones.
 const SYMBOLS: usize = letters::SYMBOLS;
 const TWO: usize = 26;
 const THREE: usize = 27;
-/// Fewer distinct words than this have no table of their own.
+/// A vocabulary with fewer distinct words gets no table of its own.
 pub const LEAST_WORDS: u64 = 200;
-/// A pair is told when so many words have it.
+/// Pairs in fewer words than this are left out.
 const LEAST_PAIR: u32 = 2;
 /// The highest mark of a row; each one less is half as frequent.
 const TOP: u32 = 9;
-/// How much sharper rows can be than they were counted, and how nearly the right one is looked for.
+/// Range of the exponent that sharpens the counted rows, and the number of steps of the search for it.
 const BLUNTEST: f64 = 0.5;
 const SHARPEST: f64 = 4.0;
 const HALVINGS: u32 = 6;
 
-/// Pairs counted: row 0 is the head of a word, row s+1 what follows symbol s.
+/// Counts of letter pairs: row 0 is the beginning of a word, row s+1 what follows symbol s.
 #[derive(Debug, Clone)]
 pub struct Letters {
-    /// Distinct ones.
+    /// Number of distinct words.
     pub words: u64,
     pairs: Box<[[u32; SYMBOLS]; SYMBOLS + 1]>,
-    /// Sequences of four, the ends of words among them: what substring indexes have keys for.
+    /// Sequences of four letters, including the ends of words: the keys of substring indexes.
     sequences: FxHashSet<u32>,
     lengths: Histogram,
 }
@@ -43,7 +43,7 @@ impl Default for Letters {
 }
 
 impl Letters {
-    /// A distinct word.
+    /// Counts a word, which must be distinct.
     pub fn word(&mut self, word: &str) {
         self.words += 1;
         let (mut row, mut letters) = (0, 0);
@@ -67,10 +67,10 @@ impl Letters {
         }
     }
 
-    /// One row a symbol; a digit for what follows: 9 for the most frequent, 0 for what is rare or never.
+    /// One row per symbol, with a digit for each possible follower: 9 for the most frequent, 0 for rare or none.
     ///
-    /// Pairs alone make words more varied than real ones, so they are told sharper than they are, until as many words
-    /// made of them have as many different sequences of four letters.
+    /// Pairs alone would make words more varied than real ones, so the rows are sharpened until the same number of
+    /// generated words has as many distinct sequences of four letters.
     pub fn rows(&self) -> Vec<String> {
         let rows = |sharpness: f64| -> Vec<String> {
             self.pairs.iter().map(|row| marks(row, sharpness)).collect()
@@ -84,7 +84,7 @@ impl Letters {
         rows(f64::midpoint(blunt, sharp))
     }
 
-    /// Different sequences in as many words made of these rows.
+    /// Counts the distinct sequences in as many words generated from these rows.
     fn made(&self, rows: &[String]) -> usize {
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
         let Some(table) = Table::new(&rows) else { return 0 };
@@ -103,7 +103,7 @@ impl Letters {
     }
 }
 
-/// One that is not there yet, if it can be found.
+/// Generates a word that is not in `known`, if the attempts suffice.
 fn new_word(table: &Table, number: u64, letters: u64, known: &mut FxHashSet<Vec<u8>>) -> Vec<u8> {
     const TRIES: u64 = 4;
     let mut word = Vec::new();
@@ -117,7 +117,7 @@ fn new_word(table: &Table, number: u64, letters: u64, known: &mut FxHashSet<Vec<
     word
 }
 
-/// Four symbols as one number; the ends of a word count as one.
+/// Calls `see` with each four symbols as one number; all ends of a word are the same symbol.
 fn each_sequence(word: &str, mut see: impl FnMut(u32)) {
     const END: u32 = 31;
     const FOUR: u32 = (1 << 20) - 1;
@@ -145,7 +145,7 @@ fn marks(row: &[u32; SYMBOLS], sharpness: f64) -> String {
     row.iter().map(mark).collect()
 }
 
-/// What has no case and no place in the alphabet goes by its length.
+/// Letters without case or outside of a to z are classed by their length in bytes.
 fn symbol(letter: char) -> Option<usize> {
     match letter {
         'a'..='z' => Some(letter as usize - 'a' as usize),

@@ -1,12 +1,12 @@
-//! What a directory looks like in numbers, and a template that makes one like it.
+//! Learns statistics of a directory, and writes a template that generates a similar one.
 //!
-//! Read once, entry by entry, with caps on all that is kept ([`statistics`], [`sampled`]). Then
-//! the outline of the tree is drawn ([`outline`](tree_shape::outline)), each kind is described from a sample of its
-//! entries ([`describe`], [`shapes`], [`text`]), and all is written as a template ([`template`]).
+//! The source is read once, entry by entry, with limits on all that is kept ([`statistics`], [`sampled`]). Then the
+//! shape of the tree is derived ([`outline`](tree_shape::outline)), each kind is described from a sample of its entries
+//! ([`describe`], [`shapes`], [`text`]), and the template is written ([`template`]).
 //!
-//! No value of the source, nor a part of one, gets into the template: only numbers, names of attribute types and of
-//! object classes, and words of our own lists ([`schemes`], neutral names of branches). What fewer than five entries
-//! show is not told.
+//! No value of the source, nor part of one, gets into the template: only numbers, names of attribute types and object
+//! classes, and words of our own lists ([`schemes`], neutral names of branches). Whatever fewer than five entries show
+//! is left out.
 
 mod describe;
 mod histogram;
@@ -36,15 +36,14 @@ pub struct Learned {
     /// The template, as TOML.
     pub template: String,
     pub entries: u64,
-    /// Entries of the kind whose number is asked for when the template is used.
+    /// Number of entries of the kind whose number the user of the template chooses.
     pub main: u64,
     pub kinds: usize,
-    /// Entries that the template has none of.
+    /// Number of entries that the template does not represent.
     pub left_out: u64,
 }
 
-/// Learns from LDIF, with so many workers: they take blocks in turn, each counts for itself, and what they counted is
-/// added up.
+/// Learns from LDIF with `jobs` workers, which take blocks in turn and count separately; then their counts are added.
 pub fn learn(sources: Vec<Source>, jobs: usize, counters: &Counters) -> Result<Learned> {
     let chunks = Chunks::new(sources, false, counters);
     let work = |_| work(&chunks, counters);

@@ -1,4 +1,4 @@
-//! Where an entry stands: the types of the RDNs on its way up, and hashes of its name and its parent's.
+//! The position of an entry: the types of its RDNs up to the root, and hashes of its DN and its parent's.
 
 use tree::name::ParsedDn;
 use xxhash_rust::xxh3::xxh3_64;
@@ -22,12 +22,12 @@ impl Place {
         types(self.name.key(), &mut self.path);
     }
 
-    /// Types of the RDNs, the own one first, as in `uid,ou,dc,dc`.
+    /// Types of the RDNs, its own first, as in `uid,ou,dc,dc`.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// Whether what stands where types do can be some: a name may come from anywhere.
+    /// Whether all parts could be attribute types: a DN may come from an untrusted source.
     pub fn has_types(&self) -> bool {
         std::str::from_utf8(&self.path)
             .is_ok_and(|path| path.is_empty() || path.split([',', '+']).all(synth::is_description))
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// The path one up.
+/// The path of the parent.
 pub fn above(path: &str) -> &str {
     path.split_once(',').map_or("", |(_, above)| above)
 }
@@ -60,7 +60,7 @@ pub fn length(path: &str) -> usize {
     if path.is_empty() { 0 } else { path.split(',').count() }
 }
 
-/// Leaves values out of a normalised DN.
+/// Strips the values from a normalized DN.
 fn types(key: &[u8], path: &mut Vec<u8>) {
     let (mut in_type, mut escaped) = (true, false);
     for &byte in key {

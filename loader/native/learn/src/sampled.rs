@@ -1,8 +1,8 @@
-//! A sample of distinct keys that fits a cap, the same whatever the order in which they come.
+//! A sample of distinct keys with limited size, independent of the order in which they come.
 //!
-//! P. Gibbons, "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries" (VLDB 2001): a key is
-//! kept when its hash begins with `level` zero bits, and the level rises whenever the cap is passed. What is kept
-//! of a key is complete, for a key of the last level was one of every level before.
+//! P. Gibbons, "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries" (VLDB 2001): a key is kept if
+//! its hash begins with `level` zero bits, and the level rises when the limit is exceeded. The data of a kept key are
+//! complete, because the key was also kept at every lower level.
 
 use rustc_hash::FxHashMap;
 
@@ -17,12 +17,12 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
         hash.leading_zeros() >= self.level
     }
 
-    /// Each kept key stands for so many.
+    /// Number of distinct keys that each kept key represents.
     pub fn scale(&self) -> f64 {
         2f64.powi(i32::try_from(self.level).unwrap_or(i32::MAX))
     }
 
-    /// How many distinct keys there were.
+    /// Estimated number of distinct keys.
     pub fn estimate(&self) -> u64 {
         (self.kept.len() as u64) << self.level.min(40)
     }
@@ -43,14 +43,14 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
         self.kept.values()
     }
 
-    /// The keys in their order.
+    /// The kept keys in ascending order.
     pub fn sorted(&self) -> Vec<(u64, &V)> {
         let mut all: Vec<_> = self.kept.iter().map(|(&hash, value)| (hash, value)).collect();
         all.sort_unstable_by_key(|(hash, _)| *hash);
         all
     }
 
-    /// Changes what is kept of a key, unless the key is none of the sample.
+    /// Updates the data of a key, if the sample keeps it.
     pub fn note(&mut self, hash: u64, change: impl FnOnce(&mut V)) {
         if !self.takes(hash) {
             return;
@@ -59,14 +59,14 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
         self.fit();
     }
 
-    /// Keeps less, until the cap fits.
+    /// Raises the level until the sample fits.
     fn fit(&mut self) {
         while self.kept.len() > CAP {
             self.raise(self.level + 1);
         }
     }
 
-    /// To this level at least.
+    /// Raises the level to at least this one.
     pub fn raise(&mut self, level: u32) {
         if level > self.level {
             self.level = level;
@@ -78,7 +78,7 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
         self.level
     }
 
-    /// Adds what another saw.
+    /// Adds the sample of another worker.
     pub fn merge(&mut self, other: Self, mut add: impl FnMut(&mut V, V)) {
         self.raise(other.level);
         for (hash, value) in other.kept {
@@ -90,10 +90,10 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
     }
 }
 
-/// Distinct values of one attribute, and parents of one kind, that are counted one by one.
+/// Most distinct values of an attribute, or parents of a kind, that are counted individually.
 const MOST_COUNTED: usize = 1 << 14;
 
-/// How often each key came.
+/// The number of occurrences of each key.
 pub type Counts = Sampled<u64, MOST_COUNTED>;
 
 impl<const CAP: usize> Sampled<u64, CAP> {

@@ -1,17 +1,17 @@
-//! Names that may stand in a template because they are everybody's: password schemes, object classes, attributes.
+//! Common names that may appear in a template: password schemes, object classes, attributes.
 
 /// Schemes of hashed passwords (RFC 2307 and the modules of OpenLDAP).
 const SCHEMES: &str = "\
     ARGON2 CLEARTEXT CRYPT MD5 PBKDF2 PBKDF2-SHA1 PBKDF2-SHA256 PBKDF2-SHA512 SASL \
     SCRAM-SHA-256 SHA SHA256 SHA384 SHA512 SMD5 SSHA SSHA256 SSHA384 SSHA512";
 
-/// Those a server makes up itself: `--operational` makes them.
+/// Attributes that servers generate; `--operational` generates them too.
 const MADE_BY_SERVERS: &str = "\
     contextcsn createtimestamp creatorsname entrycsn entrydn entryuuid hassubordinates \
     modifiersname modifytimestamp numsubordinates structuralobjectclass subordinatecount \
     subschemasubentry";
 
-/// Structural classes from the more to the less particular.
+/// Structural object classes, the most specific first.
 const STRUCTURAL: &str = "\
     inetOrgPerson organizationalPerson groupOfNames groupOfUniqueNames groupOfURLs \
     organizationalRole organizationalUnit device account document dNSDomain applicationProcess \
@@ -19,7 +19,7 @@ const STRUCTURAL: &str = "\
     ipNetwork ipProtocol ipService nisNetgroup nisMap oncRpc automountMap automount sudoRole \
     domain locality organization country posixGroup nisObject";
 
-/// Names of branches that say nothing of their owner.
+/// Names of branches that reveal nothing about their owner.
 const NEUTRAL: &str = "\
     accounts admins aliases applications apps automount clients computers configuration \
     contacts customers departments devices dns domains employees external groups hosts internal \
@@ -27,7 +27,7 @@ const NEUTRAL: &str = "\
     persons policies printers protocols roles rpc servers services sites staff students \
     subscribers sudoers suppliers system teams units users";
 
-/// The scheme at the head of a hashed password, and what follows it.
+/// Returns the scheme of a hashed password, and the text after it.
 pub fn scheme(value: &str) -> Option<(&'static str, &str)> {
     let (name, hash) = value.strip_prefix('{')?.split_once('}')?;
     let known = SCHEMES.split(' ').find(|known| known.eq_ignore_ascii_case(name))?;
@@ -35,19 +35,19 @@ pub fn scheme(value: &str) -> Option<(&'static str, &str)> {
 }
 
 pub fn is_made_by_servers(attribute: &str) -> bool {
-    MADE_BY_SERVERS.split(' ').any(|known| known == attribute)
+    MADE_BY_SERVERS.split(' ').any(|name| name == attribute)
 }
 
 pub fn is_neutral(branch: &str) -> bool {
-    NEUTRAL.split(' ').any(|known| known == branch)
+    NEUTRAL.split(' ').any(|name| name == branch)
 }
 
-/// Binary values that servers take for X.509 certificates.
+/// Whether servers require the binary values to be X.509 certificates.
 pub fn is_certificate(attribute: &str) -> bool {
     matches!(base(attribute), "usercertificate" | "cacertificate")
 }
 
-/// Values that servers look into, and that cannot be made up here.
+/// Whether servers parse the values and they cannot be generated here.
 pub fn is_signed(attribute: &str) -> bool {
     let base = base(attribute);
     base.ends_with("revocationlist") || base == "crosscertificatepair"
@@ -57,16 +57,15 @@ fn base(attribute: &str) -> &str {
     attribute.split(';').next().unwrap_or_default()
 }
 
-/// The same as the standards spell it.
+/// The structural class, spelled as in the standards.
 pub fn structural_name(classes: &[&str]) -> Option<&'static str> {
     let found = structural(classes)?;
-    STRUCTURAL.split(' ').find(|known| known.eq_ignore_ascii_case(found))
+    STRUCTURAL.split(' ').find(|name| name.eq_ignore_ascii_case(found))
 }
 
-/// The structural one of these classes, if it is well known.
+/// The structural one of these classes, if it is a well-known one.
 pub fn structural<'c>(classes: &[&'c str]) -> Option<&'c str> {
-    let find =
-        |known: &str| classes.iter().find(|class| class.eq_ignore_ascii_case(known)).copied();
+    let find = |name: &str| classes.iter().find(|class| class.eq_ignore_ascii_case(name)).copied();
     STRUCTURAL.split(' ').find_map(find)
 }
 

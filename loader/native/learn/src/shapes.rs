@@ -1,4 +1,4 @@
-//! The values of one attribute, by their shapes: what stands in each place of a shape, and what it repeats.
+//! Groups the values of an attribute by shape, and learns what is in each place of a shape and what it repeats.
 
 use common::Result;
 use ldif::Record;
@@ -10,23 +10,23 @@ use crate::statistics::{Kind, described};
 use crate::token::{self, Token, TokenKind};
 use crate::vocabulary::Words;
 
-/// Shapes told of one attribute, the share of the values that each must have, and their least number.
+/// Most shapes of one attribute, the reciprocal of the least share of the values, and the least number of values.
 const MOST_SHAPES: usize = 8;
 const LEAST_SHARE: u64 = 50;
 pub const LEAST_SEEN: u64 = 5;
-/// Entries looked at for repetitions, and how many in a hundred must repeat.
-const LOOKED_AT: usize = 3000;
-const REPEATS: u64 = 95;
-/// Values of an entry that are looked at.
+/// Most entries examined for repetitions.
+const MOST_EXAMINED: usize = 3000;
+const REPEAT_PERCENT: u64 = 95;
+/// Most values per entry that are examined.
 const FIRST_VALUES: usize = 4;
 
-/// The text values of an entry by the number of their attribute; None where the entry has none.
+/// The text values of an entry by attribute number; empty if the entry lacks the attribute.
 pub type SampledEntry = Vec<Vec<String>>;
 
-/// The sample of one kind, decoded: its entries' values, attribute by attribute.
+/// The decoded sample of one kind: the values of its entries, attribute by attribute.
 #[derive(Debug, Default)]
 pub struct SampledEntries {
-    /// Lower case, ascending.
+    /// In lower case, ascending.
     pub names: Vec<String>,
     pub rows: Vec<SampledEntry>,
 }
@@ -67,12 +67,12 @@ fn row(bytes: &[u8], numbers: &FxHashMap<&str, usize>) -> Result<SampledEntry> {
 #[derive(Debug, Default)]
 pub struct Shapes {
     pub variants: Vec<Variant>,
-    /// What has none of the shapes: words, and how many a value has.
+    /// Values that fit no shape: their words, and the number of words per value.
     pub text: Words,
     pub text_counts: Histogram,
-    /// Values looked at.
+    /// Number of values examined.
     pub values: u64,
-    /// Distinct ones among them, without regard to case, with their counts.
+    /// The distinct values, ignoring case, with their counts.
     pub whole: Words,
 }
 
@@ -83,7 +83,7 @@ pub struct Variant {
     pub places: Vec<Place>,
 }
 
-/// A token of a shape.
+/// One token of a shape.
 #[derive(Debug)]
 pub struct Place {
     pub sort: TokenKind,
@@ -92,11 +92,11 @@ pub struct Place {
     tries: Vec<RepeatCounts>,
 }
 
-/// The place repeats the value of another attribute of the entry.
+/// Marks a place that repeats the value of another attribute of the same entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repeat {
     pub attribute: usize,
-    /// Only letters and digits of it, in lower case.
+    /// Repeats only its letters and digits, in lower case.
     pub ascii: bool,
 }
 
@@ -107,7 +107,7 @@ struct RepeatCounts {
     ascii: u64,
 }
 
-/// `earlier`: attributes that may be repeated.
+/// `earlier` lists the attributes that may be repeated.
 pub fn shapes(columns: &SampledEntries, number: usize, earlier: &[usize]) -> Shapes {
     let mut found = Shapes { variants: frequent(columns, number), ..Shapes::default() };
     let places: FxHashMap<String, usize> = found
@@ -128,7 +128,7 @@ pub fn shapes(columns: &SampledEntries, number: usize, earlier: &[usize]) -> Sha
             };
             let variant = &mut found.variants[place];
             variant.add(&tokens);
-            if at < LOOKED_AT && which < FIRST_VALUES {
+            if at < MOST_EXAMINED && which < FIRST_VALUES {
                 variant.compare(&tokens, row, earlier);
             }
         }
@@ -137,7 +137,7 @@ pub fn shapes(columns: &SampledEntries, number: usize, earlier: &[usize]) -> Sha
     found
 }
 
-/// The shapes that are told, the most frequent first.
+/// The shapes that go into the template, the most frequent first.
 fn frequent(columns: &SampledEntries, number: usize) -> Vec<Variant> {
     let (mut counts, mut tokens, mut all) = (FxHashMap::<String, u64>::default(), Vec::new(), 0);
     for value in columns.values(number) {
@@ -164,7 +164,7 @@ impl Shapes {
         self.text_counts.add(count);
     }
 
-    /// All values are of one shape, or nearly.
+    /// Whether all or nearly all values have one shape.
     pub fn is_plain(&self) -> bool {
         self.variants.len() == 1 && self.variants[0].values * 50 >= self.values * 49
     }
@@ -205,12 +205,12 @@ impl Variant {
 
     fn decide(&mut self, earlier: &[usize]) {
         for place in &mut self.places {
-            // What hardly changes is repeated by chance.
+            // A place with very few words repeats others by chance.
             if place.words.distinct() < LEAST_SEEN {
                 continue;
             }
             let enough = |tries: &RepeatCounts, same: u64| {
-                tries.seen >= LEAST_SEEN && same * 100 >= tries.seen * REPEATS
+                tries.seen >= LEAST_SEEN && same * 100 >= tries.seen * REPEAT_PERCENT
             };
             place.repeats = place.tries.iter().zip(earlier).find_map(|(tries, &attribute)| {
                 let ascii = !enough(tries, tries.same);
@@ -221,7 +221,7 @@ impl Variant {
     }
 }
 
-/// As the tag `ascii` makes it.
+/// Reduces a value as the tag `ascii` does.
 fn plain(value: &str) -> String {
     let kept = value.nfkd().filter(char::is_ascii_alphanumeric);
     kept.map(|one: char| one.to_ascii_lowercase()).collect()

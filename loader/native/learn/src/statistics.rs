@@ -1,4 +1,4 @@
-//! Counting, entry by entry. Memory is bounded by caps on everything that is kept, not by the tree.
+//! Counts entries. Memory is bounded by limits on everything that is kept, not by the size of the tree.
 
 use std::borrow::Cow;
 
@@ -11,75 +11,75 @@ use crate::histogram::Histogram;
 use crate::place::Place;
 use crate::sampled::{Counts, Sampled};
 
-/// Kinds told apart. Further ones are only counted.
+/// Most kinds; entries of further kinds are only counted.
 const MOST_KINDS: usize = 4096;
-/// Attributes of a kind told apart.
+/// Most attributes of a kind.
 const MOST_ATTRIBUTES: usize = 400;
-/// Whole entries kept of one kind, as records.
+/// Most whole entries kept of one kind, as records.
 const MOST_RECORDS: usize = 1 << 15;
-/// Bytes of whole entries that are kept, of a kind and of all.
+/// Most bytes of the sampled entries of a kind.
 const KIND_BYTES: usize = 48 << 20;
 const ALL_BYTES: usize = 128 << 20;
-/// Values of an attribute that are kept of an entry, and how long they may be.
+/// Most values of an attribute in a sampled entry.
 const MOST_VALUES: u32 = 16;
 const LONGEST_VALUE: usize = 1024;
 
-/// What makes entries be of one kind.
+/// Entries with the same key are of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// As [`crate::place::Place::path`] gives it.
+    /// The path as in [`crate::place::Place::path`].
     pub path: Box<str>,
-    /// Lower case, sorted, parted by spaces.
+    /// Object classes in lower case, sorted, separated by spaces.
     pub classes: Box<str>,
 }
 
-/// What is counted of the entries that stand in the same place and have the same object classes.
+/// Counts of the entries with the same path and object classes.
 #[derive(Debug, Default)]
 pub struct Kind {
     pub entries: u64,
     pub attributes: FxHashMap<Box<str>, Attribute>,
-    /// Children of this kind by the hash of their parent.
+    /// Number of children of this kind per parent, by the hash of the parent's DN.
     pub parents: Counts,
-    /// Some entries as LDIF, by the hash of their DN; long values and lists are left out of them.
+    /// A sample of entries as LDIF, by the hash of their DN; long values and long lists are shortened.
     pub records: Sampled<Box<[u8]>, MOST_RECORDS>,
-    /// Bytes of these.
+    /// Bytes of the sample.
     pub size: usize,
 }
 
-/// One attribute of a kind, by what stands in all entries.
+/// Counts of one attribute over all entries of a kind.
 #[derive(Debug, Default)]
 pub struct Attribute {
-    /// As an entry spells it.
+    /// As spelled in an entry.
     pub spelling: Box<str>,
-    /// Entries that have it.
+    /// Number of entries that have it.
     pub entries: u64,
     pub values: u64,
-    /// Values that are no text.
+    /// Number of values that are not text.
     pub binary: u64,
-    /// Values in an entry that has any.
+    /// Number of values per entry that has any.
     pub counts: Histogram,
-    /// Bytes of a value.
+    /// Bytes per value.
     pub lengths: Histogram,
-    /// Hashes of values without regard to case.
+    /// Hashes of values, ignoring case.
     pub distinct: Counts,
 }
 
-/// What one worker has counted.
+/// The counts of one worker.
 #[derive(Debug, Default)]
 pub struct Statistics {
     pub kinds: FxHashMap<Key, Kind>,
     pub entries: u64,
-    /// Of more kinds than are told apart.
+    /// Number of entries beyond `MOST_KINDS`.
     pub uncounted: u64,
     size: usize,
-    /// Of the records of every kind, at least.
+    /// Least level of the records of every kind.
     level: u32,
     place: Place,
     record: Vec<u8>,
     values: FxHashMap<Box<str>, u32>,
 }
 
-/// An attribute line, decoded.
+/// A decoded attribute line.
 struct Line<'a> {
     name: String,
     spelling: &'a str,
@@ -149,7 +149,7 @@ impl Statistics {
         }
     }
 
-    /// Adds what another worker counted.
+    /// Adds the counts of another worker.
     pub fn merge(&mut self, other: Self) {
         self.entries += other.entries;
         self.uncounted += other.uncounted;
@@ -236,7 +236,7 @@ impl Attribute {
     }
 
     fn merge(&mut self, other: Self) {
-        // Any would do, but it must be the same each time.
+        // Any spelling would do, but it must not depend on the order of the workers.
         self.spelling = std::cmp::min(std::mem::take(&mut self.spelling), other.spelling);
         self.entries += other.entries;
         self.values += other.values;
@@ -257,7 +257,7 @@ fn line<'a>(field: &'a ldif::Field<'a>, record: &'a [u8]) -> Result<Line<'a>> {
     })
 }
 
-/// The attribute type with `;binary`. Of other options nothing is learned: they may tell more than a type does.
+/// The attribute type with `;binary`. Other options are dropped, because they may reveal more than a type does.
 pub fn described<'a>(field: &'a ldif::Field<'a>) -> &'a [u8] {
     const BINARY: &[u8] = b";binary";
     let (whole, base) = (field.description(), field.base());
@@ -276,7 +276,7 @@ fn classes(lines: &[Line<'_>]) -> Box<str> {
     names.join(" ").into()
 }
 
-/// The name of an object class; what cannot be one is none.
+/// The name of an object class, or None if the value cannot be one.
 fn class(value: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(value).ok()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');

@@ -1,11 +1,11 @@
-//! The template: the outline of the tree, its kinds, and the vocabularies they use.
+//! Writes the template: the branches, the kinds, and their vocabularies.
 
 use std::fmt::Write as _;
 
 use common::{Code, Error, Result};
 use synth::vocabulary::{Case, Step};
 
-use crate::describe::{Created, Described, Item, Line, Means, describe};
+use crate::describe::{Created, DescribeContext, Described, Item, Line, describe};
 use crate::letters::{LEAST_WORDS, Letters};
 use crate::place::length;
 use crate::schemes::structural_name;
@@ -14,7 +14,7 @@ use crate::tree_shape::{Outline, ParentRule, PlacedKind, outline};
 use crate::vocabulary::{Curve, Vocabulary};
 use crate::{Learned, shapes::LEAST_SEEN};
 
-/// Fewer than this are a number of their own, however many entries there are.
+/// A kind with fewer entries gets a fixed number instead of a share.
 const FEW: u64 = 20;
 
 pub fn write(gathered: &Statistics) -> Result<Learned> {
@@ -32,10 +32,10 @@ pub fn write(gathered: &Statistics) -> Result<Learned> {
     let mut registry = Registry::default();
     let root = gathered.kinds.keys().min_by_key(|key| (length(&key.path), &key.path));
     let root = root.map_or(String::new(), |key| key.path.to_string());
-    let mut means = Means { root, kinds: &kinds, registry: &mut registry };
+    let mut context = DescribeContext { root, kinds: &kinds, registry: &mut registry };
     let (mut kinds_text, mut created) = (String::new(), None);
     for (at, grown) in outline.kinds.iter().enumerate() {
-        let described = describe(grown, &names[at], &mut means)?;
+        let described = describe(grown, &names[at], &mut context)?;
         let count = (at != first).then(|| count(grown.kind.entries, main));
         if at == first {
             created = described.created;
@@ -68,7 +68,7 @@ fn head(entries: u64, left_out: u64, branches: &[String]) -> String {
     out
 }
 
-/// For `--operational`, by whole years.
+/// The period for `--operational`, in whole years.
 fn write_created(out: &mut String, created: Option<Created>) {
     let Some(Created { first, last, at_once }) = created else { return };
     let _ = writeln!(out, "\n[operational]\nfrom = {first}-01-01");
@@ -77,14 +77,14 @@ fn write_created(out: &mut String, created: Option<Created>) {
     }
 }
 
-/// Two digits of a number.
+/// Rounds a number to two digits.
 fn rough(number: u64) -> u64 {
     let digits = number.max(1).ilog10().saturating_sub(1);
     let unit = 10_u64.pow(digits);
     (number + unit / 2) / unit * unit
 }
 
-/// Names that kinds have by their object classes.
+/// Names of kinds, from their object classes.
 fn names(outline: &Outline<'_>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for grown in &outline.kinds {
@@ -143,13 +143,13 @@ fn write_kind(
     }
 }
 
-/// A list of values; one alone stands for itself.
+/// A TOML list, or the only value without brackets.
 fn listed(values: impl Iterator<Item = String>) -> String {
     let values: Vec<String> = values.collect();
     if let [value] = &values[..] { value.clone() } else { format!("[{}]", values.join(", ")) }
 }
 
-/// So many for each of the main kind, within a half of a hundredth.
+/// The number of entries per entry of the main kind, accurate to half a percent.
 fn count(entries: u64, main: u64) -> String {
     if entries < FEW {
         return entries.to_string();
@@ -176,13 +176,13 @@ fn item(item: &Item) -> String {
     format!("{{ {} }}", parts.join(", "))
 }
 
-/// A key, quoted unless it is bare by itself.
+/// A TOML key, quoted if necessary.
 pub fn key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
 }
 
-/// A basic string.
+/// A TOML basic string.
 pub fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for one in text.chars() {
@@ -199,7 +199,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// A number with so many digits behind the point, without zeros at its end.
+/// A number with this many decimal places, without trailing zeros.
 pub fn decimal(number: f64, digits: usize) -> String {
     let text = format!("{number:.digits$}");
     if text.contains('.') {
@@ -209,7 +209,7 @@ pub fn decimal(number: f64, digits: usize) -> String {
     }
 }
 
-/// So many vocabularies are looked at for the same words.
+/// Most vocabularies that a new one is compared with.
 const MOST_COMPARED: usize = 400;
 
 #[derive(Debug, Default)]
@@ -218,17 +218,17 @@ pub struct Registry {
     pub shapes: Vec<(String, Choice)>,
 }
 
-/// One of several texts.
+/// A choice of texts.
 #[derive(Debug)]
 pub struct Choice {
     /// Texts with their weights.
     pub texts: Vec<(String, u64)>,
-    /// So many distinct values are made of them, and drawn like that; else each draw makes a new one.
+    /// The number of distinct values and how they are drawn; without it every draw makes a new value.
     pub phrases: Option<Curve>,
 }
 
 impl Registry {
-    /// The name under which it can be found: that of one with the same words, or `stem` and a number.
+    /// Adds a vocabulary and returns its name: that of one with the same words, or `stem` and a number.
     pub fn add_words(&mut self, stem: &str, vocabulary: Vocabulary) -> String {
         let same = self.words.iter_mut().rev().take(MOST_COMPARED);
         if let Some((name, known)) = same.into_iter().find(|(_, one)| one.is_like(&vocabulary)) {
@@ -253,11 +253,11 @@ fn is_of(name: &str, stem: &str) -> bool {
         .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Vocabularies that have a table of letters of their own: those that most is drawn from.
+/// Most vocabularies with a table of letters of their own: those with the most draws.
 const MOST_TABLES: usize = 24;
-/// The table of all others together, and ours, where even these are too few.
+/// Name of the table of all other vocabularies together.
 const COMMON: &str = "common";
-const OURS: &str = "latin";
+const BUILT_IN: &str = "latin";
 
 pub fn write_registry(out: &mut String, registry: &Registry) {
     for (name, choice) in &registry.shapes {
@@ -290,7 +290,7 @@ fn write_words(out: &mut String, name: &str, vocabulary: &Vocabulary, letters: &
         Case::Upper => "upper",
     };
     let _ = writeln!(out, "\n[words.{}]\ncount = {}", key(name), vocabulary.curve.words.max(1));
-    let _ = writeln!(out, "lengths = {}", quoted(&vocabulary.lengths.told()));
+    let _ = writeln!(out, "lengths = {}", quoted(&vocabulary.lengths.to_text()));
     let _ = writeln!(out, "ranks = {}", ranks(&vocabulary.curve, true));
     let _ = writeln!(out, "letters = {}\ncase = \"{case}\"", quoted(letters));
     if vocabulary.ascii && !vocabulary.digits {
@@ -298,7 +298,7 @@ fn write_words(out: &mut String, name: &str, vocabulary: &Vocabulary, letters: &
     }
 }
 
-/// Up to which rank, the share of what is drawn, the letters of a word on average.
+/// Steps of ranks: the last rank, the share of draws, and the mean number of letters of a word.
 fn ranks(curve: &Curve, letters: bool) -> String {
     let step = |step: &Step| {
         let share = decimal(step.share.max(0.000_000_1), 7);
@@ -311,7 +311,7 @@ fn ranks(curve: &Curve, letters: bool) -> String {
     format!("[{}]", curve.steps.iter().map(step).collect::<Vec<_>>().join(", "))
 }
 
-/// Which vocabularies have tables of their own.
+/// Which vocabularies have a table of their own.
 struct Tables {
     own: Vec<usize>,
     common: Letters,
@@ -337,7 +337,7 @@ impl Tables {
         } else if self.common.words >= LEAST_WORDS {
             COMMON
         } else {
-            OURS
+            BUILT_IN
         }
     }
 

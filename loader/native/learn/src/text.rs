@@ -1,4 +1,4 @@
-//! From what was learned of an attribute to the text that makes its values.
+//! Converts what was learned of an attribute into the text that generates its values.
 
 use fastrand::Rng;
 use rustc_hash::FxHashSet;
@@ -11,30 +11,30 @@ use crate::template::{Choice, Registry};
 use crate::token::TokenKind;
 use crate::vocabulary::{Curve, Words};
 
-/// The attribute whose text is made.
+/// The attribute whose text is written.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// For names of vocabularies.
+    /// Beginning of the names of its vocabularies.
     pub stem: &'a str,
-    /// Attributes by their number, as texts name them.
+    /// Attribute names by number, as texts refer to them.
     pub names: &'a [String],
-    /// Entries have one value at most, so that it may hold their number.
+    /// Whether entries have at most one value, so that the value may be the entry's number.
     pub single: bool,
-    /// Distinct values of all entries.
+    /// Number of distinct values.
     pub distinct: u64,
-    /// Entries of the kind.
+    /// Number of entries of the kind.
     pub entries: u64,
 }
 
-/// A text for any of the values.
+/// Returns a text for ordinary values.
 pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
     let phrases = phrases(shapes, subject);
-    // One place that holds the whole value: its vocabulary is that of the values.
+    // If one place is the whole value, its vocabulary is that of the values.
     let whole = shapes.variants.first().is_some_and(|variant| variant.places.len() == 1);
     let mut texts = Vec::new();
     for variant in &shapes.variants {
-        let known = (whole && shapes.is_plain()).then_some(subject.distinct);
-        let text = pieces(variant, |_, place| place_text(place, known, subject, registry));
+        let distinct = (whole && shapes.is_plain()).then_some(subject.distinct);
+        let text = pieces(variant, |_, place| place_text(place, distinct, subject, registry));
         texts.push((text, variant.values));
     }
     if shapes.is_plain() && (phrases.is_none() || whole) {
@@ -50,7 +50,7 @@ pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> 
     format!("{{shape:{name}}}")
 }
 
-/// A text that is another one for every entry.
+/// Returns a text whose value is unique in every entry.
 pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
     let Some(variant) = shapes.variants.first() else {
         let words = if shapes.text.draws > 0 {
@@ -70,7 +70,7 @@ pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
     })
 }
 
-/// The place that is to tell entries apart: numbers that do so already, else where most differ.
+/// The place that makes values unique: numbers that are so already, else the place with the most distinct words.
 fn bearer(variant: &Variant) -> Option<usize> {
     let places = || variant.places.iter().enumerate();
     let counts = |place: &Place| place.sort == TokenKind::Digits && place.words.is_unique();
@@ -90,7 +90,7 @@ fn unique_place(place: &Place, subject: &Subject<'_>, registry: &mut Registry) -
     }
 }
 
-/// Whether there are fewer distinct values than would come of drawing every place by itself.
+/// The curve of distinct values, if there are fewer than independent draws of every place would give.
 fn phrases(shapes: &Shapes, subject: &Subject<'_>) -> Option<Curve> {
     if shapes.repeats_any() || shapes.whole.is_unique() || shapes.values < LEAST_SEEN {
         return None;
@@ -99,7 +99,7 @@ fn phrases(shapes: &Shapes, subject: &Subject<'_>) -> Option<Curve> {
     (alone * 8 > seen * 9).then(|| shapes.whole.vocabulary(false, Some(subject.distinct)).curve)
 }
 
-/// Marks as they are, and for each place what `piece` says.
+/// Copies the marks of a shape, and calls `piece` for each place.
 fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> String {
     let (mut out, mut at) = (String::new(), 0);
     for mark in variant.shape.chars() {
@@ -107,7 +107,7 @@ fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> 
             out.push_str(&piece(at, &variant.places[at]));
             at += 1;
         } else {
-            // A brace stands for itself when it is written twice.
+            // Braces are doubled because single ones begin a tag.
             out.extend(std::iter::repeat_n(mark, if matches!(mark, '{' | '}') { 2 } else { 1 }));
         }
     }
@@ -116,7 +116,7 @@ fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> 
 
 fn place_text(
     place: &Place,
-    known: Option<u64>,
+    distinct: Option<u64>,
     subject: &Subject<'_>,
     registry: &mut Registry,
 ) -> String {
@@ -126,7 +126,7 @@ fn place_text(
     }
     let words = &place.words;
     let mut listed = |digits| {
-        let name = registry.add_words(subject.stem, words.vocabulary(digits, known));
+        let name = registry.add_words(subject.stem, words.vocabulary(digits, distinct));
         format!("{{word:{name}}}")
     };
     match place.sort {
@@ -134,8 +134,8 @@ fn place_text(
         TokenKind::Digits if subject.single && words.is_unique() => number(words),
         TokenKind::Digits if is_listed(words) => listed(true),
         TokenKind::Digits => digits(words),
-        TokenKind::Hex => format!("{{chars:hex:histogram:{}}}", words.lengths.told()),
-        TokenKind::Mixed => format!("{{chars:mixed:histogram:{}}}", words.lengths.told()),
+        TokenKind::Hex => format!("{{chars:hex:histogram:{}}}", words.lengths.to_text()),
+        TokenKind::Mixed => format!("{{chars:mixed:histogram:{}}}", words.lengths.to_text()),
         TokenKind::Uuid => "{uuid}".to_owned(),
     }
 }
@@ -145,10 +145,10 @@ fn words_text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
         return "-".to_owned();
     }
     let name = registry.add_words(subject.stem, shapes.text.vocabulary(false, None));
-    format!("{{words:{name}:histogram:{}}}", shapes.text_counts.told())
+    format!("{{words:{name}:histogram:{}}}", shapes.text_counts.to_text())
 }
 
-/// The entry's number, as wide as numbers were.
+/// The entry's number, zero-padded to the width of the sampled numbers.
 fn number(words: &Words) -> String {
     match (words.lengths.only(), words.zeros) {
         (Some(width), _) => format!("{{number:{width}}}"),
@@ -158,7 +158,7 @@ fn number(words: &Words) -> String {
     }
 }
 
-/// Random digits: numbers without zeros at their head, unless there were some.
+/// Random digits, without leading zeros unless the sample had some.
 fn digits(words: &Words) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some digits")]
     let mean = words.lengths.mean().round().max(1.0) as u64;
@@ -180,10 +180,10 @@ fn power(digits: u64) -> u64 {
     10_u64.pow(u32::try_from(digits).unwrap_or(18).min(18))
 }
 
-/// Same source, same template.
+/// A fixed seed, so that the same source gives the same template.
 const SEED: u64 = 0x6C65_6172_6E00;
 
-/// How a place is drawn: cumulated shares with the ranks they lead to; without any, each time another.
+/// The distribution of a place: cumulative shares with their ranges of ranks; if empty, every draw is new.
 struct Ranks(Vec<(f64, u64, u64)>);
 
 impl Ranks {
@@ -219,41 +219,40 @@ impl Ranks {
     }
 }
 
-/// How many distinct values would come if every place of a shape were drawn by itself, of as many draws as values were
-/// looked at.
+/// Simulates independent draws of every place, one for each value examined, and returns the number of distinct results.
 fn drawn_apart(shapes: &Shapes) -> u64 {
     let mut random = Rng::with_seed(SEED);
-    let mut known: FxHashSet<u64> = FxHashSet::default();
-    let mut made: Vec<u8> = Vec::new();
+    let mut distinct: FxHashSet<u64> = FxHashSet::default();
+    let mut buffer: Vec<u8> = Vec::new();
     for (number, variant) in shapes.variants.iter().enumerate() {
         let places: Vec<Ranks> = variant.places.iter().map(Ranks::of).collect();
         for _ in 0..variant.values {
-            made.clear();
-            made.push(u8::try_from(number).unwrap_or(u8::MAX));
+            buffer.clear();
+            buffer.push(u8::try_from(number).unwrap_or(u8::MAX));
             for place in &places {
-                made.extend_from_slice(&place.draw(&mut random).to_le_bytes());
+                buffer.extend_from_slice(&place.draw(&mut random).to_le_bytes());
             }
-            known.insert(xxh3_64(&made));
+            distinct.insert(xxh3_64(&buffer));
         }
     }
     if shapes.text.draws == 0 {
-        return known.len() as u64 + shapes.text_counts.total().min(1);
+        return distinct.len() as u64 + shapes.text_counts.total().min(1);
     }
     let ranks = Ranks::new(&shapes.text.vocabulary(false, None).curve);
     let mut texts: FxHashSet<u64> = FxHashSet::default();
     for bucket in shapes.text_counts.buckets() {
         for _ in 0..bucket.count {
-            made.clear();
+            buffer.clear();
             for _ in 0..bucket.low {
-                made.extend_from_slice(&ranks.draw(&mut random).to_le_bytes());
+                buffer.extend_from_slice(&ranks.draw(&mut random).to_le_bytes());
             }
-            texts.insert(xxh3_64(&made));
+            texts.insert(xxh3_64(&buffer));
         }
     }
-    (known.len() + texts.len()) as u64
+    (distinct.len() + texts.len()) as u64
 }
 
-/// Numbers of which there are few are a vocabulary.
+/// Whether numbers are listed as a vocabulary because there are few distinct ones.
 fn is_listed(numbers: &Words) -> bool {
     numbers.distinct() <= 4096 && numbers.distinct() * 4 <= numbers.draws && numbers.is_saturated()
 }

@@ -1,7 +1,7 @@
-//! A value taken apart: runs of letters and of digits, and the marks between them.
+//! Splits a value into tokens: runs of letters, runs of digits, and the marks between them.
 //!
-//! The shape of a value is a text of one character a token: `L` letters, `D` digits, `H` hexadecimal digits, `M`
-//! letters and digits in turn, `U` a UUID; marks stand for themselves. So of the value only its ASCII marks are left.
+//! The shape of a value has one character per token: `L` letters, `D` digits, `H` hexadecimal digits, `M` letters and
+//! digits mixed, `U` a UUID; a mark represents itself. So a shape reveals only the ASCII marks of a value.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
@@ -18,15 +18,15 @@ pub struct Token<'a> {
     pub text: &'a str,
 }
 
-/// More tokens than this have no shape: such a value is a text of words.
+/// A value with more tokens than this has no shape: it is a text of words.
 pub const MOST_TOKENS: usize = 24;
 const MOST_SPACES: usize = 4;
-/// Changes between letters and digits in a run that still is words and numbers.
+/// Most changes between letters and digits in a run that is split into words and numbers.
 const MOST_CHANGES: usize = 2;
-/// Groups of hexadecimal digits that make an address of a network card, or of IP version 6.
+/// Least groups of hexadecimal digits in a MAC or IPv6 address.
 const LEAST_GROUPS: usize = 4;
 
-/// The shape, and the tokens that are no marks; None for a text of many words.
+/// Returns the shape and collects the tokens that are not marks; None for a text of many words.
 pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> {
     tokens.clear();
     let mut shape = String::new();
@@ -37,7 +37,7 @@ pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> 
     let grouped = is_grouped(value);
     for run in runs(value) {
         let begins = run.as_bytes()[0];
-        if !is_word(run) {
+        if !run.starts_with(in_word) {
             shape.push(char::from(begins));
         } else if grouped {
             tokens.push(Token { sort: TokenKind::Hex, text: run });
@@ -53,7 +53,7 @@ pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> 
     (spaces <= MOST_SPACES).then_some(shape)
 }
 
-/// Words of a text: what stands between spaces, without the marks around it.
+/// The words of a text: the parts between spaces, stripped of surrounding marks.
 pub fn words(value: &str) -> impl Iterator<Item = &str> {
     let bare = |word: &'_ str| !word.is_empty();
     value
@@ -62,19 +62,11 @@ pub fn words(value: &str) -> impl Iterator<Item = &str> {
         .filter(move |word| bare(word))
 }
 
-fn is_letter(one: char) -> bool {
-    !one.is_ascii() || one.is_ascii_alphabetic()
-}
-
 fn in_word(one: char) -> bool {
-    is_letter(one) || one.is_ascii_digit()
+    !one.is_ascii() || one.is_ascii_alphanumeric()
 }
 
-fn is_word(run: &str) -> bool {
-    run.starts_with(in_word)
-}
-
-/// Marks one by one, and whole words between them.
+/// Splits a value into single marks and the words between them.
 fn runs(value: &str) -> impl Iterator<Item = &str> {
     let mut rest = value;
     std::iter::from_fn(move || {
@@ -90,7 +82,7 @@ fn runs(value: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Letters and digits apart, unless they change too often.
+/// Splits letters from digits, unless they change too often.
 fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
     let changes = run
         .as_bytes()
@@ -113,7 +105,7 @@ fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
     }
 }
 
-/// Four or more groups of up to four hexadecimal digits between colons or hyphens.
+/// Whether the value is four or more groups of up to four hexadecimal digits with colons or hyphens between.
 fn is_grouped(value: &str) -> bool {
     let fits = |group: &str| group.len() <= 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
     [':', '-'].iter().any(|&mark| {

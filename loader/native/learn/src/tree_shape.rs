@@ -1,4 +1,4 @@
-//! The outline of a tree: which entries are branches of their own, which kinds there are, and what lies below what.
+//! The shape of a tree: which entries become branches, which kinds there are, and the parent of each kind.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -7,21 +7,21 @@ use crate::schemes::is_neutral;
 use crate::shapes::LEAST_SEEN;
 use crate::statistics::{Key, Kind};
 
-/// Kinds told in a template.
+/// Most kinds in a template.
 const MOST_KINDS: usize = 200;
-/// Inner entries of one kind that are told one by one.
+/// Most entries of one kind that become branches.
 const MOST_BRANCHES: u64 = 24;
 #[derive(Debug)]
 pub struct Outline<'g> {
-    /// Relative names of single entries, parents first.
+    /// DNs of single entries relative to the suffix, parents first.
     pub branches: Vec<String>,
-    /// Parents first, the largest first among those of one depth.
+    /// Parents first; within a depth the largest first.
     pub kinds: Vec<PlacedKind<'g>>,
-    /// Entries that are in no kind of the template and no branches.
+    /// Number of entries that belong to no branch and no kind of the template.
     pub left_out: u64,
 }
 
-/// A kind and where it stands.
+/// A kind and its parent.
 #[derive(Debug)]
 pub struct PlacedKind<'g> {
     pub key: &'g Key,
@@ -31,13 +31,13 @@ pub struct PlacedKind<'g> {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ParentRule {
-    /// Empty for the suffix.
+    /// DN of the branch, empty for the suffix.
     Branch(String),
-    /// A kind by its place in the outline.
+    /// A kind by its index in the outline.
     Kind { place: usize, pick: String },
 }
 
-/// Single entries by the hash of their name: the relative name each has in the template.
+/// Maps the DN hash of each single entry to its relative name in the template.
 type Branches = FxHashMap<u64, String>;
 
 pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
@@ -48,22 +48,23 @@ pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
     });
     let single = single(&sorted);
     let (names, branches) = name(&single);
-    let mut rest: Vec<_> = sorted.iter().filter(|(key, _)| !single.keys.contains(key)).collect();
+    let mut candidates: Vec<_> =
+        sorted.iter().filter(|(key, _)| !single.keys.contains(key)).collect();
     let all: u64 = sorted.iter().map(|(_, kind)| kind.entries).sum();
-    // Entries without an object class, which no server has, are none that could be made.
-    rest.retain(|(key, kind)| kind.entries >= LEAST_SEEN && !key.classes.is_empty());
-    limit(&mut rest);
-    let told: u64 = rest.iter().map(|(_, kind)| kind.entries).sum();
-    let left_out = (all - told).saturating_sub(names.len() as u64);
+    // Entries without an object class, which no server has, cannot be generated.
+    candidates.retain(|(key, kind)| kind.entries >= LEAST_SEEN && !key.classes.is_empty());
+    limit(&mut candidates);
+    let to_text: u64 = candidates.iter().map(|(_, kind)| kind.entries).sum();
+    let left_out = (all - to_text).saturating_sub(names.len() as u64);
     let mut outline = Outline { branches, kinds: Vec::new(), left_out };
-    for &&(key, kind) in &rest {
+    for &&(key, kind) in &candidates {
         let below = below(key, kind, &outline.kinds, &names);
         outline.kinds.push(PlacedKind { key, kind, below });
     }
     outline
 }
 
-/// The largest ones, in the order they had.
+/// Keeps the largest kinds, in the same order.
 fn limit(kinds: &mut Vec<&(&Key, &Kind)>) {
     let mut sizes: Vec<u64> = kinds.iter().map(|(_, kind)| kind.entries).collect();
     sizes.sort_unstable_by(|one, other| other.cmp(one));
@@ -73,11 +74,11 @@ fn limit(kinds: &mut Vec<&(&Key, &Kind)>) {
 
 struct Single<'g> {
     keys: FxHashSet<&'g Key>,
-    /// DNs of the entries with their places, parents first.
+    /// DNs of the entries with their positions, parents first.
     entries: Vec<(String, Place)>,
 }
 
-/// The kinds whose entries are told one by one: few that have children, and not as one kind has parents.
+/// The kinds whose entries become branches: few entries with children, which are not all parents of the same kind.
 fn single<'g>(kinds: &[(&'g Key, &'g Kind)]) -> Single<'g> {
     let mut found = Single { keys: FxHashSet::default(), entries: Vec::new() };
     let least = kinds.iter().map(|(key, _)| length(&key.path)).min().unwrap_or(0);
@@ -104,20 +105,20 @@ fn single<'g>(kinds: &[(&'g Key, &'g Kind)]) -> Single<'g> {
     found
 }
 
-/// The entries that are kept of a kind.
+/// The sampled entries of a kind.
 fn named(kind: &Kind) -> Vec<(String, Place)> {
     let records = kind.records.sorted();
     let names = records.iter().filter_map(|(_, record)| dn(record));
     names.map(|dn| (dn.clone(), Place::new(dn.as_bytes()))).collect()
 }
 
-/// Those of the hashes that are of parents.
+/// The hashes of entries that are parents.
 fn inner(kinds: &[(&Key, &Kind)], hashes: &FxHashSet<u64>) -> FxHashSet<u64> {
     let parents = kinds.iter().flat_map(|(_, kind)| kind.parents.keys());
     parents.filter(|hash| hashes.contains(hash)).collect()
 }
 
-/// Several of the entries have children of the same kind: they are parents among others.
+/// Whether several of the entries have children of the same kind, so that they form a kind of parents.
 fn is_level(entries: &[(String, Place)], children: &[&Kind]) -> bool {
     children.iter().any(|kind| {
         let is_parent = |place: &Place| kind.parents.get(place.own()).is_some();
@@ -132,7 +133,7 @@ fn dn(record: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(&entry.dn).into_owned())
 }
 
-/// Names for single entries that do not tell theirs; the first one is the suffix.
+/// Gives single entries names that reveal nothing; the first is the suffix.
 fn name(single: &Single<'_>) -> (Branches, Vec<String>) {
     let (mut names, mut branches) = (Branches::default(), Vec::new());
     let mut taken = FxHashSet::default();
@@ -164,7 +165,7 @@ fn rdn(place: &Place, number: usize) -> String {
     if is_neutral(value) { format!("{kind}={value}") } else { format!("{kind}=unit-{number}") }
 }
 
-/// Where the entries of a kind stand: below a branch when nearly all do, else below the largest kind of that place.
+/// Finds the parent of a kind: a branch if nearly all its entries are below one, else the largest kind at that path.
 fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) -> ParentRule {
     let parents = kind.parents.sorted();
     let seen: u64 = parents.iter().map(|(_, count)| **count).sum();
@@ -184,7 +185,7 @@ fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) ->
     }
 }
 
-/// How children are shared out among so many parents, those without any included.
+/// Describes how children are distributed over `parents` parents, including those without children.
 #[allow(clippy::cast_precision_loss, reason = "moments")]
 pub fn pick(kind: &Kind, parents: u64) -> String {
     let counts = kind.parents.sorted();
@@ -193,7 +194,7 @@ pub fn pick(kind: &Kind, parents: u64) -> String {
     let mean = kind.entries as f64 / all;
     let squares: f64 =
         counts.iter().map(|(_, count)| (**count as f64).powi(2)).sum::<f64>() * scale;
-    // The variance over the square of the mean; of even chances it is 1/mean.
+    // The variance divided by the square of the mean, minus 1/mean, which a uniform choice would give.
     let spread = (squares / all / (mean * mean) - 1.0).max(0.0);
     if spread < 0.5 / mean {
         return "each".to_owned();
@@ -208,7 +209,7 @@ pub fn pick(kind: &Kind, parents: u64) -> String {
     format!("zipf:{:.1}", best.unwrap_or(1.0))
 }
 
-/// The same of weights 1/k^exponent.
+/// The same measure for weights 1/k^exponent.
 #[allow(clippy::cast_precision_loss, reason = "moments")]
 fn zipf_spread(count: u64, exponent: f64) -> f64 {
     const EXACT: u64 = 10_000;

@@ -1,4 +1,4 @@
-//! What sort of values an attribute has, and the text of a template that makes such values.
+//! Classifies the values of an attribute.
 
 use rustc_hash::FxHashMap;
 
@@ -6,32 +6,32 @@ use crate::histogram::Histogram;
 use crate::place::Place;
 use crate::schemes::scheme;
 
-/// Of a hundred values so many must be of a sort.
+/// Percentage of the values that must match a class.
 const NEARLY_ALL: usize = 95;
-/// Paths of DNs told apart.
+/// Most distinct paths of DNs.
 const MOST_PATHS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueKind {
-    /// Whatever its shapes say.
+    /// Any text; its shapes describe it.
     Text,
-    /// Names of entries; the paths of their RDNs' types with how often each came, the most frequent first.
+    /// DNs: the paths of RDN types with their counts, the most frequent first.
     Dn(Vec<(String, usize)>),
     Password {
         scheme: &'static str,
     },
-    /// Generalized times of these years.
+    /// generalizedTime values within these years.
     Time {
         first: u32,
         last: u32,
     },
-    /// So many of a thousand are TRUE.
+    /// Number of TRUE values per thousand.
     Boolean {
         yes: usize,
     },
 }
 
-/// `root`: the path of the suffix.
+/// `root` has the RDN types of the suffix.
 pub fn sort(values: &[&str], root: &str) -> ValueKind {
     let nearly_all = |fits: usize| !values.is_empty() && fits * 100 >= values.len() * NEARLY_ALL;
     let count = |fits: fn(&str) -> bool| values.iter().filter(|value| fits(value)).count();
@@ -74,7 +74,7 @@ fn time(values: &[&str]) -> ValueKind {
         .collect();
     years.retain(|year| (1970..=2200).contains(year));
     years.sort_unstable();
-    // A few strange ones tell nothing of the rest.
+    // The most extreme hundredth on either side is ignored.
     let outside = years.len() / 100;
     let first = years.get(outside).copied().unwrap_or(2020);
     let last = years.get(years.len().saturating_sub(outside + 1)).copied().unwrap_or(first);
@@ -90,7 +90,7 @@ fn password(values: &[&str]) -> ValueKind {
     ValueKind::Password { scheme: most.map_or("SSHA", |(name, _)| name) }
 }
 
-/// How long what stands behind the scheme is.
+/// Lengths of the text after the scheme.
 pub fn hash_lengths(values: &[&str]) -> Histogram {
     let mut lengths = Histogram::default();
     for (_, hash) in values.iter().filter_map(|value| scheme(value)) {
@@ -99,7 +99,7 @@ pub fn hash_lengths(values: &[&str]) -> Histogram {
     lengths
 }
 
-/// The path of a value that is a DN: of several RDNs or below the suffix.
+/// The path of a value that is a DN, which has several RDNs or is below the suffix.
 fn dn(value: &str, root: &str) -> Option<String> {
     if !value.contains('=') {
         return None;

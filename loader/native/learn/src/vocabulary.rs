@@ -1,5 +1,5 @@
-//! The words that stand in one place of a value: how many, how long, how skewed (which part of all draws goes to which
-//! ranks), of what letters.
+//! The words in one place of a shape: how many, how long, how skewed (which share of all draws goes to which ranks),
+//! and of which letters.
 
 use rustc_hash::FxHashMap;
 use synth::vocabulary::{Case, Step};
@@ -8,28 +8,28 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::histogram::Histogram;
 use crate::letters::Letters;
 
-/// So many of what was drawn came once, or a hundredth: below it a sample has seen the whole vocabulary.
+/// If at most this share of all draws occurred only once, the sample has seen the whole vocabulary.
 const SATURATED: f64 = 0.005;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// Distinct words.
+    /// Number of distinct words.
     pub words: u64,
-    /// Their shares of all draws, 0 to 1.
+    /// Shares of all draws, 0 to 1.
     pub steps: Vec<Step>,
 }
 
-/// A word of the sample.
+/// A word in the sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Word {
     count: u64,
     letters: u64,
 }
 
-/// `known`: how many distinct words there are, where that is known.
+/// `distinct` is the number of distinct words, if known.
 #[allow(clippy::cast_precision_loss, reason = "shares")]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
-fn curve(mut words: Vec<Word>, known: Option<u64>) -> Curve {
+fn curve(mut words: Vec<Word>, distinct: Option<u64>) -> Curve {
     words.sort_unstable_by_key(|word| (std::cmp::Reverse(word.count), word.letters));
     let seen = words.len() as u64;
     let draws: u64 = words.iter().map(|word| word.count).sum();
@@ -37,9 +37,9 @@ fn curve(mut words: Vec<Word>, known: Option<u64>) -> Curve {
     let twice = words.iter().filter(|word| word.count == 2).count() as f64;
     let unseen_share = once / (draws.max(1) as f64);
     let saturated = unseen_share < SATURATED;
-    // Chao 1984: what came once and twice tells how many did not come at all.
+    // Chao 1984: the numbers of words seen once and twice give an estimate of those never seen.
     let unseen = if saturated { 0.0 } else { once * (once - 1.0).max(0.0) / (2.0 * (twice + 1.0)) };
-    let all = known.unwrap_or(seen + unseen as u64).max(seen);
+    let all = distinct.unwrap_or(seen + unseen as u64).max(seen);
     let kept = if all > seen { 1.0 - unseen_share } else { 1.0 };
     let mut steps = Vec::new();
     let (mut from, mut cumulated) = (0, 0.0);
@@ -60,7 +60,7 @@ fn curve(mut words: Vec<Word>, known: Option<u64>) -> Curve {
     Curve { words: all, steps }
 }
 
-/// Two steps a doubling: 1 2 3 4 6 8 12 16 24 ...
+/// Two steps per power of two: 1 2 3 4 6 8 12 16 24 ...
 fn next(rank: u64) -> u64 {
     if rank < 4 {
         return rank + 1;
@@ -72,49 +72,49 @@ fn next(rank: u64) -> u64 {
 #[derive(Debug, Clone)]
 pub struct Vocabulary {
     pub curve: Curve,
-    /// Letters of a distinct word.
+    /// Lengths of the distinct words in letters.
     pub lengths: Histogram,
     pub letters: Letters,
     pub case: Case,
-    /// No word has other letters than a to z.
+    /// Whether all letters are a to z.
     pub ascii: bool,
-    /// Numbers rather than words.
+    /// Whether the words are numbers.
     pub digits: bool,
-    /// Draws it was learned from.
+    /// Number of draws it was learned from.
     pub draws: u64,
-    /// More draws would bring few words that were not seen.
+    /// Whether more draws would find few new words.
     covered: bool,
     /// Hashes of its words, ascending.
-    known: Vec<u64>,
+    hashes: Vec<u64>,
 }
 
-/// Fewer words than these are alike by chance.
+/// Vocabularies with fewer words are not compared: they may be equal by chance.
 const LEAST_LIKE: usize = 20;
-/// So many words of the smaller vocabulary are looked up in the larger one.
+/// Number of words of the smaller vocabulary that are looked up in the larger one.
 const LOOKED_UP: usize = 200;
 
 impl Vocabulary {
-    /// Nearly all words of the smaller one are words of the other, and their numbers do not differ much, or only since
-    /// few draws of it were seen.
+    /// Whether nearly all words of the smaller vocabulary are also in the larger one, and their numbers are similar or
+    /// differ only because the smaller one saw few draws.
     pub fn is_like(&self, other: &Self) -> bool {
         let (small, large) =
-            if self.known.len() < other.known.len() { (self, other) } else { (other, self) };
+            if self.hashes.len() < other.hashes.len() { (self, other) } else { (other, self) };
         if self.digits != other.digits
             || self.ascii != other.ascii
-            || small.known.len() < LEAST_LIKE
+            || small.hashes.len() < LEAST_LIKE
         {
             return false;
         }
         let few = !small.covered && small.draws * 4 < large.draws;
-        if !few && small.known.len() * 10 < large.known.len() * 7 {
+        if !few && small.hashes.len() * 10 < large.hashes.len() * 7 {
             return false;
         }
-        let looked_up = small.known.iter().take(LOOKED_UP);
-        let found = looked_up.filter(|hash| large.known.binary_search(hash).is_ok()).count();
-        found * 100 >= small.known.len().min(LOOKED_UP) * 85
+        let looked_up = small.hashes.iter().take(LOOKED_UP);
+        let found = looked_up.filter(|hash| large.hashes.binary_search(hash).is_ok()).count();
+        found * 100 >= small.hashes.len().min(LOOKED_UP) * 85
     }
 
-    /// That of which more was seen tells for both.
+    /// Keeps the vocabulary with more draws for both.
     pub fn join(&mut self, other: Self) {
         let draws = self.draws + other.draws;
         if other.draws > self.draws {
@@ -124,15 +124,15 @@ impl Vocabulary {
     }
 }
 
-/// Words as they are met.
+/// Collects words.
 #[derive(Debug, Default)]
 pub struct Words {
     counts: FxHashMap<String, u64>,
     cases: [u64; 3],
     pub draws: u64,
-    /// Letters of a word, by draws.
+    /// Letters per word, weighted by draws.
     pub lengths: Histogram,
-    /// Numbers that begin with a zero.
+    /// Number of words that are digits with a leading zero.
     pub zeros: u64,
 }
 
@@ -150,12 +150,12 @@ impl Words {
         self.counts.len() as u64
     }
 
-    /// Hardly one came twice; a large range of random numbers has more of these.
+    /// Whether hardly any word occurred twice; random numbers from a large range have more repetitions.
     pub fn is_unique(&self) -> bool {
         self.draws >= 20 && (self.draws - self.distinct()) * 10_000 <= self.draws
     }
 
-    /// More draws would bring few new ones.
+    /// Whether more draws would find few new words.
     pub fn is_saturated(&self) -> bool {
         self.once() * 50 <= self.draws
     }
@@ -164,7 +164,7 @@ impl Words {
         self.counts.values().filter(|count| **count == 1).count() as u64
     }
 
-    pub fn vocabulary(&self, digits: bool, known: Option<u64>) -> Vocabulary {
+    pub fn vocabulary(&self, digits: bool, distinct: Option<u64>) -> Vocabulary {
         let letters_of = |word: &str| word.chars().count() as u64;
         let words = self.counts.iter();
         let words = words.map(|(word, &count)| Word { count, letters: letters_of(word) }).collect();
@@ -179,7 +179,7 @@ impl Words {
         let cases = [Case::Lower, Case::Capital, Case::Upper];
         let case = cases.into_iter().max_by_key(|case| self.cases[*case as usize]);
         Vocabulary {
-            curve: curve(words, known),
+            curve: curve(words, distinct),
             lengths,
             letters,
             case: case.unwrap_or(Case::Lower),
@@ -187,7 +187,7 @@ impl Words {
             digits,
             draws: self.draws,
             covered: self.once() * 10 <= self.draws,
-            known: hashes,
+            hashes,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From LDIF to a template that the generator takes.
+//! Learns templates from LDIF, and generates trees from them.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ fn learned(ldif: &str, jobs: usize) -> common::Result<Learned> {
     learn(vec![Source::Path(file.path().to_path_buf())], jobs, &Counters::default())
 }
 
-/// Entries that the template makes of so many of its largest kind.
+/// The LDIF that the template generates for `entries` entries of its main kind.
 fn made(template: &str, entries: u64) -> String {
     let read = synth::toml::parse(Path::new("learned.toml"), template, &[]).unwrap();
     let options = synth::Options { entries: Some(entries), ..synth::Options::default() };
@@ -89,7 +89,7 @@ fn chances_and_numbers_of_values() {
 }
 
 #[test]
-fn names_are_never_the_same() {
+fn naming_values_are_unique() {
     let word =
         |number: usize| format!("n{}", ["ab", "cd", "ef"][number % 3].repeat(number % 4 + 1));
     let mut ldif = HEAD.to_owned();
@@ -135,7 +135,7 @@ fn odd_names_of_attributes_do_not_stand_in_the_way() {
 }
 
 #[test]
-fn nothing_to_learn() {
+fn an_empty_source_is_refused() {
     for ldif in ["", HEAD] {
         assert_eq!(learned(ldif, 1).unwrap_err().code, Code::Empty);
     }
@@ -155,7 +155,7 @@ fn many_kinds_are_bounded() {
     assert_eq!(learned.left_out, 6000);
 }
 
-/// Whatever LDIF holds, learning ends, and the generator takes the template.
+/// For any LDIF, learning ends, and the template compiles.
 #[test]
 fn any_ldif_makes_a_template_that_compiles() {
     let mut random = fastrand::Rng::with_seed(7);

@@ -1,10 +1,10 @@
-//! A B+ tree built from its leaves up; a page is written as soon as it is full.
+//! A B+ tree built from its leaves up. Each page is written as soon as it is full.
 
 use crate::layout::{Header, NODE_HEADER, even, page, read_u16};
 use crate::meta::NO_PAGE;
 use crate::{FileWriter, Flags, Layout, Result, Table};
 
-/// The page in the making on each level, and the counts of what is written.
+/// The page under construction on each level, and the counts of the pages and values written so far.
 #[derive(Debug)]
 pub(crate) struct Bulk {
     layout: Layout,
@@ -16,7 +16,7 @@ pub(crate) struct Bulk {
 #[derive(Debug)]
 struct Branch {
     page: Page,
-    /// Where the page begins; its own first key is left empty, as LMDB wants it.
+    /// Offset of the first node's key: LMDB wants that key to be empty, so it is kept here instead.
     first: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ impl Bulk {
         Self { layout, leaf, branches: Vec::new(), table: Table::empty(flags) }
     }
 
-    /// Begins another tree. `fixed`: the size of every value, 0 for leaves of nodes.
+    /// Begins another tree. `fixed` is the size of every value on LEAF2 pages, or 0 for leaves of nodes.
     pub fn clear(&mut self, flags: Flags, fixed: usize) {
         self.leaf.clear(fixed);
         self.branches.clear();
@@ -34,12 +34,12 @@ impl Bulk {
         self.table.pad = u32::try_from(fixed).unwrap_or(0);
     }
 
-    /// Nothing has been written yet.
+    /// Whether nothing has been written to the file yet.
     pub fn on_one_page(&self) -> bool {
         self.table.leaf_pages == 0
     }
 
-    /// Adds a node to the leaf, on a new one when this one is full. `value`: or what stands for it.
+    /// Adds a node to the leaf, or to a new leaf if this one is full. `value` is the value or its large pointer.
     #[inline]
     pub fn add(
         &mut self,
@@ -56,7 +56,7 @@ impl Bulk {
         Ok(())
     }
 
-    /// Writes the leaf, if anything is on it, for another to be filled.
+    /// Writes the leaf unless it is empty, and begins another.
     pub fn flush_leaf(&mut self, file: &mut FileWriter) -> Result<()> {
         if self.leaf.count() > 0 {
             let number = self.write_leaf(file)?;
@@ -67,7 +67,7 @@ impl Bulk {
         Ok(())
     }
 
-    /// Writes a leaf that is no work of ours. `first`: its first key or value.
+    /// Writes a leaf page that the caller built. `first` is its first key or value.
     pub fn attach_leaf(
         &mut self,
         file: &mut FileWriter,
@@ -79,7 +79,7 @@ impl Bulk {
         self.add_child(file, 0, number, first.to_vec())
     }
 
-    /// A leaf that is written late: its number.
+    /// Returns the number of a new leaf page that is written later.
     pub fn reserve_leaf(&mut self, file: &mut FileWriter, key: &[u8]) -> Result<u64> {
         self.flush_leaf(file)?;
         let number = file.reserve()?;
@@ -93,10 +93,10 @@ impl Bulk {
         file.append(self.leaf.sealed())
     }
 
-    /// Hangs a page of `level` below the branch above it.
+    /// Adds a page of `level` to the branch above it.
     ///
-    /// A branch that is full gives its last child to the next one, so that no branch ever has
-    /// a single child, which LMDB would take for damage (`mdb_page_search_root`).
+    /// A full branch passes its last child on to the next branch, so that no branch ever has a single child, which LMDB
+    /// would report as corruption (`mdb_page_search_root`).
     fn add_child(
         &mut self,
         file: &mut FileWriter,
@@ -128,7 +128,7 @@ impl Bulk {
         file.append(self.branches[level].page.sealed())
     }
 
-    /// Writes what is left on every level. `entries` is for the caller to set.
+    /// Writes the open page of every level. The caller sets `entries`.
     pub fn finish(&mut self, file: &mut FileWriter) -> Result<Table> {
         if self.branches.is_empty() {
             if self.leaf.count() > 0 {
@@ -145,7 +145,7 @@ impl Bulk {
             let only = self.branches[level].page.only_child();
             self.table.depth = u16::try_from(level).unwrap_or(u16::MAX) + 2;
             match only.filter(|_| top) {
-                // A single leaf that was written before anybody knew that it would be the only one.
+                // This single leaf was written before it was clear that no other would follow.
                 Some(child) => {
                     self.table.root = child;
                     self.table.depth -= 1;
@@ -163,7 +163,7 @@ impl Bulk {
 }
 
 impl Branch {
-    /// The child must fit.
+    /// Adds a child, for which there must be room.
     fn add(&mut self, child: u64, key: Vec<u8>) {
         let empty = self.page.count() == 0;
         let key_here = if empty { &[][..] } else { &key[..] };
@@ -182,7 +182,7 @@ pub(crate) struct Page {
     layout: Layout,
     bytes: Vec<u8>,
     flags: u16,
-    /// End of the pointers; of the values on a LEAF2 page.
+    /// End of the pointers, or of the values on a LEAF2 page.
     lower: usize,
     /// Start of the nodes.
     upper: usize,
@@ -198,7 +198,7 @@ impl Page {
         Self { layout, bytes, flags, lower, upper, count: 0, fixed: 0 }
     }
 
-    /// `fixed`: the size of every value of a LEAF2 page.
+    /// Empties the page. `fixed` is the size of every value of a LEAF2 page.
     pub fn clear(&mut self, fixed: usize) {
         (self.lower, self.upper) = (self.layout.page_header(), self.layout.page_size);
         (self.count, self.fixed) = (0, fixed);
@@ -238,7 +238,7 @@ impl Page {
         self.count += 1;
     }
 
-    /// Takes the last node off a branch: its child and key.
+    /// Removes the last node of a branch and returns its child and key.
     pub fn pop_branch(&mut self) -> (u64, Vec<u8>) {
         self.lower -= 2;
         self.count -= 1;
@@ -251,19 +251,19 @@ impl Page {
         (child, key)
     }
 
-    /// The only child of a branch that has one.
+    /// The child of a branch that has exactly one.
     pub fn only_child(&self) -> Option<u64> {
         let half = |at| u64::from(read_u16(&self.bytes, self.upper + at));
         (self.count == 1).then(|| half(0) | half(2) << 16 | half(4) << 32)
     }
 
-    /// How many more values fit on a LEAF2 page.
+    /// Number of further values that fit on a LEAF2 page.
     #[inline]
     pub fn fixed_room(&self) -> usize {
         (self.layout.page_size - self.lower) / self.fixed
     }
 
-    /// Room for `count` values on a LEAF2 page, which must fit.
+    /// Extends a LEAF2 page by `count` values, which must fit, and returns their bytes to be filled.
     #[inline]
     pub fn push_fixed(&mut self, count: usize) -> &mut [u8] {
         let start = self.lower;
@@ -283,7 +283,7 @@ impl Page {
         &self.bytes[at + 8..at + 8 + size]
     }
 
-    /// The page as it is written, but for its number.
+    /// The finished page, except for its page number.
     pub fn sealed(&mut self) -> &mut [u8] {
         let header = if self.fixed > 0 {
             self.bytes[self.lower..].fill(0);
@@ -296,7 +296,7 @@ impl Page {
         &mut self.bytes
     }
 
-    /// Size of the sub-page with these values.
+    /// Size of the sub-page that would hold these values.
     pub fn sub_page_size(&self) -> usize {
         if self.fixed > 0 {
             even(self.lower)
@@ -305,7 +305,7 @@ impl Page {
         }
     }
 
-    /// The values as a sub-page, for the node of their key.
+    /// Writes the values as a sub-page, which becomes the value of their key's node.
     pub fn sub_page(&self, sub_page: &mut Vec<u8>) {
         let flags = self.layout.sub_page_flags();
         sub_page.clear();
@@ -318,12 +318,12 @@ impl Page {
             self.move_pointers(sub_page);
             self.node_header(self.lower, flags)
         };
-        // LMDB wants a number above those of the meta pages and never looks there.
+        // LMDB never reads the number of a sub-page; it only has to be above those of the meta pages.
         self.layout.put_number(sub_page, crate::layout::META_PAGES, 0);
         self.layout.put_header(sub_page, header);
     }
 
-    /// The nodes of a sub-page follow its pointers at once.
+    /// Copies the nodes to directly behind the pointers, since a sub-page has no free room.
     fn move_pointers(&self, sub_page: &mut [u8]) {
         let gap = self.upper - self.lower;
         for pointer in sub_page[self.layout.page_header()..self.lower].chunks_exact_mut(2) {
@@ -336,8 +336,7 @@ impl Page {
         Header { pad: 0, flags, lower: self.lower, upper }
     }
 
-    /// LEAF2 pages have no pointers, but their bounds are kept as if each value had one and took
-    /// that much less room.
+    /// Although LEAF2 pages have no pointers, LMDB keeps `lower` and `upper` as if each value had one.
     fn fixed_header(&self, size: usize, flags: u16) -> Header {
         let lower = self.layout.page_header() + 2 * self.count;
         let upper = size + 2 * self.count - self.count * self.fixed;

@@ -7,7 +7,7 @@ use common::Code;
 
 use crate::Order;
 
-/// What went wrong; programs decide by this, people read the message.
+/// What went wrong. Programs decide by this kind; the message is for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -17,15 +17,15 @@ pub enum ErrorKind {
     NoSpace,
     /// The file would outgrow its map size.
     Full,
-    /// A key or value that does not stand after the one before it.
+    /// A key or value that does not sort after the previous one.
     Order,
     /// A key or a DUPSORT value above [`max_key`](crate::Layout::max_key) bytes, or a value above 4 GiB.
     TooLong,
-    /// A key or a DUPSORT value of no bytes.
+    /// An empty key, or an empty DUPSORT value.
     Empty,
-    /// A call that has no place there, such as a second value for a key of a table without DUPSORT.
+    /// A call that is not allowed in this state, such as a second value for a key of a table without DUPSORT.
     Misuse,
-    /// No file of a released 64-bit LMDB.
+    /// Not a file of a released 64-bit LMDB.
     Foreign,
     /// An environment of LMDB 1.0 with encryption.
     Encrypted,
@@ -35,16 +35,16 @@ pub enum ErrorKind {
     Corrupt,
     /// A stream that ends early or is garbled.
     Stream,
-    /// Whoever watches wanted no more.
+    /// The progress callback cancelled the work.
     Cancelled,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     pub kind: ErrorKind,
-    /// The page that is damaged.
+    /// The damaged page.
     pub page: Option<u64>,
-    /// The table that it was reached from; "main" and "free" are those of the file itself.
+    /// The table that contains the page; "main" and "free" are the two tables in the meta page.
     pub table: Option<String>,
     /// The operating system's error number.
     pub errno: Option<i32>,
@@ -77,7 +77,7 @@ pub(crate) fn used_twice(page: u64) -> Error {
     Error::corrupt(page, "a page is used twice")
 }
 
-/// `last` is empty before the first.
+/// Refuses `next` unless it sorts after `last`, which is empty before the first.
 #[inline]
 pub(crate) fn check_order(
     what: &str,
@@ -106,8 +106,8 @@ pub(crate) fn check_size(what: &str, bytes: &[u8], most: usize) -> Result<()> {
 #[cold]
 fn wrong_size(what: &str, bytes: &[u8], most: usize) -> Error {
     let (kind, problem) = match bytes.len() {
-        0 => (ErrorKind::Empty, "LMDB stores no empty ones".to_owned()),
-        _ => (ErrorKind::TooLong, format!("LMDB ends at {most}")),
+        0 => (ErrorKind::Empty, "LMDB refuses empty ones".to_owned()),
+        _ => (ErrorKind::TooLong, format!("LMDB allows at most {most}")),
     };
     let start = bytes[..bytes.len().min(40)].escape_ascii();
     Error::new(kind, format!("a {what} of {} bytes ({start}); {problem}", bytes.len()))
@@ -119,13 +119,13 @@ pub(crate) fn programming_error(message: &str) -> Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        let found = common::Error::from(error);
-        let kind = match found.code {
+        let error = common::Error::from(error);
+        let kind = match error.code {
             Code::NoSpace => ErrorKind::NoSpace,
             Code::Cancelled => ErrorKind::Cancelled,
             _ => ErrorKind::Io,
         };
-        Self { errno: found.errno, ..Self::new(kind, found.message) }
+        Self { errno: error.errno, ..Self::new(kind, error.message) }
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_a_bug_does_is_not_called_damage() {
+    fn errors_of_callers_are_not_reported_as_damage() {
         let code = |kind| common::Error::from(Error::new(kind, "x")).code;
         for kind in [ErrorKind::Order, ErrorKind::Empty, ErrorKind::Misuse] {
             assert_eq!(code(kind), Code::Internal);

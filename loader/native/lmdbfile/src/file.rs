@@ -1,5 +1,5 @@
-//! A file under construction: its pages in sequence, and at the end the main table and meta pages. Pages go to the
-//! file, written by a thread of its own past the page cache, or in pieces to whoever takes them.
+//! A file under construction: its pages in sequence, then the main table and meta pages. A thread of the file writes
+//! pages past the page cache, or the caller receives them in pieces.
 
 use std::path::{Path, PathBuf};
 
@@ -11,43 +11,43 @@ use crate::layout::{LargePointer, META_PAGES, node};
 use crate::meta::Meta;
 use crate::{Error, ErrorKind, Flags, Format, Layout, Reader, Result, Table, TreeWriter};
 
-/// Bytes of a large value that are in memory at a time.
+/// Bytes of a large value that are in memory at once.
 const PART: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub format: Format,
-    /// Bytes of a page, a power of two from 4096 to 32768, in format 3 to 65536; LMDB makes it the machine's page size.
+    /// Bytes of a page: a power of two from 4096 to 32768, or to 65536 in format 3. LMDB uses the machine's page size.
     pub page_size: u32,
-    /// The size in bytes that LMDB may let the file grow to; no more is written here either.
+    /// The size in bytes up to which LMDB may let the file grow. This writer does not exceed it either.
     pub map_size: u64,
 }
 
-/// What was written.
+/// Size of the file that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     pub pages: u64,
     pub bytes: u64,
 }
 
-/// Takes pages in sequence. Any number of [`TreeWriter`]s may write to it in turns.
+/// Writes pages in sequence. Any number of [`TreeWriter`]s may write to it in turns.
 #[derive(Debug)]
 pub struct FileWriter {
     layout: Layout,
     output: Output,
     map_size: u64,
-    /// The transaction whose snapshot it will be.
+    /// The transaction number of the new snapshot.
     txn: u64,
-    /// The transaction that pages are of, which format 3 tells.
+    /// The transaction number on pages, which only format 3 stores.
     page_txn: u64,
     most_pages: u64,
     pages: u64,
-    /// Pages whose content comes late, with their offsets.
+    /// Pages whose content is written last, with their offsets.
     late: Vec<(u64, Vec<u8>)>,
 }
 
 impl FileWriter {
-    /// An existing file is emptied.
+    /// Creates the file, or empties an existing one.
     pub fn create(path: &Path, options: &Options) -> Result<Self> {
         let mut file = Self { pages: 0, ..Self::to(|| Output::create(path), options)? };
         for _ in 0..META_PAGES {
@@ -56,7 +56,7 @@ impl FileWriter {
         Ok(file)
     }
 
-    /// All pages but the meta pages go there.
+    /// Passes all pages except the meta pages to `pieces`.
     pub(crate) fn in_pieces(pieces: PieceWriter, options: &Options) -> Result<Self> {
         Self::to(|| Ok(Output::pieces(pieces)), options)
     }
@@ -75,14 +75,14 @@ impl FileWriter {
         })
     }
 
-    /// For a file that goes on from one of that transaction, before any page is written.
+    /// Continues the numbering of transaction `txn`; call it before any page is written.
     #[must_use]
     pub(crate) fn of_transaction(self, txn: u64) -> Self {
-        // Of the older of the two snapshots that both meta pages tell of.
+        // Pages belong to the older of the two snapshots that the meta pages describe.
         Self { txn, page_txn: txn.saturating_sub(1), ..self }
     }
 
-    /// Goes on past the last page of a snapshot.
+    /// Appends behind the last page of a snapshot.
     pub(crate) fn past(of: &Reader, path: &Path, map_size: u64) -> Result<Self> {
         let (layout, pages) = (of.layout(), of.pages());
         let size = layout.page_size as u64;
@@ -99,12 +99,12 @@ impl FileWriter {
         self.map_size
     }
 
-    /// Pages so far, the meta pages among them.
+    /// Number of pages so far, including the meta pages.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Numbers the page and writes it.
+    /// Numbers the page, writes it, and returns its number.
     pub(crate) fn append(&mut self, page: &mut [u8]) -> Result<u64> {
         let number = self.allocate(1)?;
         self.layout.put_number(page, number, self.page_txn);
@@ -112,7 +112,7 @@ impl FileWriter {
         Ok(number)
     }
 
-    /// A page whose content comes with [`Self::replace`].
+    /// Returns the number of a page whose content is written later by [`Self::replace`].
     pub(crate) fn reserve(&mut self) -> Result<u64> {
         let number = self.allocate(1)?;
         self.output.zeros(self.layout.page_size)?;
@@ -124,7 +124,7 @@ impl FileWriter {
         self.late.push((number * self.layout.page_size as u64, page));
     }
 
-    /// Writes a value of `size` bytes to overflow pages.
+    /// Writes a value to overflow pages.
     pub(crate) fn overflow(&mut self, value: &[u8]) -> Result<LargePointer> {
         let pointer = self.begin_overflow(value.len())?;
         self.output.write(value)?;
@@ -147,7 +147,7 @@ impl FileWriter {
         self.output.zeros(used.next_multiple_of(self.layout.page_size) - used)
     }
 
-    /// The same, `part` being asked for the bytes from an offset on.
+    /// Writes a value of `size` bytes to overflow pages, calling `part` for the bytes from each offset.
     pub(crate) fn overflow_in_parts(
         &mut self,
         size: usize,
@@ -175,9 +175,9 @@ impl FileWriter {
         Ok(first)
     }
 
-    /// Writes the main table and both meta pages, and waits until the disk has the whole file.
+    /// Writes the main table and both meta pages, and syncs the whole file.
     ///
-    /// `tables`: each with its name, in any order.
+    /// `tables` lists each table with its name, in any order.
     pub fn finish(mut self, mut tables: Vec<(Vec<u8>, Table)>) -> Result<Summary> {
         tables.sort_unstable_by(|left, right| left.0.cmp(&right.0));
         let mut main = TreeWriter::new(Flags::NONE, self.layout);
@@ -189,7 +189,7 @@ impl FileWriter {
         self.seal(main)
     }
 
-    /// Writes both meta pages, and waits until the disk has the whole file.
+    /// Writes both meta pages and syncs the whole file.
     pub(crate) fn seal(mut self, main: Table) -> Result<Summary> {
         let free = self.free_table()?;
         self.put_metas(free, main);
@@ -198,7 +198,7 @@ impl FileWriter {
         Ok(Summary { pages: self.pages, bytes })
     }
 
-    /// Has all pages taken; returns both meta pages.
+    /// Finishes the output and returns both meta pages.
     pub(crate) fn end(mut self, main: Table) -> Result<Vec<u8>> {
         let free = self.free_table()?;
         self.put_metas(free, main);
@@ -206,8 +206,8 @@ impl FileWriter {
         Ok(self.late.into_iter().flat_map(|(_, page)| page).collect())
     }
 
-    /// Waits until the disk has all pages, then writes the one meta page, and waits again. `before`: called before the meta
-    /// page. Transaction N writes meta page N % 2.
+    /// Syncs all pages, then writes one meta page (transaction N writes page N % 2) and syncs that. `before` is called
+    /// just before the meta page is written.
     pub(crate) fn switch(self, meta: &Meta, before: &mut dyn FnMut()) -> Result<Summary> {
         let (number, size) = (meta.txn % META_PAGES, self.layout.page_size as u64);
         let page = self.layout.meta_page(number, meta);
@@ -215,11 +215,12 @@ impl FileWriter {
         Ok(Summary { pages: self.pages, bytes: self.pages * size })
     }
 
-    /// The table of free pages: none are free.
+    /// The table of free pages, of which there are none.
     ///
-    /// LMDB 1.0 looks for free pages while it saves the first list of them. Where that list goes to overflow pages and
-    /// the table was empty, it takes a root without keys for a record and refuses the commit (`mdb_page_alloc`), unless
-    /// the transaction is the second of the file. So the table of a later one has a record, whose list is empty.
+    /// LMDB 1.0 looks for free pages while it saves the first free list. If that list goes to overflow pages and the
+    /// table was empty, LMDB mistakes a root without keys for a record and refuses the commit (`mdb_page_alloc`),
+    /// unless the transaction is the second of the file. So the table of a later transaction gets one record, whose
+    /// list is empty.
     #[allow(clippy::cast_possible_truncation)] // Page sizes end at 65536.
     fn free_table(&mut self) -> Result<Table> {
         let mut free = TreeWriter::new(Flags::INTEGERKEY, self.layout);
@@ -229,7 +230,7 @@ impl FileWriter {
         Ok(Table { pad: self.layout.page_size as u32, ..free.finish(self)? })
     }
 
-    /// Two equal snapshots, so that either alone is enough. Transaction N writes meta page N % 2.
+    /// Writes two equal snapshots, so that either is enough. Transaction N writes meta page N % 2.
     fn put_metas(&mut self, free: Table, main: Table) {
         for number in 0..META_PAGES {
             let txn = self.txn.saturating_sub(u64::from(self.txn % 2 != number));
@@ -241,7 +242,7 @@ impl FileWriter {
     }
 }
 
-/// As the user's own mask has it.
+/// Restricted by the user's umask.
 const MODE: u32 = 0o666;
 
 /// A page with its offset.
@@ -262,7 +263,7 @@ impl End {
     }
 }
 
-/// The end that is written to.
+/// The destination of pages: a file or pieces.
 #[derive(Debug)]
 pub(crate) struct Output {
     end: End,
@@ -275,9 +276,9 @@ impl Output {
         Self::disk(path, DirectWriter::create(path, MODE, disk::BUFFER))
     }
 
-    /// Of a file that is there, from `offset` on.
+    /// Continues an existing file from `offset` on.
     pub fn past(path: &Path, offset: u64) -> Result<Self> {
-        Self::disk(path, DirectWriter::past(path, offset, disk::BUFFER))
+        Self::disk(path, DirectWriter::append(path, offset, disk::BUFFER))
     }
 
     fn disk(path: &Path, stream: std::io::Result<DirectWriter>) -> Result<Self> {
@@ -289,7 +290,7 @@ impl Output {
         Self { end: End::Pieces(pieces), path: PathBuf::new(), failure: None }
     }
 
-    /// Takes `bytes` in; may wait for the disk.
+    /// Writes `bytes`; may wait for the disk.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.end.fill().write(bytes);
@@ -301,8 +302,8 @@ impl Output {
         written.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
-    /// Writes what is left and the pages that come late, and waits until the disk has all. Of pieces, whoever takes them
-    /// gets the late pages otherwise.
+    /// Writes the remaining bytes and the late pages, and syncs the file. The caller of `pieces` gets late pages
+    /// separately.
     pub fn finish(mut self, late: &[LatePage]) -> Result<()> {
         let finished = match self.end {
             End::Disk(stream) => written(stream, late).map(drop),
@@ -311,7 +312,7 @@ impl Output {
         finished.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
-    /// The same, and then the one page that makes the others count. `before`: called before that one.
+    /// Finishes, calls `before`, then writes the meta page that makes the other pages count.
     pub fn switch(
         mut self,
         late: &[LatePage],
@@ -333,7 +334,7 @@ impl Output {
     }
 }
 
-/// Once the disk has all.
+/// Writes the late pages and returns the file when all is on the disk.
 fn written(stream: DirectWriter, late: &[LatePage]) -> std::io::Result<DirectFile> {
     let mut file = stream.finish()?;
     for (offset, page) in late {
@@ -343,7 +344,7 @@ fn written(stream: DirectWriter, late: &[LatePage]) -> std::io::Result<DirectFil
     Ok(file)
 }
 
-/// The same each time it is asked.
+/// Returns the same error for every call after the first failure.
 fn fail(failure: &mut Option<Error>, path: &Path, error: std::io::Error) -> Error {
     failure.get_or_insert_with(|| Error::from(error).of_file(path)).clone()
 }

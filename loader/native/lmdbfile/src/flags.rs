@@ -1,34 +1,34 @@
-//! What a table is: the flags of `mdb_dbi_open`, and the orders that follow from them.
+//! Flags of a table (`mdb_dbi_open`), and the sort orders that follow from them.
 
 use std::cmp::Ordering;
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// Flags of a table, LMDB's own numbers (lmdb.h).
+    /// Flags of a table, with LMDB's numbers (lmdb.h).
     ///
-    /// Those about values include `DUPSORT`, without which LMDB gives them no meaning.
+    /// Flags about values include `DUPSORT`, without which LMDB ignores them.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Flags: u16 {
-        /// Keys compare from their last byte.
+        /// Keys are compared from their last byte on.
         const REVERSEKEY = 0x02;
-        /// A key may have many values, in order.
+        /// A key may have many values, which are sorted.
         const DUPSORT = 0x04;
         /// Keys are integers in the machine's byte order.
         const INTEGERKEY = 0x08;
-        /// All values are of one size.
+        /// All values have the same size.
         const DUPFIXED = 0x14;
         /// Values are integers in the machine's byte order.
         const INTEGERDUP = 0x24;
-        /// Values compare from their last byte.
+        /// Values are compared from their last byte on.
         const REVERSEDUP = 0x44;
-        /// LMDB has others, and a damaged file any.
+        /// LMDB has other flags, and a damaged file may have any.
         const _ = !0;
     }
 }
 
 impl Flags {
-    /// One value a key, keys in the order of their bytes.
+    /// One value per key; keys sort by their bytes.
     pub const NONE: Self = Self::empty();
 
     /// The order of keys (`mdb_default_cmp`).
@@ -67,19 +67,19 @@ impl Flags {
 /// How keys or values compare.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Order {
-    /// By bytes; the shorter first when it begins the longer.
+    /// By bytes; a prefix sorts first.
     #[default]
     Bytes,
     /// By bytes from the last to the first.
     Reversed,
-    /// As unsigned integers of the machine.
+    /// As unsigned integers in the machine's byte order.
     Integer,
-    /// As `mdb_set_compare` or `mdb_set_dupsort` would be told.
+    /// A function as for `mdb_set_compare` or `mdb_set_dupsort`.
     Custom(fn(&[u8], &[u8]) -> Ordering),
 }
 
 impl Order {
-    /// Whether it is the same order, as far as that can be told.
+    /// Whether both are the same order; custom functions are compared by address.
     pub(crate) fn is(self, other: Self) -> bool {
         match (self, other) {
             (Self::Custom(own), Self::Custom(other)) => std::ptr::fn_addr_eq(own, other),

@@ -1,6 +1,6 @@
-//! Where things stand in a page: all that differs between LMDB's file formats.
+//! Offsets within a page: everything that differs between LMDB's file formats.
 //!
-//! Facts from libraries/liblmdb/mdb.c (`MDB_page`, `MDB_node`, `mdb_env_open2`).
+//! Source: libraries/liblmdb/mdb.c (`MDB_page`, `MDB_node`, `mdb_env_open2`).
 
 use crate::reader::PageCheck;
 use crate::{Error, ErrorKind, Options, Result, Table};
@@ -11,7 +11,7 @@ pub(crate) const MAX_VALUE: usize = u32::MAX as usize;
 pub(crate) const META_PAGES: u64 = 2;
 /// Bytes of a node before its key.
 pub(crate) const NODE_HEADER: usize = 8;
-/// The longest page header of all formats.
+/// The longest page header of both formats.
 pub(crate) const MAX_PAGE_HEADER: usize = 24;
 
 /// Flags of a page header.
@@ -20,57 +20,57 @@ pub(crate) mod page {
     pub const LEAF: u16 = 0x02;
     pub const OVERFLOW: u16 = 0x04;
     pub const META: u16 = 0x08;
-    /// In format 1 alone.
+    /// Only in format 1.
     pub const DIRTY: u16 = 0x10;
     pub const LEAF2: u16 = 0x20;
     pub const SUBP: u16 = 0x40;
-    /// Those of which a page has its kind.
+    /// The flags that decide the kind of a page.
     pub const KINDS: u16 = BRANCH | LEAF | OVERFLOW | META | LEAF2;
 }
 
 /// Flags of a node.
 pub(crate) mod node {
-    /// The value is on overflow pages, the node has the number of the first.
+    /// The value is on overflow pages, and the node has the number of the first.
     pub const BIGDATA: u16 = 0x01;
     /// The value is a table's record.
     pub const SUBDATA: u16 = 0x02;
-    /// The value is a sub-page of values, or with SUBDATA a table of them.
+    /// The value is a sub-page of values, or with SUBDATA the record of a tree of values.
     pub const DUPDATA: u16 = 0x04;
 }
 
-/// The file formats that can be written and read.
+/// The supported file formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// Data version 1: LMDB 0.9, OpenLDAP 2.4 to 2.6.
     #[default]
     V1,
-    /// Data version 3: LMDB 1.0, OpenLDAP 2.7. Pages tell the transaction that wrote them.
+    /// Data version 3: LMDB 1.0, OpenLDAP 2.7. Each page has the number of the transaction that wrote it.
     V3,
 }
 
-/// A format with a page size.
+/// A file format together with a page size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     pub(crate) page_size: usize,
     pub(crate) format: Format,
-    /// What the format says, where whoever goes through the nodes of a page asks it of each.
+    /// `Format::page_header`, cached for loops over the nodes of a page.
     page_header: u8,
     base: u8,
     key_pad: u8,
 }
 
-/// The fields of a page header but for its number and transaction.
+/// The fields of a page header except its number and transaction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
     /// Value size of a LEAF2 page.
     pub pad: u16,
     pub flags: u16,
-    /// Both as offsets within the page, whatever they count from in the file.
+    /// `lower` and `upper` as offsets within the page, whatever they are relative to in the file.
     pub lower: usize,
     pub upper: usize,
 }
 
-/// What a node has in the place of a value on overflow pages.
+/// The bytes that a node has instead of a value that is on overflow pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LargePointer {
     bytes: [u8; 24],
@@ -86,7 +86,7 @@ impl AsRef<[u8]> for LargePointer {
 impl Format {
     pub(crate) const ALL: [Self; 2] = [Self::V1, Self::V3];
 
-    /// As meta pages have it (`MDB_DATA_VERSION`).
+    /// The version number in meta pages (`MDB_DATA_VERSION`).
     pub const fn version(self) -> u32 {
         match self {
             Self::V1 => 1,
@@ -94,7 +94,7 @@ impl Format {
         }
     }
 
-    /// In bytes; offsets within a page are stored in 16 bits.
+    /// Largest page size in bytes; offsets within a page are stored in 16 bits.
     const fn largest_page(self) -> u32 {
         match self {
             Self::V1 => 0x8000,
@@ -107,8 +107,8 @@ impl Format {
         self.of_nodes().0 as usize
     }
 
-    /// That; where on a page its bounds and pointers count from (`PAGEBASE`); and 1 where a value begins at an even place
-    /// behind its key.
+    /// The page header; the offset from which bounds and pointers count (`PAGEBASE`); and 1 if values are aligned to
+    /// even offsets behind their keys.
     const fn of_nodes(self) -> (u8, u8, u8) {
         match self {
             Self::V1 => (16, 0, 0),
@@ -116,8 +116,8 @@ impl Format {
         }
     }
 
-    /// Bytes of a node that stand for a value on overflow pages: the number of the first page (`pgno_t`), or that, the
-    /// transaction and how many pages there are (`MDB_ovpage`).
+    /// Bytes of a `LargePointer`: the number of the first page (`pgno_t`), or that number, the transaction and the
+    /// number of pages (`MDB_ovpage`).
     #[inline]
     const fn large_pointer(self) -> usize {
         match self {
@@ -128,7 +128,7 @@ impl Format {
 }
 
 impl Layout {
-    /// `page_size`: a power of two from 4096 to 32768 bytes, in format 3 to 65536.
+    /// `page_size` is a power of two from 4096 to 32768 bytes, or to 65536 in format 3.
     pub fn new(format: Format, page_size: u32) -> Result<Self> {
         let largest = format.largest_page();
         if !page_size.is_power_of_two() || !(4096..=largest).contains(&page_size) {
@@ -140,7 +140,7 @@ impl Layout {
         Ok(Self { page_size: page_size as usize, format, page_header, base, key_pad })
     }
 
-    /// In bytes.
+    /// The page size in bytes.
     pub const fn page_size(&self) -> usize {
         self.page_size
     }
@@ -149,7 +149,7 @@ impl Layout {
         self.format
     }
 
-    /// For another file of such pages.
+    /// Options for another file with this layout.
     #[allow(clippy::cast_possible_truncation)] // Page sizes end at 65536.
     pub const fn options(&self, map_size: u64) -> Options {
         Options { format: self.format, page_size: self.page_size as u32, map_size }
@@ -159,33 +159,26 @@ impl Layout {
     pub const fn max_key(&self) -> usize {
         match self.format {
             Format::V1 => 511,
-            // A key must stand on a leaf together with the record of a table of its values (`me_maxkey`).
+            // A key must fit on a leaf together with the record of a tree of its values (`me_maxkey`).
             Format::V3 => self.max_node() - NODE_HEADER - Table::SIZE,
         }
     }
 
-    /// Bytes of a page before its pointers, values or overflow data.
     #[inline]
     pub(crate) const fn page_header(&self) -> usize {
         self.page_header as usize
     }
 
-    /// Where on a page its bounds and pointers count from.
+    /// The offset on a page from which bounds and pointers count.
     #[inline]
     const fn base(&self) -> usize {
         self.base as usize
     }
 
-    /// Largest node that stays in its leaf: any two fit on a page.
+    /// Largest node that stays in its leaf: any two of this size fit on a page.
     #[inline]
     pub(crate) const fn max_node(&self) -> usize {
         (((self.page_size - self.page_header()) / 2) & !1) - 2
-    }
-
-    /// Bytes of a node before its value, the header aside.
-    #[inline]
-    pub(crate) const fn key_room(&self, size: usize) -> usize {
-        size + self.key_pad(size)
     }
 
     /// Bytes between a key of this size and its value.
@@ -199,7 +192,7 @@ impl Layout {
         ((self.page_header() + size - 1) / self.page_size + 1) as u64
     }
 
-    /// The number of a page, and the transaction that wrote it where the format tells that.
+    /// Stores the number of a page, and in format 3 the transaction that wrote it.
     pub(crate) fn put_number(&self, page: &mut [u8], number: u64, txn: u64) {
         page[..8].copy_from_slice(&number.to_ne_bytes());
         if self.format == Format::V3 {
@@ -218,7 +211,7 @@ impl Layout {
         }
     }
 
-    /// As long as the longest of all formats; the rest is nothing.
+    /// Returns a header padded to the longest of both formats.
     pub(crate) fn overflow_header(
         &self,
         number: u64,
@@ -232,12 +225,12 @@ impl Layout {
         header
     }
 
-    /// Whether the page that this header begins is an overflow page, and no other kind of page.
+    /// Whether this page header is that of an overflow page.
     pub(crate) fn is_overflow(&self, header: &[u8]) -> bool {
         self.header(header).flags & page::KINDS == page::OVERFLOW
     }
 
-    /// The value's place in its node.
+    /// The bytes that a node has instead of a value on overflow pages.
     pub(crate) fn large_pointer(&self, number: u64, txn: u64, pages: u64) -> LargePointer {
         let mut bytes = [0; 24];
         for (place, field) in bytes.chunks_exact_mut(8).zip([number, txn, pages]) {
@@ -255,11 +248,11 @@ impl Layout {
         read_u64(page, 0)
     }
 
-    /// Whether a page tells that it is the one of this number. That of a later transaction than the snapshot would be
-    /// taken by LMDB for one that is not written yet.
+    /// Refuses a page that has another number than `number`, or is of a later transaction than the snapshot, which LMDB
+    /// would treat as not yet written.
     pub(crate) fn check_number(&self, page: &[u8], number: u64, snapshot: u64) -> PageCheck<()> {
         if Self::number(page) != number {
-            return Err("a page with another number than its place");
+            return Err("a page whose number does not match its position");
         }
         if self.format == Format::V3 && read_u64(page, 8) > snapshot {
             return Err("a page of a later transaction than that of the snapshot");
@@ -282,20 +275,20 @@ impl Layout {
         read_u32(page, self.page_header() - 4)
     }
 
-    /// Where on its page the node is to which the pointer at `at` leads.
+    /// Returns the offset on the page of the node that the pointer at `at` leads to.
     #[inline]
     pub(crate) fn pointer(&self, page: &[u8], at: usize) -> usize {
         self.base() + usize::from(read_u16(page, at))
     }
 
-    /// The pointer to a node that begins at `place`.
+    /// Encodes the pointer to a node that begins at `place`.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // Offsets within a page take 16 bits.
     pub(crate) fn pointer_to(&self, place: usize) -> [u8; 2] {
         ((place - self.base()) as u16).to_ne_bytes()
     }
 
-    /// Flags of the sub-page of a leaf's node.
+    /// Flags of a sub-page in a leaf's node.
     pub(crate) const fn sub_page_flags(&self) -> u16 {
         match self.format {
             Format::V1 => page::LEAF | page::DIRTY | page::SUBP,
@@ -326,7 +319,7 @@ impl Layout {
         header
     }
 
-    /// The name of a table as it stands in the main table: format 3 has the NUL of a C string, too.
+    /// The key of a table in the main table: in format 3 the name includes the NUL of a C string.
     pub(crate) fn stored_name(&self, name: &[u8]) -> Vec<u8> {
         match self.format {
             Format::V1 => name.to_vec(),
@@ -334,7 +327,7 @@ impl Layout {
         }
     }
 
-    /// The name of a table from its key in the main table.
+    /// The name of a table, given its key in the main table.
     pub(crate) fn name<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         match self.format {
             Format::V1 => key,
@@ -343,7 +336,7 @@ impl Layout {
     }
 }
 
-/// `size` made even: nodes stand on even offsets.
+/// Rounds `size` up to an even number, because nodes begin at even offsets.
 #[inline]
 pub(crate) const fn even(size: usize) -> usize {
     size + (size & 1)

@@ -6,13 +6,13 @@ use crate::layout::{Header, MAX_PAGE_HEADER, page, read_u16, read_u32, read_u64}
 use crate::reader::PageCheck;
 use crate::{Error, ErrorKind, Flags, Format, Layout, Result};
 
-/// Bytes of a meta page in use at most, its header included.
+/// Most bytes of a meta page that are in use, including its header.
 pub(crate) const META_SIZE: usize = MAX_PAGE_HEADER + 136;
 const MAGIC: u32 = 0xBEEF_C0DE;
-/// Among the flags of an environment of LMDB 1.0, which stand in the record of free pages.
+/// A flag of an environment of LMDB 1.0, stored in the record of free pages.
 const ENCRYPTED: u16 = 0x2000;
 
-/// What a meta page says.
+/// The content of a meta page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
     pub map_size: u64,
@@ -31,7 +31,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// The newer of the two meta pages at the beginning of a file; both must be whole, or LMDB would refuse the file.
+    /// Returns the newer of the two meta pages; both must be intact, or LMDB would refuse the file.
     pub fn newer(start: &[u8]) -> Result<Self> {
         Self::read_newer(|room, offset| {
             let rest = usize::try_from(offset).ok().and_then(|offset| start.get(offset..));
@@ -42,7 +42,7 @@ impl Head {
         })
     }
 
-    /// The same where `read` copies bytes of the file from an offset on, and returns how many there were.
+    /// Does the same with `read`, which copies bytes from an offset and returns how many the file has there.
     pub(crate) fn read_newer(read: impl Fn(&mut [u8], u64) -> io::Result<usize>) -> Result<Self> {
         let at = |offset, number| {
             let mut page = [0; META_SIZE];
@@ -76,7 +76,7 @@ impl Head {
         Ok(if second.meta.txn > first.meta.txn { second } else { first })
     }
 
-    /// A meta page, or its first bytes.
+    /// Parses a meta page, or its first bytes.
     pub fn of_page(page: &[u8]) -> Result<Self> {
         let start = page.first_chunk::<META_SIZE>();
         let start = start.ok_or_else(|| Error::new(ErrorKind::Misuse, "no meta page"))?;
@@ -89,7 +89,8 @@ impl Head {
         let format =
             Format::ALL.into_iter().find(|kind| read_u32(page, kind.page_header()) == MAGIC);
         let format = format.ok_or_else(|| {
-            let message = "no 64-bit LMDB database, or one from a machine of the other byte order";
+            let message =
+                "not a 64-bit LMDB database, or one from a machine of the other byte order";
             refused(ErrorKind::Foreign, message.into())
         })?;
         let body = &page[format.page_header()..];
@@ -100,10 +101,10 @@ impl Head {
         }
         let (free, main) = (Table::decode(&body[24..72]), Table::decode(&body[72..120]));
         let layout = Layout::new(format, free.pad).map_err(|_| {
-            Error::corrupt(number, "a page size that is no power of two from 4096 on")
+            Error::corrupt(number, "a page size that is not a power of two of at least 4096")
         })?;
         if layout.header(page).flags & page::META == 0 {
-            return Err(Error::corrupt(number, "a meta page that does not say that it is one"));
+            return Err(Error::corrupt(number, "a meta page without the flag of one"));
         }
         if format == Format::V3 && free.flags.bits() & ENCRYPTED != 0 {
             let message = "an encrypted environment of LMDB 1.0, which is not read";
@@ -113,19 +114,19 @@ impl Head {
             (read_u64(body, 16), read_u64(body, 120), read_u64(body, 128));
         let size = last_page.checked_add(1).and_then(|pages| pages.checked_mul(free.pad.into()));
         if last_page == 0 || size.is_none_or(|size| size > 1 << 63) {
-            return Err(Error::corrupt(number, "a last page that there cannot be"));
+            return Err(Error::corrupt(number, "an impossible number of the last page"));
         }
         Ok(Self { layout, meta: Meta { map_size, free, main, last_page, txn } })
     }
 
-    /// Meta page `number` with this transaction and map size, which says the same else.
+    /// Returns meta page `number` with this transaction and map size and otherwise the same content.
     pub fn page(&self, number: u64, txn: u64, map_size: u64) -> Vec<u8> {
         self.layout.meta_page(number, &Meta { map_size, txn, ..self.meta })
     }
 
-    /// Both meta pages of a copy of this snapshot: LMDB can start from either. Transaction N writes meta page N % 2
-    /// (`mdb_env_write_meta`). In format 3 both have one transaction: pages have the number of theirs, and those of a
-    /// later one than the meta page's would count as not written.
+    /// Both meta pages of a copy of this snapshot, so that LMDB can start from either. Transaction N writes meta page N
+    /// % 2 (`mdb_env_write_meta`). In format 3 both have the same transaction, because LMDB treats a page of a later
+    /// transaction than the meta page's as not yet written.
     pub fn of_copy(&self) -> Vec<u8> {
         let (format, txn) = (self.layout.format, self.meta.txn);
         let pages = [0, 1].map(|number| {
@@ -153,7 +154,7 @@ impl Layout {
     }
 }
 
-/// The root of a table that holds nothing.
+/// The root of an empty table.
 pub(crate) const NO_PAGE: u64 = u64::MAX;
 
 /// LMDB's own limit (`CURSOR_STACK`).
@@ -162,8 +163,7 @@ const MAX_DEPTH: u16 = 32;
 /// `MDB_db`: 48 bytes in the main table, in a meta page, or in the node of a key with many values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
-    /// Size of each value when all are of one size and stand in a tree of their own; in the meta
-    /// page's record of free pages it is the page size.
+    /// Size of each value if a tree has values of one size. In the meta page's record of free pages, the page size.
     pub pad: u32,
     pub flags: Flags,
     /// Levels of pages, 0 for an empty table.
@@ -192,7 +192,7 @@ impl Table {
         }
     }
 
-    /// Whoever follows the tree from its root asks this first.
+    /// Refuses a depth beyond LMDB's limit; call it before following the tree from its root.
     pub(crate) fn check_depth(&self) -> Result<()> {
         if self.depth > MAX_DEPTH || (self.depth == 0) != (self.root == NO_PAGE) {
             return Err(Error::corrupt(self.root, "a tree of an impossible depth"));
@@ -200,10 +200,10 @@ impl Table {
         Ok(())
     }
 
-    /// The record in a node's value.
+    /// Reads the record from a node's value.
     pub(crate) fn read(data: &[u8]) -> PageCheck<Self> {
         let right = data.len() == Self::SIZE;
-        if right { Ok(Self::decode(data)) } else { Err("a table's record of another size") }
+        if right { Ok(Self::decode(data)) } else { Err("a table's record of the wrong size") }
     }
 
     pub(crate) fn encode(&self) -> [u8; Self::SIZE] {
@@ -219,7 +219,7 @@ impl Table {
         record
     }
 
-    /// `record` has [`Self::SIZE`] bytes.
+    /// Decodes a record of [`Self::SIZE`] bytes.
     pub(crate) fn decode(record: &[u8]) -> Self {
         Self {
             pad: read_u32(record, 0),

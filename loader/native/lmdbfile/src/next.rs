@@ -1,7 +1,7 @@
-//! The next snapshot of an existing file: tables written anew past its last page, then one meta page by which they count.
+//! Adds a snapshot to an existing file: new tables behind its last page, then one meta page that makes them count.
 //!
-//! No page of the snapshot before is written over, so that the file has that one whole until the meta page is on the disk,
-//! and the new one whole from then on. What only the old one used is free in the new one, as after a commit of LMDB.
+//! No page of the previous snapshot is overwritten: until the meta page is on the disk the file has that snapshot
+//! intact, and afterwards the new one. Pages that only the old one used become free, as after a commit of LMDB.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -12,7 +12,7 @@ use crate::meta::Meta;
 use crate::reader::Runs;
 use crate::{Error, FileWriter, Flags, Reader, Result, Summary, Table, TreeWriter};
 
-/// What is not committed leaves the file as it was, and as long.
+/// Dropped without a commit, it leaves the file as it was, with its old length.
 #[derive(Debug)]
 pub struct NextSnapshot<'r> {
     reader: &'r Reader,
@@ -22,8 +22,8 @@ pub struct NextSnapshot<'r> {
 }
 
 impl<'r> NextSnapshot<'r> {
-    /// Of the file at `path`, which the reader has open and nobody else may open meanwhile. `map_size`: in bytes; LMDB
-    /// may let the file grow to it from now on, if that is more than before.
+    /// Opens the file at `path` for writing; `reader` has it open, and nobody else may. LMDB may let the file grow to
+    /// `map_size` bytes from now on, if that is more than before.
     pub fn begin(reader: &'r Reader, path: &Path, map_size: u64) -> Result<Self> {
         let begin = || {
             let leftover = Leftover::of(path)?;
@@ -33,17 +33,17 @@ impl<'r> NextSnapshot<'r> {
         begin().map_err(|error: Error| error.of_file(path))
     }
 
-    /// Takes the pages of new tables.
+    /// The writer of pages for new tables.
     pub fn file(&mut self) -> &mut FileWriter {
         &mut self.file
     }
 
-    /// A table that was written to the file: in the place of the one of this name, if there is one.
+    /// Adds a table that was written to the file, or replaces the table with this name.
     pub fn put(&mut self, name: &[u8], table: Table) {
         self.tables.insert(name.to_vec(), table);
     }
 
-    /// Makes the tables count; the disk has all when it returns.
+    /// Commits the tables; when it returns, all is on the disk.
     pub fn commit(mut self) -> Result<Summary> {
         common::killpoint("index.written");
         let freed = self.reader.pages_of(self.tables.keys().map(Vec::as_slice))?;
@@ -57,11 +57,11 @@ impl<'r> NextSnapshot<'r> {
         file.switch(&meta, &mut || leftover.keep())
     }
 
-    /// The table of tables.
+    /// Writes the main table.
     fn main(&mut self, old: Table) -> Result<Table> {
         let mut tables: Vec<_> = self.reader.records().collect();
         if tables.len() as u64 != old.entries {
-            return Err(Error::corrupt(old.root, "more in the main table than tables"));
+            return Err(Error::corrupt(old.root, "an entry of the main table that is not a table"));
         }
         tables.retain(|(name, _)| !self.tables.contains_key(*name));
         tables.extend(self.tables.iter().map(|(name, table)| (name.as_slice(), *table)));
@@ -75,8 +75,8 @@ impl<'r> NextSnapshot<'r> {
         tree.finish(&mut self.file)
     }
 
-    /// The table of free pages: a row for each transaction that freed some, with their count and their numbers from the
-    /// greatest to the least (`mdb_freelist_save`).
+    /// Writes the table of free pages: for each transaction that freed some, their count and their numbers in
+    /// descending order (`mdb_freelist_save`).
     fn free(&mut self, old: Table, freed: &Runs) -> Result<Table> {
         let mut tree = TreeWriter::new(Flags::INTEGERKEY, self.reader.layout());
         let before = self.reader.free_table();
@@ -90,13 +90,13 @@ impl<'r> NextSnapshot<'r> {
         let count = list.len() as u64 / 8 - 1;
         list[..8].copy_from_slice(&count.to_ne_bytes());
         tree.put(&mut self.file, &(self.reader.txn() + 1).to_ne_bytes(), &list)?;
-        let made = tree.finish(&mut self.file)?;
-        // The page size and flags of the environment, which stand in this record.
-        Ok(Table { pad: old.pad, flags: old.flags, ..made })
+        let table = tree.finish(&mut self.file)?;
+        // This record also stores the page size and flags of the environment.
+        Ok(Table { pad: old.pad, flags: old.flags, ..table })
     }
 }
 
-/// Gives back to the file system what was written in vain. To be dropped after whoever writes.
+/// Truncates the file to its old length unless the commit went ahead. Drop it after the writer.
 #[derive(Debug)]
 struct Leftover {
     file: File,
@@ -110,7 +110,7 @@ impl Leftover {
         Ok(Self { file, length })
     }
 
-    /// From now on it may count.
+    /// Keeps the new pages, because the meta page may count from now on.
     fn keep(&mut self) {
         self.length = None;
     }
@@ -119,7 +119,7 @@ impl Leftover {
 impl Drop for Leftover {
     fn drop(&mut self) {
         if let Some(length) = self.length {
-            // Nobody looks at it if that fails.
+            // If this fails, the extra bytes are harmless: LMDB never reads them.
             let _ = self.file.set_len(length);
         }
     }

@@ -1,29 +1,29 @@
-//! A table from its keys and values in order. The values of one key are on the leaf, on a sub-page of it, or in a tree
-//! of their own.
+//! Writes a table from keys and values in order. The values of a key are in the leaf's node, on a sub-page of it, or in
+//! a tree of values.
 
 use crate::bulk::Bulk;
 use crate::error::{check_order, check_size, programming_error};
 use crate::layout::{MAX_VALUE, NODE_HEADER, node};
 use crate::{Error, ErrorKind, FileWriter, Flags, Layout, Order, Result, Table};
 
-/// Writes one table bottom-up: memory for one page a level, whatever its size.
+/// Writes one table bottom-up, with memory for one page per level, whatever the table's size.
 #[derive(Debug)]
 pub struct TreeWriter {
     layout: Layout,
     flags: Flags,
     bulk: Bulk,
-    /// The values of the key that is open.
+    /// The values of the open key.
     values: Values,
-    /// The last key; the open one while there is one.
+    /// The last key, which is the open key if there is one.
     key: Vec<u8>,
     open: bool,
-    /// `None`: the caller vouches for it.
+    /// `None` if the caller guarantees the order.
     key_order: Option<Order>,
     entries: u64,
     unfilled: u64,
 }
 
-/// A key whose value is still to come, with [`TreeWriter::fill`].
+/// A key whose value [`TreeWriter::fill`] adds later.
 #[derive(Debug)]
 #[must_use = "the table cannot be finished without its value"]
 pub struct PendingValue {
@@ -46,8 +46,8 @@ impl TreeWriter {
         }
     }
 
-    /// For tables whose owner gives LMDB comparison functions of its own: keys and values are taken
-    /// in the order in which they come, and only keys or values equal to the one before are refused.
+    /// For tables whose owner gives LMDB its own comparison functions: keys and values are written in the order in
+    /// which they come; only one that equals its predecessor is refused.
     #[must_use]
     pub fn in_own_order(mut self) -> Self {
         self.key_order = None;
@@ -55,12 +55,12 @@ impl TreeWriter {
         self
     }
 
-    /// Values so far.
+    /// Number of values so far.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// A key with one value.
+    /// Adds a key with one value.
     #[inline]
     pub fn put(&mut self, file: &mut FileWriter, key: &[u8], value: &[u8]) -> Result<()> {
         let most = self.layout.max_key().min(self.room(key));
@@ -86,7 +86,7 @@ impl TreeWriter {
             return self.bulk.add(file, Layout::leaf_node(size, flags, key.len()), key, value);
         }
         if size > MAX_VALUE {
-            let message = format!("a value of {size} bytes; LMDB ends at {MAX_VALUE}");
+            let message = format!("a value of {size} bytes; LMDB allows at most {MAX_VALUE}");
             return Err(Error::new(ErrorKind::TooLong, message));
         }
         let pointer = file.overflow(value)?;
@@ -95,12 +95,12 @@ impl TreeWriter {
         self.bulk.add(file, header, key, pointer.as_ref())
     }
 
-    /// Bytes that a node of that key has for its value.
+    /// Bytes that a leaf's node with this key has for its value.
     fn room(&self, key: &[u8]) -> usize {
-        self.layout.max_node() - NODE_HEADER - self.layout.key_room(key.len())
+        self.layout.max_node() - NODE_HEADER - key.len() - self.layout.key_pad(key.len())
     }
 
-    /// Opens a key of a table with DUPSORT; its values follow.
+    /// Opens a key of a DUPSORT table; its values follow.
     #[inline]
     pub fn begin(&mut self, key: &[u8]) -> Result<()> {
         if !self.flags.contains(Flags::DUPSORT) {
@@ -112,14 +112,14 @@ impl TreeWriter {
         Ok(())
     }
 
-    /// A value of the open key.
+    /// Adds a value to the open key.
     #[inline]
     pub fn dup(&mut self, file: &mut FileWriter, value: &[u8]) -> Result<()> {
         self.check_open()?;
         self.values.add(file, value)
     }
 
-    /// Values of the open key of a table with INTEGERDUP and DUPFIXED, any number at a time.
+    /// Adds any number of values to the open key of a table with INTEGERDUP and DUPFIXED.
     #[inline]
     pub fn fixed(&mut self, file: &mut FileWriter, values: &[u64]) -> Result<()> {
         self.check_open()?;
@@ -139,7 +139,7 @@ impl TreeWriter {
         bulk.add(file, header, key, value)
     }
 
-    /// A key of a table without DUPSORT whose value is not known yet. It has a leaf of its own.
+    /// Adds a key whose value is not known yet, to a table without DUPSORT. The key gets a leaf of its own.
     pub fn held(&mut self, file: &mut FileWriter, key: &[u8]) -> Result<PendingValue> {
         if self.flags.contains(Flags::DUPSORT) {
             return Err(programming_error("a value that comes late in a table with DUPSORT"));
@@ -151,8 +151,8 @@ impl TreeWriter {
         Ok(PendingValue { page, key: key.to_vec() })
     }
 
-    /// The value of a held key of this table. A large one goes to overflow pages, at the place in
-    /// the file that is reached.
+    /// Sets the value of a pending key of this table. A large value goes to overflow pages at the current end of the
+    /// file.
     pub fn fill(&mut self, file: &mut FileWriter, held: &PendingValue, value: &[u8]) -> Result<()> {
         let mut aside = Self::new(self.flags, self.layout);
         aside.put(file, &held.key, value)?;
@@ -162,7 +162,7 @@ impl TreeWriter {
         Ok(())
     }
 
-    /// Writes the pages that are still open: the table's record.
+    /// Writes the pages that are still open, and returns the table's record.
     pub fn finish(mut self, file: &mut FileWriter) -> Result<Table> {
         if self.open || self.unfilled > 0 {
             return Err(programming_error(
@@ -191,19 +191,19 @@ impl TreeWriter {
     }
 }
 
-/// Collects values on the first leaf of the tree that they would have, which most never need.
+/// Collects values on the first leaf of the tree of values; most keys need no second leaf.
 #[derive(Debug)]
 pub(crate) struct Values {
     flags: Flags,
-    /// Bytes of the longest value.
+    /// Size of the longest value in bytes.
     most: usize,
     bulk: Bulk,
     order: Option<Order>,
     last: Vec<u8>,
     count: u64,
-    /// Size of every value of a table with DUPFIXED, 0 before the first.
+    /// Size of every value of a DUPFIXED table, or 0 before the first value.
     fixed: usize,
-    /// What goes into the node.
+    /// The bytes for the node.
     stored: Vec<u8>,
 }
 
@@ -229,7 +229,7 @@ impl Values {
         self.count
     }
 
-    /// Begins another key.
+    /// Prepares for another key.
     #[inline]
     pub fn clear(&mut self) {
         self.bulk.clear(self.flags.of_values(), self.fixed);
@@ -298,7 +298,7 @@ impl Values {
         }
     }
 
-    /// The node's flags and value, which has at most `room` bytes.
+    /// Returns the node's flags and value, which takes at most `room` bytes.
     #[inline]
     pub fn stored(&mut self, file: &mut FileWriter, room: usize) -> Result<(u16, &[u8])> {
         match self.count {

@@ -1,4 +1,4 @@
-//! A compacting copy has the content of its source, page after page, and damage is told.
+//! A compacting copy has the content of its source, page after page, and damage is reported.
 #![allow(unsafe_code)]
 
 mod common;
@@ -47,7 +47,7 @@ fn content_is_kept() {
     }
 }
 
-/// The same copy, put together by whoever takes it.
+/// The same copy, assembled from pieces.
 fn in_pieces(source: &Path) -> Vec<u8> {
     let (writer, pieces) = PieceWriter::new(1 << 20);
     let all = std::thread::spawn(move || pieces.iter().map(|one| one.to_vec()).collect());
@@ -57,7 +57,7 @@ fn in_pieces(source: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn who_takes_no_more_pieces_ends_it() {
+fn a_receiver_that_is_gone_ends_the_copy() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data.mdb");
     let content =
@@ -76,10 +76,10 @@ fn open(place: &Path) -> Env {
     unsafe { options.open(place) }.unwrap()
 }
 
-/// Trees of values of each depth, their pages in the order in which they came to be; and so again from the copy, where
-/// each tree's stand together.
+/// Trees of values of each depth, their pages in the order of creation; then the same from the copy, in which the pages
+/// of each tree are contiguous.
 #[test]
-fn values_wherever_they_are() {
+fn trees_of_values_in_any_page_order() {
     let directory = tempfile::tempdir().unwrap();
     let rng = &mut Rng::with_seed(7);
     let env = open(directory.path());
@@ -116,7 +116,7 @@ fn values_wherever_they_are() {
     assert!(std::fs::read(&first).unwrap() == std::fs::read(&second).unwrap());
 }
 
-/// A file with free pages, on which LMDB goes on.
+/// A file with free pages, whose copy LMDB can write to.
 #[test]
 fn free_pages_are_left_out() {
     let directory = tempfile::tempdir().unwrap();
@@ -182,7 +182,7 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Refused, or a copy that is sound.
+/// Damaged files are refused, or the copy is intact.
 #[test]
 fn damage_is_survived() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Copies as they stand: holes stay holes, and a stream that broke goes on.
+//! Page-for-page copies: holes stay holes, and a broken stream can be resumed.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -87,7 +87,7 @@ fn a_stream_that_breaks_goes_on() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn a_part_of_another_copy_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let place = |name| directory.path().join(name);
     let (source, target, journal) = (place("source"), place("target"), place("have"));
@@ -102,7 +102,7 @@ fn what_does_not_fit_is_refused() {
         stream[rng.usize(..end)] ^= 1 << rng.u8(..8);
         assert!(receive(&mut &stream[..], &target, &journal, &|_| true).is_err());
     }
-    // Goes on with what is not there.
+    // Try to resume without the target file.
     let _ = std::fs::remove_file(&journal);
     let part: ResumePoint = {
         let broken = receive(&mut &whole[..4 << 20], &target, &journal, &|_| true);
@@ -117,7 +117,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("source");
     let full = OpenOptions::new().write(true).open("/dev/full");
@@ -127,9 +127,9 @@ fn a_full_disk_is_told() {
     assert!(full.is_ok() && error.kind == ErrorKind::NoSpace, "{error}");
 }
 
-/// The file is gone, and what tells of it is there still.
+/// The journal exists, but the file it describes is gone.
 #[test]
-fn what_was_received_has_to_be_there() {
+fn a_missing_target_cannot_be_resumed() {
     let directory = tempfile::tempdir().unwrap();
     let place = |name| directory.path().join(name);
     let (source, target, journal) = (place("source"), place("target"), place("have"));

@@ -1,4 +1,4 @@
-//! Damaged files: every one is read to its end or refused, without a panic and without delay.
+//! Damaged files: each is read to its end or refused, without a panic and without delay.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
             let (from, to) = (page(rng), page(rng));
             bytes.copy_within(from..from + PAGE, to);
         }
-        // The same, with the number that is expected there.
+        // Another page number where this one is expected.
         2 => {
             let (from, to) = (page(rng), page(rng));
             bytes.copy_within(from + 8..from + PAGE, to + 8);
@@ -63,7 +63,7 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A walk that was told of the pages, in pieces and in no order, finds what one finds that reads them.
+/// A walk with page contents recorded in pieces, in random order, finds the same as a walk that reads the pages.
 fn seen_before(reader: &Reader, bytes: &[u8], rng: &mut Rng) {
     let (seen, size) = (Seen::new(reader), rng.usize(1..5) * PAGE);
     let mut starts: Vec<_> = (0..bytes.len()).step_by(size).collect();
@@ -80,7 +80,7 @@ fn seen_before(reader: &Reader, bytes: &[u8], rng: &mut Rng) {
     assert_eq!(told(reader.survey(Some(&seen), &mut |_| true)), read);
 }
 
-/// Those of its tree and of the trees that keys have.
+/// Counts the pages of the table's tree and of its trees of values.
 fn count_pages(table: TableReader<'_>) -> Result<u64> {
     let (mut keys, mut pages) = (table.keys()?, table.pages()?);
     while let Some(key) = keys.next()? {
@@ -140,7 +140,7 @@ fn damage_is_survived() {
     assert!(most < Duration::from_secs(5), "{most:?}");
 }
 
-/// Branches that lead to themselves, and to one leaf a thousand times over.
+/// Branches that refer to themselves, and a leaf that is referred to a thousand times.
 #[test]
 fn loops_end() {
     let directory = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn other_files_are_refused() {
     assert_eq!((error.kind, error.errno), (ErrorKind::Io, Some(2)));
 }
 
-/// Other versions are told by name, not read as if they were this one.
+/// Other versions are named in the error, not read as if they were this one.
 #[test]
 fn other_versions_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ fn other_versions_are_refused() {
     assert!(error.to_string().contains("data format 2 is of no released LMDB"), "{error}");
 }
 
-/// Every single page that is lost is noticed.
+/// The loss of any single page is noticed.
 #[test]
 fn no_page_can_be_missing() {
     let directory = tempfile::tempdir().unwrap();
@@ -223,9 +223,9 @@ fn no_page_of(format: Format, path: &Path) {
     }
 }
 
-/// What only format 3 has.
+/// Checks that only format 3 needs.
 #[test]
-fn what_lmdb_would_misread_is_refused() {
+fn pages_that_lmdb_would_misread_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data.mdb");
     let rows = vec![(b"key".to_vec(), vec![vec![7; 3 * PAGE]])];
@@ -243,7 +243,7 @@ fn what_lmdb_would_misread_is_refused() {
         (PAGE - 2, 32, ErrorKind::Checksums, "with checksums"),
         (24 + 24 + 5, 0x20, ErrorKind::Encrypted, "an encrypted environment"),
         (2 * PAGE + 8, 9, corrupt, "a page of a later transaction than that of the snapshot"),
-        (leaf + PAGE - 8, 3, corrupt, "another number of overflow pages than its node tells"),
+        (leaf + PAGE - 8, 3, corrupt, "another number of overflow pages than its node says"),
         (large + 18, 5, corrupt, "a large value that is on no overflow page"),
     ] {
         let mut bytes = sound.clone();

@@ -1,4 +1,4 @@
-//! LMDB itself opens what is written, reads it, changes it, and leaves a file that is sound still.
+//! LMDB itself opens, reads and changes the written files, and they stay intact.
 #![allow(unsafe_code)]
 
 mod common;
@@ -113,7 +113,7 @@ proptest! {
     }
 }
 
-/// Every kind of table emptied key by key, which makes LMDB merge all the pages that were written.
+/// Empties every kind of table key by key, which makes LMDB merge all pages.
 #[test]
 fn lmdb_empties_it() {
     for (seed, flags) in (0..).zip(kinds().into_iter().cycle().take(40)) {
@@ -140,7 +140,7 @@ fn lmdb_empties_it() {
     }
 }
 
-/// The other way round: a file that LMDB made in its own manner.
+/// Reads a file that LMDB wrote in its own way.
 #[test]
 fn lmdbs_own_files_are_read() {
     for (seed, flags) in (0..).zip(kinds().into_iter().cycle().take(24)) {

@@ -1,4 +1,4 @@
-//! Tables written behind the last page of a file: every page accounted for, and nothing of the old snapshot touched.
+//! Tables appended to a file: every page is accounted for, and no page of the old snapshot changes.
 
 mod common;
 
@@ -52,7 +52,7 @@ proptest! {
     }
 }
 
-/// The free pages are taken, from the lists of several transactions.
+/// LMDB uses the free pages of several transactions.
 #[test]
 fn lmdb_goes_on_with_it() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is written is read back, page by page accounted for.
+//! What is written can be read back, and every page is accounted for.
 
 mod common;
 
@@ -61,7 +61,7 @@ proptest! {
             prop_assert_eq!(keys.len(), content.rows.len());
             for ((key, count, first), (expected, values)) in keys.iter().zip(&content.rows) {
                 prop_assert_eq!((key, *count), (expected, values.len() as u64));
-                // With the header and the index of each in a sub-page: so few stand in the leaf itself.
+                // With a header and pointer for each value on a sub-page, these still fit in the leaf.
                 let is_small = values.iter().map(|value| value.len() + 12).sum::<usize>() < 400;
                 prop_assert!(first.is_some() || !is_small);
                 prop_assert!(first.as_ref().is_none_or(|first| *first == values[0]));
@@ -120,9 +120,9 @@ proptest! {
         }
     }
 
-    /// Keys that are told early and get their values late, wherever they are and however large.
+    /// Keys that get their values late, wherever they are and however large.
     #[test]
-    fn held_values(seed: u64) {
+    fn pending_values(seed: u64) {
         let rng = &mut Rng::with_seed(seed);
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data.mdb");
@@ -151,7 +151,7 @@ proptest! {
     }
 }
 
-/// Tables may be written in turns, and one of unknown order is taken as it comes.
+/// Several tables may be written in turns, and a table without a known order is written as it comes.
 #[test]
 fn own_order() {
     let directory = tempfile::tempdir().unwrap();
@@ -183,7 +183,7 @@ fn own_order() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused() {
+fn invalid_rows_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data.mdb");
     let file = &mut FileWriter::create(&path, &options(4096)).unwrap();
@@ -244,9 +244,9 @@ fn options_are_checked() {
     }
 }
 
-/// A device that is always full: the writer's error reaches whoever writes, with its number.
+/// On a device that is always full, the caller gets the writer's error with its errno.
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let mut file = FileWriter::create(std::path::Path::new("/dev/full"), &options(4096)).unwrap();
     let big = common::Content {
         flags: Flags::NONE,
@@ -265,7 +265,7 @@ fn a_full_disk_is_told() {
     assert_eq!(error.kind, ErrorKind::NoSpace);
 }
 
-/// Where there may be no direct transfers.
+/// File systems that may not support direct I/O.
 #[test]
 fn in_memory_file_systems() {
     let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
@@ -282,7 +282,7 @@ fn in_memory_file_systems() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
 
-    /// Cuts are in order and none is lost between them; the same of a fork, on another thread.
+    /// Cuts ascend and no key between them is lost; a fork on another thread agrees.
     #[test]
     fn cuts_part_a_table(seed: u64, wanted in 0usize..60) {
         let rng = &mut Rng::with_seed(seed);
@@ -310,7 +310,7 @@ proptest! {
     }
 }
 
-/// Keys that are met when each part is read on its own; other values of a key are skipped.
+/// Counts the keys when each part is read separately; further values of a key are skipped.
 fn part_by_part(reader: &Reader, name: &[u8], cuts: &[Vec<u8>]) -> usize {
     let table = reader.table(name).unwrap();
     let order = table.record().flags.key_order();
@@ -332,7 +332,7 @@ fn part_by_part(reader: &Reader, name: &[u8], cuts: &[Vec<u8>]) -> usize {
 }
 
 #[test]
-fn a_snapshot_older_than_the_held_one_is_refused() {
+fn a_snapshot_older_than_the_reader_slot_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data.mdb");
     write_file(&path, 4096, &tables(&mut Rng::with_seed(1), 4096));
@@ -341,7 +341,7 @@ fn a_snapshot_older_than_the_held_one_is_refused() {
     assert_eq!(Reader::open_at(&path, Some(txn + 1)).unwrap_err().kind, ErrorKind::Corrupt);
 }
 
-/// Each format has its own limits: what is just below them is written and read back, from pages of every size.
+/// Limits of each format: keys and values just below them are written and read back with every page size.
 #[test]
 fn formats_and_page_sizes() {
     let directory = tempfile::tempdir().unwrap();
@@ -376,7 +376,7 @@ fn formats_and_page_sizes() {
 
 type FoundKey = (Vec<u8>, u64, Option<Vec<u8>>);
 
-/// Each key, how many values it has, and the first if that stands with it; and all pages.
+/// Each key with its number of values and its first value if that is in the node; and the number of pages.
 fn keys(table: TableReader<'_>) -> (Vec<FoundKey>, u64) {
     let (mut keys, mut found) = (table.keys().unwrap(), Vec::new());
     let mut pages = table.pages().unwrap();

@@ -1,4 +1,4 @@
-//! Damaged pages: a walk, a compacting copy and a cursor refuse the same, with the same words.
+//! Damaged pages: a walk, a compacting copy and a cursor refuse the same damage with the same words.
 
 mod common;
 
@@ -10,8 +10,8 @@ use lmdbfile::{Flags, PageKind, Reader, Result};
 const PAGE: usize = 4096;
 const HEADER: usize = 16;
 const UNORDERED: &str = "keys or values that are not in ascending order";
-const OTHER_KIND: &str = "a page of another kind than its place wants";
-const NONSENSE: &str = "a node with flags that make no sense";
+const OTHER_KIND: &str = "a page of the wrong kind for its position";
+const NONSENSE: &str = "a node with invalid flags";
 
 /// A file with the table `t`, to be damaged.
 struct File {
@@ -27,7 +27,7 @@ impl File {
         Self { bytes: std::fs::read(path).unwrap(), directory }
     }
 
-    /// Three levels of pages: 30,000 keys with a value each.
+    /// Three levels of pages: 30,000 keys with one value each.
     fn deep() -> Self {
         Self::new(Flags::INTEGERKEY, numbered(30_000, |_| vec![vec![1; 50]]))
     }
@@ -38,7 +38,7 @@ impl File {
         Self::new(Flags::DUPSORT | Flags::INTEGERKEY, numbered(40, values))
     }
 
-    /// One key with 3,000 values, in a tree of two levels.
+    /// One key with 3,000 values in a tree of two levels.
     fn values() -> Self {
         let values = |_| (0..3_000_u64).map(|value| value.to_ne_bytes().to_vec()).collect();
         Self::new(Flags::DUPFIXED | Flags::INTEGERDUP, numbered(1, values))
@@ -48,7 +48,7 @@ impl File {
         self.directory.path().join("data.mdb")
     }
 
-    /// The table's pages of that kind as a walk comes to them: the root first.
+    /// The table's pages of this kind in the order of a walk: the root first.
     fn pages(&self, kind: PageKind) -> Vec<usize> {
         let mut found = Vec::new();
         let mut visit = |page: &lmdbfile::PageUse<'_>| {
@@ -64,14 +64,14 @@ impl File {
         &mut self.bytes[number * PAGE..(number + 1) * PAGE]
     }
 
-    /// The node at that place of a page.
+    /// The bytes of a page from the node at `at` on.
     fn node(&mut self, number: usize, at: usize) -> &mut [u8] {
         let page = self.page(number);
         let start = usize::from(half(page, HEADER + 2 * at));
         &mut page[start..]
     }
 
-    /// The key of an integer.
+    /// Sets an integer key.
     fn set_key(&mut self, number: usize, at: usize, key: u64) {
         self.node(number, at)[8..16].copy_from_slice(&key.to_ne_bytes());
     }
@@ -90,7 +90,7 @@ impl File {
         (0..2).for_each(|byte| page.swap(HEADER + 2 * one + byte, HEADER + 2 * other + byte));
     }
 
-    /// All three refuse it.
+    /// Checks that all three refuse the file.
     fn refused(&self, words: &str) {
         let path = self.path();
         std::fs::write(&path, &self.bytes).unwrap();
@@ -127,8 +127,8 @@ fn put(bytes: &mut [u8], at: usize, field: u16) {
     bytes[at..at + 2].copy_from_slice(&field.to_ne_bytes());
 }
 
-/// On the lowest branch and on the one above: keys before the separator would be looked for behind it, or the other way
-/// round.
+/// On the lowest branch and on the one above. A search would look for the keys before the separator behind it, or the
+/// other way round.
 #[test]
 fn a_separator_that_parts_other_keys() {
     for level in 0..2 {
@@ -183,7 +183,7 @@ fn a_branch_with_a_single_child() {
     }
 }
 
-/// A leaf where a branch belongs, a branch where a leaf does, values of one size where keys are.
+/// A leaf in place of a branch, a branch in place of a leaf, and values of one size in place of keys.
 #[test]
 fn a_page_in_the_place_of_another() {
     let kinds = [PageKind::Leaf, PageKind::Branch];
@@ -211,8 +211,8 @@ fn flags_that_no_node_has() {
         (8, NONSENSE),
         (3, NONSENSE),
         (5, NONSENSE),
-        (2, "a table's record of another size"),
-        (4, "a sub-page that does not say that it is one"),
+        (2, "a table's record of the wrong size"),
+        (4, "a sub-page without the flag of one"),
     ] {
         let mut file = File::deep();
         let leaf = file.pages(PageKind::Leaf)[7];
@@ -222,16 +222,16 @@ fn flags_that_no_node_has() {
 }
 
 #[test]
-fn what_the_table_cannot_have() {
-    // A table's record among keys of a table.
+fn nodes_that_the_table_cannot_have() {
+    // The record of a table among ordinary keys.
     let mut file = File::new(Flags::INTEGERKEY, numbered(9, |_| vec![vec![0; 48]]));
     let leaf = file.pages(PageKind::Leaf)[0];
     file.set_flags(leaf, 3, 2);
     file.refused("a value of a kind that its table cannot have");
-    // Many values where there is one.
+    // Many values where only one is allowed.
     file.set_flags(leaf, 3, 6);
     file.refused("a key with many values where it can have only one");
-    // A value on overflow pages where there are many.
+    // A value on overflow pages where a key has many values.
     let mut file = File::new(Flags::DUPSORT | Flags::INTEGERKEY, numbered(9, |_| vec![vec![2; 8]]));
     let leaf = file.pages(PageKind::Leaf)[0];
     file.set_flags(leaf, 3, 1);

@@ -1,4 +1,4 @@
-//! The tools that come with LMDB, and py-lmdb's auditor, where they are installed.
+//! LMDB's tools and py-lmdb's auditor, if they are installed, agree with what is written.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{Content, tables, write_file};
 use fastrand::Rng;
 use lmdbfile::Reader;
 
-/// What the tool prints; `None` where there is none.
+/// Returns the output of the tool, or `None` if it is not installed.
 fn run(program: &str, arguments: &[&str], directory: &Path) -> Option<String> {
     let output = Command::new(program).args(arguments).arg(directory).output().ok()?;
     let error = String::from_utf8_lossy(&output.stderr);
@@ -20,7 +20,7 @@ fn run(program: &str, arguments: &[&str], directory: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The lines of `mdb_dump` for a table: keys and values in hexadecimal digits.
+/// The lines that `mdb_dump` prints for a table: keys and values in hexadecimal.
 fn dump(content: &Content) -> String {
     let line = |bytes: &[u8]| {
         let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
@@ -33,7 +33,7 @@ fn dump(content: &Content) -> String {
 }
 
 fn check_dump(directory: &Path, tables: &[(String, Content)]) {
-    // The tool calls a file without tables an error.
+    // The tool fails on a file without tables.
     let text = if tables.is_empty() { None } else { run("mdb_dump", &["-a"], directory) };
     let Some(text) = text else { return };
     let parts: Vec<_> = text.split("HEADER=END\n").skip(1).collect();
@@ -54,7 +54,7 @@ fn check_stat(directory: &Path, tables: &[(String, Content)]) {
     }
 }
 
-/// A compacted copy has the same content, and as many pages: none was wasted.
+/// A compacted copy has the same content and the same number of pages, so none was wasted.
 fn check_copy(directory: &Path, tables: &[(String, Content)]) {
     let copy = tempfile::tempdir().unwrap();
     let target = copy.path();

@@ -40,7 +40,7 @@ impl<'a> EntryReads<'a> {
 
 fn content(entry: &Entry, leave_out: &Names) -> common::Result<Vec<Vec<u8>>> {
     let fields = entry.fields()?;
-    let sent = fields.iter().filter(|field| !leave_out.hold(field));
+    let sent = fields.iter().filter(|field| !leave_out.has_field(field));
     let mut own: Vec<Vec<u8>> =
         sent.map(|field| field.description().to_ascii_lowercase()).collect();
     own.sort_unstable();

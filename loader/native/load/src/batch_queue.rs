@@ -169,18 +169,18 @@ mod tests {
         Entry::new(0, None, 1, format!("dn: {dn}\nsn: x\n").as_bytes()).unwrap()
     }
 
-    fn board(batches: &[&[&str]]) -> (BatchQueue, Vec<Batch>) {
-        let board = BatchQueue::new(9);
+    fn queue(batches: &[&[&str]]) -> (BatchQueue, Vec<Batch>) {
+        let queue = BatchQueue::new(9);
         for names in batches {
-            assert!(board.put(names.iter().map(|dn| entry(dn)).collect(), || false));
+            assert!(queue.put(names.iter().map(|dn| entry(dn)).collect(), || false));
         }
-        let taken = (0..batches.len()).map(|_| board.take(|| false).unwrap()).collect();
-        (board, taken)
+        let taken = (0..batches.len()).map(|_| queue.take(|| false).unwrap()).collect();
+        (queue, taken)
     }
 
     #[test]
     fn a_child_waits_for_its_parent_and_a_dn_for_itself() {
-        let (board, batches) = board(&[
+        let (queue, batches) = queue(&[
             &["ou=a,dc=x", "ou=b,dc=x"],
             &["cn=1,OU=a,dc=x"],
             &["cn=2,ou=c,dc=x"],
@@ -189,37 +189,37 @@ mod tests {
         let after: Vec<Vec<u64>> =
             batches.iter().map(|one| one.after.iter().copied().collect()).collect();
         assert_eq!(after, [vec![], vec![0], vec![], vec![0]]);
-        assert_eq!(board.wait_for(&batches[2].after, || false), Some(false));
-        assert_eq!(board.wait_for(&batches[1].after, || true), None);
-        board.settle(&batches[0], true);
-        assert_eq!(board.wait_for(&batches[1].after, || false), Some(true));
+        assert_eq!(queue.wait_for(&batches[2].after, || false), Some(false));
+        assert_eq!(queue.wait_for(&batches[1].after, || true), None);
+        queue.settle(&batches[0], true);
+        assert_eq!(queue.wait_for(&batches[1].after, || false), Some(true));
     }
 
     #[test]
     fn an_entry_waits_for_those_that_it_names() {
-        let board = BatchQueue::new(9);
-        assert!(board.put(vec![entry("cn=1,dc=x")], || false));
-        assert!(board.put(vec![entry("cn=2,dc=x")], || false));
+        let queue = BatchQueue::new(9);
+        assert!(queue.put(vec![entry("cn=1,dc=x")], || false));
+        assert!(queue.put(vec![entry("cn=2,dc=x")], || false));
         let references = vec![entry("cn=1,dc=x").name];
-        assert!(board.put(vec![Entry { references, ..entry("cn=3,dc=x") }], || false));
-        let after: Vec<_> = (0..3).map(|_| board.take(|| false).unwrap().after).collect();
+        assert!(queue.put(vec![Entry { references, ..entry("cn=3,dc=x") }], || false));
+        let after: Vec<_> = (0..3).map(|_| queue.take(|| false).unwrap().after).collect();
         assert_eq!(after, [BTreeSet::new(), BTreeSet::new(), BTreeSet::from([0])]);
     }
 
     #[test]
     fn nobody_waits_for_what_is_settled() {
-        let (board, batches) = board(&[&["ou=a,dc=x"]]);
-        board.settle(&batches[0], false);
-        assert!(board.put(vec![entry("cn=1,ou=a,dc=x")], || false));
-        assert!(board.take(|| false).unwrap().after.is_empty());
+        let (queue, batches) = queue(&[&["ou=a,dc=x"]]);
+        queue.settle(&batches[0], false);
+        assert!(queue.put(vec![entry("cn=1,ou=a,dc=x")], || false));
+        assert!(queue.take(|| false).unwrap().after.is_empty());
     }
 
     #[test]
     fn once_stopped_nothing_goes_on() {
-        let (board, batches) = board(&[&["ou=a,dc=x"], &["cn=1,ou=a,dc=x"]]);
-        board.stop();
-        assert_eq!(board.wait_for(&batches[1].after, || false), None);
-        assert!(board.take(|| false).is_none());
-        assert!(!board.put(Vec::new(), || false));
+        let (queue, batches) = queue(&[&["ou=a,dc=x"], &["cn=1,ou=a,dc=x"]]);
+        queue.stop();
+        assert_eq!(queue.wait_for(&batches[1].after, || false), None);
+        assert!(queue.take(|| false).is_none());
+        assert!(!queue.put(Vec::new(), || false));
     }
 }

@@ -1,4 +1,4 @@
-//! What LDAP result codes (RFC 4511, 4.1.9 and A.2) mean to a load.
+//! The meaning of LDAP result codes (RFC 4511, 4.1.9 and A.2) for a load.
 
 pub const OTHER_DATABASE: i32 = 71; // affectsMultipleDSAs
 pub const NO_SUCH_OBJECT: i32 = 32;
@@ -49,7 +49,7 @@ pub const fn is_no_transaction(code: i32) -> bool {
     matches!(code, 2 | 12 | 53)
 }
 
-/// The reason as the reject file gives it.
+/// The reason as written to the reject file.
 pub fn reason(code: i32, text: &str) -> String {
     let name = NAMES.iter().find(|(known, _)| *known == code);
     let name =

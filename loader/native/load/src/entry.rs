@@ -56,7 +56,7 @@ impl Entry {
     pub fn named(&self, types: &Names) -> Result<Vec<u128>> {
         let own = ParsedDn::new(&self.dn);
         let (mut names, mut name) = (Vec::new(), ParsedDn::default());
-        for field in self.fields()?.iter().filter(|field| types.hold(field)) {
+        for field in self.fields()?.iter().filter(|field| types.has_field(field)) {
             name.set(without_uid(&field.value()?));
             if !is_within(own.key(), name.key()) && !is_within(name.key(), own.key()) {
                 names.push(hash(name.key()));
@@ -104,7 +104,7 @@ impl Prepared {
         let all = entry.fields()?;
         let count = all.len();
         let fields: Vec<Field<'_>> =
-            all.into_iter().filter(|field| !leave_out.hold(field)).collect();
+            all.into_iter().filter(|field| !leave_out.has_field(field)).collect();
         let groups = GroupedValues::new(&fields)?;
         let mut writer = Writer::default();
         let attributes = groups.members.iter().map(|members| {

@@ -88,40 +88,40 @@ impl RequestPipeline {
     }
 
     /// Sends all requests that may be sent, with no more of them outstanding than the window allows.
-    pub fn pipeline(&mut self, asker: &mut impl Requester) -> Result<()> {
+    pub fn pipeline(&mut self, queue: &mut impl Requester) -> Result<()> {
         let mut open: Vec<(i32, usize)> = Vec::with_capacity(self.window);
-        let (mut next, count) = (0, asker.count());
+        let (mut next, count) = (0, queue.count());
         loop {
             while next < count && open.len() < self.window {
-                match asker.ready(next) {
+                match queue.ready(next) {
                     SendWindow::Wait if !open.is_empty() => break,
                     SendWindow::Never | SendWindow::Wait => {}
-                    SendWindow::Yes => open.push((self.send(asker, next)?, next)),
+                    SendWindow::Yes => open.push((self.send(queue, next)?, next)),
                 }
                 next += 1;
             }
             if open.is_empty() {
                 return Ok(());
             }
-            self.collect(asker, &mut open)?;
+            self.collect(queue, &mut open)?;
         }
     }
 
-    fn send(&mut self, asker: &mut impl Requester, request: usize) -> Result<i32> {
+    fn send(&mut self, queue: &mut impl Requester, request: usize) -> Result<i32> {
         let id = self.channel.next_id();
         self.writer.clear();
-        asker.encode(request, id, &mut self.writer);
+        queue.encode(request, id, &mut self.writer);
         self.channel.send(self.writer.bytes())?;
         Ok(id)
     }
 
     /// Waits for one message, and also takes all others that have arrived.
-    fn collect(&mut self, asker: &mut impl Requester, open: &mut Vec<(i32, usize)>) -> Result<()> {
+    fn collect(&mut self, queue: &mut impl Requester, open: &mut Vec<(i32, usize)>) -> Result<()> {
         let message = self.channel.receive()?;
-        deliver(&message, asker, open)?;
+        deliver(&message, queue, open)?;
         while !open.is_empty() {
             let Some(message) = self.channel.try_receive()? else { break };
-            deliver(&message, asker, open)?;
+            deliver(&message, queue, open)?;
         }
         Ok(())
     }
@@ -158,12 +158,12 @@ impl RequestPipeline {
 
 fn deliver(
     message: &Message<'_>,
-    asker: &mut impl Requester,
+    queue: &mut impl Requester,
     open: &mut Vec<(i32, usize)>,
 ) -> Result<()> {
     let at = open.iter().position(|(id, _)| *id == message.id);
     let at = at.ok_or_else(|| unexpected(message))?;
-    asker.take(open[at].1, message)?;
+    queue.take(open[at].1, message)?;
     if !matches!(message.tag, tag::ENTRY | tag::REFERENCE | tag::INTERMEDIATE) {
         open.remove(at);
     }

@@ -78,7 +78,7 @@ impl ServerEntry {
         loosely: bool,
     ) -> common::Result<Vec<Modification>> {
         let fields: Vec<_> =
-            entry.fields()?.into_iter().filter(|field| !leave_out.hold(field)).collect();
+            entry.fields()?.into_iter().filter(|field| !leave_out.has_field(field)).collect();
         let groups = GroupedValues::new(&fields)?;
         let naming: Vec<Vec<u8>> =
             naming_types(&entry.dn).iter().map(|kind| server_name(kind, aliases)).collect();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_replaced_and_what_is_not_in_the_ldif_removed() {
+    fn different_values_are_replaced_and_others_removed() {
         let found =
             found(&[("cn", &["one"]), ("sn", &["a"]), ("title", &["t"]), ("l", &["m", "n"])]);
         assert_eq!(

@@ -75,7 +75,7 @@ struct State {
 }
 
 impl State {
-    /// Appends whole records. What a full disk cuts is taken back: records behind it could not be read.
+    /// Appends records. If the disk is full, a partial one is removed, because later ones could not be read.
     fn append(&mut self, records: &[u8]) -> Result<()> {
         if let Err(error) = self.file.write_all(records) {
             self.file.set_len(self.length)?;
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(Journal::open(&path).unwrap().1.done, [(0, 1), (7, 8)]);
     }
 
-    /// Another process of this test has room for two records and a half, and then for more.
+    /// Another process of this test has room for two and a half records, and later for more.
     #[test]
     fn an_append_that_the_disk_cuts_does_not_hide_the_next() {
         const PATH: &str = "DITSEED_TEST_JOURNAL";

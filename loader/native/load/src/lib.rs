@@ -95,10 +95,10 @@ fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Res
     pass(shared, || reader.read(sources))?;
     let records = reader.records;
     let waiting = shared.tally.deferred.load(Relaxed) + shared.tally.named.load(Relaxed);
-    if waiting > 0 && !shared.board.is_stopped() {
+    if waiting > 0 && !shared.queue.is_stopped() {
         shared.counters.begin("deferred entries", waiting);
         shared.last_pass.store(true, Relaxed);
-        shared.board.begin();
+        shared.queue.begin();
         pass(shared, || reader.read_deferred())?;
     }
     Ok(records)
@@ -106,18 +106,19 @@ fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Res
 
 /// Reads on this thread while one thread for each connection adds.
 fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Result<()> {
-    let calms: Vec<Shutdown> = (0..shared.options.jobs).map(|_| Shutdown::default()).collect();
+    let shutdowns: Vec<Shutdown> = (0..shared.options.jobs).map(|_| Shutdown::default()).collect();
     let over = AtomicBool::new(false);
-    let stop = || shared.board.stop();
+    let stop = || shared.queue.stop();
     let crew = Crew::new(&stop);
     let read = thread::scope(|scope| {
-        let work = |calm| crew.run(|| Worker::new(shared, calm).run());
-        scope.spawn(|| pass_on(shared.counters, &calms, &over));
-        let workers: Vec<_> = calms.iter().map(|calm| scope.spawn(move || work(calm))).collect();
+        let work = |shutdown| crew.run(|| Worker::new(shared, shutdown).run());
+        scope.spawn(|| pass_on(shared.counters, &shutdowns, &over));
+        let workers: Vec<_> =
+            shutdowns.iter().map(|shutdown| scope.spawn(move || work(shutdown))).collect();
         let read = read();
-        shared.board.end();
+        shared.queue.end();
         if read.is_err() {
-            shared.board.stop();
+            shared.queue.stop();
         }
         for worker in workers {
             // The crew has recorded its failure, even if it was a panic.
@@ -151,7 +152,7 @@ fn loaded(shared: &Shared<'_>, read: u64, earlier: Counts, rejections: Vec<Rejec
         added: counts.added,
         present: counts.present,
         replaced: counts.replaced,
-        stopped: shared.board.is_stopped(),
+        stopped: shared.queue.is_stopped(),
         rejections,
         before: earlier.sum(),
         left_out: tally.left_out.load(Relaxed),

@@ -47,7 +47,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads all inputs in their order.
     pub fn read(&mut self, sources: Vec<Source>) -> Result<()> {
         for source in sources {
             let input = match source {
@@ -87,7 +86,7 @@ impl<'a> Reader<'a> {
             let field = field?;
             field.value()?;
             tail.field(&field);
-            may_name = may_name || self.shared.references.hold(&field);
+            may_name = may_name || self.shared.references.has_field(&field);
         }
         if self.is_done(position) {
             return Ok(());
@@ -135,7 +134,7 @@ impl<'a> Reader<'a> {
         self.shared.journal.reserve(last + 1)?;
         self.keep_rate(entries.len() as u64)?;
         let counters = self.shared.counters;
-        if self.shared.board.put(entries, || counters.is_cancelled()) {
+        if self.shared.queue.put(entries, || counters.is_cancelled()) {
             return Ok(());
         }
         Err(Error::new(Code::Cancelled, "the load was stopped"))
@@ -147,7 +146,7 @@ impl<'a> Reader<'a> {
         if rate > 0 {
             #[allow(clippy::cast_precision_loss, reason = "a wait needs no more precision")]
             let due = Duration::from_secs_f64(self.given as f64 / rate as f64);
-            while self.begun.elapsed() < due && !self.shared.board.is_stopped() {
+            while self.begun.elapsed() < due && !self.shared.queue.is_stopped() {
                 self.shared.counters.check()?;
                 thread::sleep(NAP.min(due.saturating_sub(self.begun.elapsed())));
             }

@@ -56,7 +56,7 @@ pub struct Shared<'a> {
     pub references: Names,
     /// The normalized DNs of the suffixes.
     contexts: Vec<Vec<u8>>,
-    pub board: BatchQueue,
+    pub queue: BatchQueue,
     pub journal: Journal,
     pub tuner: BatchSize,
     pub tally: RejectCounts,
@@ -99,7 +99,7 @@ impl<'a> Shared<'a> {
             leave_out: Names::new(&options.leave_out),
             references: Names::new(&options.references),
             contexts: contexts.collect(),
-            board: BatchQueue::new(options.jobs),
+            queue: BatchQueue::new(options.jobs),
             journal,
             tuner: BatchSize::new(options.batch),
             tally: RejectCounts::default(),
@@ -188,7 +188,7 @@ impl<'a> Shared<'a> {
             text: entry.text.clone(),
         });
         if rejections.len() as u64 > self.options.max_rejects {
-            self.board.stop();
+            self.queue.stop();
         }
     }
 

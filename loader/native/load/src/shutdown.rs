@@ -48,9 +48,9 @@ pub fn pass_on(counters: &Counters, all: &[Shutdown], ended: &AtomicBool) {
     }
     let begun = Instant::now();
     while !ended.load(Relaxed) {
-        for calm in all {
-            if !calm.committing.load(Relaxed) || begun.elapsed() > COMMIT {
-                calm.stop.cancel();
+        for shutdown in all {
+            if !shutdown.committing.load(Relaxed) || begun.elapsed() > COMMIT {
+                shutdown.stop.cancel();
             }
         }
         thread::sleep(PATIENCE);

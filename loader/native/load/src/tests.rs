@@ -1,4 +1,4 @@
-//! Loads as far as they go without a server, and what stands between the input and a connection.
+//! Loads without a server, and the parts between the input and a connection.
 
 use std::fs;
 use std::net::TcpListener;
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    /// Loads `text` into a server that nobody runs.
+    /// Loads `text` into a server that does not exist.
     fn load(&self, text: &str, counters: &Arc<Counters>) -> Result<Loaded> {
         fs::write(self.path("in.ldif"), text).unwrap();
         let sources = vec![Source::Path(self.path("in.ldif"))];
@@ -100,7 +100,7 @@ fn a_server_that_is_not_there_ends_the_load_and_rejects_nothing() {
 }
 
 #[test]
-fn an_input_that_is_no_ldif_is_told_with_its_place_before_anything_is_sent() {
+fn invalid_ldif_is_reported_with_its_line_before_anything_is_sent() {
     let place = Place::new();
     let refused = place.refused(&(units(2) + "dn: ou=x,dc=example,dc=com\nno colon\n"));
     assert_eq!((refused.code, refused.line), (Code::Syntax, Some(8)), "{refused}");
@@ -160,7 +160,7 @@ fn entry(position: u64, dn: &str) -> Entry {
     Entry::new(position, None, 1 + 3 * position, unit(dn).trim_end().as_bytes()).unwrap()
 }
 
-/// Shows what all connections share, of a load with these options.
+/// Calls `show` with the shared state of a load with these options.
 fn with_shared<R>(options: &Options, show: impl FnOnce(&Shared<'_>) -> R) -> R {
     let (journal, before) = Journal::open(&options.journal).unwrap();
     let (link, counters) = (ConnectionOptions::default(), Arc::default());
@@ -170,7 +170,7 @@ fn with_shared<R>(options: &Options, show: impl FnOnce(&Shared<'_>) -> R) -> R {
 #[test]
 fn entries_that_waited_come_back_as_they_were_parents_first() {
     let place = Place::new();
-    // Not enough for ten thousand: they go through a file.
+    // Too little memory for ten thousand entries, so a file is used.
     let options = Options { memory: 64 << 10, ..place.options() };
     let count = 10_000;
     let path = Arc::new(place.path("in.ldif"));
@@ -217,7 +217,7 @@ fn entries_come_after_those_that_they_name() {
         assert!(none.iter().all(|(dn, lines)| !waits(&group(0, dn, lines))));
         assert!(!waits(&Entry::new(0, None, 1, b"dn: dc=example,dc=com\nmember: cn=b\n").unwrap()));
 
-        // Enough for a file, each naming the next one; the last one names none of them.
+        // Enough for a file; each entry names the next one, and the last one none.
         let count = 2_000;
         let next = |at: u64| format!("cn={},dc=example,dc=com", at + 1);
         for at in 0..count {
@@ -299,9 +299,9 @@ fn one_rejection_more_than_may_be_stops_the_load() {
     let options = Options { max_rejects: 1, ..place.options() };
     with_shared(&options, |shared| {
         shared.reject(&entry(7, "ou=7,dc=example,dc=com"), "late".into(), false);
-        assert!(!shared.board.is_stopped());
+        assert!(!shared.queue.is_stopped());
         shared.reject(&entry(3, "ou=3,dc=example,dc=com"), "early".into(), true);
-        assert!(shared.board.is_stopped());
+        assert!(shared.queue.is_stopped());
         let told = shared.rejections();
         let told: Vec<_> =
             told.iter().map(|one| (one.position, &*one.reason, one.orphan)).collect();

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The size of the first transaction.
 use common::lock;
 
+/// The size of the first transaction.
 const FIRST: usize = 256;
 const LEAST: usize = 16;
 /// LMDB keeps the dirty pages of a transaction in a sorted list, so that the cost of each grows with their number. For

@@ -36,7 +36,7 @@ pub struct BatchWork<'a> {
     shared: &'a Shared<'a>,
     pub batch: Batch,
     pub prepared: Vec<Prepared>,
-    pub marks: Vec<EntryState>,
+    pub states: Vec<EntryState>,
     /// Entries still to be settled, in the order of the input.
     pub todo: VecDeque<usize>,
     /// The number of entries that go into one transaction at present.
@@ -46,7 +46,7 @@ pub struct BatchWork<'a> {
     pub sending: usize,
     pub troubled: bool,
     /// The number of entries that existed already.
-    pub there: usize,
+    pub existing: usize,
     settled: Vec<(Kind, u64)>,
     fates: u64,
 }
@@ -69,7 +69,7 @@ impl<'a> BatchWork<'a> {
         };
         Ok(Self {
             shared,
-            marks: batch.entries.iter().map(mark).collect(),
+            states: batch.entries.iter().map(mark).collect(),
             todo: (0..batch.entries.len()).collect(),
             size: batch.entries.len(),
             batch,
@@ -77,7 +77,7 @@ impl<'a> BatchWork<'a> {
             breaks: 0,
             sending: 0,
             troubled: false,
-            there: 0,
+            existing: 0,
             settled: Vec::new(),
             fates: 0,
         })
@@ -97,7 +97,7 @@ impl<'a> BatchWork<'a> {
     pub fn fit(&self, most: usize) -> Vec<usize> {
         let mut names = FxHashSet::default();
         let fits = |at: &usize| {
-            !self.marks[*at].alone
+            !self.states[*at].alone
                 && self.shared.all_descriptions_added(&self.prepared[*at].descriptions)
                 && names.insert(self.entry(*at).name)
         };
@@ -106,7 +106,7 @@ impl<'a> BatchWork<'a> {
 
     /// The first of these entries, and those behind it that must be added outside of a transaction, too.
     pub fn outside(&self, list: &[usize]) -> Vec<usize> {
-        let alone = list.iter().skip(1).take_while(|at| self.marks[**at].alone);
+        let alone = list.iter().skip(1).take_while(|at| self.states[**at].alone);
         list.iter().take(1).chain(alone).copied().collect()
     }
 
@@ -138,7 +138,7 @@ impl<'a> BatchWork<'a> {
     /// Looks for all remaining entries before they are sent: if one exists already, others usually do.
     pub fn look_for_all(&mut self) {
         for &at in &self.todo {
-            self.marks[at].look |= self.marks[at].looks == 0;
+            self.states[at].look |= self.states[at].looks == 0;
         }
     }
 

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_told_apart() {
+    fn bytes_that_are_not_utf8_become_base64() {
         let values = vec![("p".to_owned(), b"\xff".to_vec()), ("p".to_owned(), b"x".to_vec())];
         let line = line(&Operation::Add { dn: b"cn=a".to_vec(), values });
         assert!(line.contains(r#""attributes":{"p":[{"base64":"/w=="},"x"]}"#), "{line}");

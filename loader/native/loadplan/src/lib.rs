@@ -40,11 +40,11 @@ pub struct PlanOptions {
     pub looks: Vec<SearchWeight>,
 }
 
-const MOST: u64 = 1 << 40;
+const MOST_OPERATIONS: u64 = 1 << 40;
 /// The weight of base searches if the other searches are derived from the template.
-const READING: u64 = 20;
+const BASE_WEIGHT: u64 = 20;
 /// The number of entries that adds copy; more would not make the new entries more varied.
-const SPARES: u64 = 1000;
+const MOST_COPIED: u64 = 1000;
 
 /// A prepared plan, which can produce any operation by its number.
 #[derive(Debug)]
@@ -94,21 +94,21 @@ impl Items for Lines<'_> {
 
 impl<'t> Plan<'t> {
     /// Prepares a plan; the error says why the template does not allow it.
-    pub fn new(template: &Template, tree: &'t Tree, wishes: &PlanOptions) -> Result<Self, String> {
-        if wishes.operations > MOST {
-            return Err(format!("{} operations: {MOST} at most", wishes.operations));
+    pub fn new(template: &Template, tree: &'t Tree, options: &PlanOptions) -> Result<Self, String> {
+        if options.operations > MOST_OPERATIONS {
+            return Err(format!("{} operations: {MOST_OPERATIONS} at most", options.operations));
         }
-        if !(0.0..=1.0).contains(&wishes.miss) {
-            return Err(format!("a part of {} to miss: 0 to 1 is meant", wishes.miss));
+        if !(0.0..=1.0).contains(&options.miss) {
+            return Err(format!("a share of misses of {}: it must be from 0 to 1", options.miss));
         }
-        let stream = Stream::new(wishes.seed, &["operations"]);
-        let schedule = Schedule::new(&wishes.mix, stream.part(0))?;
-        let most = |action| schedule.most(action, wishes.operations);
+        let stream = Stream::new(options.seed, &["operations"]);
+        let schedule = Schedule::new(&options.mix, stream.part(0))?;
+        let most = |action| schedule.most(action, options.operations);
         let (deletes, renames) = (most(Action::Delete), most(Action::Rename));
-        let spares = most(Action::Add).min(SPARES);
-        let subjects = subjects(template, tree, &wishes.looks, most(Action::Modify) > 0);
+        let spares = most(Action::Add).min(MOST_COPIED);
+        let subjects = subjects(template, tree, &options.looks, most(Action::Modify) > 0);
         let loose: Vec<u64> = subjects.iter().map(room).collect();
-        require(&subjects, &schedule, wishes)?;
+        require(&subjects, &schedule, options)?;
         let (things, there) = (deletes + renames + spares, loose.iter().sum::<u64>());
         if things > there {
             return Err(format!(
@@ -120,11 +120,11 @@ impl<'t> Plan<'t> {
         let mut targets = Vec::new();
         for (place, subject) in subjects.iter().enumerate() {
             let part = stream.part(2).part(place as u64);
-            targets.push(Targets::new(subject.count, once.of(place), wishes.skew, part)?);
+            targets.push(Targets::new(subject.count, once.of(place), options.skew, part)?);
         }
-        let (operations, miss) = (wishes.operations, wishes.miss);
+        let (operations, miss) = (options.operations, options.miss);
         let stream = stream.part(3);
-        let reading = if wishes.looks.is_empty() { READING } else { 0 };
+        let reading = if options.looks.is_empty() { BASE_WEIGHT } else { 0 };
         Ok(Self {
             tree,
             operations,
@@ -166,22 +166,22 @@ const fn room(subject: &TargetKind) -> u64 {
 fn require(
     subjects: &[TargetKind],
     schedule: &Schedule,
-    wishes: &PlanOptions,
+    options: &PlanOptions,
 ) -> Result<(), String> {
-    let asked = |action| schedule.most(action, wishes.operations) > 0;
+    let requested = |action| schedule.most(action, options.operations) > 0;
     if subjects.is_empty() {
         return Err("the tree has no entries but its branches".to_owned());
     }
-    if asked(Action::Bind) && !subjects.iter().any(|one| one.password.is_some()) {
+    if requested(Action::Bind) && !subjects.iter().any(|one| one.password.is_some()) {
         return Err("nobody can bind: no kind of the template has a password that is known before it is hashed".to_owned());
     }
-    if asked(Action::Modify) && !subjects.iter().any(|one| !one.changing.is_empty()) {
+    if requested(Action::Modify) && !subjects.iter().any(|one| !one.changing.is_empty()) {
         return Err(
             "nothing can be modified: the template has no attribute that nobody searches by"
                 .to_owned(),
         );
     }
-    if !wishes.looks.is_empty() && subjects.iter().all(|one| one.looks.is_empty()) {
+    if !options.looks.is_empty() && subjects.iter().all(|one| one.looks.is_empty()) {
         return Err("no kind of the template has an attribute that is to be searched by".to_owned());
     }
     Ok(())

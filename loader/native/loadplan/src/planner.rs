@@ -34,17 +34,17 @@ struct RandomBits {
 }
 
 impl RandomBits {
-    const fn throw(&mut self) -> u64 {
+    const fn next_bits(&mut self) -> u64 {
         self.turn += 1;
         again(self.bits, self.turn)
     }
 
     const fn below(&mut self, count: u64) -> u64 {
-        below(self.throw(), count)
+        below(self.next_bits(), count)
     }
 
     fn chance(&mut self, part: f64) -> bool {
-        unit(self.throw()) < part
+        unit(self.next_bits()) < part
     }
 
     fn one<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
@@ -67,37 +67,35 @@ impl<'p> Planner<'p> {
 
     /// Operation `number` of the plan.
     pub fn operation(&mut self, number: u64) -> common::Result<Operation> {
-        let mut dice = RandomBits { bits: self.plan.stream.at(number), turn: 0 };
+        let mut random = RandomBits { bits: self.plan.stream.at(number), turn: 0 };
         let (action, ordinal) = self.plan.schedule.at(number);
         let (deletes, renames) = (self.plan.deletes, self.plan.renames);
         match action {
-            Action::Search if dice.chance(self.plan.miss) => self.missing(&mut dice),
-            Action::Search => self.search(&mut dice),
-            Action::Bind => self.bind(&mut dice),
-            Action::Modify => self.modify(&mut dice),
+            Action::Search if random.chance(self.plan.miss) => self.missing(&mut random),
+            Action::Search => self.search(&mut random),
+            Action::Bind => self.bind(&mut random),
+            Action::Modify => self.modify(&mut random),
             Action::Add => self.add(deletes + renames + ordinal % self.plan.spares.max(1), ordinal),
             Action::Delete => Ok(Operation::Delete { dn: self.once(ordinal)?.record.dn }),
             Action::Rename => self.rename(deletes + ordinal),
         }
     }
 
-    // --- targets --------------------------------------------------------------------------------------------------
-
     /// Selects an entry to read, of a kind that `fits` accepts, or of any kind if there is none.
     fn often(
         &mut self,
-        dice: &mut RandomBits,
+        random: &mut RandomBits,
         fits: impl Fn(&TargetKind) -> bool,
     ) -> common::Result<Target<'p>> {
-        let found = self.plan.subject(dice.throw(), fits);
-        let place = found.or_else(|| self.plan.subject(dice.throw(), |_| true)).unwrap_or(0);
-        let index = self.plan.targets[place].often(dice.throw());
+        let found = self.plan.subject(random.next_bits(), fits);
+        let place = found.or_else(|| self.plan.subject(random.next_bits(), |_| true)).unwrap_or(0);
+        let index = self.plan.targets[place].often(random.next_bits());
         self.target(place, index)
     }
 
     /// The entry to delete, rename or copy with this number.
-    fn once(&mut self, thing: u64) -> common::Result<Target<'p>> {
-        let (place, number) = self.plan.once.holder(thing).unwrap_or((0, 0));
+    fn once(&mut self, item: u64) -> common::Result<Target<'p>> {
+        let (place, number) = self.plan.once.holder(item).unwrap_or((0, 0));
         let index = self.plan.targets[place].once(number);
         self.target(place, index)
     }
@@ -125,26 +123,24 @@ impl<'p> Planner<'p> {
         dn
     }
 
-    // --- searches -------------------------------------------------------------------------------------------------
-
-    fn search(&mut self, dice: &mut RandomBits) -> common::Result<Operation> {
-        let mut target = self.often(dice, |subject| !subject.looks.is_empty())?;
+    fn search(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
+        let mut target = self.often(random, |subject| !subject.looks.is_empty())?;
         for _ in 0..TRIES {
-            let Some(look) = look(dice, &target.subject.looks, self.plan.reading) else { break };
-            if let Some((filter, found)) = filter(dice, look, &target.record) {
+            let Some(look) = look(random, &target.subject.looks, self.plan.reading) else { break };
+            if let Some((filter, found)) = filter(random, look, &target.record) {
                 return Ok(Operation::Search { base: self.suffix(), scope: "sub", filter, found });
             }
-            target = self.often(dice, |subject| !subject.looks.is_empty())?;
+            target = self.often(random, |subject| !subject.looks.is_empty())?;
         }
         let (base, filter) = (target.record.dn, "(objectClass=*)".to_owned());
         Ok(Operation::Search { base, scope: "base", filter, found: ExpectedEntries::Exactly(1) })
     }
 
     /// Searches for a value that no entry has.
-    fn missing(&mut self, dice: &mut RandomBits) -> common::Result<Operation> {
-        let target = self.often(dice, |subject| !subject.looks.is_empty())?;
-        let nobody = format!("nobody-{:016x}", dice.throw());
-        let named = look(dice, &target.subject.looks, self.plan.reading)
+    fn missing(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
+        let target = self.often(random, |subject| !subject.looks.is_empty())?;
+        let nobody = format!("nobody-{:016x}", random.next_bits());
+        let named = look(random, &target.subject.looks, self.plan.reading)
             .filter(|look| look.form == FilterForm::Equality);
         if let Some(look) = named {
             let value = target.record.values(&look.attribute).next().unwrap_or_default();
@@ -158,20 +154,18 @@ impl<'p> Planner<'p> {
         Ok(Operation::Search { base, scope: "base", filter, found: ExpectedEntries::NoBase })
     }
 
-    // --- binds ----------------------------------------------------------------------------------------------------
-
-    fn bind(&mut self, dice: &mut RandomBits) -> common::Result<Operation> {
+    fn bind(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
         for _ in 0..TRIES {
-            let target = self.often(dice, |subject| subject.password.is_some())?;
+            let target = self.often(random, |subject| subject.password.is_some())?;
             let Some(mut password) = self.password(&target) else { continue };
             let mut result = SUCCESS;
-            if dice.chance(self.plan.miss) {
+            if random.chance(self.plan.miss) {
                 password.extend_from_slice(b"-wrong");
                 result = INVALID_CREDENTIALS;
             }
             return Ok(Operation::Bind { dn: target.record.dn, password, result });
         }
-        let nobody = format!("cn=nobody-{:016x},", dice.throw());
+        let nobody = format!("cn=nobody-{:016x},", random.next_bits());
         let dn = [nobody.as_bytes(), &self.suffix()].concat();
         Ok(Operation::Bind { dn, password: b"wrong".to_vec(), result: INVALID_CREDENTIALS })
     }
@@ -187,17 +181,15 @@ impl<'p> Planner<'p> {
         (!plain.is_empty()).then(|| plain.to_vec())
     }
 
-    // --- changes --------------------------------------------------------------------------------------------------
-
     /// Replaces the values of an attribute with those of another entry of the same kind.
-    fn modify(&mut self, dice: &mut RandomBits) -> common::Result<Operation> {
-        let target = self.often(dice, |subject| !subject.changing.is_empty())?;
+    fn modify(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
+        let target = self.often(random, |subject| !subject.changing.is_empty())?;
         let subject = target.subject;
         let place = self.plan.subjects.iter().position(|one| one.kind == subject.kind).unwrap_or(0);
         let mut attribute = String::new();
         for _ in 0..TRIES {
-            attribute = dice.one(&subject.changing).cloned().unwrap_or_default();
-            let donor = self.plan.targets[place].any(dice.throw());
+            attribute = random.one(&subject.changing).cloned().unwrap_or_default();
+            let donor = self.plan.targets[place].any(random.next_bits());
             let record = self.record(subject, donor)?;
             let values: Vec<Vec<u8>> = record.values(&attribute).map(<[u8]>::to_vec).collect();
             let size: usize = values.iter().map(Vec::len).sum();
@@ -211,8 +203,8 @@ impl<'p> Planner<'p> {
     }
 
     /// Adds a copy of an entry under another RDN.
-    fn add(&mut self, thing: u64, ordinal: u64) -> common::Result<Operation> {
-        let target = self.once(thing)?;
+    fn add(&mut self, item: u64, ordinal: u64) -> common::Result<Operation> {
+        let target = self.once(item)?;
         let (rdn, old, new) = self.renamed(&target, &format!("-new{ordinal}"));
         let dn = [rdn.as_slice(), b",", &self.parent(&target)].concat();
         let held =
@@ -226,8 +218,8 @@ impl<'p> Planner<'p> {
         Ok(Operation::Add { dn, values: values.collect() })
     }
 
-    fn rename(&mut self, thing: u64) -> common::Result<Operation> {
-        let target = self.once(thing)?;
+    fn rename(&mut self, item: u64) -> common::Result<Operation> {
+        let target = self.once(item)?;
         let (rdn, ..) = self.renamed(&target, "-renamed");
         Ok(Operation::Rename { dn: target.record.dn, rdn })
     }
@@ -261,14 +253,14 @@ impl<'p> Planner<'p> {
     }
 }
 
-/// `None` stands for a base search.
+/// `None` means a base search.
 fn look<'s>(
-    dice: &mut RandomBits,
+    random: &mut RandomBits,
     looks: &'s [SearchFilter],
     reading: u64,
 ) -> Option<&'s SearchFilter> {
     let sum: u64 = looks.iter().map(|look| look.weight).fold(0, u64::saturating_add);
-    let mut place = dice.below(sum.saturating_add(reading));
+    let mut place = random.below(sum.saturating_add(reading));
     looks.iter().find(|look| {
         let found = place < look.weight;
         place = place.saturating_sub(look.weight);
@@ -278,18 +270,18 @@ fn look<'s>(
 
 /// The filter that finds the entry, if it has a suitable value.
 fn filter(
-    dice: &mut RandomBits,
+    random: &mut RandomBits,
     look: &SearchFilter,
     record: &Record,
 ) -> Option<(String, ExpectedEntries)> {
     let values: Vec<&[u8]> = record.values(&look.attribute).collect();
-    let value = dice.one(&values).filter(|value| !value.is_empty() && value.len() <= FILTER)?;
+    let value = random.one(&values).filter(|value| !value.is_empty() && value.len() <= FILTER)?;
     if look.form == FilterForm::Beginning {
-        let filter = format!("({}={}*)", look.attribute, beginning(dice, value)?);
+        let filter = format!("({}={}*)", look.attribute, beginning(random, value)?);
         return Some((filter, ExpectedEntries::Some { limit: LIMIT }));
     }
     let plain = format!("({}={})", look.attribute, escaped(value));
-    let class = record.values("objectClass").next().filter(|_| dice.below(10) == 0);
+    let class = record.values("objectClass").next().filter(|_| random.below(10) == 0);
     let filter =
         class.map_or(plain.clone(), |class| format!("(&(objectClass={}){plain})", escaped(class)));
     let found = if look.unique {
@@ -301,8 +293,8 @@ fn filter(
 }
 
 /// The first three to six letters, if the value is ASCII: a letter must not be separated from its combining accents.
-fn beginning(dice: &mut RandomBits, value: &[u8]) -> Option<String> {
-    let length = usize::try_from(3 + dice.below(4)).ok()?;
+fn beginning(random: &mut RandomBits, value: &[u8]) -> Option<String> {
+    let length = usize::try_from(3 + random.below(4)).ok()?;
     let start = value.get(..length.min(value.len()))?;
     let whole = value.len() > 3 && value.is_ascii() && start.iter().all(u8::is_ascii_alphanumeric);
     whole.then(|| escaped(start))

@@ -28,7 +28,7 @@ pub enum FilterForm {
 pub type SearchWeight = (String, FilterForm, u64);
 
 /// Attributes of the common schemas that have an EQUALITY rule, and whether they have a SUBSTR rule too.
-const KNOWN: [(&str, bool); 45] = [
+const ATTRIBUTES: [(&str, bool); 45] = [
     ("acctAlias", true),
     ("acctCustomer", true),
     ("acctLogin", true),
@@ -107,7 +107,7 @@ fn usual(kind: &Kind) -> Vec<SearchWeight> {
     let mut found = Vec::new();
     for attribute in &kind.attributes {
         let name = attribute.description.as_str();
-        let known = KNOWN.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let known = ATTRIBUTES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         if is_naming(kind, name) {
             found.push((name.to_owned(), FilterForm::Equality, NAMING));
         } else if known.is_some() && !name.eq_ignore_ascii_case("objectClass") {

@@ -17,7 +17,7 @@ pub struct TargetKind {
     pub changing: Vec<String>,
     /// Its entries have no children, and the syntax of their RDNs allows a word to be appended, so they may be renamed.
     pub loose: bool,
-    /// As the template has them.
+    /// Attribute descriptions as spelled in the template.
     pub attributes: Vec<String>,
 }
 
@@ -31,11 +31,11 @@ pub enum Password {
 }
 
 pub const PASSWORD: &str = "userPassword";
-const ELSEWHERE: [&[u8]; 2] = [b"alias", b"referral"];
+const SPECIAL: [&[u8]; 2] = [b"alias", b"referral"];
 /// The maximum length of an RDN value to which a word may be appended, in bytes.
-const LONG: u64 = 100;
+const LONGEST_RDN: u64 = 100;
 /// Naming attributes whose syntax does not allow words.
-const NUMBERS: [&str; 8] = [
+const NO_WORDS: [&str; 8] = [
     "uidNumber",
     "gidNumber",
     "ipServicePort",
@@ -56,7 +56,7 @@ pub fn subjects(
     let mut found = Vec::new();
     for (place, made) in tree.kinds().iter().enumerate().filter(|(_, made)| made.count > 0) {
         let kind = template.kinds.iter().find(|kind| kind.name == made.name);
-        let Some(kind) = kind.filter(|kind| !is_elsewhere(kind)) else { continue };
+        let Some(kind) = kind.filter(|kind| !is_special(kind)) else { continue };
         let mut looks = looks(&texts, kind, made.count, wanted);
         let changing = if changes { changing(kind, &mut looks) } else { Vec::new() };
         found.push(TargetKind {
@@ -72,11 +72,11 @@ pub fn subjects(
     found
 }
 
-fn is_elsewhere(kind: &Kind) -> bool {
+fn is_special(kind: &Kind) -> bool {
     let classes =
         kind.attributes.iter().filter(|one| one.description.eq_ignore_ascii_case("objectClass"));
     classes.flat_map(|one| &one.items).any(|item| match item.text.as_slice() {
-        [Piece::Literal(class)] => ELSEWHERE.iter().any(|known| known.eq_ignore_ascii_case(class)),
+        [Piece::Literal(class)] => SPECIAL.iter().any(|known| known.eq_ignore_ascii_case(class)),
         _ => false,
     })
 }
@@ -128,6 +128,6 @@ fn is_leaf(template: &Template, kind: &Kind) -> bool {
 fn takes_words(tree: &Tree, place: usize) -> bool {
     let kind = &tree.kinds()[place];
     let is_number =
-        |name: &[u8]| NUMBERS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
-    kind.rdn().iter().all(|(name, slot)| !is_number(name) && kind.longest(*slot) <= LONG)
+        |name: &[u8]| NO_WORDS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
+    kind.rdn().iter().all(|(name, slot)| !is_number(name) && kind.longest(*slot) <= LONGEST_RDN)
 }

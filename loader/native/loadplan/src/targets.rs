@@ -54,16 +54,16 @@ pub struct Shares {
 }
 
 impl Shares {
-    pub fn new(things: u64, weights: &[u64], stream: Stream) -> Self {
+    pub fn new(items: u64, weights: &[u64], stream: Stream) -> Self {
         let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
         let mut firsts = vec![0];
         let mut before = 0_u128;
         for weight in weights {
             before += u128::from(*weight);
-            let first = (u128::from(things) * before).checked_div(sum).unwrap_or(0);
+            let first = (u128::from(items) * before).checked_div(sum).unwrap_or(0);
             firsts.push(u64::try_from(first).unwrap_or(u64::MAX));
         }
-        Self { firsts, order: Permutation::new(things), key: stream.at(0) }
+        Self { firsts, order: Permutation::new(items), key: stream.at(0) }
     }
 
     /// The number of items of a holder.
@@ -72,8 +72,8 @@ impl Shares {
     }
 
     /// The holder of an item, and the item's index there; `None` if there is no holder.
-    pub fn holder(&self, thing: u64) -> Option<(usize, u64)> {
-        let place = self.order.place(self.key, thing);
+    pub fn holder(&self, item: u64) -> Option<(usize, u64)> {
+        let place = self.order.place(self.key, item);
         let holder = self.firsts.partition_point(|first| *first <= place).checked_sub(1)?;
         (holder + 1 < self.firsts.len()).then(|| (holder, place - self.firsts[holder]))
     }
@@ -113,7 +113,7 @@ const LONGEST: u64 = 1_000_000;
 /// order. So the index of an operation among those of its kind can be computed from its number alone.
 #[derive(Debug)]
 pub struct Schedule {
-    /// What it is, how many of a round, and the place of the first.
+    /// The action, its number per round, and the position of its first.
     shares: Vec<(Action, u64, u64)>,
     sum: u64,
     round: Permutation,
@@ -184,13 +184,13 @@ mod tests {
     fn a_quota_deals_out_all_and_each_once() {
         let quota = Shares::new(1000, &[30, 0, 69, 1], Stream::new(1, &["quota"]));
         assert_eq!([0, 1, 2, 3].map(|holder| quota.of(holder)), [300, 0, 690, 10]);
-        let found: HashSet<_> = (0..1000).map(|thing| quota.holder(thing).unwrap()).collect();
+        let found: HashSet<_> = (0..1000).map(|item| quota.holder(item).unwrap()).collect();
         assert_eq!(found.len(), 1000);
         assert!(found.iter().all(|&(holder, number)| number < quota.of(holder)));
     }
 
     #[test]
-    fn without_holders_there_is_none() {
+    fn without_holders_no_item_has_one() {
         assert_eq!(Shares::new(5, &[], Stream::new(1, &[])).holder(0), None);
         assert_eq!(Shares::new(0, &[0], Stream::new(1, &[])).holder(0), None);
     }

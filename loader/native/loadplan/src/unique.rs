@@ -5,13 +5,13 @@ use synth::list::List;
 use synth::model::{Item, Kind, Piece, Tag, Template, Text};
 
 /// Limits for values that refer to other values: the depth of references, and the number of pieces.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 const MOST: usize = 1000;
 
 /// Replaces the references in a text by the texts of the values.
 pub fn flattened(kind: &Kind, text: &Text) -> Text {
     let mut out = Vec::new();
-    flatten(kind, text, DEEPEST, &mut { MOST }, &mut out);
+    flatten(kind, text, MAX_DEPTH, &mut { MOST }, &mut out);
     out
 }
 
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_can_be_told_from_what_stands_around_them() {
+    fn numbers_that_are_distinct_from_their_surroundings() {
         let (template, kind) = template();
         for text in [
             vec![NUMBER],

@@ -1,5 +1,5 @@
-//! id2e: the entries of the first shard, then what the others have besides the shared ones; and contextCSN of the
-//! suffix entry, as one `slapadd -w` leaves it.
+//! Merges id2e: the entries of the first shard, then those entries of the other shards that are not shared. Also stores
+//! contextCSN in the suffix entry, as `slapadd -w` does.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::{Code, Error, Result, nodes};
 /// Server ID -> greatest entryCSN.
 pub type ContextCsns = BTreeMap<u16, Vec<u8>>;
 
-/// Tells all rows; the greatest CSNs where `-w` asks for them.
+/// Sends all rows. Returns the greatest CSNs if a contextCSN is wanted (`-w`).
 pub fn rows(
     shards: &Shards,
-    wanted: Option<&ContextCsnTarget>,
+    target: Option<&ContextCsnTarget>,
     counters: &Counters,
     out: &mut Rows<'_>,
 ) -> Result<ContextCsns> {
@@ -35,13 +35,13 @@ pub fn rows(
             }
             let damaged = || shard.wrong("an entry in id2e is damaged");
             id2e::renumber(&mut from.value, damaged, |number| shard.number(number))?;
-            if let Some(wanted) = wanted {
-                note(&mut newest, wanted.entry_csn, &from.value, damaged)?;
+            if let Some(target) = target {
+                note(&mut newest, target.entry_csn, &from.value, damaged)?;
             }
-            let (new, held) = (shards.id(shard, id)?, wanted.map(|wanted| wanted.bearer));
+            let (new, held) = (shards.id(shard, id)?, target.map(|target| target.bearer));
             let key = new.to_ne_bytes();
             if held == Some(new) {
-                out.hold(&key, &from.value)?;
+                out.put_pending(&key, &from.value)?;
             } else {
                 out.put(&key, &from.value)?;
             }
@@ -55,7 +55,7 @@ pub fn rows(
     Ok(newest)
 }
 
-/// The normal form of entryCSN where it is stored, as slapadd -w looks at it.
+/// Notes the normalized entryCSN if the value stores one, as slapadd -w does.
 fn note(
     newest: &mut ContextCsns,
     number: Option<u32>,
@@ -77,14 +77,14 @@ fn note(
 
 #[derive(Debug)]
 pub struct ContextCsnTarget {
-    /// The new ID of the entry that shall have it.
+    /// The new ID of the entry that gets contextCSN.
     pub bearer: u64,
-    /// The number of entryCSN, if any entry has one.
+    /// The attribute number of entryCSN, if any entry has that attribute.
     pub entry_csn: Option<u32>,
 }
 
 impl ContextCsnTarget {
-    /// `suffix`: the first of the database.
+    /// `suffix` is the first suffix of the database.
     pub fn new(shards: &Shards, suffix: &str) -> Result<Self> {
         let tops = nodes::tops(shards)?;
         let name = ParsedDn::new(suffix.as_bytes());
@@ -105,7 +105,7 @@ fn number(shards: &Shards, name: &[u8]) -> Option<u32> {
     u32::try_from(at + 1).ok()
 }
 
-/// The bearer's value with contextCSN; it gets a number of its own when that is the first.
+/// Returns the entry's value with contextCSN added; the attribute gets a new number if no entry had it before.
 pub fn stamped(shards: &mut Shards, value: &[u8], newest: &ContextCsns) -> Result<Vec<u8>> {
     let name = b"contextCSN";
     let next = u32::try_from(shards.descriptions.len() + 1).unwrap_or(u32::MAX);

@@ -1,5 +1,5 @@
-//! Tables with many values for a key: indexes, where behind each key come the lists of all shards, one after the other;
-//! and id2v, with other IDs and numbers.
+//! Merges tables with many values per key: indexes, where the lists of all shards follow one another under each key;
+//! and id2v, with new IDs and attribute numbers.
 
 use codec::idl::{self, IndexRecord};
 use codec::{id, id2v};
@@ -10,7 +10,7 @@ use crate::Result;
 use crate::merge::Rows;
 use crate::shards::{Shard, Shards, id_at, table};
 
-/// Tells the rows of the index `name`. `exponent`: `idlexp`.
+/// Sends the rows of the index `name`. `exponent` is `idlexp`.
 pub fn rows(
     shards: &Shards,
     name: &str,
@@ -40,7 +40,7 @@ pub fn rows(
     Ok(())
 }
 
-/// Adds the IDs that `shard` has under the key in hand. `with_shared`: those of shared entries too.
+/// Adds the IDs that `shard` has under the current key; IDs of shared entries only if `with_shared`.
 fn take(
     shards: &Shards,
     shard: &Shard,
@@ -55,7 +55,7 @@ fn take(
         from.is_at(&key).then(|| read(shard, from)).transpose()
     })?;
     match begun {
-        IndexRecord::Damaged => return Err(shard.wrong("an index has a range that is none")),
+        IndexRecord::Damaged => return Err(shard.wrong("an index has an invalid range")),
         IndexRecord::Range(low, high) => {
             row.widen([shards.id(shard, low)?, shards.id(shard, high)?]);
         }
@@ -74,7 +74,8 @@ fn take(
 }
 
 fn read(shard: &Shard, from: &Peekable<'_>) -> Result<u64> {
-    id::read(&from.value).ok_or_else(|| shard.wrong("an index has an ID that has not 8 bytes"))
+    id::read(&from.value)
+        .ok_or_else(|| shard.wrong("an index has an ID that does not have 8 bytes"))
 }
 
 pub fn multival_rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<()> {
@@ -96,7 +97,7 @@ pub fn multival_rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -
     Ok(())
 }
 
-/// All attributes of one entry, in the order of their new numbers.
+/// Sends all attributes of one entry, in the order of their new numbers.
 fn entry(
     shards: &Shards,
     shard: &Shard,

@@ -1,12 +1,11 @@
-//! Several `slapadd -q` side by side in the place of one: [`slices`] cuts the LDIF, [`merge`] makes the
-//! databases one.
+//! Builds a database with several parallel `slapadd -q`: [`slices`] cuts the LDIF, and [`merge`] joins the databases.
 //!
-//! Every slice begins with the same shared entries, those that have children, parents first; the others
-//! follow in the order of the input, each in one slice. So a slice is a tree, and the merged database is
-//! the one that a single slapadd makes of the shared entries and then of all the others.
+//! Every slice begins with the same shared entries, those that have children, parents first; each other entry is in one
+//! slice, in the order of the input. So each slice is a complete tree, and the merged database equals that of a single
+//! slapadd which reads the shared entries and then all others.
 //!
-//! Merging goes table by table, each in the order of its keys, so nothing has to be sorted. Threads read
-//! and renumber ([`pipe`]), the caller's writes.
+//! Tables are merged one by one in key order, so nothing has to be sorted. Threads read and renumber ([`pipe`]), and
+//! the calling thread writes.
 
 mod id2e;
 mod index;

@@ -1,4 +1,4 @@
-//! All tables, in their turn: batches go from the threads that read tables to the one that writes them.
+//! Merges all tables in turn: the reading threads send batches to the thread that writes.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -16,15 +16,15 @@ use crate::{Error, Result, index, nodes};
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Entries that every shard has.
+    /// Number of entries that every shard has.
     pub shared: u64,
     /// `maxsize`, in bytes.
     pub map_size: u64,
     /// `idlexp`: an index key with 2^idlexp entries or more is stored as a range.
     pub list_exponent: u32,
-    /// The entry that gets contextCSN, as slapadd -w would do it.
+    /// DN of the entry that gets contextCSN, as from slapadd -w.
     pub context: Option<String>,
-    /// Threads that read.
+    /// Number of reading threads.
     pub jobs: usize,
 }
 
@@ -33,11 +33,11 @@ pub struct Merged {
     pub entries: u64,
     pub pages: u64,
     pub bytes: u64,
-    /// Sub-database -> values in it.
+    /// Sub-database -> number of its values.
     pub tables: BTreeMap<String, u64>,
 }
 
-/// Makes one database of the data files `paths`; on success the whole file is on the disk.
+/// Merges the data files `paths` into one database, which is synced on success.
 pub fn merge(
     paths: &[PathBuf],
     out: &Path,
@@ -45,21 +45,21 @@ pub fn merge(
     counters: &Counters,
 ) -> Result<Merged> {
     let shards = Shards::open(paths, options.shared)?;
-    let wanted = options
+    let target = options
         .context
         .as_ref()
         .map(|suffix| ContextCsnTarget::new(&shards, suffix))
         .transpose()?;
     let layout = shards.layout.ok_or_else(|| Error::damaged("no shard"))?;
     let mut file = FileWriter::create(out, &layout.options(options.map_size))?;
-    let task = Merge { shards, wanted, options, counters, newest: Mutex::default() };
+    let task = Merge { shards, target, options, counters, newest: Mutex::default() };
     let tables = task.tables(&mut file)?;
     task.finish(file, tables)
 }
 
 struct Merge<'a> {
     shards: Shards,
-    wanted: Option<ContextCsnTarget>,
+    target: Option<ContextCsnTarget>,
     options: &'a Options,
     counters: &'a Counters,
     newest: Mutex<ContextCsns>,
@@ -84,7 +84,7 @@ type MergedTables = Vec<(String, Table)>;
 type OpenRecord = Option<(TreeWriter, lmdbfile::PendingValue, Vec<u8>)>;
 
 impl Merge<'_> {
-    /// Those of one entry or more; ad2i and ixck are not among them.
+    /// The tables that hold entries' data; ad2i and ixck are written separately.
     fn parts(&self) -> Result<Vec<Part>> {
         let mut found = Vec::new();
         for (name, flags) in &self.shards.tables {
@@ -137,7 +137,7 @@ impl Merge<'_> {
         let (shards, counters, out) = (&self.shards, self.counters, &mut rows);
         match part.kind {
             Kind::Entries => {
-                let found = id2e::rows(shards, self.wanted.as_ref(), counters, out)?;
+                let found = id2e::rows(shards, self.target.as_ref(), counters, out)?;
                 *lock(&self.newest) = found;
             }
             Kind::Values => index::multival_rows(shards, counters, out)?,
@@ -183,16 +183,16 @@ impl Merge<'_> {
     }
 }
 
-/// Bytes of a batch.
-const FULL: usize = 1 << 20;
+/// Bytes after which a batch is sent.
+const BATCH_BYTES: usize = 1 << 20;
 
-/// What is to be done with the bytes that come next.
+/// What to do with the next bytes of a batch.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// A key with its one value.
+    /// Write a key with its only value.
     Put(usize, usize),
-    /// The same, of an entry whose value is still to change.
-    Hold(usize, usize),
+    /// Write a key whose value, that of an entry, is set at the end.
+    PutPending(usize, usize),
     Key(usize),
     Value(usize),
     Ids(usize),
@@ -204,11 +204,11 @@ pub struct Batch {
     steps: Vec<Step>,
     bytes: Vec<u8>,
     ids: Vec<u64>,
-    /// The table is whole with it.
+    /// Whether this batch ends the table.
     pub is_last: bool,
 }
 
-/// The end of a thread that reads.
+/// Collects the rows that a reading thread sends.
 #[derive(Debug)]
 pub struct Rows<'o> {
     batch: Batch,
@@ -224,8 +224,8 @@ impl<'o> Rows<'o> {
         self.add(Step::Put(key.len(), value.len()), &[key, value])
     }
 
-    pub fn hold(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.add(Step::Hold(key.len(), value.len()), &[key, value])
+    pub fn put_pending(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(Step::PutPending(key.len(), value.len()), &[key, value])
     }
 
     pub fn key(&mut self, key: &[u8]) -> Result<()> {
@@ -251,14 +251,14 @@ impl<'o> Rows<'o> {
             self.batch.bytes.extend_from_slice(part);
         }
         let size = self.batch.size() + 24 * self.batch.steps.len();
-        if size < FULL { Ok(()) } else { self.send() }
+        if size < BATCH_BYTES { Ok(()) } else { self.send() }
     }
 
     fn send(&mut self) -> Result<()> {
         Ok(self.outlet.send(mem::take(&mut self.batch))?)
     }
 
-    /// The table is whole.
+    /// Sends the last batch of the table.
     pub fn finish(mut self) -> Result<()> {
         self.batch.is_last = true;
         self.send()
@@ -266,12 +266,12 @@ impl<'o> Rows<'o> {
 }
 
 impl Batch {
-    /// How many bytes it has.
+    /// Size of the batch in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len() + 8 * self.ids.len()
     }
 
-    /// Writes the rows. Returns the entry that is held, with the value that it has now.
+    /// Writes the rows. Returns the pending entry, if the batch has it, with its current value.
     pub fn write(
         self,
         tree: &mut TreeWriter,
@@ -284,7 +284,7 @@ impl Batch {
                     let key = take(&mut bytes, key);
                     tree.put(file, key, take(&mut bytes, value))
                 }
-                Step::Hold(key, value) => tree.held(file, take(&mut bytes, key)).map(|one| {
+                Step::PutPending(key, value) => tree.held(file, take(&mut bytes, key)).map(|one| {
                     held = Some((one, take(&mut bytes, value).to_vec()));
                 }),
                 Step::Key(key) => tree.begin(take(&mut bytes, key)),

@@ -1,4 +1,4 @@
-//! dn2i: the tree. Children of shared entries come together from all shards.
+//! Merges dn2i, the tree. The children of shared entries are collected from all shards.
 
 use codec::dn2i::{self, Node};
 use common::Counters;
@@ -15,7 +15,7 @@ pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<
         all.push(Peekable::new(&table(reader, &shard.path, "dn2i")?, b"")?);
     }
     let mut names = Names::default();
-    let below = counted(shards, &readers)?;
+    let below = shared_counts(shards, &readers)?;
     for id in 0..=shards.shared {
         counters.check()?;
         shared_node(shards, &mut all, id, &below, &mut names, out)?;
@@ -26,14 +26,14 @@ pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<
     Ok(())
 }
 
-/// Names of the suffixes, with the new IDs of their entries.
+/// The names of the suffixes, with the new IDs of their entries.
 pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
     let mut found = Vec::new();
     for (number, shard) in shards.all.iter().enumerate() {
         let reader = shard.reader()?;
         let records = table(&reader, &shard.path, "dn2i")?.get_all(&0u64.to_ne_bytes());
         for record in records?.iter().skip(1) {
-            let child = child(shard, record)?;
+            let child = child_record(shard, record)?;
             if number == 0 || child.id > shards.shared {
                 found.push((child.normal.to_vec(), shards.id(shard, child.id)?));
             }
@@ -42,8 +42,8 @@ pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
     Ok(found)
 }
 
-/// How many shared entries the subtree of each shared entry has, itself included.
-fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
+/// For each shared entry, the number of shared entries in its subtree, including itself.
+fn shared_counts(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     let (Some(reader), Some(shard)) = (readers.first(), shards.all.first()) else {
         return Ok(Vec::new());
     };
@@ -54,7 +54,7 @@ fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     while from.live && id_at(&from) <= shards.shared {
         let id = id_at(&from);
         if id > 0 && !dn2i::is_child(&from.value) {
-            let parent = own(shard, &from.value)?.id;
+            let parent = own_record(shard, &from.value)?.id;
             if parent >= id {
                 return Err(shard.wrong(format!("entry {id} stands before its parent")));
             }
@@ -69,7 +69,7 @@ fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     Ok(counts)
 }
 
-/// An index into a list that is in memory.
+/// The ID as an index into a list in memory.
 fn place(id: u64) -> usize {
     usize::try_from(id).unwrap_or(usize::MAX)
 }
@@ -86,7 +86,9 @@ fn shared_node(
     let first = all.first().map(|first| first.value.clone()).unwrap_or_default();
     for (from, shard) in all.iter_mut().zip(&shards.all) {
         if !from.is_at(&key) || from.value != first || dn2i::is_child(&first) {
-            return Err(shard.wrong(format!("shared entry {id} is another one here")));
+            return Err(
+                shard.wrong(format!("shared entry {id} differs from that of another shard"))
+            );
         }
         from.step()?;
     }
@@ -94,11 +96,11 @@ fn shared_node(
     out.key(&key)?;
     out.value(&first)?;
     let mut record = Vec::new();
-    while let Some(least) = least(all, &key) {
+    while let Some(least_key) = least_key(all, &key) {
         let mut sum = Sum::default();
         for (from, shard) in all.iter_mut().zip(&shards.all) {
-            if from.is_at(&key) && dn2i::name_of(&from.value) == least {
-                let node = child(shard, &from.value)?;
+            if from.is_at(&key) && dn2i::name_of(&from.value) == least_key {
+                let node = child_record(shard, &from.value)?;
                 sum.add(shards, shard, node, below)?;
                 if sum.is_double {
                     return Err(duplicate(names.dn(id, &node)));
@@ -113,12 +115,12 @@ fn shared_node(
     out.end()
 }
 
-fn least(all: &[Peekable<'_>], key: &[u8]) -> Option<Vec<u8>> {
+fn least_key(all: &[Peekable<'_>], key: &[u8]) -> Option<Vec<u8>> {
     let here = all.iter().filter(|from| from.is_at(key));
     here.map(|from| dn2i::name_of(&from.value)).min().map(<[u8]>::to_vec)
 }
 
-/// A child as all shards together have it.
+/// A child with the counts of all shards.
 #[derive(Debug, Default)]
 struct Sum {
     id: Option<u64>,
@@ -138,12 +140,12 @@ impl Sum {
         let twice = below.get(place(id)).copied().filter(|_| is_shared).unwrap_or(0);
         let more = count.checked_sub(twice);
         let sum = more.and_then(|more| self.count.checked_add(more));
-        self.count = sum.ok_or_else(|| shard.wrong("a count in dn2i cannot be"))?;
+        self.count = sum.ok_or_else(|| shard.wrong("an impossible count in dn2i"))?;
         Ok(())
     }
 }
 
-/// The nodes of one shard that no other has.
+/// Sends the nodes of one shard that no other shard has.
 fn own_nodes(
     shards: &Shards,
     shard: &Shard,
@@ -158,7 +160,7 @@ fn own_nodes(
             counters.check()?;
         }
         if id <= before || id > shard.last {
-            return Err(shard.wrong(format!("node {id} is no entry's")));
+            return Err(shard.wrong(format!("node {id} of dn2i belongs to no entry")));
         }
         before = id;
         let key = id.to_ne_bytes();
@@ -174,11 +176,11 @@ fn own_nodes(
     Ok(())
 }
 
-fn own<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
+fn own_record<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
     dn2i::read(record).filter(|node| node.child.is_none()).ok_or_else(|| bad(shard))
 }
 
-fn child<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
+fn child_record<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
     dn2i::read(record).filter(|node| node.child.is_some()).ok_or_else(|| bad(shard))
 }
 
@@ -187,22 +189,22 @@ fn bad(shard: &Shard) -> Error {
 }
 
 fn duplicate(dn: String) -> Error {
-    let message = "an entry of that name is there already".to_owned();
+    let message = "there is already an entry with this DN".to_owned();
     Error { dn: Some(dn), ..Error::new(Code::Duplicate, message) }
 }
 
-/// Those of the shared entries, with their parents.
+/// Names of the shared entries, with their parents.
 #[derive(Debug, Default)]
 struct Names(Vec<(Vec<u8>, u64)>);
 
 impl Names {
-    /// Entries come by ascending ID.
+    /// Adds an entry; IDs must ascend.
     fn note(&mut self, id: u64, record: &[u8]) {
         let named = dn2i::read(record).map(|node| (node.pretty.to_vec(), node.id));
         self.0.push(named.filter(|_| id > 0).unwrap_or_default());
     }
 
-    /// Of a child of a shared entry.
+    /// The DN of a child of a shared entry.
     fn dn(&self, parent: u64, child: &Node<'_>) -> String {
         let (mut dn, mut above) = (child.pretty.to_vec(), parent);
         while let Some((rdn, next)) =

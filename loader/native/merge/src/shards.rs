@@ -1,4 +1,4 @@
-//! The databases to be merged: how their entries and attributes are numbered in the one to come.
+//! The databases to be merged, and the new numbers of their entries and attributes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,19 @@ use lmdbfile::{Flags, Layout, Peekable, Reader, TableReader};
 
 use crate::{Error, Result};
 
-/// back-mdb keeps 16 bits of the number of an attribute.
+/// back-mdb stores attribute numbers in 16 bits.
 const MOST_ATTRIBUTES: usize = 65_535;
 
 #[derive(Debug)]
 pub struct Shard {
     pub path: PathBuf,
-    /// Its IDs above those of the shared entries are this much less than the new ones.
+    /// Difference between the new and the old IDs of entries that are not shared.
     pub offset: u64,
-    /// The greatest of its IDs.
+    /// The greatest ID in this shard.
     pub last: u64,
-    /// New numbers of attributes by their old ones.
+    /// New attribute numbers, indexed by the old ones.
     numbers: Vec<u32>,
-    /// All numbers stay.
+    /// Whether all attribute numbers stay the same.
     pub is_plain: bool,
 }
 
@@ -28,7 +28,7 @@ impl Shard {
         Ok(codec::tables::with_orders(Reader::open_scattered(&self.path)?))
     }
 
-    /// The new number of an attribute.
+    /// Returns the new number of an attribute.
     pub fn number(&self, old: u32) -> Result<u32> {
         let new = self.numbers.get(old as usize).copied().filter(|new| *new > 0);
         new.ok_or_else(|| self.wrong(format!("attribute {old} is not in ad2i")))
@@ -42,12 +42,12 @@ impl Shard {
 #[derive(Debug)]
 pub struct Shards {
     pub all: Vec<Shard>,
-    /// So many entries every shard has, with these IDs from 1 on.
+    /// Number of shared entries, which have the IDs from 1 on in every shard.
     pub shared: u64,
-    /// Attribute descriptions by their new numbers, from 1 on.
+    /// Attribute descriptions, indexed by their new numbers, which begin at 1.
     pub descriptions: Vec<Vec<u8>>,
     pub tables: Vec<(Vec<u8>, Flags)>,
-    /// Of the pages of all; `None` without shards.
+    /// Page layout of all shards; `None` without shards.
     pub layout: Option<Layout>,
 }
 
@@ -71,12 +71,12 @@ impl Shards {
         Ok(found)
     }
 
-    /// Entries of all shards, shared ones once.
+    /// Number of entries in all shards; shared ones count once.
     pub fn entries(&self) -> u64 {
         self.all.last().map_or(0, |last| last.offset + last.last)
     }
 
-    /// The new ID; 0, the root above all, stays as it is.
+    /// Returns the new ID of an entry; 0, the root of the tree, does not change.
     pub fn id(&self, shard: &Shard, old: u64) -> Result<u64> {
         match old {
             _ if old <= self.shared => Ok(old),
@@ -93,14 +93,14 @@ impl Shards {
         if self.all.is_empty() {
             (self.tables, self.layout) = (tables, layout);
         } else if self.layout != layout {
-            return Err(Error::damaged(format!("{}: it has other pages", path.display())));
+            return Err(Error::damaged(format!("{}: it has another page format", path.display())));
         } else if self.tables != tables {
             return Err(Error::damaged(format!("{}: it has other tables", path.display())));
         }
         Ok(())
     }
 
-    /// Whatever came first anywhere gets the first number, as in a single run.
+    /// Attributes are numbered in the order in which they first occur, as in a single run.
     fn numbers(
         &mut self,
         ad2i: &TableReader<'_>,
@@ -125,13 +125,13 @@ impl Shards {
     }
 }
 
-/// A table that every database has.
+/// Opens a table that every database must have.
 pub fn table<'r>(reader: &'r Reader, path: &Path, name: &str) -> Result<TableReader<'r>> {
     let missing = || Error::damaged(format!("{}: it has no table {name}", path.display()));
     reader.table(name.as_bytes()).ok_or_else(missing)
 }
 
-/// slapadd leaves no gap, so the greatest ID is the number of entries.
+/// slapadd assigns IDs without gaps, so the greatest ID is the number of entries.
 fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
     let last = id2e.record().entries;
     let mut cursor = id2e.cursor()?;
@@ -147,7 +147,7 @@ fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
     Ok(last)
 }
 
-/// The ID that the key in hand is, or begins with.
+/// The ID at the beginning of the current key.
 pub fn id_at(record: &Peekable<'_>) -> u64 {
     codec::id::first(&record.key).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Two small shards, made by hand: what becomes of them, and of damaged ones.
+//! Merges two small hand-made shards, intact and damaged.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,11 @@ type Rows = Vec<(Vec<u8>, Vec<Vec<u8>>)>;
 
 const SUFFIX: &[u8] = b"dc=example,dc=com";
 
-/// Entry 1 is the suffix, those below it have the names; attributes are numbered as they stand.
+/// Entry 1 is the suffix, its children have `names`, and attributes are numbered in the order of the list.
 struct Shard<'a> {
     attributes: &'a [&'a str],
     names: &'a [&'a str],
-    /// What the index has instead of the IDs of all entries.
+    /// The IDs in the index if they are not those of all entries.
     indexed: Option<&'a [u64]>,
 }
 
@@ -175,7 +175,7 @@ fn a_list_that_gets_too_long_is_a_range() {
 }
 
 #[test]
-fn a_name_that_two_have_is_told() {
+fn a_duplicate_name_is_reported() {
     let home = tempfile::tempdir().unwrap();
     let paths = shards(home.path(), [&["cn=a", "cn=b"], &["cn=c", "cn=a"]]);
     let error = merged(&paths, &home.path().join("out.mdb"), 16).unwrap_err();

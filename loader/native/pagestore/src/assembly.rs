@@ -1,4 +1,4 @@
-//! Packs, and the pages of a backup put together from them again, side by side, each written at its place.
+//! Restores the pages of a backup from its packs, in parallel, each at its offset.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use crate::pack::Pack;
 use crate::page;
 use crate::page::{FIRST, Place, Shape};
 
-/// All packs that a backup needs, by number.
+/// All packs that a backup needs, by pack number.
 #[derive(Debug, Default)]
 pub struct Assembly {
     packs: FxHashMap<u32, Pack>,
@@ -26,14 +26,14 @@ pub struct Assembly {
     cache: Cache<Frame>,
 }
 
-/// Where a page goes: `at` counts from the first of what is filled, `number` is that of the database.
+/// The destination of a page: `at` is its index in the buffer, `number` its number in the database.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     at: usize,
     number: u64,
 }
 
-/// A page that is a difference, and what it needs.
+/// A page stored as a difference, with its base.
 struct Differing {
     slot: Slot,
     packed: Vec<u8>,
@@ -59,19 +59,19 @@ impl Assembly {
         Ok((place.pack, self.pack(place.pack)?.find(place.page)?.0))
     }
 
-    /// What the pages of a segment come to.
+    /// Total bytes of the pages of a segment.
     pub fn bytes(&self, segment: &Segment) -> Result<usize> {
         let pages = usize::try_from(segment.pages).ok();
         let bytes = pages.and_then(|pages| pages.checked_mul(self.shape.page_size));
         bytes.ok_or_else(page::wrong)
     }
 
-    /// Where the page of that number begins.
+    /// Offset of the page `number` in the file.
     pub(crate) fn offset(&self, number: u64) -> Result<u64> {
         number.checked_mul(self.shape.page_size as u64).ok_or_else(page::wrong)
     }
 
-    /// Fills `data`, of so many bytes, with the pages of a segment, the first of which has the number `first`.
+    /// Fills `data` with the pages of a segment, of which the first has the number `first`.
     pub fn fill(&self, segment: &Segment, own: u32, first: u64, data: &mut [u8]) -> Result<()> {
         let (mut at, mut differing) = (0, Vec::new());
         for run in page::read_runs(&segment.runs, own, segment.first, segment.pages)? {
@@ -88,7 +88,7 @@ impl Assembly {
         self.fill_differing(&differing, data)
     }
 
-    /// Returns what is needed for a page that is a difference.
+    /// Copies a whole page, or returns what is needed to rebuild a page from a difference.
     fn fill_whole(
         &self,
         frame: &Frame,
@@ -125,7 +125,7 @@ impl Assembly {
         data.get_mut(slot.at * size..(slot.at + 1) * size).ok_or_else(page::wrong)
     }
 
-    /// Gives a page that was stored without its number the one that it has here.
+    /// Restores the page number if the page was stored without it.
     fn unmask(&self, masked: bool, slot: Slot, data: &mut [u8]) -> Result<()> {
         if masked {
             self.shape.number(self.page_of(slot, data)?, slot.number);
@@ -133,7 +133,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// A page that can be the base of others.
+    /// Returns a whole page, which can be the base of differences.
     pub(crate) fn whole(&self, place: Place) -> Result<Vec<u8>> {
         let (frame, within) = self.frame(place)?;
         match frame.page(within) {
@@ -142,7 +142,7 @@ impl Assembly {
         }
     }
 
-    /// The frame with that page, and its number there.
+    /// Returns the frame with that page, and the page's index in it.
     fn frame(&self, place: Place) -> Result<(Arc<Frame>, usize)> {
         let pack = self.pack(place.pack)?;
         let (number, within) = pack.find(place.page)?;
@@ -151,22 +151,22 @@ impl Assembly {
     }
 }
 
-/// Blocks of so many zeros become holes.
+/// Blocks of this many zero bytes become holes.
 const BLOCK: usize = 4096;
 const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
-/// Below slapd's priority.
+/// Lower priority than slapd.
 const NICE: i32 = 10;
 
-/// Consecutive pages, and what they were when the backup was taken.
+/// Consecutive pages of a backup, with their checksum.
 #[derive(Debug)]
 pub struct Piece {
     pub segment: Segment,
-    /// XXH3. Frames and pages have strong hashes; this one finds a page that was put into a wrong place.
+    /// XXH3. Frames and pages have strong hashes; this sum detects a page at the wrong place.
     pub sum: u128,
 }
 
-/// A backup with that pack of its own. head: both meta pages.
+/// A backup with its own pack `own`. `head` has both meta pages.
 #[derive(Debug)]
 pub struct Backup<'a> {
     pub head: &'a [u8],
@@ -175,7 +175,7 @@ pub struct Backup<'a> {
 }
 
 impl Assembly {
-    /// Into an empty file, holes where it has zeros.
+    /// Writes the backup into an empty file, with holes for zeros.
     pub fn restore(
         &self,
         backup: &Backup,
@@ -188,7 +188,7 @@ impl Assembly {
         write(file, backup.head, 0)?;
         let turns = Turns::new(backup.pieces.len());
         side_by_side(0..threads.max(1), &|| turns.stop(), |_| {
-            // Only a wish: it may be as nice as that already.
+            // This fails harmlessly if the priority is lower already.
             let _ = rustix::process::setpriority_process(None, NICE);
             let mut room = Vec::new();
             for number in turns.iter() {
@@ -209,7 +209,7 @@ impl Assembly {
     }
 }
 
-/// The number of the first page of each piece, and of the one behind the last.
+/// The first page number of each piece, and the number of pages in total.
 fn starts(pieces: &[Piece]) -> Result<(Vec<u64>, u64)> {
     let (mut starts, mut end) = (Vec::with_capacity(pieces.len()), FIRST);
     for piece in pieces {
@@ -220,7 +220,7 @@ fn starts(pieces: &[Piece]) -> Result<(Vec<u64>, u64)> {
     Ok((starts, end))
 }
 
-/// All but the blocks of zeros; what lies between two of them at once.
+/// Writes everything except blocks of zeros, each stretch between them in one call.
 fn write(file: &File, data: &[u8], start: u64) -> io::Result<()> {
     let (mut from, mut to) = (0, 0);
     for block in data.chunks(BLOCK) {

@@ -1,4 +1,4 @@
-//! What was read of frames: their pages, or only their heads. Each is read by one thread; others that want it wait.
+//! A cache of frames or of their heads. One thread reads each; others that need it wait.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,12 +7,12 @@ use rustc_hash::FxHashMap;
 
 use crate::known::FrameKey;
 
-/// The runs of a segment go on where those of the one before it ended, so not all is read again that was read once.
+/// Consecutive segments often need the same frame, so the cache avoids reading it twice.
 pub trait Cached {
-    /// So many bytes of them are kept.
-    const KEPT: usize;
+    /// Most bytes that are kept.
+    const CACHE_BYTES: usize;
 
-    /// What it takes of memory, about.
+    /// Approximate memory use in bytes.
     fn bytes(&self) -> usize;
 }
 
@@ -26,7 +26,7 @@ struct Kept<T> {
     clock: u64,
 }
 
-/// What waits to be read is not there yet.
+/// None until the first caller has read the value.
 type Room<T> = Arc<Mutex<Option<Arc<T>>>>;
 
 #[derive(Debug)]
@@ -76,18 +76,18 @@ impl<T: Cached> Kept<T> {
             self.bytes += bytes - slot.bytes;
             slot.bytes = bytes;
         }
-        if self.bytes > T::KEPT {
-            self.forget();
+        if self.bytes > T::CACHE_BYTES {
+            self.evict();
         }
     }
 
-    /// The oldest ones, and more of them than need be: to find them, all are looked at.
-    fn forget(&mut self) {
+    /// Evicts the oldest entries, more than necessary, because finding them takes a pass over all.
+    fn evict(&mut self) {
         let mut ages: Vec<_> = self.frames.iter().map(|(key, slot)| (slot.used, *key)).collect();
         ages.sort_unstable();
-        ages.pop(); // Whoever asked last needs it.
+        ages.pop(); // Keep the newest: its reader still needs it.
         for (_, key) in ages {
-            if self.bytes <= T::KEPT / 4 * 3 {
+            if self.bytes <= T::CACHE_BYTES / 4 * 3 {
                 break;
             }
             self.bytes -= self.frames.remove(&key).map_or(0, |slot| slot.bytes);
@@ -102,7 +102,7 @@ mod tests {
     struct Some100(usize);
 
     impl Cached for Some100 {
-        const KEPT: usize = 1000;
+        const CACHE_BYTES: usize = 1000;
 
         fn bytes(&self) -> usize {
             100 + self.0
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(read, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1]);
         let kept = lock(&cache.0);
         assert_eq!(kept.bytes, kept.frames.values().map(|slot| slot.bytes).sum::<usize>());
-        assert!(kept.bytes <= Some100::KEPT);
+        assert!(kept.bytes <= Some100::CACHE_BYTES);
     }
 
     #[test]

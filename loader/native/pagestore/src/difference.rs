@@ -1,5 +1,4 @@
-//! What goes through zstd: frames, and pages that changed a little, as what it makes of them with the former page for a
-//! prefix.
+//! Compression with zstd: of frames, and of pages that changed a little, with the previous page as a prefix.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,14 +8,14 @@ use common::{Error, Result};
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, compress_bound, get_error_name};
 
-/// Of pages of 4 KiB with indexes and entries, level 9 makes 2 % less in four times the time; level 4, 6 % more and hardly
+/// On pages of 4 KiB with indexes and entries, level 9 saves 2 % in four times the time; level 4 adds 6 % and is hardly
 /// faster.
 const LEVEL: i32 = 5;
 
-/// Every frame of zstd begins with it (RFC 8878, 3.1.1); it is left out.
+/// The magic number of a zstd frame (RFC 8878, 3.1.1), which is not stored.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Prefixes live longer than what refers to them, hence the lifetime.
+/// A prefix must outlive the compressor, hence the lifetime.
 pub(crate) struct Packer<'a>(CCtx<'a>);
 
 impl<'a> Packer<'a> {
@@ -27,7 +26,7 @@ impl<'a> Packer<'a> {
         Ok(Self(context))
     }
 
-    /// What `page` is beside `base`, or by itself.
+    /// Compresses `page`, as a difference to `base` if there is one.
     pub fn pack(&mut self, page: &[u8], base: Option<&'a [u8]>) -> Result<Vec<u8>> {
         if let Some(base) = base {
             self.0.ref_prefix(base).map_err(failed)?;
@@ -48,7 +47,7 @@ impl<'a> Unpacker<'a> {
         Self { context: DCtx::create(), room: Vec::new() }
     }
 
-    /// Fills `page`.
+    /// Decompresses into `page`.
     pub fn unpack(&mut self, packed: &[u8], base: &'a [u8], page: &mut [u8]) -> Result<()> {
         self.room.clear();
         self.room.extend_from_slice(&MAGIC);
@@ -57,13 +56,13 @@ impl<'a> Unpacker<'a> {
         if self.context.decompress(page, &self.room).map_err(failed)? == page.len() {
             return Ok(());
         }
-        Err(Error::damaged("what differs in a page makes another number of bytes"))
+        Err(Error::damaged("a difference decompresses to the wrong number of bytes"))
     }
 }
 
 fn failed(code: usize) -> Error {
     let reason = get_error_name(code);
-    Error::damaged(format!("what differs in a page cannot be unpacked: {reason}"))
+    Error::damaged(format!("a difference cannot be decompressed: {reason}"))
 }
 
 type Kept<T> = RefCell<Option<T>>;
@@ -84,7 +83,7 @@ fn with<T, R>(
     })
 }
 
-/// A frame. checked: with a checksum of its own.
+/// Compresses a frame; `checked` adds a checksum.
 pub fn compressed(plain: &[u8], level: i32, checked: bool) -> Result<Vec<u8>> {
     let packed = with(
         &COMPRESSOR,
@@ -98,12 +97,12 @@ pub fn compressed(plain: &[u8], level: i32, checked: bool) -> Result<Vec<u8>> {
     packed.map_err(|error| Error::damaged(error.to_string()))
 }
 
-/// Bytes as a frame that zstd itself can unpack: with their number and a checksum.
+/// Compresses into a frame that the zstd tool can unpack: with content size and checksum.
 pub fn compressed_piece(plain: &[u8], level: i32) -> Result<Vec<u8>> {
     compressed(plain, level, true)
 }
 
-/// What a frame holds, which is no more than `most` bytes.
+/// Decompresses a frame of at most `most` bytes.
 pub fn decompressed(packed: &[u8], most: usize) -> Result<Vec<u8>> {
     let plain = with(&DECOMPRESSOR, Decompressor::new, |context| context.decompress(packed, most));
     plain.map_err(|error| Error::damaged(format!("a frame cannot be unpacked: {error}")))

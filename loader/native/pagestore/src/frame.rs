@@ -1,9 +1,9 @@
-//! Some pages of a pack, stored together: which of them were masked (a bit each), then the pages, compressed. Behind
-//! that are the ids of the pages, which the next backup reads.
+//! Frames store some pages of a pack together: a bit per page (whether it was masked), then the pages, compressed.
+//! Behind that are the ids of the pages, which the next backup reads.
 //!
-//! A frame in which some pages are stored as differences begins with the lengths of its next two parts: its head and
-//! its whole pages. The head has two bits for each page, whether it was masked and whether it is a difference, and then
-//! the length of each difference and the runs of their bases. The differences follow the whole pages.
+//! A frame with differences begins with the lengths of its next two parts: its head and its whole pages. The head has
+//! two bits for each page, whether it was masked and whether it is a difference, and then the length of each difference
+//! and the runs of their bases. The differences follow the whole pages.
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ use crate::difference::{compressed, decompressed};
 use crate::pack::{Entry, LARGEST_HEAD, flags};
 use crate::page::{self, ID, PageId, Place, RunWriter};
 
-/// How a page is stored: where it begins among the whole ones; or its base, and where the difference lies.
+/// How a page is stored: at an offset among the whole pages, or as a difference to a base.
 #[derive(Debug, Clone)]
 enum Form {
     Whole(usize),
     Difference(Place, Range<usize>),
 }
 
-/// What is known of the pages of a frame without unpacking them.
+/// The information about a frame's pages that is available without unpacking them.
 #[derive(Debug)]
 pub struct Head {
     masked: Vec<u8>,
@@ -34,7 +34,7 @@ impl Head {
         self.ids[number * ID..].first_chunk().expect("as many as pages")
     }
 
-    /// Of a page that is stored as a difference.
+    /// The base of a page that is stored as a difference.
     pub fn base(&self, number: usize) -> Option<Place> {
         match self.forms[number] {
             Form::Whole(_) => None,
@@ -47,7 +47,7 @@ impl Head {
     }
 }
 
-/// A page of a frame that was unpacked.
+/// A page of an unpacked frame.
 #[derive(Debug)]
 pub enum Content<'a> {
     Whole(&'a [u8]),
@@ -82,7 +82,7 @@ impl Frame {
         Ok(Self { head, page_size, whole, differences: parts.differences.to_vec() })
     }
 
-    /// Only what is known of its pages.
+    /// Reads only the head of a frame.
     pub fn head(stored: &[u8], entry: &Entry, page_size: usize) -> Result<Head> {
         entry.check(stored)?;
         let pages = entry.pages as usize;
@@ -113,23 +113,23 @@ impl Frame {
 }
 
 impl Cached for Frame {
-    const KEPT: usize = 96 << 20;
+    const CACHE_BYTES: usize = 96 << 20;
 
     fn bytes(&self) -> usize {
         self.whole.len() + self.differences.len() + self.head.bytes()
     }
 }
 
-/// Those of so many frames that packs of some small backups are read once each, whatever comes from which.
+/// Enough for one frame of each pack of many small backups, so that packs are read once even if pages alternate.
 impl Cached for Head {
-    const KEPT: usize = 16 << 20;
+    const CACHE_BYTES: usize = 16 << 20;
 
     fn bytes(&self) -> usize {
         self.masked.len() + self.ids.len() + self.pages() * size_of::<Form>()
     }
 }
 
-/// Of a frame with differences, as it is stored.
+/// The parts of a stored frame with differences.
 struct Parts<'a> {
     head: &'a [u8],
     whole: &'a [u8],
@@ -170,7 +170,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Where each difference lies, of such lengths; `all` bytes together.
+/// The range of each difference, given their lengths; `all` is their total.
 fn ranges(lengths: &[u8], all: usize) -> Result<Vec<Range<usize>>> {
     let mut end = 0_usize;
     let range = |length: &[u8]| {
@@ -195,7 +195,7 @@ fn wrong() -> Error {
     Error::damaged("a frame holds another number of bytes than its index says")
 }
 
-/// A difference, and the page that it is beside.
+/// A difference and its base.
 #[derive(Debug)]
 pub struct Difference {
     pub base: Place,
@@ -203,7 +203,7 @@ pub struct Difference {
 }
 
 #[derive(Debug, Default)]
-pub struct Making {
+pub struct FrameBuilder {
     masked: Vec<bool>,
     differs: Vec<bool>,
     whole: Vec<u8>,
@@ -211,7 +211,7 @@ pub struct Making {
     ids: Vec<u8>,
 }
 
-impl Making {
+impl FrameBuilder {
     pub fn add(&mut self, page: &[u8], masked: bool, id: &PageId, difference: Option<Difference>) {
         self.masked.push(masked);
         self.differs.push(difference.is_some());
@@ -226,7 +226,7 @@ impl Making {
         self.masked.len()
     }
 
-    /// Appends what is stored of it.
+    /// Appends the frame as it is stored.
     pub fn finish(self, level: i32, stored: &mut Vec<u8>) -> Result<Entry> {
         let (pages, differences) = (self.len(), !self.differences.is_empty());
         let packed = if differences { self.with_differences(level) } else { self.all_whole(level) };
@@ -243,7 +243,7 @@ impl Making {
         compressed(&plain, level, false)
     }
 
-    /// The lengths of the head and of the whole pages as they are packed, these, and the differences.
+    /// The lengths of the packed head and whole pages, then these, then the differences.
     fn with_differences(&self, level: i32) -> Result<Vec<u8>> {
         let (mut head, mut bases) = (bits(&self.masked), RunWriter::new(u32::MAX));
         head.extend(bits(&self.differs));
@@ -270,7 +270,7 @@ fn bits(flagged: &[bool]) -> Vec<u8> {
     bytes
 }
 
-/// Of a frame, whose size is bounded.
+/// The size of a frame, which is bounded.
 fn size(count: usize) -> u32 {
     u32::try_from(count).expect("a frame is small")
 }

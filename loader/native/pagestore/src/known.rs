@@ -1,5 +1,5 @@
-//! The pages of an earlier backup: by their ids, and in their order. And frames whose pages are stored again, so that
-//! nobody unpacks these frames for little any more.
+//! The pages of an earlier backup, by id and in order; and the retired frames, whose few used pages are stored again so
+//! that a restore need not unpack these frames.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,7 +13,7 @@ use crate::cache::Cache;
 use crate::frame::Head;
 use crate::page::{self, PageId, Place};
 
-/// Consecutive pages of a backup. first: of the pages of the backup's own pack, how many came before.
+/// Consecutive pages of a backup. `first`: number of earlier pages from the backup's own pack.
 #[derive(Debug, Clone)]
 pub struct Segment {
     pub runs: Vec<u8>,
@@ -21,39 +21,39 @@ pub struct Segment {
     pub pages: u64,
 }
 
-/// A page of a backup. base: the whole page that it is stored beside, if it is a difference.
+/// A page of a backup. `base`: the whole page that it is a difference to, if it is one.
 #[derive(Debug, Clone, Copy)]
-pub struct Stood {
+pub struct StoredPage {
     pub place: Place,
     pub base: Option<Place>,
 }
 
-impl Stood {
-    /// Whatever it needs.
+impl StoredPage {
+    /// The stored pages that it needs.
     pub fn places(self) -> impl Iterator<Item = Place> {
         std::iter::once(self.place).chain(self.base)
     }
 
-    /// What a later form of it can be stored beside.
+    /// The base for a difference to a later version of this page.
     pub fn whole(self) -> Place {
         self.base.unwrap_or(self.place)
     }
 }
 
-/// Some 60 bytes of memory for each page.
+/// Uses some 60 bytes of memory per page.
 #[derive(Debug, Default)]
 pub struct Known {
     packs: Arc<Assembly>,
-    pages: Vec<Stood>,
-    /// The numbers of pages.
+    pages: Vec<StoredPage>,
+    /// Page numbers in the backup, by id.
     ids: FxHashMap<PageId, u32>,
     retired: FxHashSet<FrameKey>,
-    uses: Uses,
+    pub(crate) uses: Uses,
 }
 
 impl Known {
-    /// Of a backup with that pack of its own. again: so many of its pages, at most, count as not known, those that keep
-    /// much for little. They will be stored again, and nobody unpacks these frames any more.
+    /// Reads the pages of the backup with the pack `own`. Up to `again` pages in sparsely used frames are treated as
+    /// unknown, so that they are stored again and these frames are no longer needed.
     pub fn of(packs: Arc<Assembly>, segments: &[Segment], own: u32, again: u64) -> Result<Self> {
         let mut known = Self { uses: Uses::of(&packs), packs, ..Self::default() };
         let packs = Arc::clone(&known.packs);
@@ -67,28 +67,28 @@ impl Known {
                     if let Some(base) = base {
                         bases.require_whole(base)?;
                     }
-                    known.add(Stood { place, base }, head.id(within))?;
+                    known.add(StoredPage { place, base }, head.id(within))?;
                 }
             }
         }
         known.retired = retired(&packs, &known.pages, again)?;
-        let kept = known.pages.iter().map(|stood| known.is_kept(*stood));
+        let kept = known.pages.iter().map(|stored| known.is_kept(*stored));
         let kept: Vec<_> = kept.collect::<Result<_>>()?;
         known.ids.retain(|_, number| kept[*number as usize]);
         Ok(known)
     }
 
-    fn add(&mut self, stood: Stood, id: &PageId) -> Result<()> {
+    fn add(&mut self, stored: StoredPage, id: &PageId) -> Result<()> {
         let number = u32::try_from(self.pages.len());
         let number = number.map_err(|_| Error::damaged("a backup of too many pages"))?;
-        self.pages.push(stood);
+        self.pages.push(stored);
         self.ids.insert(*id, number);
         Ok(())
     }
 
-    /// Whether no frame that it needs is retired.
-    fn is_kept(&self, stood: Stood) -> Result<bool> {
-        for place in stood.places() {
+    /// Whether none of the frames that it needs is retired.
+    fn is_kept(&self, stored: StoredPage) -> Result<bool> {
+        for place in stored.places() {
             if self.retired.contains(&self.packs.frame_of(place)?) {
                 return Ok(false);
             }
@@ -100,38 +100,34 @@ impl Known {
         &self.packs
     }
 
-    /// The number of a page in the backup; `near`, if it is the same as that one.
+    /// Returns the number of a page with this id: `near` if that has the same content, else any.
     pub(crate) fn find(&self, id: &PageId, near: Option<u32>) -> Option<u32> {
         let found = *self.ids.get(id)?;
-        let place = |number: u32| self.pages.get(number as usize).map(|stood| stood.place);
+        let place = |number: u32| self.pages.get(number as usize).map(|stored| stored.place);
         near.filter(|near| place(*near) == place(found)).or(Some(found))
     }
 
-    /// Where it is stored; it is used from now on.
+    /// Returns where the page is stored, and marks it as used.
     pub(crate) fn take(&self, number: u32) -> Place {
-        let stood = self.pages[number as usize];
-        stood.places().for_each(|place| _ = self.uses.add(place));
-        stood.place
+        let stored = self.pages[number as usize];
+        stored.places().for_each(|place| _ = self.uses.add(place));
+        stored.place
     }
 
-    /// What a later form of a page can be stored beside.
+    /// Returns the base for a difference to a later version of the page.
     pub(crate) fn base(&self, number: u32) -> Option<Place> {
         let base = self.pages.get(number as usize)?.whole();
         let frame = self.packs.frame_of(base).ok()?;
         (!self.retired.contains(&frame)).then_some(base)
     }
 
-    pub(crate) fn take_base(&self, base: Place) {
-        self.uses.add(base);
-    }
-
-    /// Of each pack, how many pages were taken.
+    /// Number of used pages in each pack.
     pub fn used(&self) -> Vec<(u32, u64)> {
         self.uses.counts()
     }
 }
 
-/// The heads of the frames that were looked at last, one of each pack.
+/// The most recent frame head of each pack.
 struct Heads<'a> {
     packs: &'a Assembly,
     read: &'a Cache<Head>,
@@ -143,7 +139,7 @@ impl<'a> Heads<'a> {
         Self { packs, read, last: FxHashMap::default() }
     }
 
-    /// That of the frame with that page, and its number there.
+    /// Returns the head of the page's frame, and the page's index in it.
     fn at(&mut self, place: Place) -> Result<(&Head, usize)> {
         let pack = self.packs.pack(place.pack)?;
         let (frame, within) = pack.find(place.page)?;
@@ -154,7 +150,7 @@ impl<'a> Heads<'a> {
         Ok((&self.last[&place.pack].1, within))
     }
 
-    /// Also that its frame is as it was stored.
+    /// Checks that the base is a whole page; reading its frame's head also verifies the frame's checksum.
     fn require_whole(&mut self, base: Place) -> Result<()> {
         let (head, within) = self.at(base)?;
         if head.base(within).is_none() { Ok(()) } else { Err(not_whole()) }
@@ -162,62 +158,66 @@ impl<'a> Heads<'a> {
 }
 
 pub(crate) fn not_whole() -> Error {
-    Error::damaged("a page is stored beside one that is itself a difference")
+    Error::damaged("the base of a difference is itself a difference")
 }
 
-/// How much of a frame or pack is used is told in parts of so many.
+/// Shares of used pages are in parts per thousand.
 const PARTS: u64 = 1000;
 const NEARLY_EMPTY: u64 = PARTS / 10;
 
-/// used: of its pages, by themselves or as bases. again: the pages that are stored again without the frame.
+/// `used`: pages of the frame in use, directly or as bases. `again`: pages to store again if the frame is retired.
 #[derive(Debug, Default)]
 struct Use {
     used: u64,
     again: u64,
 }
 
-/// Number of a pack, and of a frame in it.
+/// Pack number and index of a frame in the pack.
 pub type FrameKey = (u32, usize);
 
-/// As long as all frames hold more than half as much again as is used, and while no more than `again` pages are stored
-/// again: the nearly empty ones, which cost a restore most for each page, then those of the packs that are used least,
-/// which can be removed then.
-pub fn retired(packs: &Assembly, pages: &[Stood], mut again: u64) -> Result<FxHashSet<FrameKey>> {
+/// Chooses frames to retire while all frames hold more than 1.5 times the used pages and at most `again` pages must be
+/// stored again: first nearly empty frames, the most expensive per page in a restore; then those of the least used
+/// packs, which can then be removed.
+pub fn retired(
+    packs: &Assembly,
+    pages: &[StoredPage],
+    mut again: u64,
+) -> Result<FxHashSet<FrameKey>> {
     let (frames, whole) = used(packs, pages)?;
     let mut order = Vec::with_capacity(frames.len());
     for ((number, frame), of) in &frames {
         let pack = packs.pack(*number)?;
-        let there = pack.pages_of(*frame);
-        let rank = match part(of.used, there) {
+        let pages_in_frame = pack.pages_of(*frame);
+        let rank = match part(of.used, pages_in_frame) {
             own if own < NEARLY_EMPTY => own,
             _ => NEARLY_EMPTY + part(whole[number], pack.pages().into()),
         };
-        order.push((rank, *number, *frame, there, of));
+        order.push((rank, *number, *frame, pages_in_frame, of));
     }
     order.sort_unstable_by_key(|one| (one.0, one.1, one.2));
-    let mut held: u64 = order.iter().map(|frame| frame.3).sum();
+    let mut remaining: u64 = order.iter().map(|frame| frame.3).sum();
     let all: u64 = frames.values().map(|of| of.used).sum();
     let mut retired = FxHashSet::default();
-    for (_, number, frame, there, of) in order {
-        if of.again > again || 2 * held <= 3 * all {
+    for (_, number, frame, pages_in_frame, of) in order {
+        if of.again > again || 2 * remaining <= 3 * all {
             break;
         }
         again -= of.again;
-        held -= there.min(held);
-        held += of.used;
+        remaining -= pages_in_frame.min(remaining);
+        remaining += of.used;
         retired.insert((number, frame));
     }
     Ok(retired)
 }
 
-/// Of each frame, and how many pages of each pack are used.
+/// The use of each frame, and the number of used pages of each pack.
 fn used(
     packs: &Assembly,
-    pages: &[Stood],
+    pages: &[StoredPage],
 ) -> Result<(FxHashMap<FrameKey, Use>, FxHashMap<u32, u64>)> {
     let (uses, mut frames) = (Uses::of(packs), FxHashMap::<FrameKey, Use>::default());
-    for stood in pages {
-        for place in stood.places() {
+    for stored in pages {
+        for place in stored.places() {
             let of = frames.entry(packs.frame_of(place)?).or_default();
             of.again += 1;
             of.used += u64::from(uses.add(place));
@@ -226,28 +226,28 @@ fn used(
     Ok((frames, uses.counts().into_iter().collect()))
 }
 
-fn part(used: u64, there: u64) -> u64 {
-    used * PARTS / there.max(1)
+fn part(used: u64, pages_in_frame: u64) -> u64 {
+    used * PARTS / pages_in_frame.max(1)
 }
 
 #[derive(Debug, Default)]
 pub struct Uses(FxHashMap<u32, Vec<AtomicU64>>);
 
 impl Uses {
-    /// None yet.
+    /// No page is used yet.
     pub fn of(packs: &Assembly) -> Self {
         let words = |pages: u32| (0..pages.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0));
         Self(packs.packs().map(|(number, pack)| (number, words(pack.pages()).collect())).collect())
     }
 
-    /// Whether it was not used before. A page of another pack is not counted.
+    /// Marks a page and returns whether it was unused before; false if its pack is unknown.
     pub fn add(&self, place: Place) -> bool {
         let word = self.0.get(&place.pack).and_then(|words| words.get(place.page as usize / 64));
         let bit = 1 << (place.page % 64);
         word.is_some_and(|word| word.fetch_or(bit, Relaxed) & bit == 0)
     }
 
-    /// How many pages of each pack.
+    /// Number of used pages of each pack.
     pub fn counts(&self) -> Vec<(u32, u64)> {
         let count = |words: &Vec<AtomicU64>| {
             words.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum()

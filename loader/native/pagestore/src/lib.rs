@@ -1,10 +1,9 @@
-//! Pages of data files, stored by their content, so that backups share those that did not change.
+//! Stores pages of data files by content, so that backups share unchanged pages.
 //!
-//! The pages that are new in a backup are its pack: frames of some hundred pages, each compressed by itself, followed
-//! by the ids of its pages. A backup is a sequence of runs of pages, each of one pack. A page that changed a little is
-//! stored as what differs from a former one, its base, which is in a pack too. A base is never itself a difference, so
-//! there are no chains. Everything read here may have been damaged or forged: nothing in it is believed before it is
-//! checked.
+//! The new pages of a backup are its pack: frames of some hundred pages, each compressed separately and followed by the
+//! ids of its pages. A backup is a sequence of runs of pages, each from one pack. A page that changed a little is
+//! stored as the difference to a former page, its base, in some pack. A base is never a difference itself, so there are
+//! no chains. Files may be damaged or forged, so everything is checked before it is used.
 
 mod assembly;
 mod cache;

@@ -1,5 +1,4 @@
-//! A pack as its file has it: frames, and behind them the index, which the caller has read and found to be the right
-//! one.
+//! A pack file: frames followed by the index, which the caller has read and authenticated.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,10 +10,10 @@ use crate::frame::{Frame, Head};
 use crate::page::ID;
 
 #[derive(Debug)]
-struct Room {
+struct StoredFrame {
     entry: Entry,
     offset: u64,
-    /// The number of its first page in the pack.
+    /// Number of its first page in the pack.
     first: u32,
 }
 
@@ -22,17 +21,16 @@ struct Room {
 pub struct Pack {
     name: PathBuf,
     file: File,
-    places: Vec<Room>,
+    places: Vec<StoredFrame>,
     page_size: usize,
     pages: u32,
 }
 
 impl Pack {
-    /// `name`: for errors. `index`: the entries of its frames.
+    /// `name` is for errors. `index` has the entries of the pack's frames.
     pub fn open(path: &Path, name: &Path, index: &[u8], page_size: usize) -> Result<Self> {
         let file = File::open(path).in_file(Some(name))?;
-        let strange =
-            || Error::damaged("its index tells of what is never written").in_file(Some(name));
+        let strange = || Error::damaged("its index has an invalid entry").in_file(Some(name));
         let entries = index.chunks_exact(ENTRY);
         if !entries.remainder().is_empty() {
             return Err(strange());
@@ -42,7 +40,7 @@ impl Pack {
             if !entry.is_bounded(page_size) {
                 return Err(strange());
             }
-            places.push(Room { entry, offset, first });
+            places.push(StoredFrame { entry, offset, first });
             offset += entry.stored() as u64;
             first = first.checked_add(entry.pages).ok_or_else(strange)?;
         }
@@ -63,7 +61,7 @@ impl Pack {
         Frame::unpack(&stored, &place.entry, self.page_size).in_file(Some(&self.name))
     }
 
-    /// The frame with that page, and its number there.
+    /// Returns the index of the frame with that page, and the page's index in the frame.
     pub(crate) fn find(&self, page: u32) -> Result<(usize, usize)> {
         if page >= self.pages {
             let what = "the backup names a page that this pack does not have";
@@ -73,14 +71,14 @@ impl Pack {
         Ok((number, (page - self.places[number].first) as usize))
     }
 
-    /// What is known of the pages of a frame without unpacking them.
+    /// Reads the head of a frame.
     pub(crate) fn head(&self, frame: usize) -> Result<Head> {
         let place = &self.places[frame];
         let stored = self.stored(place)?;
         Frame::head(&stored, &place.entry, self.page_size).in_file(Some(&self.name))
     }
 
-    fn stored(&self, place: &Room) -> Result<Vec<u8>> {
+    fn stored(&self, place: &StoredFrame) -> Result<Vec<u8>> {
         let mut room = vec![0; place.entry.stored()];
         let read = self.file.read_exact_at(&mut room, place.offset);
         read.in_file(Some(&self.name))?;
@@ -88,15 +86,14 @@ impl Pack {
     }
 }
 
-/// No frame has more pages.
+/// Most pages in a frame.
 pub const PAGES: usize = 256;
 
-/// Bytes of the pages of a frame, where there are enough of them. What one page of a frame is needed for, all of it is
-/// unpacked for: where one entry in a hundred has changed, a backup with frames of 1 MiB takes 1.4 times as long, and 1 %
-/// less room.
+/// Target size of a frame's pages in bytes. To read one page, the whole frame is unpacked: with frames of 1 MiB, a
+/// backup after one entry in a hundred changed takes 1.4 times as long, and saves 1 % of the space.
 const FRAME: usize = 128 << 10;
 
-/// How many pages go into a frame.
+/// Number of pages in a full frame.
 pub const fn pages_of_frame(page_size: usize) -> usize {
     match FRAME / page_size {
         0 => 1,
@@ -105,14 +102,14 @@ pub const fn pages_of_frame(page_size: usize) -> usize {
     }
 }
 
-/// What comes before the pages of a frame with differences, at most: bits, lengths, and the places of bases.
+/// Most bytes before the pages of a frame with differences: bits, lengths, and the bases.
 pub const LARGEST_HEAD: usize = PAGES * 20;
 
-/// Of the number of pages, the bit that says that some of them are stored as differences. Who does not know it finds
-/// too many pages.
+/// A flag in the number of pages, set if the frame has differences. A program that does not know it refuses the frame
+/// because of too many pages.
 const DIFFERENCES: u32 = 1 << 31;
 
-/// packed: bytes without the ids.
+/// `packed`: number of bytes without the ids.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     pub pages: u32,
@@ -124,7 +121,7 @@ pub struct Entry {
 pub const ENTRY: usize = 40;
 
 impl Entry {
-    /// Of so many bytes.
+    /// Decodes [`ENTRY`] bytes.
     pub fn read(bytes: &[u8]) -> Self {
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|place| bytes[at + place]));
         let mut digest = [0; 32];
@@ -145,7 +142,7 @@ impl Entry {
         self.packed as usize + self.pages as usize * ID
     }
 
-    /// Whether any frame that is written is of this size: what one may take of memory.
+    /// Whether the size is one that frames can have, which bounds the memory that an index can claim.
     pub fn is_bounded(&self, page_size: usize) -> bool {
         let plain = flags(self.pages as usize) + self.pages as usize * page_size;
         let most = plain + plain / 128 + 512; // what zstd makes of what it cannot compress
@@ -153,7 +150,7 @@ impl Entry {
         (1..=PAGES).contains(&(self.pages as usize)) && self.packed as usize <= most + head
     }
 
-    /// Whether a frame is as it was stored.
+    /// Verifies the checksum of a stored frame.
     pub fn check(&self, stored: &[u8]) -> Result<()> {
         if *blake3::hash(stored).as_bytes() == self.digest {
             return Ok(());
@@ -162,7 +159,7 @@ impl Entry {
     }
 }
 
-/// Bytes for a bit of each page.
+/// Number of bytes for one bit per page.
 pub fn flags(pages: usize) -> usize {
     pages.div_ceil(8)
 }

@@ -1,9 +1,9 @@
-//! What makes two pages the same: all but the number that a page bears, and in format 3 the transaction. A compacted
-//! copy numbers its pages anew, so one page more at the beginning changes the numbers of all others.
+//! Two pages are the same if they differ only in their page number and, in format 3, their transaction: a compacting
+//! copy renumbers pages, so one page more at the beginning changes all numbers.
 //!
-//! Runs of pages of packs, as bytes: the number of the pack, how many pages, and where they begin in it. All are
-//! LEB128; a beginning is the difference to the end of the last run of the same pack, zigzag. A segment begins with
-//! none known, except the pack of its own backup, whose pages follow one another.
+//! A run of pages is stored as the number of its pack, its length, and its start in the pack, all in LEB128; the start
+//! is relative to the end of the previous run of the same pack, in zigzag coding. A segment begins without previous
+//! runs, except for the backup's own pack, whose pages follow one another.
 
 use common::{Error, Result};
 use rustc_hash::FxHashMap;
@@ -21,10 +21,10 @@ impl Run {
     }
 }
 
-/// Where the last run of each pack ended, 0 where there was none.
+/// The end of the last run of each pack, or 0 before the first.
 type Ends = FxHashMap<u32, u32>;
 
-/// Makes runs of the pages that are added.
+/// Joins added pages into runs.
 #[derive(Debug)]
 pub struct RunWriter {
     bytes: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// The pages of pack `own` begin with 0 here: how many there are before is not known yet.
+    /// Pages of pack `own` are numbered from 0 here, because the number of earlier ones is not known yet.
     pub fn new(own: u32) -> Self {
         Self { bytes: Vec::new(), ends: Ends::from_iter([(own, 0)]), open: None }
     }
@@ -64,7 +64,7 @@ impl RunWriter {
     }
 }
 
-/// The runs of a segment whose pages of pack `own` begin with `first`, `pages` in all.
+/// Decodes the runs of a segment of `pages` pages; those from pack `own` begin with `first`.
 pub fn read_runs(mut bytes: &[u8], own: u32, first: u32, pages: u64) -> Result<Vec<Run>> {
     let (mut runs, mut ends, mut left) = (Vec::new(), Ends::from_iter([(own, first)]), pages);
     while !bytes.is_empty() {
@@ -87,7 +87,7 @@ pub fn read_runs(mut bytes: &[u8], own: u32, first: u32, pages: u64) -> Result<V
 }
 
 pub(crate) fn wrong() -> Error {
-    Error::damaged("the list of its pages makes no sense")
+    Error::damaged("the list of its pages is invalid")
 }
 
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
@@ -120,12 +120,12 @@ fn unzigzag(number: u64) -> i64 {
     signed(number >> 1) ^ -signed(number & 1)
 }
 
-/// The first bytes of a BLAKE3 hash: enough that nobody can make two pages with the same one.
+/// Length of an id, the beginning of a BLAKE3 hash: long enough that nobody can forge two pages with the same id.
 pub const ID: usize = 20;
 
 pub type PageId = [u8; ID];
 
-/// A page of a pack.
+/// A page in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub pack: u32,
@@ -134,10 +134,10 @@ pub struct Place {
 
 const NUMBER: usize = 8;
 
-/// The number of the first page behind both meta pages.
+/// The first page number after both meta pages.
 pub const FIRST: u64 = 2;
 
-/// Of the pages of one snapshot. transaction: which every page bears, in format 3.
+/// Properties of the pages of a snapshot. `transaction` is the number on every page in format 3.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Shape {
     pub page_size: usize,
@@ -145,7 +145,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// What a page of that number begins with, and how many bytes of it count.
+    /// The bytes that a page with this number begins with, and how many of them count.
     fn beginning(self, number: u64) -> ([u8; 2 * NUMBER], usize) {
         let mut bytes = [0; 2 * NUMBER];
         bytes[..NUMBER].copy_from_slice(&number.to_ne_bytes());
@@ -153,7 +153,7 @@ impl Shape {
         (bytes, if self.transaction.is_some() { 2 * NUMBER } else { NUMBER })
     }
 
-    /// Takes the number out; whether it was there. Pages behind the first of a large value bear none.
+    /// Clears the page number, and returns whether it was there. Only the first page of a large value has one.
     pub(crate) fn mask(self, page: &mut [u8], number: u64) -> bool {
         let (beginning, length) = self.beginning(number);
         let found = page[..length] == beginning[..length];
@@ -169,12 +169,12 @@ impl Shape {
     }
 }
 
-/// Ids of pages. The room is for one at a time: one slice is hashed faster than a page and what is added to it.
+/// Computes page ids. The buffer holds a page, because hashing one slice is faster than several.
 #[derive(Debug, Default)]
-pub(crate) struct Hashing(Vec<u8>);
+pub(crate) struct PageHasher(Vec<u8>);
 
-impl Hashing {
-    /// Of a page as it would be without its number, and whether that was there.
+impl PageHasher {
+    /// Returns the id of a page without its number, and whether the number was there.
     pub fn masked_id(&mut self, page: &[u8], number: u64, shape: Shape) -> (PageId, bool) {
         self.0.clear();
         self.0.extend_from_slice(page);

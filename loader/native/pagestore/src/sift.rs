@@ -1,29 +1,29 @@
-//! The pages of a stream into those that are known and those that are new.
+//! Separates the pages of a stream into known and new ones.
 //!
-//! A page more or less at the beginning moves all others, so pages are not found by their numbers: those between two
-//! pages that are known stood between these.
+//! An inserted or removed page moves all others, so pages are not looked up by number: new pages between two known ones
+//! are matched with what was between these in the former backup.
 
 use common::Result;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::difference::Packer;
-use crate::frame::{Difference, Making};
+use crate::frame::{Difference, FrameBuilder};
 use crate::known::Known;
 use crate::pack::{ENTRY, pages_of_frame};
-use crate::page::{FIRST, Hashing, PageId, Place, RunWriter, Shape};
+use crate::page::{FIRST, PageHasher, PageId, Place, RunWriter, Shape};
 
-/// The level of zstd for the few pages that are new among many that are known.
-const THOROUGH: i32 = 9;
+/// zstd level if only a few pages are new.
+const THOROUGH_LEVEL: i32 = 9;
 
-/// A difference takes its length and its base besides: so many bytes.
-const OWN: usize = 8;
+/// Bytes that a difference needs in addition, for its length and its base.
+const OVERHEAD: usize = 8;
 
-/// Up to this part of a page a difference is taken as it is: what the page by itself comes to takes longer to find out
-/// than it saves.
-const SHORT: usize = 8;
+/// A difference of at most this part of a page is used at once: compressing the page by itself for comparison would
+/// take longer than it saves.
+const SHORT_PART: usize = 8;
 
-/// Of some consecutive pages: the runs that they are, the frames of new pages and what an index tells of these. fresh: how
-/// many are new. sum: XXH3 of all.
+/// The result for some consecutive pages: their runs, the frames of new pages with their index entries, the number of
+/// new pages (`fresh`), and the XXH3 of all pages (`sum`).
 #[derive(Debug, Default)]
 pub struct Sifted {
     pub runs: Vec<u8>,
@@ -33,10 +33,10 @@ pub struct Sifted {
     pub sum: u128,
 }
 
-/// A whole page of a pack.
+/// A whole page of a pack, with its location.
 type Former = (Place, Vec<u8>);
 
-/// A page as it is, and its id, which is that of the page without its number.
+/// A page, with its id, which ignores the page number.
 struct Page<'a> {
     bytes: &'a [u8],
     number: u64,
@@ -45,7 +45,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// What is stored of it.
+    /// The content to be stored.
     fn content(&self, shape: Shape) -> Vec<u8> {
         let mut content = self.bytes.to_vec();
         shape.mask(&mut content, self.number);
@@ -54,7 +54,7 @@ impl Page<'_> {
 }
 
 fn pages(data: &[u8], first: u64, shape: Shape) -> Vec<Page<'_>> {
-    let mut hashing = Hashing::default();
+    let mut hashing = PageHasher::default();
     let page = |(number, bytes)| {
         let (id, masked) = hashing.masked_id(bytes, number, shape);
         Page { bytes, number, masked, id }
@@ -62,7 +62,7 @@ fn pages(data: &[u8], first: u64, shape: Shape) -> Vec<Page<'_>> {
     (first..).zip(data.chunks_exact(shape.page_size)).map(page).collect()
 }
 
-/// `data`: whole pages, the first of that number. New ones are for pack `own`; the first of them has the number 0 here.
+/// `data` has whole pages, of which the first is page `first`. New pages go to pack `own`, numbered from 0 here.
 pub fn sift(
     known: &Known,
     shape: Shape,
@@ -76,9 +76,9 @@ pub fn sift(
     let former = former(known, &found)?;
     let (mut packer, mut former) = (Packer::new()?, former.iter());
     let full = pages_of_frame(shape.page_size);
-    let level = if former.len() * 2 < pages.len() { level.max(THOROUGH) } else { level };
+    let level = if former.len() * 2 < pages.len() { level.max(THOROUGH_LEVEL) } else { level };
     let (mut sifted, mut runs, mut frame) =
-        (Sifted::default(), RunWriter::new(own), Making::default());
+        (Sifted::default(), RunWriter::new(own), FrameBuilder::default());
     for (page, found) in pages.iter().zip(found) {
         if let Nearest::Same(number) = found {
             let place = known.take(number);
@@ -91,7 +91,7 @@ pub fn sift(
         let content = page.content(shape);
         let difference = difference(&mut packer, &content, bases)?;
         if let Some(difference) = &difference {
-            known.take_base(difference.base);
+            known.uses.add(difference.base);
         }
         frame.add(&content, page.masked, &page.id, difference);
         if frame.len() == full {
@@ -104,7 +104,7 @@ pub fn sift(
     Ok(Sifted { runs: runs.finish(), sum: xxh3_128(data), ..sifted })
 }
 
-/// What each new page can be stored beside, and where that is.
+/// The possible bases of each new page, with their locations.
 fn former(known: &Known, found: &[Nearest]) -> Result<Vec<Vec<Former>>> {
     let page = |base: &Place| Ok((*base, known.packs().whole(*base)?));
     let pages = |one: &Nearest| match one {
@@ -114,13 +114,13 @@ fn former(known: &Known, found: &[Nearest]) -> Result<Vec<Vec<Former>>> {
     found.iter().filter_map(pages).collect()
 }
 
-/// The shortest, or the first that is short; none if the page by itself is hardly longer.
+/// Returns the shortest difference, or the first that is `SHORT_PART`; None if the page by itself is hardly longer.
 fn difference<'a>(
     packer: &mut Packer<'a>,
     page: &[u8],
     bases: &'a [Former],
 ) -> Result<Option<Difference>> {
-    let short = |found: &Difference| SHORT * (found.packed.len() + OWN) <= page.len();
+    let short = |found: &Difference| SHORT_PART * (found.packed.len() + OVERHEAD) <= page.len();
     let mut best: Option<Difference> = None;
     for (base, former) in bases {
         let found = Difference { base: *base, packed: packer.pack(page, Some(former))? };
@@ -132,14 +132,14 @@ fn difference<'a>(
         }
     }
     let Some(best) = best else { return Ok(None) };
-    if 2 * (best.packed.len() + OWN) > packer.pack(page, None)?.len() {
+    if 2 * (best.packed.len() + OVERHEAD) > packer.pack(page, None)?.len() {
         return Ok(None);
     }
     Ok(Some(best))
 }
 
 impl Sifted {
-    fn keep(&mut self, frame: Making, level: i32) -> Result<()> {
+    fn keep(&mut self, frame: FrameBuilder, level: i32) -> Result<()> {
         self.entries.reserve(ENTRY);
         frame.finish(level, &mut self.frames)?.write(&mut self.entries);
         Ok(())
@@ -148,13 +148,13 @@ impl Sifted {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Nearest {
-    /// It is known, by that number.
+    /// The page is known under that number.
     Same(u32),
-    /// It is new; what can be its base, counted from the page that is known before it and from the one behind it.
+    /// The page is new; the bases continue from the known page before it, and backwards from the one after it.
     Former([Option<Place>; 2]),
 }
 
-/// Of consecutive pages, the first of that number.
+/// `first` is the number of the first of these consecutive pages.
 pub fn nearest<'a>(
     known: &Known,
     ids: impl Iterator<Item = &'a PageId>,

@@ -1,7 +1,7 @@
-//! A stopped consumer's database brought up to date in one transaction: all of it is there afterwards, or nothing.
+//! Updates the database of a stopped consumer in one transaction, so that all changes are applied or none.
 //!
-//! What is to be done is found out by [`backmdb::changes`]; it is done by LMDB itself, for it alone changes a file in
-//! such a way that a kill leaves what was there.
+//! [`backmdb::changes`] determines the changes. LMDB itself applies them, because only LMDB changes a file so that a
+//! killed process leaves the previous state intact.
 
 mod transaction;
 
@@ -18,31 +18,30 @@ use schema::Schema;
 
 use transaction::Transaction;
 
-/// Slapd allows 128 or 256 tables.
+/// More than any slapd opens: 128 or 256 tables.
 const MOST_TABLES: u32 = 512;
-/// Maps are of whole pages, and no page is larger.
+/// The map size is a multiple of this, the largest page size.
 const WHOLE: u64 = 65_536;
 const DATA: &str = "data.mdb";
 
-/// Brings the database in an environment directory up to date; durable when it returns. Nothing is changed where
-/// [`Done::unsettled`] names anything, or when `allowed` ends without a byte: somebody finds out beside the work
-/// whether it may be.
+/// Updates the database in an environment directory and syncs it. Nothing is changed if [`Done::unsettled`] is not
+/// empty, or if `allowed` ends without a byte, by which the caller reports its own checks, made meanwhile.
 pub fn refresh(
     directory: &Path,
     known: (&Schema, &Settings),
     options: &Options,
-    told: &SyncResult,
+    synced: &SyncResult,
     allowed: OwnedFd,
     counters: &Counters,
 ) -> Result<ChangeCounts> {
     let env = open(directory, known.1.map_size)?;
     let mut transaction = Transaction::begin(&env)?;
     let path = directory.join(DATA);
-    let done = changes::apply(&path, known, options, told, &mut transaction, counters)?;
+    let done = changes::apply(&path, known, options, synced, &mut transaction, counters)?;
     if done.unsettled.is_empty() {
         let mut byte = [0];
         if File::from(allowed).read(&mut byte)? == 0 {
-            return Err(Error::new(Code::Cancelled, "it may not be"));
+            return Err(Error::new(Code::Cancelled, "the caller did not allow it"));
         }
         counters.begin("sync", 0);
         counters.check()?;
@@ -52,12 +51,12 @@ pub fn refresh(
 }
 
 fn open(directory: &Path, map_size: u64) -> Result<Env> {
-    let too_large = |_| Error::new(Code::Full, "maxsize is more than fits here");
+    let too_large = |_| Error::new(Code::Full, "maxsize is too large for this machine");
     let map_size = usize::try_from(map_size / WHOLE * WHOLE).map_err(too_large)?;
     let mut options = EnvOpenOptions::new();
     options.map_size(map_size).max_dbs(MOST_TABLES);
-    // SAFETY: the file is mapped, so nobody but LMDB may change it: slapd does not run, and its locks keep others away.
+    // SAFETY: only LMDB changes the mapped file: slapd is stopped, and its locks keep other programs out.
     #[allow(unsafe_code)]
     let opened = unsafe { options.open(directory) };
-    transaction::told(opened).in_file(Some(directory))
+    transaction::checked(opened).in_file(Some(directory))
 }

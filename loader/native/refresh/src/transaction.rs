@@ -1,4 +1,4 @@
-//! The tables of an environment in one write transaction, with the orders that back-mdb gave them.
+//! The tables of an environment in one write transaction, with the sort orders of back-mdb.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use common::{Code, Error, Result};
 use heed::types::Bytes;
 use heed::{Comparator, Database, DefaultComparator, Env, MdbError, RwTxn};
 
-/// What stands behind a name in dn2i does not count.
+/// The order of dn2i ignores everything after the name.
 enum Dn2idOrder {}
 
 impl Comparator for Dn2idOrder {
@@ -36,12 +36,12 @@ pub struct Transaction<'e> {
 
 impl<'e> Transaction<'e> {
     pub fn begin(env: &'e Env) -> Result<Self> {
-        let txn = told(env.write_txn())?;
+        let txn = checked(env.write_txn())?;
         Ok(Self { env, txn, tables: HashMap::new(), open: None })
     }
 
     pub fn commit(self) -> Result<()> {
-        told(self.txn.commit())
+        checked(self.txn.commit())
     }
 
     fn table(&self, name: &str) -> Result<Table> {
@@ -50,10 +50,10 @@ impl<'e> Transaction<'e> {
         options.name(name);
         if name == DN2I.name {
             let mut options = options.dup_sort_comparator::<Dn2idOrder>();
-            let found = told(options.name(name).open(&self.txn))?;
+            let found = checked(options.name(name).open(&self.txn))?;
             return found.map(Table::Nodes).ok_or_else(missing);
         }
-        told(options.open(&self.txn))?.map(Table::Plain).ok_or_else(missing)
+        checked(options.open(&self.txn))?.map(Table::Plain).ok_or_else(missing)
     }
 
     fn at(&self) -> Result<Table> {
@@ -71,7 +71,7 @@ impl Sink for Transaction<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        told(match self.at()? {
+        checked(match self.at()? {
             Table::Plain(table) => table.put(&mut self.txn, key, value),
             Table::Nodes(table) => table.put(&mut self.txn, key, value),
         })
@@ -94,17 +94,17 @@ impl Sink for Transaction<'_> {
     }
 }
 
-/// What is to go must be there.
+/// An error unless the value was there to be removed.
 fn expect(removed: heed::Result<bool>) -> Result<()> {
-    if told(removed)? {
+    if checked(removed)? {
         return Ok(());
     }
-    let message = "what the entries ask of a table is not in it: look with `ditseed verify`";
+    let message = "a table lacks a value that its entries require: run `ditseed verify`";
     Err(Error::damaged(message))
 }
 
-/// LMDB's result. An error number of the system's comes as `heed::Error::Io`.
-pub fn told<T>(done: heed::Result<T>) -> Result<T> {
+/// Converts an error of LMDB. Errors of the operating system come as `heed::Error::Io`.
+pub fn checked<T>(done: heed::Result<T>) -> Result<T> {
     done.map_err(|error| match error {
         heed::Error::Io(error) => error.into(),
         heed::Error::Mdb(MdbError::MapFull) => Error::new(Code::Full, "the map is full"),

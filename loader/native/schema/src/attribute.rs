@@ -1,4 +1,4 @@
-//! Attribute types: what they inherit, and what slapd changes in code.
+//! Attribute types: inheritance, and the special cases in slapd's code.
 
 use values::{Normaliser, Order};
 
@@ -12,13 +12,13 @@ use crate::{Problem, Rule, RuleKind, Settings};
 pub struct AttributeId(pub(crate) u32);
 
 impl AttributeId {
-    /// From 0, without gaps: an index into tables of the caller's own.
+    /// Numbers begin at 0 and have no gaps, so they can index tables.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Whom the values are for (RFC 4512 section 4.1.2).
+/// The usage of the attribute (RFC 4512 section 4.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Usage {
     #[default]
@@ -35,10 +35,10 @@ pub enum XOrdered {
     Siblings,
 }
 
-/// What is stored beside a value so that it can be compared.
+/// The normalized form that is stored with a value for comparisons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Normalise {
-    /// Nothing.
+    /// No normalized form.
     None,
     Value(Normaliser),
     Dn,
@@ -50,33 +50,33 @@ pub enum Normalise {
     CertificateList,
     /// Serial number and issuer's certificate.
     AttributeCertificate,
-    /// The OID of the attribute type that the value names.
+    /// The OID of the attribute type whose name is the value.
     AttributeOid,
-    /// The first word within the parentheses or braces: an OID.
+    /// The first word within the parentheses or braces, which is an OID.
     FirstOid,
-    /// The same: an integer.
+    /// The first word within the parentheses or braces, which is an integer.
     FirstInteger,
-    /// Values of attributes that slapd cannot normalise, so that no entry can have them.
+    /// slapd cannot normalize any value, so no entry can have the attribute.
     Never,
-    /// slapd's own rules that are not followed here: `authzMatch` and `OpenLDAPaciMatch`.
+    /// slapd's own rules that are not implemented here: `authzMatch` and `OpenLDAPaciMatch`.
     Unfollowed,
     /// A rule of a module that is not part of OpenLDAP.
     Unproven,
 }
 
-/// An attribute type, complete with what it has from its super-types.
+/// An attribute type, including what it inherits from its supertypes.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools)] // as in RFC 4512 section 4.1.2
 pub struct AttributeType {
     pub id: AttributeId,
     pub oid: String,
-    /// First NAME as the schema spells it; the OID if there is none.
+    /// The first NAME as spelled in the schema, or the OID if there is none.
     pub name: String,
     /// All names.
     pub names: Vec<String>,
-    /// The super-types from the top down, this type last: all types whose indexes see its values.
+    /// The supertypes from the top down, then this type: all types whose indexes include its values.
     pub chain: Vec<AttributeId>,
-    /// Dotted, without `{len}`.
+    /// The dotted OID, without `{len}`.
     pub syntax_oid: String,
     pub equality: Option<Rule>,
     pub ordering: Option<Rule>,
@@ -90,7 +90,7 @@ pub struct AttributeType {
     pub normaliser: Normalise,
     /// Order of values in `id2v` and under `sortvals`.
     pub order: Order,
-    /// Compiled into slapd or one of its modules.
+    /// Whether it is compiled into slapd or one of its modules.
     pub builtin: bool,
     pub(crate) syntax: Syntax,
 }
@@ -100,28 +100,27 @@ impl AttributeType {
         self.usage != Usage::UserApplications
     }
 
-    /// The equality rule or the syntax by which values are stored in a way that is not known here.
+    /// The equality rule or the syntax, if its stored form is not known here.
     pub fn unsupported_rule(&self) -> Option<&str> {
         let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unfollowed);
         let syntax = (self.syntax.check == Check::Unfollowed).then_some(&*self.syntax_oid);
         self.of_other_module().or(rule.map(|rule| &*rule.name)).or(syntax)
     }
 
-    /// The same, as far as it is not slapd's own: a module brings it, which may change more than values.
+    /// The unsupported rule, if a module of third parties brings it, which may change more than values.
     pub fn of_other_module(&self) -> Option<&str> {
         let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unproven);
         let syntax = (self.syntax.check == Check::Unproven).then_some(self.syntax_oid.as_str());
         rule.map(|rule| &*rule.name).or(syntax)
     }
 
-    /// Values must be given as `;binary`.
+    /// Whether values must be given as `;binary`.
     pub fn binary(&self) -> bool {
         self.syntax.binary
     }
 }
 
-/// Times whose normaliser slapo-accesslog replaces, so that their definition does not tell
-/// (`overlays/accesslog.c`).
+/// Times for which slapo-accesslog replaces the normalizer in code (`overlays/accesslog.c`).
 const LOG_TIMES: [&str; 2] = ["reqStart", "reqEnd"];
 
 /// The attribute whose values slapo-ppolicy looks up in the schema (`overlays/ppolicy.c`).
@@ -131,7 +130,7 @@ const PASSWORD_ATTRIBUTE: &str = "pwdAttribute";
 const NAMES_OR_OIDS: [&str; 5] =
     ["dITContentRules", "matchingRules", "attributeTypes", "objectClasses", "matchingRuleUse"];
 
-/// Builds the types in the order given; a super-type may stand behind its sub-type.
+/// Builds the types in the given order; a supertype may come after its subtype.
 pub fn resolve(
     raws: &[Raw<'_>],
     syntaxes: &[Raw<'_>],
@@ -165,7 +164,7 @@ fn sup_of(raw: &Raw<'_>, names: &Names) -> Result<Option<u32>, Problem> {
     names.find(sup.as_bytes()).ok_or_else(missing).map(Some)
 }
 
-/// Far above any real schema; it also finds rings.
+/// Limit far above any real schema; it also detects cycles.
 const MAX_CHAIN: usize = 100;
 
 fn build(
@@ -214,8 +213,8 @@ fn build(
     Ok(kind)
 }
 
-/// The syntax that a definition names: slapd's own, or one defined with `X-SUBST` to be as another,
-/// which may stand for a third.
+/// Returns the syntax of a definition: slapd's own, or one defined with `X-SUBST` as equal to another, possibly through
+/// several steps.
 fn own_syntax(text: &str, oid: &str, syntaxes: &[Raw<'_>]) -> Result<Syntax, Problem> {
     let mut oid = oid;
     for _ in 0..MAX_CHAIN {
@@ -231,7 +230,7 @@ fn own_syntax(text: &str, oid: &str, syntaxes: &[Raw<'_>]) -> Result<Syntax, Pro
     Err(Problem::of(text, "its syntax is substituted in a ring"))
 }
 
-/// Replaces what slapd or a module replaces in code after the definition has been read.
+/// Applies what slapd or a module replaces in code after reading the definition.
 fn specialise(kind: &mut AttributeType, settings: &Settings) {
     let is = |names: &[&str]| kind.builtin && names.contains(&kind.name.as_str());
     if is(&["objectClass", "structuralObjectClass"]) {
@@ -242,7 +241,7 @@ fn specialise(kind: &mut AttributeType, settings: &Settings) {
         }
     } else if is(&NAMES_OR_OIDS) {
         kind.syntax.check = Check::OidOrName;
-        // slapd gives them a copy of the rule, which its normaliser does not know again.
+        // slapd gives them a copy of the rule, which its normalizer does not recognize.
         set_normaliser(kind, Normalise::Never);
     } else if is(&LOG_TIMES) {
         kind.syntax.check = Check::Plain(values::Syntax::LogTime);

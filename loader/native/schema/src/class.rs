@@ -1,4 +1,4 @@
-//! Object classes and DIT content rules, with what they inherit.
+//! Object classes and DIT content rules, including what they inherit.
 
 use crate::names::Names;
 use crate::read::Raw;
@@ -9,7 +9,7 @@ use crate::{AttributeId, Problem};
 pub struct ClassId(pub(crate) u32);
 
 impl ClassId {
-    /// From 0, without gaps.
+    /// Numbers begin at 0 and have no gaps.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -24,12 +24,12 @@ pub enum ClassKind {
     Auxiliary,
 }
 
-/// An object class, complete with what it has from its superiors.
+/// An object class, including what it inherits from its superiors.
 #[derive(Debug, Clone)]
 pub struct ObjectClass {
     pub id: ClassId,
     pub oid: String,
-    /// First NAME as the schema spells it; the OID if there is none.
+    /// The first NAME as spelled in the schema, or the OID if there is none.
     pub name: String,
     pub names: Vec<String>,
     /// Direct superiors.
@@ -38,21 +38,21 @@ pub struct ObjectClass {
     pub lineage: Vec<ClassId>,
     pub kind: ClassKind,
     pub obsolete: bool,
-    /// Required attributes, inherited ones too.
+    /// Required attributes, including inherited ones.
     pub must: Vec<AttributeId>,
-    /// Allowed attributes, inherited ones too, without those required.
+    /// Allowed attributes, including inherited ones, but not the required ones.
     pub may: Vec<AttributeId>,
-    /// slapd's flag word (`SLAP_OC_*` in `servers/slapd/slap.h`), stored OR-ed in each entry.
+    /// slapd's flag word (`SLAP_OC_*` in `servers/slapd/slap.h`). An entry stores the OR of those of its classes.
     pub flags: u32,
     pub(crate) special: Option<SpecialClass>,
-    /// Compiled into slapd or one of its modules.
+    /// Whether it is compiled into slapd or one of its modules.
     pub builtin: bool,
 }
 
 /// A DIT content rule (RFC 4512 section 4.1.6).
 #[derive(Debug, Clone)]
 pub struct ContentRule {
-    /// First NAME, or the OID of its structural class.
+    /// The first NAME, or the OID of its structural class.
     pub name: String,
     pub obsolete: bool,
     pub auxiliary: Vec<ClassId>,
@@ -62,17 +62,17 @@ pub struct ContentRule {
 }
 
 impl ObjectClass {
-    /// This class is `other` or one of its subclasses.
+    /// Whether this class is `other` or one of its subclasses.
     pub fn is_a(&self, other: ClassId) -> bool {
         self.lineage.contains(&other)
     }
 }
 
-/// What classes are looked up in.
+/// The definitions that classes refer to.
 pub struct Sources<'a> {
     pub attribute_names: &'a Names,
     pub class_names: &'a Names,
-    /// The schema is that of slapd 2.4.
+    /// Whether the schema is that of slapd 2.4.
     pub of_2_4: bool,
 }
 
@@ -98,7 +98,7 @@ impl Sources<'_> {
         names.iter().map(find).collect()
     }
 
-    /// Builds all classes; a superior may stand behind its subclass.
+    /// Builds all classes; a superior may come after its subclass.
     pub fn resolve(&self, raws: &[Raw<'_>]) -> Result<Vec<ObjectClass>, Problem> {
         let mut classes = raws
             .iter()
@@ -117,7 +117,7 @@ impl Sources<'_> {
         Ok(classes)
     }
 
-    /// The class without what it inherits.
+    /// Builds the class without inheritance.
     fn alone(&self, raw: &Raw<'_>, id: u32) -> Result<ObjectClass, Problem> {
         let implied = raw.sups.is_empty() && raw.class == ClassKind::Structural;
         let sups = if implied { vec!["2.5.6.0"] } else { raw.sups.clone() };
@@ -139,7 +139,7 @@ impl Sources<'_> {
         })
     }
 
-    /// A content rule, and the OID of the structural class it is for.
+    /// Builds a content rule, and returns its structural class.
     pub fn rule(&self, raw: &Raw<'_>) -> Result<(ClassId, ContentRule), Problem> {
         let class = self.classes(raw.text, &[&raw.oid])?[0];
         let rule = ContentRule {
@@ -154,7 +154,7 @@ impl Sources<'_> {
     }
 }
 
-/// The class and its superiors in the order in which they are met, each once.
+/// The class and its superiors in the order of traversal, each once.
 fn lineage(classes: &[ObjectClass], start: usize, text: &str) -> Result<Vec<ClassId>, Problem> {
     let mut met = vec![classes[start].id];
     let mut at = 0;
@@ -172,7 +172,7 @@ fn lineage(classes: &[ObjectClass], start: usize, text: &str) -> Result<Vec<Clas
     Ok(met)
 }
 
-/// Adds the attributes of all superiors; what is required is not listed as allowed again.
+/// Adds the attributes of all superiors; required attributes are not also listed as allowed.
 fn inherit(class: &mut ObjectClass, own: &[(Vec<AttributeId>, Vec<AttributeId>)]) {
     let merge = |into: &mut Vec<AttributeId>, from: &[AttributeId]| {
         for &id in from {
@@ -188,14 +188,14 @@ fn inherit(class: &mut ObjectClass, own: &[(Vec<AttributeId>, Vec<AttributeId>)]
     class.may.retain(|id| !class.must.contains(id));
 }
 
-/// What slapd does for a class beyond its definition (`servers/slapd/schema_prep.c`).
+/// Classes with special handling in slapd (`servers/slapd/schema_prep.c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpecialClass {
     Top,
     ExtensibleObject,
-    /// Only the root DSE is one, and that is not in a database.
+    /// Only for the root DSE, which is not in a database.
     RootDse,
-    /// `subschema` and `collectiveAttributeSubentry`: for subentries only.
+    /// `subschema` and `collectiveAttributeSubentry`: only for subentries.
     WithinSubentry,
     /// Needs the overlay dds.
     DynamicObject,
@@ -205,7 +205,7 @@ pub enum SpecialClass {
 /// `SLAP_OC_HARDCODE`: compiled in.
 const BUILTIN: u32 = 0x1_0000;
 
-/// The class is slapd's business (`SLAP_OC_OPERATIONAL`), and hidden (`SLAP_OC_HIDE`).
+/// The flags of an operational class (`SLAP_OC_OPERATIONAL`) and of a hidden one (`SLAP_OC_HIDE`).
 const OPERATIONAL: u32 = 0x4000;
 const HIDDEN: u32 = 0x8000;
 
@@ -242,7 +242,7 @@ const FLAGS: [(&str, u32); 28] = [
     ("errAuxObject", HIDDEN),
 ];
 
-/// The flag word of a class. 2.4 hides those of its overlay accesslog, which all begin alike.
+/// The flag word of a class. slapd 2.4 hides the classes of its overlay accesslog, whose names share a prefix.
 fn flags(name: &str, builtin: bool, of_2_4: bool) -> u32 {
     let logged = if of_2_4 && name.starts_with("audit") { HIDDEN } else { 0 };
     let special = || FLAGS.iter().find(|row| row.0 == name).map_or(logged, |row| row.1);
@@ -250,7 +250,7 @@ fn flags(name: &str, builtin: bool, of_2_4: bool) -> u32 {
 }
 
 impl SpecialClass {
-    /// What a class of this name is, if it is compiled in.
+    /// The special handling of a compiled-in class of this name.
     fn of(name: &str) -> Option<Self> {
         match name {
             "top" => Some(Self::Top),

@@ -2,20 +2,20 @@
 
 use crate::{AttributeId, Result, Schema, refuse};
 
-/// An attribute type with options, as slapd keeps it.
+/// An attribute type with options, as slapd stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Description {
     pub attribute: AttributeId,
-    /// Name as the schema spells it, then the options in lower case, sorted: the value in `ad2i`.
+    /// The type's name as spelled in the schema, then the options in lower case, sorted: the value in `ad2i`.
     pub text: String,
-    /// With `;binary`.
+    /// Whether it has the option `;binary`.
     pub binary: bool,
-    /// There are options other than `;binary`.
+    /// Whether it has other options.
     pub tagged: bool,
 }
 
 impl Description {
-    /// Options, without the `;` before the first; empty if there are none.
+    /// The options without the first `;`; empty if there are none.
     pub fn options(&self) -> &str {
         self.text.split_once(';').map_or("", |(_, options)| options)
     }
@@ -26,7 +26,7 @@ const MAX_OPTIONS: usize = 128;
 const MAX_OPTIONS_LENGTH: usize = 1024;
 
 impl Schema {
-    /// Reads a description such as `cn;lang-EN`, by any name of the type or its OID.
+    /// Parses a description such as `cn;lang-EN`, with any name of the type or its OID.
     pub fn describe(&self, description: &[u8]) -> Result<Description> {
         let text = self.description_text(description)?;
         let (base, options) = match text.split_once(';') {
@@ -48,8 +48,8 @@ impl Schema {
         }
     }
 
-    /// As [`describe`](Self::describe), for a description that has values: where the syntax asks
-    /// for `;binary`, slapadd wants it written.
+    /// Works like [`describe`](Self::describe) for a description with values: if the syntax requires `;binary`, slapadd
+    /// requires the option.
     pub fn describe_stored(&self, description: &[u8]) -> Result<Description> {
         let found = self.describe(description)?;
         let kind = self.get(found.attribute);
@@ -61,8 +61,9 @@ impl Schema {
 
     fn description_text<'a>(&self, description: &'a [u8]) -> Result<&'a str> {
         let lead = description.first().is_some_and(u8::is_ascii_alphanumeric);
+        let ranges = || self.options().iter().any(|option| option.ends_with('='));
         let fits = |byte: &u8| {
-            byte.is_ascii_alphanumeric() || b"-.;".contains(byte) || *byte == b'=' && self.ranges()
+            byte.is_ascii_alphanumeric() || b"-.;".contains(byte) || *byte == b'=' && ranges()
         };
         match std::str::from_utf8(description) {
             Ok(text) if lead && description.iter().all(fits) => Ok(text),
@@ -108,10 +109,5 @@ impl Schema {
         let matches =
             |known: &String| known == option || prefix(known) && option.starts_with(known.as_str());
         self.options().iter().any(matches)
-    }
-
-    /// Options that end in `=` are configured; then descriptions may hold that sign.
-    fn ranges(&self) -> bool {
-        self.options().iter().any(|known| known.ends_with('='))
     }
 }

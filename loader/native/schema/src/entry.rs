@@ -1,4 +1,4 @@
-//! What an entry must, may and must not hold (`servers/slapd/schema_check.c`).
+//! Checks which attributes an entry must, may and must not have (`servers/slapd/schema_check.c`).
 
 use crate::class::SpecialClass;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     Rdn, Result, RuleKind, Schema, refuse,
 };
 
-/// Flags of the entry that single attributes ask for.
+/// Flags of an entry that certain attributes require.
 const ALIAS: u32 = 0x1;
 const REFERRAL: u32 = 0x2;
 const SUBENTRY: u32 = 0x4;
@@ -14,7 +14,7 @@ const DYNAMIC_OBJECT: u32 = 0x8;
 const COLLECTIVE: u32 = 0x10;
 const GLUE: u32 = 0x20;
 
-/// Attributes compiled into slapd that only certain entries may have (`schema_prep.c`).
+/// Compiled-in attributes that only certain entries may have (`schema_prep.c`).
 const ROOT_DSE: [&str; 12] = [
     "altServer",
     "namingContexts",
@@ -41,30 +41,30 @@ const SUBENTRIES: [&str; 9] = [
     "ldapSyntaxes",
 ];
 
-/// What the values of `objectClass` (and of `structuralObjectClass`, if given) mean for an entry.
-/// Depends on nothing else, so it can be kept and used for all entries with the same values.
+/// What the values of `objectClass` (and of `structuralObjectClass`, if present) mean for an entry. It depends only on
+/// them, so it can be cached for all entries with the same values.
 #[derive(Debug, Clone)]
 pub struct ObjectClassSet {
-    /// The structural class, the value of `structuralObjectClass` for an entry that has none.
+    /// The structural class, which becomes `structuralObjectClass` if the entry has none.
     pub structural: ClassId,
-    /// The entry has a `structuralObjectClass` that slapadd replaces by [`structural`](Self::structural):
-    /// that of a glue entry which has become a real one.
+    /// Whether slapadd replaces the entry's `structuralObjectClass` by [`structural`](Self::structural), as for a glue
+    /// entry that has become a real one.
     pub replaces_structural: bool,
     /// `ocflags` of the stored entry.
     pub flags: u32,
     /// Values for the index of `objectClass`: canonical names of the classes and all their superiors.
     pub index_values: Vec<Vec<u8>>,
-    /// Required attributes, each with the class or content rule that asks for it.
+    /// Required attributes, each with the class or content rule that requires it.
     required: Vec<(AttributeId, String)>,
     verdicts: Vec<AttributeVerdict>,
     precluded: Vec<AttributeId>,
 }
 
-/// What a profile says to an attribute.
+/// How an attribute fits the object classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttributeVerdict {
     Allowed,
-    /// With one value.
+    /// Allowed with a single value.
     Single,
     Refused,
 }
@@ -73,8 +73,8 @@ enum AttributeVerdict {
 const FLAGS_COMPUTED: u32 = 0x100;
 
 impl ObjectClassSet {
-    /// Checks the attributes of an entry: those present, and whether each has more than one value.
-    /// An attribute with options counts as its type; RDN attributes that slapadd adds count as present.
+    /// Checks the attributes of an entry, given with whether each has several values. An attribute with options counts
+    /// as its type; RDN attributes that slapadd adds count as present.
     pub fn check(&self, schema: &Schema, present: &[(AttributeId, bool)]) -> Result<()> {
         for (id, by) in &self.required {
             if !present.iter().any(|(present, _)| present == id) {
@@ -96,15 +96,15 @@ impl ObjectClassSet {
         Ok(())
     }
 
-    /// slapd does not check the naming attributes of glue entries, nor does it add them.
+    /// slapd neither checks nor adds the naming attributes of glue entries.
     pub fn is_glue(&self) -> bool {
         self.flags & GLUE != 0
     }
 }
 
 impl Schema {
-    /// Works out what `classes`, the values of `objectClass` in their order, ask of an entry;
-    /// `structural` is the value of `structuralObjectClass`, if there is one.
+    /// Derives the requirements for an entry from `classes`, the values of `objectClass` in order, and from
+    /// `structural`, the value of `structuralObjectClass`, if any.
     pub fn profile(&self, classes: &[&[u8]], structural: Option<&[u8]>) -> Result<ObjectClassSet> {
         let known =
             classes.iter().map(|name| self.known_class(name)).collect::<Result<Vec<_>, _>>()?;
@@ -138,14 +138,14 @@ impl Schema {
         Ok(profile)
     }
 
-    /// `ocflags` as stored in the entry, for object classes known or not.
+    /// `ocflags` as stored in the entry; unknown object classes are ignored.
     pub fn flags(&self, classes: &[&[u8]]) -> u32 {
         let known = classes.iter().filter_map(|name| self.class(name));
         known.fold(FLAGS_COMPUTED, |flags, id| flags | self.object_class(id).flags)
     }
 
-    /// Values for the index of `objectClass` or `structuralObjectClass`: the canonical names of the
-    /// classes and all their superiors, each class added once; unknown values as they are.
+    /// Values for the index of `objectClass` or `structuralObjectClass`: the canonical names of the classes and all
+    /// their superiors, each once; unknown values unchanged.
     pub fn class_index_values(&self, classes: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut met: Vec<Option<ClassId>> = classes.iter().map(|name| self.class(name)).collect();
         for at in 0..classes.len() {
@@ -169,7 +169,7 @@ impl Schema {
         self.class(name).map_or_else(|| refuse(format!("unknown object class '{}'", shown())), Ok)
     }
 
-    /// A `structuralObjectClass` other than the entry's own must be that of a glue entry.
+    /// A `structuralObjectClass` that differs from the entry's own class must be that of a glue entry.
     fn differs(&self, given: &[u8], own: ClassId) -> Result<bool> {
         let class = self.known_class(given)?;
         let (given, name) = (self.object_class(class), &self.object_class(own).name);
@@ -185,8 +185,7 @@ impl Schema {
         Ok(class != own)
     }
 
-    /// Attributes that must be present: abstract classes and the superiors of the structural class
-    /// ask for theirs through their subclasses.
+    /// Required attributes: abstract classes and superiors of the structural class add theirs through their subclasses.
     fn required(
         &self,
         classes: &[ClassId],
@@ -210,7 +209,7 @@ impl Schema {
         required
     }
 
-    /// For each attribute type: the structural class, an auxiliary class or the content rule lists it.
+    /// For each attribute type, whether the structural class, an auxiliary class or the content rule lists it.
     fn allowed(&self, classes: &[ClassId], own: ClassId, rule: Option<&ContentRule>) -> Vec<bool> {
         let mut allowed = vec![false; self.attributes().len()];
         let mut allow = |ids: &[AttributeId]| ids.iter().for_each(|id| allowed[id.index()] = true);
@@ -227,8 +226,8 @@ impl Schema {
         allowed
     }
 
-    /// The most specific of the structural classes, which must lie on one chain. Two classes that
-    /// are not on one chain are let through when a later class of the list is below both.
+    /// The most specific structural class; all must be on one inheritance chain. Two classes that are not are accepted
+    /// if a later class in the list is a subclass of both.
     fn structural_class(&self, classes: &[ClassId]) -> Result<ClassId> {
         let structural = |id: ClassId| self.object_class(id).kind == ClassKind::Structural;
         let below = |sub: ClassId, sup: ClassId| self.object_class(sub).is_a(sup);
@@ -250,7 +249,7 @@ impl Schema {
         found.ok_or_else(|| InvalidValue("no structural object class".into()))
     }
 
-    /// What `profile` says to an attribute; `listed` if classes or the content rule name it.
+    /// Judges an attribute; `listed` says whether classes or the content rule name it.
     fn verdict(&self, id: AttributeId, listed: bool, profile: &ObjectClassSet) -> AttributeVerdict {
         let kind = self.get(id);
         let object_class = kind.name.eq_ignore_ascii_case("objectClass");
@@ -264,7 +263,7 @@ impl Schema {
         }
     }
 
-    /// Why an attribute cannot stand in an entry with these flags, whatever its classes list.
+    /// Why an attribute is not allowed in an entry with these flags, whatever its classes list.
     fn restriction(&self, kind: &AttributeType, flags: u32) -> Option<&'static str> {
         let collective = SUBENTRY | COLLECTIVE;
         if kind.collective && flags & collective != collective {
@@ -284,7 +283,7 @@ impl Schema {
         }
     }
 
-    /// Checks the classes of an entry against each other and against the content rule.
+    /// Checks the classes of an entry against one another and against the content rule.
     fn check_classes(
         &self,
         classes: &[ClassId],
@@ -316,8 +315,7 @@ impl Schema {
         Ok(())
     }
 
-    /// An abstract class must be above the structural class or above an auxiliary class of the entry;
-    /// alone with the structural class it cannot be.
+    /// An abstract class must be a superior of the structural class, or of an auxiliary class of the entry.
     fn check_abstract(&self, class: &ObjectClass, classes: &[ClassId], own: ClassId) -> Result<()> {
         let auxiliary = |id: &ClassId| {
             let other = self.object_class(*id);
@@ -344,8 +342,8 @@ impl Schema {
         refuse(format!("object class '{}' {why}", class.name))
     }
 
-    /// Checks that the attributes of an RDN can name an entry. Whether the entry holds the values,
-    /// and what is added if not, is another matter: see [`rdn_value_held`](Self::rdn_value_held).
+    /// Checks that the attributes of an RDN can name an entry. [`rdn_value_held`](Self::rdn_value_held) checks whether
+    /// the entry has the values.
     pub fn check_naming(&self, rdn: &Rdn) -> Result<()> {
         rdn.avas.iter().try_for_each(|ava| self.check_naming_attribute(ava))
     }
@@ -368,9 +366,8 @@ impl Schema {
         refuse(format!("naming attribute '{}' {why}", kind.name))
     }
 
-    /// Whether a value of an RDN is among the values of its attribute in the entry, given as they
-    /// are stored for comparing: in normal form where there is one. `asserted` is the RDN's value in
-    /// the same form.
+    /// Whether the values of an attribute include that of the RDN. Both are in the stored form for comparisons:
+    /// normalized if the type has a normal form. `asserted` is the RDN's value.
     pub fn rdn_value_held<'a>(
         &self,
         ava: &Ava,

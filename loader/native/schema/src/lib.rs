@@ -1,10 +1,9 @@
-//! An LDAP schema as slapd has it: attribute types, object classes, DNs, and what an entry may hold.
+//! An LDAP schema as in slapd: attribute types, object classes, DNs, and the checks of entries.
 //!
-//! [`Schema::read`] takes the definitions that stand in cn=config. From then on nothing changes: one
-//! schema serves all threads. It answers for attribute descriptions ([`Schema::describe`]), values
-//! ([`Schema::normalise`], [`Schema::check_value`]), DNs ([`Schema::dn`]) and for what the object
-//! classes of an entry ask of it ([`Schema::profile`]). Where slapd is odd, so is this: the measure
-//! is what slapadd stores and refuses.
+//! [`Schema::read`] parses the definitions in cn=config. The schema is then immutable and shared by all threads. It
+//! resolves attribute descriptions ([`Schema::describe`]), normalizes and checks values ([`Schema::normalise`],
+//! [`Schema::check_value`]), parses DNs ([`Schema::dn`]), and derives the requirements of object classes
+//! ([`Schema::profile`]). It reproduces slapd's peculiarities: the reference is what slapadd stores and refuses.
 
 mod attribute;
 mod class;

@@ -1,15 +1,15 @@
-//! Names and OIDs to numbers, whatever the case of their letters.
+//! Looks up names and OIDs, ignoring case.
 
 use hashbrown::HashTable;
 
-/// Maps names (ASCII, case-insensitive) to the number of what they name.
+/// Maps names (ASCII, ignoring case) to numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     table: HashTable<(Box<[u8]>, u32)>,
 }
 
 impl Names {
-    /// Enters a name. False when it is taken by something else.
+    /// Adds a name. Returns false if it is in use for something else.
     pub fn insert(&mut self, name: &str, id: u32) -> bool {
         if let Some(known) = self.find(name.as_bytes()) {
             return known == id;
@@ -26,7 +26,7 @@ impl Names {
     }
 }
 
-/// Equal for names that differ in the case of ASCII letters only. Eight bytes a step: this runs for
+/// The same for names that differ only in the case of ASCII letters. Hashes eight bytes per step, because it runs for
 /// every line of every entry.
 #[inline]
 fn hash(name: &[u8]) -> u64 {

@@ -1,4 +1,4 @@
-//! Values of attributes: what is stored beside them, and whether slapd would take them.
+//! Normalizes and validates attribute values.
 
 use values::{Normaliser, Syntax};
 
@@ -6,7 +6,7 @@ use crate::dn::DnForm;
 use crate::syntax::{Check, Pretty};
 use crate::{AttributeId, Normalise, Result, Schema, refuse, x509};
 
-/// Steps over the `{n}` of an ordered value: the number with its braces, and the rest.
+/// Splits an ordered value into its `{n}` and the rest.
 fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(b'}', value).filter(|_| value[0] == b'{')?;
     let number = &value[1..end];
@@ -15,18 +15,18 @@ fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
     numeric.then(|| value.split_at(end + 1))
 }
 
-/// Types whose values mostly are valid and have their normal form at a glance.
+/// Kinds of values for which validity and normal form are usually obvious.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueForm {
     Dn,
     /// Any value is valid and has no normal form of its own.
     Octets,
-    /// Directory Strings or IA5 Strings that are compared without regard to case: of ASCII characters other than NUL, with
-    /// no space at either end and no two in a row, every value is valid, and in lower case it is its normal form.
+    /// Directory Strings or IA5 Strings compared ignoring case: a value of ASCII characters except NUL, without spaces
+    /// at either end and without two spaces in a row, is valid, and its normal form is its lower case.
     Text,
     /// See [`values::telephone`].
     Telephone,
-    /// With hyphens in their places every UUID is valid, and its octets are its normal form.
+    /// A value with hyphens at the right places and hexadecimal digits is valid, and its octets are the normal form.
     Uuid,
     /// CSNs, which are valid if they have a normal form.
     Csn,
@@ -34,8 +34,8 @@ pub enum ValueForm {
 }
 
 impl Schema {
-    /// Appends the normal form of a value to `out`. False, and nothing appended, if values of this
-    /// type are stored without one. The `{n}` of ordered values is kept and stepped over.
+    /// Appends the normal form of a value to `out`. Returns false, and appends nothing, if values of this type are
+    /// stored without one. The `{n}` of an ordered value is copied.
     pub fn normalise(&self, id: AttributeId, value: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let kind = self.get(id);
         if kind.normaliser == Normalise::None {
@@ -81,7 +81,7 @@ impl Schema {
             }
             Normalise::FirstOid => out.extend_from_slice(first_oid(value)?),
             Normalise::FirstInteger => out.extend_from_slice(first_integer(value)?),
-            Normalise::Never => return refuse("slapd has no normal form of any value of it"),
+            Normalise::Never => return refuse("slapd cannot normalize any of its values"),
             Normalise::Unfollowed | Normalise::Unproven => {
                 let rule = kind.unsupported_rule().unwrap_or_default();
                 return refuse(format!("values compared by {rule} are not supported"));
@@ -90,7 +90,7 @@ impl Schema {
         Ok(())
     }
 
-    /// What is true of most values of a type.
+    /// The kind of most values of a type.
     pub fn value_form(&self, id: AttributeId) -> ValueForm {
         let kind = self.get(id);
         let (normaliser, crate::syntax::Syntax { check, pretty, .. }) =
@@ -119,8 +119,8 @@ impl Schema {
         }
     }
 
-    /// Checks a value as slapd does (`ldapmodify`, `slapadd -o value-check=yes`): by making it pretty
-    /// where its syntax has a pretty form, else by the syntax's validator.
+    /// Validates a value as slapd does (`ldapmodify`, `slapadd -o value-check=yes`): by converting it to pretty form if
+    /// its syntax has one, else by the syntax's validator.
     pub fn check_value(&self, id: AttributeId, value: &[u8]) -> Result<()> {
         let ordered = self.get(id).ordered.is_some();
         let value = if ordered { numbered(value).map_or(value, |(_, rest)| rest) } else { value };
@@ -159,7 +159,7 @@ impl Schema {
     }
 }
 
-/// Numbers without leading zeros and dots between them; a single number will do.
+/// Numbers without leading zeros, separated by dots; a single number is enough.
 pub(crate) fn is_oid(value: &[u8]) -> bool {
     let number = |part: &[u8]| match part {
         [b'0'] => true,
@@ -169,7 +169,7 @@ pub(crate) fn is_oid(value: &[u8]) -> bool {
     value.split(|&byte| byte == b'.').all(number)
 }
 
-/// A name, or an OID of two numbers or more.
+/// A name, or an OID of at least two numbers.
 fn is_oid_or_name(value: &[u8]) -> bool {
     match value {
         [first, rest @ ..] if first.is_ascii_alphabetic() => {
@@ -179,8 +179,8 @@ fn is_oid_or_name(value: &[u8]) -> bool {
     }
 }
 
-/// The first word in parentheses or braces, as of a definition of the schema, which must be an OID
-/// (`firstComponentNormalize` in `servers/slapd/schema_init.c`).
+/// The first word in parentheses or braces, as in a schema definition; it must be an OID (`firstComponentNormalize` in
+/// `servers/slapd/schema_init.c`).
 fn first_oid(value: &[u8]) -> Result<&[u8]> {
     first(value)
         .filter(|word| is_oid(word))
@@ -231,7 +231,7 @@ fn is_control_value(rest: &[u8]) -> bool {
         && trim_start(&digits[length + 1..]).is_empty()
 }
 
-/// What follows the keyword, whatever its case.
+/// Returns the text after the keyword, ignoring case.
 fn after_keyword<'a>(text: &'a [u8], keyword: &[u8]) -> Option<&'a [u8]> {
     let (head, rest) = text.split_at_checked(keyword.len())?;
     head.eq_ignore_ascii_case(keyword).then(|| trim_start(rest))

@@ -1,5 +1,5 @@
-//! Definitions as they stand in cn=config (RFC 4512 section 4.1, with the leniency of libldap's
-//! `schema.c`), still without regard to one another.
+//! Parses the definitions in cn=config (RFC 4512 section 4.1, as leniently as libldap's `schema.c`), without resolving
+//! references between them.
 
 use crate::names::Names;
 use crate::{ClassKind, Problem, Usage, XOrdered};
@@ -10,11 +10,11 @@ pub struct Definition {
     pub kind: Kind,
     /// The value; a leading `{n}` is skipped.
     pub text: String,
-    /// It stands in the entry `cn=schema,cn=config` itself, so it is compiled into slapd or a module.
+    /// Whether it is in the entry `cn=schema,cn=config` itself, so that it is compiled into slapd or a module.
     pub builtin: bool,
 }
 
-/// What a definition defines.
+/// The kind of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `olcObjectIdentifier`
@@ -29,20 +29,20 @@ pub enum Kind {
     ContentRule,
 }
 
-/// What else in cn=config decides what an entry may hold.
+/// Other settings of cn=config that decide which attributes an entry may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Values of `olcAttributeOptions`; an option that ends in `-` (or `=`) stands for all that begin so.
+    /// Values of `olcAttributeOptions`; one that ends in `-` (or `=`) is a prefix.
     pub attribute_options: Vec<String>,
-    /// The database has the overlay `dds`, without which slapd refuses dynamic objects.
+    /// Whether the database has the overlay `dds`, without which slapd refuses dynamic objects.
     pub dynamic_objects: bool,
-    /// Some database has the overlay `ppolicy`. Until 2.4 that, not the module, makes slapd treat
-    /// `pwdAttribute` in a way of its own.
+    /// Whether some database has the overlay `ppolicy`. Up to 2.4 the overlay, not the module, changes the handling of
+    /// `pwdAttribute`.
     pub password_policy: bool,
 }
 
 impl Default for Settings {
-    /// As slapd without configuration: the option `lang-`, no dynamic objects.
+    /// slapd's defaults: the option `lang-`, no dynamic objects.
     fn default() -> Self {
         Self {
             attribute_options: vec!["lang-".into()],
@@ -53,8 +53,7 @@ impl Default for Settings {
 }
 
 impl Definition {
-    /// The definition without the `{n}` that orders it among its siblings, and whether it is
-    /// compiled in: what is compiled in has no number.
+    /// The definition without the `{n}` of its position, and whether it is compiled in: such definitions have no `{n}`.
     fn unnumbered(&self) -> (&str, bool) {
         let text = self.text.trim();
         let numbered = text.strip_prefix('{').and_then(|rest| rest.split_once('}'));
@@ -67,7 +66,7 @@ impl Definition {
     }
 }
 
-/// The macros in force, expanded.
+/// The defined macros, expanded.
 #[derive(Debug, Default)]
 pub struct Macros {
     names: Names,
@@ -75,7 +74,7 @@ pub struct Macros {
 }
 
 impl Macros {
-    /// Definitions of slapd.conf itself stand before those compiled in, but may build on them.
+    /// Definitions of slapd.conf come before the compiled-in ones, but may refer to them.
     pub fn read(definitions: &[Definition]) -> Result<Self, Problem> {
         let mut macros = Self::default();
         for builtin in [true, false] {
@@ -105,7 +104,7 @@ impl Macros {
         Ok(())
     }
 
-    /// The dotted form of `oid`, which begins with a digit or with a macro (`name` or `name:suffix`).
+    /// Expands `oid`, which begins with a digit or with a macro (`name` or `name:suffix`), to dotted form.
     fn expand(&self, oid: &str) -> Option<String> {
         if oid.starts_with(|first: char| first.is_ascii_digit()) {
             return Some(oid.to_owned());
@@ -120,7 +119,7 @@ impl Macros {
     }
 }
 
-/// A definition as it is written. Each kind of definition has some of the keywords.
+/// A definition as written. Each kind uses some of the keywords.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools)] // as in RFC 4512 section 4.1.2
 pub struct Raw<'a> {
@@ -129,12 +128,12 @@ pub struct Raw<'a> {
     pub oid: String,
     pub names: Vec<&'a str>,
     pub obsolete: bool,
-    /// Of an attribute type, at most one.
+    /// At most one for an attribute type.
     pub sups: Vec<&'a str>,
     pub equality: Option<&'a str>,
     pub ordering: Option<&'a str>,
     pub substrings: Option<&'a str>,
-    /// Dotted, without `{len}`.
+    /// The dotted OID, without `{len}`.
     pub syntax: Option<String>,
     pub usage: Usage,
     pub single_value: bool,
@@ -146,7 +145,7 @@ pub struct Raw<'a> {
     pub may: Vec<&'a str>,
     pub auxiliary: Vec<&'a str>,
     pub not: Vec<&'a str>,
-    /// `X-SUBST`: the syntax to be treated as.
+    /// `X-SUBST`: the syntax to use instead.
     pub substitute: Option<&'a str>,
 }
 
@@ -158,12 +157,12 @@ impl<'a> Raw<'a> {
         Ok(raw)
     }
 
-    /// First name, or the OID: what slapd calls it.
+    /// The first name, or the OID, as slapd calls the definition.
     pub fn canonical(&self) -> &str {
         self.names.first().copied().unwrap_or(&self.oid)
     }
 
-    /// Reads `( oid ...`, then each keyword until the closing parenthesis.
+    /// Parses `( oid ...` and the keywords up to the closing parenthesis.
     fn fill(&mut self, kind: Kind, macros: &Macros) -> Result<(), String> {
         let mut tokens = Tokens { rest: self.text };
         let (Token::Open, Token::Bare(oid)) = (tokens.next()?, tokens.next()?) else {
@@ -202,7 +201,7 @@ impl<'a> Raw<'a> {
             (AttributeType, "ORDERING") => self.ordering = Some(tokens.word(word)?),
             (AttributeType, "SUBSTR") => self.substrings = Some(tokens.word(word)?),
             (AttributeType, "SYNTAX") => {
-                // The length in `oid{len}` is advice, and slapd ignores it.
+                // The length in `oid{len}` is only a recommendation, which slapd ignores.
                 let oid = tokens.word(word)?.split('{').next().unwrap_or_default();
                 self.syntax = Some(macros.oid(oid)?);
             }
@@ -246,7 +245,7 @@ fn ordered(words: &[&str]) -> Option<XOrdered> {
     }
 }
 
-/// A word, or a sign of its own.
+/// A word or a special character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token<'a> {
     Open,
@@ -257,14 +256,14 @@ enum Token<'a> {
     End,
 }
 
-/// Cuts a definition into words.
+/// Splits a definition into words.
 #[derive(Debug, Clone)]
 struct Tokens<'a> {
     rest: &'a str,
 }
 
 impl<'a> Tokens<'a> {
-    /// The next word; an error tells what is wrong with it.
+    /// Returns the next word, or an error message.
     fn next(&mut self) -> Result<Token<'a>, String> {
         self.rest = self.rest.trim_start();
         let Some(first) = self.rest.bytes().next() else { return Ok(Token::End) };
@@ -277,7 +276,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The next word, which must be a name or an OID.
+    /// Returns the next word, which must be a name or an OID.
     fn word(&mut self, what: &str) -> Result<&'a str, String> {
         match self.next()? {
             Token::Bare(word) | Token::Quoted(word) => Ok(word),
@@ -285,7 +284,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// One word, or several in parentheses, with `$` between them or not.
+    /// Parses one word, or several in parentheses, with or without `$` between them.
     fn words(&mut self, what: &str) -> Result<Vec<&'a str>, String> {
         match self.next()? {
             Token::Bare(word) | Token::Quoted(word) => Ok(vec![word]),

@@ -9,19 +9,19 @@ use crate::Normalise;
 /// A matching rule as an attribute type uses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Dotted; part of what is hashed into index keys.
+    /// The dotted OID, which is part of the hash in index keys.
     pub oid: Cow<'static, str>,
     pub name: Cow<'static, str>,
     pub kind: RuleKind,
-    /// slapd can compare values by this rule. Without that an attribute cannot name an entry.
+    /// Whether slapd can compare values by this rule; only then the attribute can name an entry.
     pub matches: bool,
     pub(crate) normalise: Normalise,
 }
 
-/// The method by which values become index keys.
+/// How values become index keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleKind {
-    /// The normalised value is hashed.
+    /// The normalized value is hashed.
     Hashed,
     /// Names of classes and their superiors are hashed: `objectClass`, `structuralObjectClass`.
     ObjectClass,
@@ -29,11 +29,11 @@ pub enum RuleKind {
     Integer,
     /// Keys keep the order of times (`generalizedTimeMatch`, `CSNMatch`).
     Time,
-    /// The `#'...'B` part is cut off, the rest is hashed.
+    /// The `#'...'B` part is removed, and the rest is hashed.
     NameUid,
-    /// Pieces of the equality-normalised value are hashed.
+    /// Substrings of the value, normalized for equality, are hashed.
     Substrings,
-    /// slapd makes no keys by this rule.
+    /// slapd has no index keys for this rule.
     Unindexed,
 }
 
@@ -113,8 +113,8 @@ const RULES: [Row; 48] = [
 ];
 
 impl Rule {
-    /// The rule with this name or OID. A rule that is not slapd's own comes from a module; what it
-    /// does is not known here, and `Normalise::Unproven` says so.
+    /// Finds the rule with this name or OID. A rule that is not slapd's own comes from a module; its effect is unknown,
+    /// and it gets `Normalise::Unproven`.
     pub(crate) fn find(name: &str) -> Self {
         let named = |row: &&Row| row.0 == name || row.1.eq_ignore_ascii_case(name);
         match RULES.iter().find(named) {
@@ -135,7 +135,7 @@ impl Rule {
         }
     }
 
-    /// Values may be indexed `approx`: the rule has an approximate one beside it.
+    /// Whether values may be indexed `approx`, because the rule has an associated approximate rule.
     pub fn approximate(&self) -> bool {
         matches!(self.normalise, Value(CaseIgnore | CaseExact | CaseIgnoreIa5 | CaseExactIa5))
     }

@@ -1,4 +1,4 @@
-//! The schema: everything looked up and tied together.
+//! A schema with all references resolved.
 
 use std::fmt;
 
@@ -19,10 +19,10 @@ pub struct Schema {
     settings: Settings,
 }
 
-/// An attribute type that slapd has compiled in since 2.5 (`servers/slapd/schema_prep.c`).
+/// An attribute type that slapd has had compiled in since 2.5 (`servers/slapd/schema_prep.c`).
 const SINCE_2_5: &str = "pwdLastSuccess";
 
-/// The names of definitions, which must be new, with their numbers.
+/// Numbers the definitions by their names, which must be unique.
 fn names(definitions: &[Raw<'_>]) -> Result<Names, Problem> {
     let mut names = Names::default();
     for (raw, id) in definitions.iter().zip(0..) {
@@ -59,7 +59,7 @@ impl Schema {
         Ok(Self { attributes, attribute_names, classes, class_names, rules, settings })
     }
 
-    /// The attribute type of this name or OID, whatever its case; options are not cut off.
+    /// Finds an attribute type by name or OID, ignoring case; `name` must not have options.
     #[inline]
     pub fn attribute(&self, name: &[u8]) -> Option<AttributeId> {
         self.attribute_names.find(name).map(AttributeId)
@@ -75,7 +75,7 @@ impl Schema {
         self.attributes.iter()
     }
 
-    /// The object class of this name or OID, whatever its case.
+    /// Finds an object class by name or OID, ignoring case.
     #[inline]
     pub fn class(&self, name: &[u8]) -> Option<ClassId> {
         self.class_names.find(name).map(ClassId)
@@ -90,8 +90,8 @@ impl Schema {
         self.classes.iter()
     }
 
-    /// What of an attribute type decides how its values are stored, and what besides decides their index keys: texts to
-    /// be compared with another schema's.
+    /// Describes how values of a type are stored, and what else decides their index keys, as texts for comparison with
+    /// another schema.
     pub fn attribute_meaning(&self, one: &AttributeType) -> (String, String) {
         let rule =
             |rule: &Option<Rule>| rule.as_ref().map_or("none", |rule| &*rule.name).to_owned();
@@ -101,7 +101,7 @@ impl Schema {
         (stored, format!("SUBSTR {} SUP {}", rule(&one.substrings), above.join(" ")))
     }
 
-    /// The same of an object class: the index of objectClass has the names of its superiors too.
+    /// Describes an object class likewise: the index of objectClass includes the names of its superiors.
     pub fn class_meaning(&self, one: &ObjectClass) -> (String, String) {
         let mut above: Vec<&str> =
             one.lineage.iter().map(|id| self.object_class(*id).name.as_str()).collect();
@@ -109,7 +109,7 @@ impl Schema {
         (String::new(), format!("SUP {}", above.join(" ")))
     }
 
-    /// The content rule for entries of this structural class.
+    /// The content rule for entries with this structural class.
     pub fn content_rule(&self, class: ClassId) -> Option<&ContentRule> {
         self.rules.iter().find(|rule| rule.0 == class).map(|rule| &rule.1)
     }
@@ -129,12 +129,12 @@ fn tidy(mut settings: Settings) -> Settings {
     settings
 }
 
-/// A definition that cannot be read, or that names something which is not there.
+/// A definition that is malformed or refers to something undefined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem(String);
 
 impl Problem {
-    /// What is wrong with the definition that reads `text`.
+    /// An error in the definition `text`.
     pub(crate) fn of(text: &str, what: &str) -> Self {
         let shown: String = text.chars().take(120).collect();
         let more = if shown.len() < text.len() { "..." } else { "" };

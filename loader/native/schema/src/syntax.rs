@@ -1,9 +1,9 @@
-//! LDAP syntaxes: who checks a value, who makes it pretty inside a DN (`servers/slapd/schema_init.c`).
+//! LDAP syntaxes: how values are validated, and made pretty inside a DN (`servers/slapd/schema_init.c`).
 
-/// How a value of a syntax is checked.
+/// How values of a syntax are validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
-    /// By itself, without schema.
+    /// Without a schema.
     Plain(values::Syntax),
     Dn,
     Rdn,
@@ -15,19 +15,19 @@ pub enum Check {
     Certificate,
     CertificateList,
     AttributeCertificate,
-    /// Of an LDAP control, as slapo-accesslog(5) writes it.
+    /// An LDAP control as written by slapo-accesslog(5).
     Control,
-    /// Configured without `X-SUBST`: slapadd stores what it is given.
+    /// A configured syntax without `X-SUBST`: slapadd stores values unchanged.
     Unchecked,
-    /// slapd's own, but how it stores a value is not followed here: assertions of certificates,
-    /// authorization rules (`authzTo`) and access control items (`OpenLDAPaci`). An attribute of it may
-    /// be defined; an entry that has one is refused.
+    /// slapd's own syntaxes whose stored form is not implemented here: certificate assertions, authorization rules
+    /// (`authzTo`) and access control items (`OpenLDAPaci`). Attributes may be defined with them; an entry that has one
+    /// is refused.
     Unfollowed,
-    /// Of a module that is not part of OpenLDAP.
+    /// From a module that is not part of OpenLDAP.
     Unproven,
 }
 
-/// What slapd makes of a value inside a DN before it is stored.
+/// How slapd rewrites a value inside a DN before storing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pretty {
     Same,
@@ -48,11 +48,11 @@ pub enum Pretty {
 pub struct Syntax {
     pub check: Check,
     pub pretty: Pretty,
-    /// Values travel as `;binary`, and slapd refuses an attribute that does not say so.
+    /// Whether values are transferred as `;binary`, which slapd then requires in descriptions.
     pub binary: bool,
 }
 
-/// Syntaxes that are looked at here; all others are left to crate `values`.
+/// Syntaxes that are implemented here; all others are in crate `values`.
 const OWN: [(&str, Check, Pretty); 13] = [
     ("1.3.6.1.4.1.1466.115.121.1.8", Check::Certificate, Pretty::Same),
     ("1.3.6.1.4.1.1466.115.121.1.9", Check::CertificateList, Pretty::Same),
@@ -88,7 +88,7 @@ const BINARY: [&str; 7] = [
 ];
 
 impl Syntax {
-    /// The syntax with this OID (dotted, without `{len}`), which slapd or one of its modules registers.
+    /// Finds the syntax with this OID (dotted, without `{len}`), if slapd or one of its modules registers it.
     pub fn from_oid(oid: &str) -> Self {
         let binary = BINARY.contains(&oid);
         if let Some(&(_, check, pretty)) = OWN.iter().find(|own| own.0 == oid) {
@@ -99,7 +99,7 @@ impl Syntax {
         Self { check, pretty: pretty.map_or(Pretty::Same, |known| known.1), binary }
     }
 
-    /// A syntax of the configuration's own that says of no other one that it is like that.
+    /// A configured syntax without `X-SUBST`.
     pub const UNCHECKED: Self =
         Self { check: Check::Unchecked, pretty: Pretty::Same, binary: false };
 }

@@ -1,5 +1,5 @@
-//! Certificates: `support/multi.der` has a serial number of 17 bytes, a multi-valued RDN, and
-//! domain components; slapd 2.5.13 stored what is expected here beside it.
+//! `support/multi.der` is a certificate with a serial number of 17 bytes, a multi-valued RDN, and domain components.
+//! The expected normal forms are those that slapd 2.5.13 stored.
 
 mod support;
 
@@ -39,7 +39,7 @@ fn only_certificates_are_certificates() {
 }
 
 #[test]
-fn slapadd_keeps_what_is_none_if_it_begins_as_one() {
+fn slapadd_accepts_whatever_begins_like_a_certificate() {
     let (schema, own) = (schema(), normal(&schema(), CERTIFICATE));
     let longer = [CERTIFICATE, b"\x30\x01x"].concat();
     assert_eq!(normal(&schema, &longer), own);

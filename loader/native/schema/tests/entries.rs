@@ -1,4 +1,4 @@
-//! What entries may hold, judged as slapadd 2.5.13 judges them.
+//! Entries judged as by slapadd 2.5.13.
 
 mod support;
 
@@ -10,7 +10,7 @@ fn profile(schema: &Schema, classes: &[&str]) -> Result<ObjectClassSet, InvalidV
     schema.profile(&classes, None)
 }
 
-/// Judges an entry with one value of each attribute, two where the name ends in `*`.
+/// Judges an entry with one value of each attribute, or two if the name ends in `*`.
 fn judge(classes: &[&str], attributes: &[&str]) -> Result<(), String> {
     let schema = schema();
     let profile = profile(&schema, classes).map_err(|refusal| refusal.to_string())?;

@@ -1,4 +1,4 @@
-//! DNs in both forms. What is expected here is what slapd 2.5.13 makes of the same text.
+//! DNs in both forms. The expected forms are those of slapd 2.5.13.
 
 mod support;
 
@@ -110,7 +110,7 @@ fn values_are_checked() {
     assert!(check(b"uidNumber", "7") && !check(b"uidNumber", "x"));
 }
 
-/// Pieces that DNs are made of, sound and unsound.
+/// Valid and invalid parts of DNs.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "cn", "sn=", "=", ",", ";", "+", "\"", "\\", "\\,", "\\20", "\\c3\\a4", " ", "\t", "#",

@@ -1,4 +1,4 @@
-//! Rules with values of an inner structure: their forms, and that hostile values do no harm.
+//! Rules for structured values: their normal forms, and hostile values.
 
 mod support;
 
@@ -57,7 +57,7 @@ fn forms() {
 }
 
 #[test]
-fn what_is_none_is_refused() {
+fn invalid_values_are_refused() {
     let schema = schema();
     for (name, value) in [
         ("pwdAttribute", "noSuchType"),

@@ -1,4 +1,4 @@
-//! Definitions become types and classes, or a message that names the one that is wrong.
+//! Definitions become types and classes, or an error that names the faulty definition.
 
 mod support;
 
@@ -42,7 +42,7 @@ fn compiled_in_rules_are_special() {
 }
 
 #[test]
-fn what_no_module_of_openldaps_brings_is_told() {
+fn rules_of_other_modules_are_reported() {
     let syntax = "( 1.2.3.4 DESC 'of a module' )";
     let by_rule = "( 1.2.3.5 NAME 'byRule' EQUALITY strangeMatch SYNTAX 1.2.3.4 )";
     let by_syntax = "( 1.2.3.6 NAME 'bySyntax' SYNTAX 1.2.3.4 )";

@@ -4,11 +4,11 @@
 use schema::{AttributeId, AttributeType, Description, Result, Schema};
 use values::refuse;
 
-/// What syncrepl asks for besides any list.
+/// Attributes that syncrepl always requests.
 const ALWAYS: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
-/// slapd takes it from the sync control when it is not among the attributes.
+/// If it is not among the attributes, slapd takes it from the sync control.
 const IDENTITY: &str = "entryUUID";
-/// Not stored: each server computes them, or keeps its own (contextCSN).
+/// Attributes that a consumer does not store: each server computes them, or has its own (contextCSN).
 const DYNAMIC: [&str; 6] = [
     "entryDN",
     "subschemaSubentry",
@@ -18,14 +18,14 @@ const DYNAMIC: [&str; 6] = [
     "contextCSN",
 ];
 
-/// The two lists as they are configured, cut into names.
+/// The two configured lists, split into names.
 #[derive(Debug, Clone, Default)]
 pub struct AttributeLists {
     pub attrs: Vec<String>,
     pub exattrs: Vec<String>,
 }
 
-/// The lists, understood by a schema.
+/// The lists, resolved by a schema.
 #[derive(Debug)]
 pub struct Attributes {
     all_user: bool,
@@ -51,7 +51,7 @@ impl Attributes {
                 "exattrs beside a class in attrs: slapd's consumer removes some of them at random",
             );
         }
-        // Nothing listed is everything.
+        // An empty list means all attributes.
         let everything = star == plus && found.is_empty();
         Ok(Self {
             all_user: star || everything,
@@ -61,7 +61,7 @@ impl Attributes {
         })
     }
 
-    /// What to ask the provider for. Attributes to be excluded come, too.
+    /// The attributes to request from the provider, including those that are then excluded.
     pub fn request(&self) -> Vec<String> {
         if self.all_user && self.all_operational {
             return vec!["*".into(), "+".into()];
@@ -73,12 +73,12 @@ impl Attributes {
         names
     }
 
-    /// Names of the types that are left out of what comes (`exattrs`).
+    /// Names of the attribute types that are removed from the received entries (`exattrs`).
     pub fn left_out(&self, schema: &Schema) -> Vec<String> {
         self.excluded.iter().map(|id| schema.get(*id).name.clone()).collect()
     }
 
-    /// Does a consumer store values of this description?
+    /// Whether a consumer stores values of this description.
     pub fn keep(&self, description: &Description, schema: &Schema) -> bool {
         let kind = schema.get(description.attribute);
         if DYNAMIC.contains(&kind.name.as_str()) {
@@ -92,13 +92,13 @@ impl Attributes {
             && !self.excluded.contains(&description.attribute)
     }
 
-    /// The same of an attribute that the schema does not know.
+    /// Whether a consumer stores values of an attribute that the schema does not define.
     pub fn keep_unknown(&self) -> bool {
         self.all_user
     }
 }
 
-/// Is it of the listed attribute: itself, a subtype, or with more options (`is_ad_subtype`)?
+/// Whether the description is the listed attribute, a subtype, or has more options (`is_ad_subtype`).
 pub fn is_of(description: &Description, kind: &AttributeType, listed: &Description) -> bool {
     kind.chain.contains(&listed.attribute)
         && listed
@@ -108,7 +108,7 @@ pub fn is_of(description: &Description, kind: &AttributeType, listed: &Descripti
             .all(|option| description.options().split(';').any(|own| own == option))
 }
 
-/// The attributes that a name of a list stands for: of a class (`@name`) all it requires and allows (RFC 4529).
+/// Returns the attributes of a name in a list; for a class (`@name`) all that it requires and allows (RFC 4529).
 fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>> {
     if let Some(class) = name.strip_prefix('@') {
         let Some(class) = schema.class(class.as_bytes()) else {
@@ -130,7 +130,7 @@ fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>
     }
 }
 
-/// slapd compares what is listed with the first name of a type, without regard to case: `surname` excludes nothing.
+/// slapd compares the listed name with the first name of a type, ignoring case: `surname` excludes nothing.
 fn excluded(names: &[String], schema: &Schema) -> Result<Vec<AttributeId>> {
     let mut excluded = Vec::new();
     for name in names {

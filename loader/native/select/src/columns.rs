@@ -1,4 +1,4 @@
-//! Attribute descriptions as an LDIF spells them, and what each of them means for a selection.
+//! Attribute descriptions as spelled in the LDIF, and their role in a selection.
 
 use rustc_hash::FxHashMap;
 use schema::{Description, Schema};
@@ -10,30 +10,30 @@ use crate::selection::{OWN, Selection};
 /// RFC 4517, 3.3.9.
 const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 
-/// What is known of an attribute description as it is spelled.
+/// An attribute description in one spelling.
 #[derive(Debug, Default)]
 pub struct AttributeDescription {
     pub description: Option<Description>,
     pub keep: bool,
-    /// Values are DNs, which `suffixmassage` rewrites.
+    /// Whether values are DNs, which `suffixmassage` rewrites.
     pub dn: bool,
-    /// Numbers of the descriptions that the filter asks of, which this one is of.
+    /// Indexes of those descriptions in the filter that this one is equal to, or a subtype of.
     pub asked: Vec<usize>,
     pub part: SpecialAttribute,
 }
 
-/// Attributes that the stage itself looks at.
+/// Attributes that the stage needs itself.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum SpecialAttribute {
     Class,
     Csn,
-    /// One of `OWN`.
+    /// An index into `OWN`.
     Own(usize),
     #[default]
     Other,
 }
 
-/// All that were met, by number.
+/// All descriptions seen, by number.
 #[derive(Debug)]
 pub struct AttributeDescriptions<'a> {
     selection: &'a Selection,
@@ -56,7 +56,7 @@ impl<'a> AttributeDescriptions<'a> {
             return known;
         }
         let column = self.column(spelling);
-        // Two spellings of one description are one attribute.
+        // Two spellings of one description get one number.
         let same = |one: &AttributeDescription| {
             column.description.is_some() && one.description == column.description
         };

@@ -1,4 +1,4 @@
-//! Ancestors that a consumer does not get: it makes entries of object class `glue` in their places
+//! Ancestors that a consumer does not receive: it adds entries of object class `glue` in their place
 //! (`syncrepl_add_glue_ancestors`).
 
 use ldif::write;
@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 
 use crate::place::{ConsumerDn, parent};
 
-/// What the entries below want to stand on; memory: the parents, not the entries.
+/// Collects the ancestors of all entries; memory grows with the number of parents, not of entries.
 #[derive(Debug)]
 pub struct Glue {
-    /// Normalised.
+    /// Normalized.
     suffix: Vec<u8>,
     wanted: FxHashMap<Vec<u8>, GlueEntry>,
 }
@@ -17,7 +17,7 @@ pub struct Glue {
 #[derive(Debug)]
 struct GlueEntry {
     dn: Vec<u8>,
-    /// entryCSN of the first entry that needs it.
+    /// entryCSN of the first entry below it.
     csn: Option<Vec<u8>>,
 }
 
@@ -26,7 +26,7 @@ impl Glue {
         Self { suffix, wanted: FxHashMap::default() }
     }
 
-    /// Notes the ancestors of an entry, up to the suffix. `csn`: its entryCSN.
+    /// Adds the ancestors of an entry up to the suffix. `csn` is the entry's entryCSN.
     pub fn above(&mut self, placed: &ConsumerDn, csn: Option<&[u8]>) {
         let (mut normal, mut dn) = (placed.normal.as_slice(), placed.dn.as_slice());
         while normal != self.suffix && !normal.is_empty() {
@@ -41,7 +41,7 @@ impl Glue {
         }
     }
 
-    /// The entry is there.
+    /// Notes that the entry exists.
     pub fn present(&mut self, normal: &[u8]) {
         self.wanted.remove(normal);
     }
@@ -50,7 +50,7 @@ impl Glue {
         self.wanted.is_empty()
     }
 
-    /// The entries to be made, parents first.
+    /// The glue entries, parents first.
     pub fn entries(&self) -> Vec<Missing<'_>> {
         let all = self.wanted.iter();
         let mut all: Vec<_> = all
@@ -61,7 +61,7 @@ impl Glue {
     }
 }
 
-/// An ancestor that is nowhere.
+/// An ancestor without an entry.
 #[derive(Debug)]
 pub struct Missing<'a> {
     pub normal: &'a [u8],

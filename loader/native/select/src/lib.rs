@@ -1,9 +1,8 @@
-//! What a consumer holds of its provider's entries when its syncrepl has a filter, a list of attributes, a narrower
-//! base or another suffix: LDIF in, LDIF out (`servers/slapd/syncrepl.c`, slapd.conf(5) `syncrepl`).
+//! Selects what a consumer stores if its syncrepl has a filter, a list of attributes, a narrower base or another
+//! suffix. Reads and writes LDIF (`servers/slapd/syncrepl.c`, slapd.conf(5) `syncrepl`).
 //!
-//! [`filter`] decides about entries as `test_filter` does, [`attributes`] about their lines, [`place`] about their
-//! names, [`glue`] notes which ancestors are missing, and [`stage`] ties them together. [`searches`] asks of filters
-//! which indexes they use.
+//! [`filter`] selects entries as `test_filter` does, [`attributes`] selects attributes, [`place`] maps DNs, [`glue`]
+//! finds missing ancestors, and [`stage`] combines them. [`searches`] finds the indexes that filters use.
 
 mod attributes;
 mod columns;

@@ -1,4 +1,4 @@
-//! Where entries stand: in the scope of the search or not, and under which name the consumer has them.
+//! Whether entries are in the scope of the search, and their DNs at the consumer.
 
 use common::Scope;
 use rustc_hash::FxHashMap;
@@ -6,7 +6,7 @@ use schema::{Result, Schema};
 use tree::name::is_within;
 use values::InvalidValue;
 
-/// The search base at the provider, and what the consumer has in its place (`suffixmassage`).
+/// The search base at the provider, and its replacement at the consumer (`suffixmassage`).
 #[derive(Debug)]
 pub struct Suffixes {
     base: Vec<u8>,
@@ -14,17 +14,17 @@ pub struct Suffixes {
     massaged: Option<Vec<u8>>,
 }
 
-/// The name that the consumer has for an entry: normalised, and as text.
+/// The DN of an entry at the consumer: normalized, and as text.
 #[derive(Debug)]
 pub struct ConsumerDn {
     pub normal: Vec<u8>,
     pub dn: Vec<u8>,
 }
 
-/// So many parents' DNs are kept in mind.
+/// Most cached DNs of parents.
 const PARENTS: usize = 4096;
 
-/// A character that means something to `libraries/librewrite`, by which slapd makes the rule.
+/// Special characters of `libraries/librewrite`, with which slapd implements suffixmassage.
 const SPECIAL: &[u8] = b"*+?()[]{}|^$\\%";
 
 impl Suffixes {
@@ -55,8 +55,8 @@ impl Suffixes {
         self.massaged.is_some()
     }
 
-    /// The DN as the consumer has it, in any form; unchanged when it does not end in the base. slapd makes a regular
-    /// expression of the base, whatever the case of letters, and a dot in it stands for any character.
+    /// The DN at the consumer, in any form; unchanged if it does not end in the base. slapd turns the base into a
+    /// regular expression, which ignores case, and in which a dot matches any character.
     pub fn rewrite_suffix<'a>(&self, dn: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
         let Some(massaged) = &self.massaged else { return dn.into() };
         let Some(at) = dn.len().checked_sub(self.base.len()) else { return dn.into() };
@@ -68,12 +68,12 @@ impl Suffixes {
     }
 }
 
-/// The parent of a normalised DN, in which a comma inside a value is escaped in hexadecimal digits.
+/// The parent of a normalized DN, in which commas in values are escaped as hexadecimal digits.
 pub fn parent(normal: &[u8]) -> &[u8] {
     normal.iter().position(|&byte| byte == b',').map_or(b"", |comma| &normal[comma + 1..])
 }
 
-/// Normalises DNs; most entries have the parent of the entry before.
+/// Normalizes DNs and caches the parent, which consecutive entries often share.
 #[derive(Debug)]
 pub struct DnNormaliser<'a> {
     schema: &'a Schema,
@@ -105,7 +105,7 @@ impl<'a> DnNormaliser<'a> {
         Ok(normal)
     }
 
-    /// None of what is out of scope.
+    /// Returns None if the entry is out of scope.
     pub fn place(&mut self, suffixes: &Suffixes, text: &[u8]) -> Result<Option<ConsumerDn>> {
         let normal = self.normal(text)?;
         if !suffixes.covers(&normal) {

@@ -1,4 +1,4 @@
-//! The configuration of a consumer, understood by its schema.
+//! The configuration of a consumer, resolved by its schema.
 
 use common::Scope;
 use ldif::write;
@@ -8,26 +8,26 @@ use crate::attributes::{AttributeLists, Attributes};
 use crate::filter::Filter;
 use crate::place::Suffixes;
 
-/// What slapd's consumer adds to entries that come without (`slap_add_opattrs`).
+/// Attributes that slapd's consumer adds to entries that lack them (`slap_add_opattrs`).
 pub const OWN: [&str; 4] = ["creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"];
 
-/// What the consumer is configured to do.
+/// The configuration of a consumer.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Of the consumer's database.
+    /// The suffix of the consumer's database.
     pub suffix: String,
     pub root_dn: Option<String>,
-    /// `lastmod`: entries get the operational attributes they lack.
+    /// `lastmod`: entries get the operational attributes that they lack.
     pub last_mod: bool,
     pub base: String,
     pub scope: Scope,
-    /// None: the provider has evaluated it.
+    /// None if the provider has applied it.
     pub filter: Option<String>,
     pub listed: AttributeLists,
     pub massage: Option<String>,
 }
 
-/// The configuration, understood by a schema.
+/// The configuration, resolved by a schema.
 #[derive(Debug)]
 pub struct Selection {
     pub(crate) filter: Option<Filter>,
@@ -35,12 +35,12 @@ pub struct Selection {
     pub(crate) suffixes: Suffixes,
     pub(crate) suffix: Vec<u8>,
     pub(crate) scope: Scope,
-    /// creatorsName and modifiersName of entries that come without.
+    /// creatorsName and modifiersName for entries that lack them.
     root_dn: Option<Vec<u8>>,
 }
 
 impl Selection {
-    /// Refuses what is not known to come out as slapd's consumer would have it.
+    /// Refuses configurations whose result may differ from that of slapd's consumer.
     pub fn read(settings: &Settings, schema: &Schema) -> Result<Self> {
         let filter = settings.filter.as_deref();
         let root_dn = settings.root_dn.as_deref().filter(|_| settings.last_mod);
@@ -61,7 +61,7 @@ impl Selection {
         })
     }
 
-    /// The attributes of `OWN` that are not `present`: by the root DN, at the time of the entryCSN.
+    /// Lines for the attributes of `OWN` that are not `present`, with the root DN and the time of the entryCSN.
     pub(crate) fn own_lines(&self, csn: Option<&[u8]>, present: [bool; 4]) -> Vec<u8> {
         let mut lines = Vec::new();
         let (Some(root_dn), Some(stamp)) = (&self.root_dn, csn.and_then(|csn| csn.get(..14)))

@@ -1,4 +1,4 @@
-//! The stage: whole LDIF in, what the consumer holds of it out.
+//! Applies a selection: reads whole entries as LDIF, and writes what the consumer stores.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,22 +14,22 @@ use crate::glue::Glue;
 use crate::place::{ConsumerDn, DnNormaliser};
 use crate::selection::Selection;
 
-/// slapd's flag of the object class `subentry` (RFC 3672), which no search shows unless it asks for it.
+/// slapd's flag of the object class `subentry` (RFC 3672); only searches that request subentries return them.
 const SUBENTRY: u32 = 0x4;
-/// Written at once.
+/// Bytes per write.
 const CHUNK: usize = 256 * 1024;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Selected {
     pub read: u64,
-    /// Of those read.
+    /// Number of entries that the consumer stores.
     pub kept: u64,
-    /// Made for ancestors that are not selected; not among those.
+    /// Number of glue entries, not included in `kept`.
     pub glue: u64,
 }
 
-/// Writes the entries that the consumer holds to `entries`, those that it makes besides to `glue`, a blank line after
-/// each. The entry of the suffix gets `context_csns`, whichever it is, and no other any.
+/// Writes the entries that the consumer stores to `entries`, and the glue entries to `glue`, each followed by a blank
+/// line. The suffix entry, in whichever file, gets `context_csns`; all others lose theirs.
 pub fn select(
     paths: &[impl AsRef<Path>],
     entries: &Path,
@@ -53,7 +53,7 @@ struct Stage<'a> {
     namer: DnNormaliser<'a>,
     glue: Glue,
     columns: AttributeDescriptions<'a>,
-    /// Lines of contextCSN.
+    /// Lines with contextCSN.
     context: Vec<u8>,
     out: Output,
     text: Vec<u8>,
@@ -63,15 +63,15 @@ struct Stage<'a> {
 
 #[derive(Debug)]
 enum LineAction {
-    /// As it stands in the record.
+    /// Copy the line from the record.
     Given(Range<usize>),
     Made(Vec<u8>),
 }
 
-/// What a record holds.
+/// The parsed content of a record.
 #[derive(Debug, Default)]
 struct RecordInfo {
-    /// The column of each line, and the line.
+    /// Each line with the number of its attribute description.
     lines: Vec<(usize, LineAction)>,
     asked: Vec<Vec<(schema::AttributeId, Vec<Vec<u8>>)>>,
     classes: Vec<Vec<u8>>,
@@ -115,7 +115,7 @@ impl<'a> Stage<'a> {
         if !self.is_wanted() {
             return Ok(());
         }
-        // A name that the schema cannot read is no matter in an entry that is not wanted.
+        // An invalid DN only matters if the entry is selected.
         let Some(placed) = placed.with_code(Code::Syntax)? else { return Ok(()) };
         self.done.kept += 1;
         self.glue.above(&placed, self.found.csn.as_deref());
@@ -129,7 +129,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Notes what of the record's lines counts.
+    /// Parses the lines of the record.
     fn look(&mut self, fields: ldif::fields::Fields<'_>) -> Result<()> {
         let asked = self.selection.filter.as_ref().map_or(0, |filter| filter.asked().len());
         self.found = RecordInfo { asked: vec![Vec::new(); asked], ..RecordInfo::default() };
@@ -143,7 +143,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// A line with a DN in it comes out with the DN as the consumer has it.
+    /// Rewrites a line with a DN to the DN at the consumer.
     fn line(&self, number: usize, field: &Field<'_>) -> Result<LineAction> {
         if !self.columns.get(number).dn {
             return Ok(LineAction::Given(field.span.clone()));
@@ -195,7 +195,7 @@ impl<'a> Stage<'a> {
         filter.is_none_or(|filter| filter.test(self.schema, &values) == Some(true))
     }
 
-    /// The values of one attribute come out side by side: slapd 2.6.11 to 2.6.14 damage entries where they do not.
+    /// Groups the values of each attribute: slapd 2.6.11 to 2.6.14 corrupt entries where they are not together.
     fn write(&mut self, record: &Record<'_>, placed: &ConsumerDn) {
         write::line(&mut self.text, b"dn", &placed.dn);
         let columns = &self.columns;

@@ -1,4 +1,4 @@
-//! The values and attributes of an entry, ready to be written as LDIF.
+//! The values and attributes of an entry, compiled for writing LDIF.
 
 use rustc_hash::FxHashSet;
 
@@ -13,7 +13,7 @@ pub struct Body {
     pub attributes: Vec<Attribute>,
 }
 
-/// A value drawn once an entry.
+/// A value that is drawn once per entry.
 #[derive(Debug)]
 pub struct SlotValue {
     pub gate: Presence,
@@ -23,32 +23,32 @@ pub struct SlotValue {
 #[derive(Debug)]
 pub struct Attribute {
     pub description: String,
-    /// The description with `: ` behind it.
+    /// The attribute description followed by `: `.
     pub head: Vec<u8>,
     pub items: Vec<Item>,
-    /// Whether two values could be the same.
+    /// Whether two values could be equal.
     pub may_repeat: bool,
-    /// All its lines, when they are the same in every entry.
+    /// All lines of the attribute if they are the same in every entry.
     pub constant: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
 pub struct Item {
     pub gate: Presence,
-    /// The head, and with it what the text begins with in every entry.
+    /// The head plus the literal text at the beginning of the value.
     pub lead: Vec<u8>,
-    /// What follows.
+    /// The rest of the text.
     pub text: Text,
     pub count: Option<Count>,
 }
 
-/// How many values an item has.
+/// The number of values of an item.
 #[derive(Debug)]
 pub struct Count {
     pub stream: Stream,
     pub drawer: Sampler,
-    /// Of the entries of the kind, where their draws are spread evenly: even a few very large numbers then come as often
-    /// as they should.
+    /// Set if the draws are spread evenly over all entries of the kind, so that rare large numbers occur exactly as
+    /// often as they should.
     pub spread: Option<Permutation>,
 }
 
@@ -62,10 +62,10 @@ impl Count {
     }
 }
 
-/// Whether something is there.
+/// Decides whether a value is present.
 #[derive(Debug, Default)]
 pub struct Presence {
-    /// There when the bits are below.
+    /// Present if the random bits are below this number.
     pub chance: Option<(Stream, u64)>,
     pub checks: Vec<PresenceCondition>,
 }
@@ -77,19 +77,19 @@ pub enum PresenceCondition {
         equals: Option<Vec<u8>>,
         unless: bool,
     },
-    /// A place among the attributes of the entry, before this one.
+    /// Index of an attribute of the same entry that comes before this one.
     Attribute {
         attribute: usize,
         unless: bool,
     },
 }
 
-/// A text, ready to be written.
+/// A compiled text.
 #[derive(Debug, Default)]
 pub struct Text {
     pub steps: Vec<Step>,
     pub most: u64,
-    /// All of it is ` ` to `~`.
+    /// Whether the text has only characters from ` ` to `~`.
     pub printable: bool,
 }
 
@@ -101,7 +101,7 @@ pub enum Step {
 }
 
 impl Body {
-    /// Draws one value; `at.slots` is not looked at, for those before it stand in `slots`.
+    /// Draws one value, using those before it in `slots`; `at.slots` is ignored.
     pub fn fill(&self, slot: usize, at: EntryContext<'_>, slots: &mut [Slot]) {
         let drawn = &self.slots[slot];
         let mut text = std::mem::take(&mut slots[slot].text);
@@ -131,7 +131,7 @@ impl Attribute {
         made
     }
 
-    /// Its lines, if they hang on nothing.
+    /// The attribute's lines if they are the same in every entry.
     fn lines(&self) -> Option<Vec<u8>> {
         let (mut lines, mut values) = (Vec::new(), FxHashSet::default());
         for item in &self.items {
@@ -147,7 +147,7 @@ impl Attribute {
         Some(lines)
     }
 
-    /// The first value stands in a slot.
+    /// Takes the first value from a slot.
     pub fn name_by(&mut self, slot: usize) {
         if let Some(item) = self.items.first_mut() {
             item.lead.clone_from(&self.head);
@@ -190,7 +190,7 @@ impl Text {
         }
     }
 
-    /// What it is, when it is the same in every entry.
+    /// The text if it is the same in every entry.
     pub fn constant(&self) -> Option<Vec<u8>> {
         let literals = self.steps.iter().map(|step| match step {
             Step::Literal(bytes) => Some(&**bytes),

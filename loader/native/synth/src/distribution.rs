@@ -1,10 +1,10 @@
-//! Distributions of whole numbers, each drawn from 64 random bits without a table as long as its range.
+//! Distributions of whole numbers. Each number is drawn from 64 random bits, without a table of the whole range.
 //!
-//! Only operations that are the same on every machine: IEEE 754's own, and `libm` for the rest.
+//! Uses only operations that give the same result on every machine: IEEE 754's own, and `libm` for the rest.
 
 use crate::draw::{again, below, unit};
 
-/// What a template says. All ends are included.
+/// A distribution as in a template. All bounds are inclusive.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
     Fixed(u64),
@@ -12,20 +12,20 @@ pub enum Distribution {
         low: u64,
         high: u64,
     },
-    /// The number of rank k, counted from `low`, with a weight of 1/k^exponent.
+    /// Weights by rank: the number of rank k, counted from `low`, has the weight 1/k^exponent.
     Zipf {
         low: u64,
         high: u64,
         exponent: f64,
     },
-    /// What falls outside is drawn to the nearer end.
+    /// Numbers beyond a bound become that bound.
     Normal {
         low: u64,
         high: u64,
         mean: f64,
         deviation: f64,
     },
-    /// Ranges with their weights; even within each.
+    /// Ranges with their weights; uniform within each range.
     Histogram(Vec<Range>),
 }
 
@@ -47,7 +47,7 @@ impl Distribution {
         }
     }
 
-    /// Ready to be drawn from; what is wrong with it otherwise.
+    /// Compiles the distribution, or returns an error message.
     pub fn drawer(&self) -> Result<Sampler, String> {
         Ok(match *self {
             Self::Fixed(number) => Sampler::Even { low: number, count: 1 },
@@ -103,7 +103,7 @@ impl Sampler {
     }
 }
 
-/// A number of the standard normal distribution (Box and Muller 1958).
+/// A number from the standard normal distribution (Box and Muller 1958).
 pub fn normal(bits: u64) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(1.0 - unit(bits)));
     radius * libm::cos(2.0 * std::f64::consts::PI * unit(again(bits, 1)))
@@ -115,8 +115,8 @@ fn clamped(number: f64, low: u64, high: u64) -> u64 {
     (number.round().max(0.0) as u64).clamp(low, high)
 }
 
-/// Ranks 1 to `count`, that of rank k with a weight of 1/k^exponent, in constant time: rejection-inversion
-/// (Hörmann and Derflinger, ACM TOMACS 6(3), 1996), whose names for the functions these are.
+/// Zipf ranks 1 to `count`, rank k with weight 1/k^exponent, in constant time: rejection-inversion (Hörmann and
+/// Derflinger, ACM TOMACS 6(3), 1996). The functions are named as in the paper.
 #[derive(Debug, Clone, Copy)]
 pub struct Zipf {
     count: u64,
@@ -143,7 +143,7 @@ impl Zipf {
 
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn rank(&self, bits: u64) -> u64 {
-        // One try in four fails at worst; after so many the most frequent rank does.
+        // At worst one attempt in four fails. After the last, rank 1 is returned.
         for turn in 0..100 {
             let bits = if turn == 0 { bits } else { again(bits, turn) };
             let area = self.last + unit(bits) * (self.first - self.last);
@@ -187,7 +187,7 @@ fn growth(x: f64) -> f64 {
     if x.abs() > 1e-8 { libm::expm1(x) / x } else { 1.0 + x * 0.5 * (1.0 + x / 3.0) }
 }
 
-/// One of many by weight, in one step however many there are (Walker's alias method, as Vose 1991 builds it).
+/// A weighted choice in constant time (Walker's alias method, built as in Vose 1991).
 #[derive(Debug, Clone)]
 pub struct Alias {
     cells: Vec<Cell>,
@@ -195,13 +195,13 @@ pub struct Alias {
 
 #[derive(Debug, Clone, Copy)]
 struct Cell {
-    /// Draws below it stay in this cell.
+    /// Draws below this number stay in the cell.
     stay: u32,
     other: u32,
 }
 
 impl Alias {
-    /// None unless there is a weight, all are finite and above 0, and they can be added up.
+    /// Returns None unless there is a weight, all are finite and above 0, and their sum is finite.
     pub fn new(weights: &[f64]) -> Option<Self> {
         let sum: f64 = weights.iter().sum();
         let sound = weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
@@ -216,7 +216,7 @@ impl Alias {
 
     #[allow(clippy::cast_possible_truncation, reason = "both halves of the bits")]
     pub fn pick(&self, bits: u64) -> usize {
-        // The cell by the upper bits; what is left of the product says how far into it.
+        // The upper bits select the cell; the remainder of the product is the position within it.
         let wide = u128::from(bits) * self.cells.len() as u128;
         let at = (wide >> 64) as usize;
         let within = (wide as u64 >> 32) as u32;
@@ -225,7 +225,7 @@ impl Alias {
     }
 }
 
-/// Cells of less than their share are filled up from those of more.
+/// Cells below the average share are filled up from those above it.
 #[allow(clippy::cast_possible_truncation, reason = "Alias::new lets fewer than 2^32 in")]
 fn cells(mut shares: Vec<f64>) -> Vec<Cell> {
     let mut cells: Vec<Cell> =
@@ -248,7 +248,7 @@ fn part_of_range(share: f64) -> u32 {
     (share * f64::from(u32::MAX)) as u32
 }
 
-/// Which of `count`, all alike.
+/// A uniform choice among `count`.
 pub fn even(bits: u64, count: usize) -> usize {
     usize::try_from(below(bits, count as u64)).unwrap_or(0)
 }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_weight_is_refused() {
+    fn an_invalid_weight_is_refused() {
         for wrong in [&[][..], &[0.0], &[-1.0], &[f64::NAN], &[f64::MAX, f64::MAX]] {
             assert!(Alias::new(wrong).is_none(), "{wrong:?}");
         }

@@ -1,4 +1,4 @@
-//! Counter-based randomness: 64 bits from (seed, names, number), with no state between two draws.
+//! Counter-based randomness: 64 bits from (seed, names, number), without state between draws.
 //!
 //! The mixing is splitmix64's (Steele, Lea, Flood 2014): a few multiplications, the same on every machine.
 
@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The draws of one place of a template; those of other places or seeds have nothing to do with them.
+/// The draws of one position in a template, independent of those of other positions or seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream(u64);
 
@@ -20,19 +20,19 @@ impl Stream {
         Self(hash.digest())
     }
 
-    /// Another stream that follows from this one.
+    /// Derives another stream from this one.
     #[must_use]
     pub const fn part(self, number: u64) -> Self {
         Self(again(self.0, number + 1))
     }
 
-    /// 64 random bits for this number.
+    /// Returns 64 random bits for this number.
     pub const fn at(self, number: u64) -> u64 {
         mix(self.0.wrapping_add(number.wrapping_mul(GAMMA)))
     }
 }
 
-/// Further bits out of those of one draw; `turn` from 1 on.
+/// Derives further bits from those of one draw; `turn` begins at 1.
 pub const fn again(bits: u64, turn: u64) -> u64 {
     mix(bits.wrapping_add(turn.wrapping_mul(GAMMA)))
 }
@@ -43,7 +43,7 @@ const fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Random bits as a number from 0 to `count`-1; 0 when there is none.
+/// Random bits as a number from 0 to `count`-1, or 0 if `count` is 0.
 #[allow(clippy::cast_possible_truncation, reason = "the upper half of a product of 128 bits")]
 pub const fn below(bits: u64, count: u64) -> u64 {
     ((bits as u128 * count as u128) >> 64) as u64

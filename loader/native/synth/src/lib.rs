@@ -1,6 +1,6 @@
-//! Synthetic trees. A template, in whatever syntax, becomes a [`model`]; the model, a seed and a number of entries become
-//! a [`Tree`]; the tree makes the LDIF of any entry by its number. A value follows from the seed, its kind, the entry's
-//! number in that kind and its place in the template, and from nothing else: no state goes from entry to entry.
+//! Synthetic trees. A template becomes a [`model`], whatever its syntax; the model, a seed and a number of entries
+//! become a [`Tree`]; the tree yields the LDIF of any entry by its number. A value depends only on the seed, its kind,
+//! the entry's number within the kind, and its position in the template: no state passes from entry to entry.
 
 pub mod distribution;
 pub mod draw;

@@ -1,4 +1,4 @@
-//! Lists of values to pick from: one a line, with a weight behind a tab where some are likelier.
+//! Lists of values to pick from: one per line, with an optional weight after a tab.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,26 +9,26 @@ use base64::engine::general_purpose::STANDARD;
 use crate::distribution::{Alias, even};
 use crate::problem::{Location, Problem, read_text};
 
-/// Bytes of the largest list that is read.
+/// Most bytes of a list file.
 const LARGEST: u64 = 64 << 20;
 
 pub struct List {
     pub name: String,
     bytes: Vec<u8>,
-    /// Where each value ends.
+    /// End offset of each value.
     ends: Vec<u32>,
     weights: Option<Alias>,
     sum: u64,
 }
 
 impl List {
-    /// One value a line, UTF-8; empty lines do not count.
+    /// Reads a file with one UTF-8 value per line; empty lines are ignored.
     pub fn read(name: &str, path: &Path) -> Result<Self, Problem> {
         let text = text(path)?;
         Self::parse(name, path, &text)
     }
 
-    /// Of a list whose lines are `text`; `path` is for messages.
+    /// Parses the lines of `text`; `path` is for messages.
     pub fn parse(name: &str, path: &Path, text: &str) -> Result<Self, Problem> {
         let mut reading = Reading::default();
         for (number, line) in text.lines().enumerate() {
@@ -38,7 +38,7 @@ impl List {
         reading.list(name).ok_or_else(|| Problem::new(path, Location::default(), "it is empty"))
     }
 
-    /// Of values that are all alike; None when there are none.
+    /// A list of values with equal weights; None if there are none.
     pub fn of(name: &str, values: &[&str]) -> Option<Self> {
         let mut reading = Reading::default();
         for value in values {
@@ -47,7 +47,7 @@ impl List {
         reading.list(name)
     }
 
-    /// The same with weights above 0.
+    /// A list of values with weights above 0.
     pub fn weighted(name: &str, values: &[(&str, f64)]) -> Option<Self> {
         let mut reading = Reading { weighted: true, ..Reading::default() };
         for (value, weight) in values {
@@ -56,7 +56,7 @@ impl List {
         reading.list(name)
     }
 
-    /// Bytes of all values.
+    /// Total bytes of all values.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
@@ -70,7 +70,7 @@ impl List {
         &self.bytes[start..self.ends[at] as usize]
     }
 
-    /// The one that random bits fall on.
+    /// The value that the random bits select.
     pub fn pick(&self, bits: u64) -> &[u8] {
         self.value(match &self.weights {
             Some(alias) => alias.pick(bits),
@@ -78,13 +78,13 @@ impl List {
         })
     }
 
-    /// The list of what its values hold in base64, as likely as they are.
+    /// Decodes the values from base64, keeping their weights.
     pub fn decoded(&self) -> Result<Self, String> {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for value in self.values() {
             STANDARD
                 .decode_vec(value, &mut bytes)
-                .map_err(|error| format!("list {}: no base64: {error}", self.name))?;
+                .map_err(|error| format!("list {}: not base64: {error}", self.name))?;
             ends.push(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         }
         let (name, weights) = (self.name.clone(), self.weights.clone());
@@ -96,7 +96,7 @@ impl List {
     }
 }
 
-/// What decides the values, so that fingerprints of templates tell lists apart.
+/// A checksum of the values, so that fingerprints of templates distinguish lists.
 impl fmt::Debug for List {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "List {{ {}, {:016x} }}", self.name, self.sum)
@@ -122,7 +122,7 @@ impl Reading {
         };
         let number: f64 = weight.trim().parse().unwrap_or(f64::NAN);
         if !number.is_finite() || number <= 0.0 {
-            return Err(format!("{:?} is no weight above 0", weight.trim()));
+            return Err(format!("{:?} is not a weight above 0", weight.trim()));
         }
         self.weighted = true;
         self.add(value, number);
@@ -152,12 +152,12 @@ impl Reading {
     }
 }
 
-/// The text of a list's file.
+/// Reads a list file.
 pub fn text(path: &Path) -> Result<String, Problem> {
     read_text(path, LARGEST, "a list")
 }
 
-/// The file of a list: beside the template, or else in one of the other directories.
+/// Finds the file of a list: beside the template, or else in one of the other directories.
 pub fn find(name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
     directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file())
 }
@@ -188,12 +188,15 @@ mod tests {
     fn bytes_stand_in_base64() {
         let list = parsed("/w==\n\nYWI=\t2\n").unwrap().decoded().unwrap();
         assert_eq!(list.values().collect::<Vec<_>>(), [&b"\xff"[..], b"ab"]);
-        assert!(parsed("x\n").unwrap().decoded().unwrap_err().starts_with("list x: no base64"));
+        assert!(parsed("x\n").unwrap().decoded().unwrap_err().starts_with("list x: not base64"));
     }
 
     #[test]
     fn mistakes_have_their_line() {
-        assert_eq!(parsed("a\nb\tx\n").unwrap_err(), "x.txt: line 2: \"x\" is no weight above 0");
+        assert_eq!(
+            parsed("a\nb\tx\n").unwrap_err(),
+            "x.txt: line 2: \"x\" is not a weight above 0"
+        );
         assert_eq!(parsed("\n").unwrap_err(), "x.txt: it is empty");
     }
 }

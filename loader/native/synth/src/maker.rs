@@ -1,4 +1,4 @@
-//! Writing entries as LDIF (RFC 2849), never folded: each by its number alone.
+//! Writes entries as LDIF (RFC 2849) without folding, each from its number alone.
 
 use std::hash::Hasher as _;
 
@@ -8,7 +8,7 @@ use crate::body::{Attribute, Body, Item};
 use crate::tags::{EntryContext, Slot};
 use crate::tree::{EntryRef, Tree};
 
-/// Makes entries of one tree; one for each thread. It remembers nothing that would change them.
+/// Generates entries of one tree; each thread has its own. Its caches do not affect the output.
 #[derive(Debug)]
 pub struct Maker<'t> {
     tree: &'t Tree,
@@ -28,8 +28,8 @@ struct AttributeValues {
     many: FxHashSet<u64>,
 }
 
-/// Up to here looking at all is quicker than hashing.
-const FEW: usize = 24;
+/// For up to this many values, comparing them all is faster than hashing.
+const MOST_COMPARED: usize = 24;
 
 impl<'t> Maker<'t> {
     pub fn new(tree: &'t Tree) -> Self {
@@ -50,7 +50,7 @@ impl<'t> Maker<'t> {
         self.tree
     }
 
-    /// Appends the record of entry `number`, the empty line after it included.
+    /// Appends the record of entry `number`, including the empty line after it.
     pub fn entry(&mut self, number: u64, out: &mut Vec<u8>) {
         match self.tree.place(number) {
             EntryRef::Branch(branch) => self.branch(branch, out),
@@ -73,19 +73,18 @@ impl<'t> Maker<'t> {
         out.extend_from_slice(b"dn: ");
         write_rdn(&known.rdn, &self.slots, out);
         out.push(b',');
-        self.look_above(self.tree.parent(kind, index));
+        self.set_parent(self.tree.parent(kind, index));
         out.extend_from_slice(&self.above_dn);
         end_line(out, start, b"dn", false, &mut self.spare);
         self.attributes(&known.body, kind, index, out);
         self.end(known.start + index, known.structural.as_deref(), out);
     }
 
-    /// Appends the DN of an entry.
     pub fn dn(&mut self, place: EntryRef, out: &mut Vec<u8>) {
         self.names.dn(self.tree, place, out);
     }
 
-    /// Draws the values of an entry, which [`Self::value`] tells.
+    /// Draws the values of an entry, which [`Self::value`] then returns.
     pub fn draw(&mut self, kind: usize, index: u64) {
         let body = &self.tree.kinds[kind].body;
         for slot in 0..body.slots.len() {
@@ -96,13 +95,13 @@ impl<'t> Maker<'t> {
         }
     }
 
-    /// A value of the entry that was drawn last; None when it has none of this place.
+    /// A value of the entry that was drawn last; None if it is absent.
     pub fn value(&self, slot: usize) -> Option<&[u8]> {
         self.slots.get(slot).filter(|slot| slot.there).map(|slot| slot.text.as_slice())
     }
 
-    /// Neighbours often have the same parent.
-    fn look_above(&mut self, above: EntryRef) {
+    /// Caches the parent's DN: consecutive entries often have the same parent.
+    fn set_parent(&mut self, above: EntryRef) {
         if self.above != Some(above) {
             self.above_dn.clear();
             self.names.dn(self.tree, above, &mut self.above_dn);
@@ -143,7 +142,7 @@ impl<'t> Maker<'t> {
             return;
         }
         let wanted = item.count.as_ref().map_or(1, |count| count.draw(index));
-        // A value that is there already is drawn again, but not for ever.
+        // A duplicate value is drawn again, but only a limited number of times.
         let tries = wanted.saturating_mul(2).saturating_add(16);
         let mut made = 0;
         while made < wanted && at.occurrence < tries {
@@ -176,7 +175,7 @@ impl<'t> Maker<'t> {
     }
 }
 
-/// Ends a line that begins at `start`; in base64 where the value wants it. `printable`: only its ends may.
+/// Ends the line that begins at `start`, in base64 if necessary. `printable`: only its ends can require that.
 fn end_line(
     out: &mut Vec<u8>,
     start: usize,
@@ -207,7 +206,7 @@ impl AttributeValues {
         }
     }
 
-    /// Whether it is new; case does not count, for most attributes do not see it.
+    /// Adds a value and returns whether it is new, ignoring case as most attributes do.
     fn add(&mut self, value: &[u8]) -> bool {
         let mut hasher = FxHasher::default();
         for eight in value.chunks(8) {
@@ -218,7 +217,7 @@ impl AttributeValues {
         }
         hasher.write_usize(value.len());
         let hash = hasher.finish();
-        if self.many.is_empty() && self.few.len() < FEW {
+        if self.many.is_empty() && self.few.len() < MOST_COMPARED {
             let is_new = !self.few.contains(&hash);
             self.few.push(hash);
             return is_new;
@@ -228,7 +227,7 @@ impl AttributeValues {
     }
 }
 
-/// Room to make names in; reused, so that no memory is asked for.
+/// Buffers for building names, reused to avoid allocations.
 #[derive(Debug, Default)]
 pub struct Names {
     slots: Vec<Slot>,
@@ -258,7 +257,7 @@ impl Names {
         if self.slots.len() < known.body.slots.len() {
             self.slots.resize_with(known.body.slots.len(), Slot::default);
         }
-        // Names tell of no other names, so these stay empty.
+        // Names do not refer to other names, so these buffers stay empty.
         let mut others = Self::default();
         for &slot in &known.naming {
             let at =
@@ -269,7 +268,7 @@ impl Names {
     }
 }
 
-/// Appends an RDN whose values stand in the slots.
+/// Appends an RDN whose values are in the slots.
 pub fn write_rdn(parts: &[(Vec<u8>, usize)], slots: &[Slot], out: &mut Vec<u8>) {
     for (place, (attribute, slot)) in parts.iter().enumerate() {
         if place > 0 {
@@ -281,8 +280,8 @@ pub fn write_rdn(parts: &[(Vec<u8>, usize)], slots: &[Slot], out: &mut Vec<u8>) 
     }
 }
 
-/// RFC 4514, 2.4. Unlike `schema::dn`, which writes as slapd does and refuses what is no UTF-8, this takes any bytes,
-/// and escapes control characters, so that lines stay lines. What must be escaped is written as two hexadecimal digits.
+/// Escapes a value for a DN (RFC 4514, 2.4). Unlike `schema::dn`, which writes as slapd does and refuses invalid UTF-8,
+/// it accepts any bytes. It writes special and control characters as two hexadecimal digits, so that lines stay lines.
 pub fn escape(value: &[u8], out: &mut Vec<u8>) {
     if value.iter().all(|&byte| byte.is_ascii_alphanumeric()) {
         out.extend_from_slice(value);

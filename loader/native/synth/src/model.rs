@@ -1,4 +1,4 @@
-//! What a template says, without any syntax. [`crate::compile`] checks whether it makes sense.
+//! The content of a template, independent of its syntax. [`crate::compile`] checks it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use crate::vocabulary::Learned;
 
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// For messages; it does not count for what the template says.
+    /// Only for messages, not for fingerprints.
     pub path: PathBuf,
     pub description: String,
-    /// Used when the caller names none.
+    /// Used if the caller gives no suffix.
     pub suffix: String,
     pub lists: Vec<Arc<List>>,
-    /// Single entries, parents first. The first one is the entry of the suffix.
+    /// Single entries, parents first. The first is the suffix entry.
     pub branches: Vec<Branch>,
-    /// A kind lies below branches, below itself or below kinds before it.
+    /// A kind is below a branch, below itself or below an earlier kind.
     pub kinds: Vec<Kind>,
     pub operational: Operational,
-    /// Vocabularies and shapes that were learned from a real tree.
+    /// Vocabularies and shapes learned from a real tree.
     pub learned: Learned,
 }
 
-/// When entries came into being, as far as operational attributes tell.
+/// When entries were created, for operational attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operational {
-    /// All in one load: one entry a microsecond from that time on.
+    /// All in one load: one entry per microsecond from that time on.
     Load { from: i64 },
-    /// One after another over these seconds since 1970, and many changed later.
+    /// Spread over this period (seconds since 1970), and many changed later.
     Years { from: i64, to: i64 },
 }
 
@@ -48,57 +48,57 @@ pub struct Branch {
     pub spot: Location,
     /// Relative to the suffix; "" is the suffix itself.
     pub dn: String,
-    /// None: what an entry of its naming attribute needs. Else the naming attribute may be left out.
+    /// None: those that its naming attribute requires. The naming attribute may always be left out.
     pub attributes: Vec<Attribute>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kind {
     pub spot: Location,
-    /// Unlike that of any other kind.
+    /// Unique among the kinds.
     pub name: String,
     pub count: Count,
     pub parent: Parent,
-    /// Attributes that name an entry; each has one text that is always there. Several make a multi-valued RDN.
+    /// Naming attributes; each has one text that is always present. Several make a multi-valued RDN.
     pub rdn: Vec<String>,
-    /// The structural object class, which operational attributes tell.
+    /// The structural object class, for operational attributes.
     pub structural: Option<String>,
-    /// Drawn once an entry, for texts that name them. Each may name those before it.
+    /// Values drawn once per entry, which texts may refer to. Each may refer to those before it.
     pub values: Vec<Named>,
     pub attributes: Vec<Attribute>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
-    /// What the caller asks for. At most one kind of a template.
+    /// The number that the caller requests. At most one kind of a template has it.
     Asked,
     Fixed(u64),
-    /// So many for each started `of` of the kind that is [`Count::Asked`].
+    /// This many for every `of` entries, or part of them, of the kind with [`Count::Asked`].
     Share {
         ones: u64,
         of: u64,
     },
-    /// Exactly so many below each entry of the parent kind.
+    /// Exactly this many below each entry of the parent kind.
     Each(u64),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parent {
-    /// A place in [`Template::branches`].
+    /// An index into [`Template::branches`].
     Branch(usize),
-    /// An entry of a kind that stands before this one.
+    /// An entry of an earlier kind.
     Kind { name: String, pick: Pick },
-    /// An entry of this same kind, on the level above; those of the first level lie below the branch.
+    /// An entry of the same kind on the level above; the first level is below the branch.
     Itself { branch: usize, levels: u32, pick: Pick },
 }
 
-/// Which one of many is taken.
+/// How one of many is chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pick {
-    /// Each gets as many as any other, neighbours together.
+    /// All equally often; consecutive entries share one.
     Each,
     Uniform,
-    /// The one of rank k with a weight of 1/k^exponent; ranks have nothing to do with numbers.
+    /// Rank k has the weight 1/k^exponent; ranks are assigned at random.
     Zipf(f64),
     /// Those in the middle more often.
     Normal,
@@ -110,11 +110,11 @@ pub struct Named {
     pub item: Item,
 }
 
-/// An attribute of an entry: the values of all its items together, each once.
+/// An attribute of an entry: the distinct values of all its items.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attribute {
     pub spot: Location,
-    /// Type and options.
+    /// Attribute type and options.
     pub description: String,
     pub items: Vec<Item>,
 }
@@ -123,16 +123,16 @@ pub struct Attribute {
 pub struct Item {
     pub spot: Location,
     pub text: Text,
-    /// Of being there at all, 0 to 1.
+    /// Probability of being present, 0 to 1.
     pub chance: f64,
-    /// All must hold.
+    /// Present only if all of these are met.
     pub conditions: Vec<Condition>,
-    /// How many values; one without it. A value of the entry ([`Named`]) has always one.
+    /// Number of values; None is one. A value of the entry ([`Named`]) always has one.
     pub count: Option<Distribution>,
 }
 
 impl Item {
-    /// One value that is always there.
+    /// An item with one value that is always present.
     pub const fn always(spot: Location, text: Text) -> Self {
         Self { spot, text, chance: 1.0, conditions: Vec::new(), count: None }
     }
@@ -140,11 +140,11 @@ impl Item {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
-    /// A value of the entry, or an attribute that stands before.
+    /// A value of the entry, or an earlier attribute.
     pub name: String,
-    /// It must be this; of values only.
+    /// The required value; only for values of the entry.
     pub equals: Option<Vec<u8>>,
-    /// It must not be there, or not be this.
+    /// Negates the condition.
     pub unless: bool,
 }
 
@@ -156,24 +156,24 @@ pub enum Piece {
     Tag(Tag),
 }
 
-/// What stands for something else in a text. `spot`s are not needed: a wrong one is told at its item.
+/// A placeholder in a text. It has no `spot`: errors are reported at its item.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tag {
-    /// The number of the entry in its kind, from `start` on, with zeros before it up to that width.
+    /// The entry's number within its kind, from `start` on, zero-padded to the width.
     Number {
         start: u64,
         width: usize,
     },
-    /// So many random decimal digits.
+    /// This many random decimal digits.
     Digits(usize),
-    /// So many random hexadecimal digits.
+    /// This many random hexadecimal digits.
     Hex(usize),
-    /// A random number, with zeros before it up to that width.
+    /// A random number, zero-padded to the width.
     Drawn {
         distribution: Distribution,
         width: usize,
     },
-    /// A permutation of all numbers of so many digits of that base (10 or 16): random to look at, never twice.
+    /// A permutation of all numbers with this many digits in the base (10 or 16): looks random, never repeats.
     Unique {
         base: u32,
         width: usize,
@@ -182,7 +182,7 @@ pub enum Tag {
     Pick {
         list: String,
     },
-    /// What a line of a list of the template holds in base64.
+    /// The base64-decoded line of a list of the template.
     Base64 {
         list: String,
     },
@@ -190,20 +190,20 @@ pub enum Tag {
     Value {
         name: String,
     },
-    /// The first characters of that value.
+    /// The first characters of a value of the entry.
     Start {
         name: String,
         characters: usize,
     },
-    /// That value fit for a mail address: lower case, no accents, letters and digits only.
+    /// A value of the entry reduced to lower case letters and digits without accents, for mail addresses.
     Ascii {
         name: String,
     },
-    /// That value as a salted SHA-1 password (RFC 2307).
+    /// A value of the entry as a salted SHA-1 password (RFC 2307).
     Ssha {
         name: String,
     },
-    /// That value as an Argon2id password; memory in KiB.
+    /// A value of the entry as an Argon2id password; memory in KiB.
     Argon2 {
         name: String,
         memory: u32,
@@ -212,37 +212,37 @@ pub enum Tag {
     /// A random UUID.
     Uuid,
     Suffix,
-    /// The DN of an entry of that kind.
+    /// The DN of an entry of this kind.
     Dn {
         kind: String,
         pick: Pick,
     },
-    /// The DN of the entry above.
+    /// The DN of the parent entry.
     ParentDn,
-    /// A generalizedTime between two (seconds since 1970), later ones more often.
+    /// A generalizedTime between two times (seconds since 1970), later ones more often.
     Time {
         from: i64,
         to: i64,
     },
-    /// So many random bytes.
+    /// This many random bytes.
     Bytes {
         low: u64,
         high: u64,
     },
-    /// A certificate of nobody, of so many bytes.
+    /// A meaningless certificate of about this many bytes.
     Certificate {
         low: u64,
         high: u64,
     },
-    /// A word of a vocabulary, the frequent ones more often.
+    /// A word of a vocabulary, frequent words more often.
     Word {
         vocabulary: String,
     },
-    /// A word of its letters that no other entry has.
+    /// A word in the style of a vocabulary that no other entry has.
     NewWord {
         vocabulary: String,
     },
-    /// So many words of a vocabulary with spaces between them.
+    /// This many words of a vocabulary, separated by spaces.
     Words {
         vocabulary: String,
         count: Distribution,
@@ -251,7 +251,7 @@ pub enum Tag {
     Shape {
         name: String,
     },
-    /// So many random characters.
+    /// This many random characters.
     Chars {
         class: Class,
         length: Distribution,
@@ -262,9 +262,9 @@ pub enum Tag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     Hex,
-    /// Small letters.
+    /// Lower case letters.
     Alpha,
-    /// Small letters and digits.
+    /// Lower case letters and digits.
     Mixed,
     Base64,
 }

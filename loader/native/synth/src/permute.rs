@@ -1,7 +1,7 @@
-//! Keyed bijections of 0..count: numbers that look random and never meet twice.
+//! Keyed permutations of 0..count: numbers that look random and never repeat.
 //!
-//! A Feistel network of four rounds over the next even number of bits; what falls outside is sent through again until it
-//! is inside (cycle walking; Black and Rogaway 2002), fewer than four times on average.
+//! A Feistel network of four rounds over the next even number of bits. A result outside the range is permuted again
+//! until it is inside (cycle walking; Black and Rogaway 2002), fewer than four times on average.
 
 use crate::draw::{Stream, again};
 
@@ -10,19 +10,19 @@ const ROUNDS: u64 = 4;
 #[derive(Debug, Clone, Copy)]
 pub struct Permutation {
     count: u64,
-    /// Bits of a half.
+    /// Bits per half.
     half: u32,
 }
 
 impl Permutation {
-    /// Of at least one number.
+    /// `count` must be at least 1.
     pub const fn new(count: u64) -> Self {
         let count = if count == 0 { 1 } else { count };
         let bits = u64::BITS - (count - 1).leading_zeros();
         Self { count, half: if bits < 2 { 1 } else { bits.div_ceil(2) } }
     }
 
-    /// Where `number` goes under the key; numbers from `count` on begin anew.
+    /// The image of `number` under the key; numbers from `count` on wrap around.
     pub fn place(self, key: u64, number: u64) -> u64 {
         let mut place = number % self.count;
         loop {
@@ -42,15 +42,15 @@ impl Permutation {
         left << self.half | right
     }
 
-    /// Random bits for `number` that lie evenly among those of all others: each of the equal parts of their range has
-    /// one. `bits`: where in its part.
+    /// Random bits for `number`, stratified: the range is divided into equal parts, and each number gets its own part.
+    /// `bits` selects the position within that part.
     #[allow(clippy::cast_possible_truncation, reason = "below 2^64")]
     pub fn bits(self, stream: Stream, number: u64, bits: u64) -> u64 {
         let place = (u128::from(self.of(stream, number)) << 64) + u128::from(bits);
         (place / u128::from(self.count)) as u64
     }
 
-    /// Under the key that a stream starts with.
+    /// The image of `number` under the first key of a stream.
     pub fn of(self, stream: Stream, number: u64) -> u64 {
         self.place(stream.at(0), number)
     }

@@ -1,15 +1,15 @@
-//! What is wrong with a template, and where.
+//! Errors in a template, with their location.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 
-/// A place in a file. It does not count for what a template says, so its debug form is always the same.
+/// A location in a file. Its debug form is constant, because it does not count for fingerprints.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Location {
-    /// From 1; 0 when it is not known.
+    /// From 1; 0 if unknown.
     pub line: u32,
-    /// From 1, in characters; 0 when it is not known.
+    /// In characters from 1; 0 if unknown.
     pub column: u32,
 }
 
@@ -30,7 +30,7 @@ pub struct Problem {
     pub path: PathBuf,
     pub spot: Location,
     pub message: String,
-    /// Not the template's fault, but that of what was asked of it.
+    /// Whether the caller's options are at fault, not the template.
     pub asked: bool,
 }
 
@@ -39,17 +39,17 @@ impl Problem {
         Self { path: path.into(), spot, message: message.into(), asked: false }
     }
 
-    /// A template that makes no sense with a count, a suffix or a define that it was given.
+    /// A template that does not fit the caller's count, suffix or define.
     pub fn asked(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         Self { asked: true, ..Self::new(path, Location::default(), message) }
     }
 
-    /// What scripts see.
+    /// The code for programs.
     pub const fn code(&self) -> &'static str {
         if self.asked { "template.usage" } else { "template.syntax" }
     }
 
-    /// The place, as far as it is known, and what is wrong there.
+    /// The message with its location, as far as known.
     pub fn located(&self) -> String {
         match self.spot {
             Location { line: 0, .. } => self.message.clone(),
@@ -67,7 +67,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// The text of a file that somebody wrote; `what` it is, and its bytes at most.
+/// Reads a text file written by a person. `largest` limits its bytes, and `what` names it in messages.
 pub fn read_text(path: &Path, largest: u64, what: &str) -> Result<String, Problem> {
     let read = || -> Result<String, Box<dyn std::error::Error>> {
         let facts = path.metadata()?;
@@ -84,10 +84,10 @@ pub fn read_text(path: &Path, largest: u64, what: &str) -> Result<String, Proble
     read().map_err(|reason| Problem::new(path, Location::default(), reason.to_string()))
 }
 
-/// Names that are shown, at most.
+/// Most names in a suggestion.
 const SHOWN: usize = 40;
 
-/// ": did you mean X?" when one of `known` looks like `word`, else what there is.
+/// " (did you mean X?)" if one of `known` resembles `word`, else a list of `known`.
 pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let close = known.iter().map(|name| (distance(word, name), *name)).min();
@@ -100,7 +100,7 @@ pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> S
     }
 }
 
-/// Letters to change, add or leave out (Levenshtein), without regard to case.
+/// Edit distance (Levenshtein), ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().take(64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

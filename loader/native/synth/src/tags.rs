@@ -1,5 +1,5 @@
-//! Tags, ready to write: what each [`Tag`] of a model becomes. A new tag is a variant of the model, one of [`Made`], and
-//! its spelling in the syntaxes that have it.
+//! Compiles each [`Tag`] of a model into a [`Made`], which writes it. A new tag needs a variant in both, and a spelling
+//! in each syntax that offers it.
 
 mod certificate;
 pub mod digits;
@@ -26,40 +26,40 @@ use crate::vocabulary::{Learned, Vocabulary};
 use digits::{decimal, hexadecimal};
 use shape::Shape;
 
-/// Digits of a number, at most: of one drawn in base 10 and 16, and with its zeros.
+/// Most decimal digits of a drawn number.
 const DIGITS: usize = 18;
-const HEX: usize = 16;
+const HEX_DIGITS: usize = 16;
 const WIDEST: usize = digits::WIDEST;
-/// Bytes of a random value, or characters of one, at most; bytes of a certificate; words of a text.
+/// Most bytes or characters of a random value.
 const LONGEST: u64 = 16 << 20;
 const LONGEST_CERTIFICATE: u64 = 1 << 20;
 const MOST_WORDS: u64 = 1 << 20;
 
-/// The place of a tag, and the template around it.
+/// The position of a tag and the template around it.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
-    /// The randomness of this place alone.
+    /// A random stream used only at this position.
     pub stream: Stream,
     pub suffix: &'a str,
     pub lists: &'a [Arc<List>],
     pub learned: &'a Learned,
-    /// Values that stand before.
+    /// Earlier values of the entry.
     pub slots: &'a Slots,
     pub kinds: &'a [KindFacts],
-    /// The place of the kind among them; None for branches, which have one entry each.
+    /// Index of the kind; None for branches, which are single entries.
     pub kind: Option<usize>,
-    /// The tag stands in a shape already.
+    /// Whether the tag is inside a shape.
     pub in_shape: bool,
 }
 
-/// Values of an entry by their names.
+/// The entry's values by name.
 pub type Slots = HashMap<String, SlotFacts>;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SlotFacts {
-    /// Its place among the slots.
+    /// Index of the slot.
     pub at: usize,
-    /// Bytes, at most.
+    /// Most bytes of the value.
     pub most: u64,
     pub printable: bool,
 }
@@ -73,7 +73,6 @@ pub struct KindFacts {
 }
 
 impl Scope<'_> {
-    /// Entries of the kind.
     pub fn count(&self) -> u64 {
         self.kind.map_or(1, |kind| self.kinds[kind].count)
     }
@@ -98,7 +97,7 @@ impl Scope<'_> {
     }
 }
 
-/// Where a name stands among those that are known.
+/// Returns the index of a name among the known ones.
 fn place<'n>(
     name: &str,
     known: impl Iterator<Item = &'n str> + Clone,
@@ -108,41 +107,41 @@ fn place<'n>(
     found.ok_or_else(|| format!("there is no {what}{}", suggestion(name, known)))
 }
 
-/// The entry that is written, and which of its values.
+/// The entry that is being written, and the current value.
 #[derive(Debug)]
 pub struct EntryContext<'a> {
     pub tree: &'a Tree,
-    /// A place among the tree's kinds; of no meaning for branches.
+    /// Index of the entry's kind; meaningless for branches.
     pub kind: usize,
-    /// The number of the entry in its kind.
+    /// Number of the entry within its kind.
     pub index: u64,
     /// Counts the values of one item from 0.
     pub occurrence: u64,
     /// The entry's values so far.
     pub slots: &'a [Slot],
-    /// For DNs of other entries.
+    /// Buffers for the DNs of other entries.
     pub names: &'a mut Names,
 }
 
 impl EntryContext<'_> {
-    /// Random bits of one place of the template for this value.
+    /// Random bits of one position of the template for this value.
     pub const fn bits(&self, stream: Stream) -> u64 {
         let bits = stream.at(self.index);
         if self.occurrence == 0 { bits } else { again(bits, self.occurrence + OTHERS) }
     }
 }
 
-/// Values after the first draw apart from what tags draw besides for the first one.
+/// Separates the draws of later values from further draws for the first value.
 const OTHERS: u64 = 1 << 32;
 
-/// A value that was drawn for the entry; empty when it is not there.
+/// A value drawn for the entry; empty if absent.
 #[derive(Debug, Default, Clone)]
 pub struct Slot {
     pub text: Vec<u8>,
     pub there: bool,
 }
 
-/// What writes a tag.
+/// A compiled tag.
 #[derive(Debug)]
 pub enum Made {
     Number { start: u64, width: usize },
@@ -167,12 +166,12 @@ pub enum Made {
     Chars { alphabet: &'static [u8], length: Sampler },
 }
 
-/// A part of a text, with the bytes that it writes at most.
+/// A part of a text and the most bytes that it writes.
 #[derive(Debug)]
 pub struct Part {
     pub step: Step,
     pub most: u64,
-    /// It only writes what stands in LDIF as it is: ` ` to `~`.
+    /// Whether it only writes characters from ` ` to `~`, which LDIF needs no base64 for.
     pub printable: bool,
 }
 
@@ -183,7 +182,7 @@ impl Part {
     }
 }
 
-/// What writes this tag at the place that `scope` describes; what is wrong with it otherwise.
+/// Compiles a tag at the position `scope`, or returns an error message.
 pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
     let (most, printable, made) = match tag {
         Tag::Suffix => return Ok(Part::literal(scope.suffix.as_bytes())),
@@ -235,7 +234,7 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
             let most = most.min(4_u64.saturating_mul(*characters as u64));
             (most, printable, Made::Start { slot: at, characters: *characters })
         }
-        // One letter becomes three at most, such as the sign for 3/4.
+        // One letter becomes at most three, as for the character 3/4.
         Tag::Ascii { name } => {
             let SlotFacts { at, most, .. } = scope.slot(name)?;
             (most.saturating_mul(3), true, Made::Ascii { slot: at })
@@ -300,10 +299,10 @@ const fn alphabet(class: Class) -> &'static [u8] {
 
 fn bounded(count: &Distribution, bound: u64, what: &str) -> Result<u64, String> {
     let most = count.most();
-    if most > bound { Err(format!("{most} {what}: {bound} may be written")) } else { Ok(most) }
+    if most > bound { Err(format!("{most} {what}, at most {bound}")) } else { Ok(most) }
 }
 
-/// How many lengths there are between two.
+/// The number of lengths from `low` to `high`.
 fn span(low: u64, high: u64, longest: u64) -> Result<u64, String> {
     if low > high || high > longest {
         return Err(format!(
@@ -314,8 +313,8 @@ fn span(low: u64, high: u64, longest: u64) -> Result<u64, String> {
 }
 
 fn limit(base: u32, width: usize) -> Result<u64, String> {
-    checked(width, 1, if base == 10 { DIGITS } else { HEX })?;
-    // 16 digits of base 16 are one number too many to be counted; the last is left out.
+    checked(width, 1, if base == 10 { DIGITS } else { HEX_DIGITS })?;
+    // 16^16 does not fit into 64 bits, so the last number is left out.
     let power = u32::try_from(width).ok().and_then(|width| u64::from(base).checked_pow(width));
     Ok(power.unwrap_or(u64::MAX))
 }
@@ -368,7 +367,7 @@ impl Made {
             Self::Time { from, seconds } => time::write(*from, *seconds, at.bits(stream), out),
             Self::Word(words) => words.draw(at.bits(stream), out),
             Self::NewWord { words, all, count } => {
-                // Another value of the same entry is no name: it need not differ from those of others.
+                // A further value of the same entry is not a name, so it may equal a value of another entry.
                 let number = all.of(stream, at.index);
                 words.new_word(at.bits(stream.part(1)), number, *count, out);
             }
@@ -384,7 +383,7 @@ impl Made {
             Self::Shape(shape) => shape.write(at, out),
             Self::Chars { alphabet, length } => {
                 let bits = at.bits(stream);
-                // Eight characters of one draw: a byte for each is near enough to even.
+                // Eight characters per draw: one byte each is close enough to uniform.
                 for turn in 0..length.draw(bits) {
                     let byte = again(bits, turn / 8 + 1) << (turn % 8 * 8);
                     let place = below(byte, alphabet.len() as u64);
@@ -406,7 +405,7 @@ pub fn write_uuid(out: &mut Vec<u8>, bits: u64) {
     out.extend_from_slice(&values::uuid::spelled(u128::from(high) << 64 | u128::from(low)));
 }
 
-/// Appends so many random bytes, eight a turn from `from` on.
+/// Appends `length` random bytes, eight per draw; `from` is the number of the first draw.
 fn random_bytes(bits: u64, from: u64, length: u64, out: &mut Vec<u8>) {
     for turn in 0..length.div_ceil(8) {
         let rest = usize::try_from(length - turn * 8).unwrap_or(8).min(8);
@@ -415,12 +414,12 @@ fn random_bytes(bits: u64, from: u64, length: u64, out: &mut Vec<u8>) {
 }
 
 fn first(text: &[u8], characters: usize) -> &[u8] {
-    // A character of UTF-8 begins with any byte but 0b10xx_xxxx.
+    // A byte of the form 0b10xx_xxxx continues a UTF-8 character; any other begins one.
     let mut starts = (0..text.len()).filter(|&place| text[place] & 0xC0 != 0x80);
     &text[..starts.nth(characters).unwrap_or(text.len())]
 }
 
-/// "Zoë O'Neil" becomes "zoeoneil".
+/// For example, "Zoë O'Neil" becomes "zoeoneil".
 fn plain(text: &[u8], out: &mut Vec<u8>) {
     if text.is_ascii() {
         let kept = text.iter().filter(|byte| byte.is_ascii_alphanumeric());
@@ -432,7 +431,7 @@ fn plain(text: &[u8], out: &mut Vec<u8>) {
     out.extend(kept.map(|letter| letter.to_ascii_lowercase() as u8));
 }
 
-/// The values of the entry that a tag names.
+/// The names of the entry's values that a tag refers to.
 pub fn named(tag: &Tag) -> &[String] {
     match tag {
         Tag::Value { name }
@@ -444,12 +443,12 @@ pub fn named(tag: &Tag) -> &[String] {
     }
 }
 
-/// Whether no two entries of a kind get the same from it.
+/// Whether the tag gives every entry of a kind a different text.
 pub const fn is_unique(tag: &Tag) -> bool {
     matches!(tag, Tag::Number { .. } | Tag::Unique { .. } | Tag::Uuid | Tag::NewWord { .. })
 }
 
-/// Whether it may stand in a name: those that tell of other names would have no end.
+/// Whether the tag may be in a name: one that refers to other names could recurse forever.
 pub const fn may_name(tag: &Tag) -> bool {
     use Tag::{Bytes, Certificate, Dn, ParentDn, Shape};
     !matches!(tag, Dn { .. } | ParentDn | Bytes { .. } | Certificate { .. } | Shape { .. })

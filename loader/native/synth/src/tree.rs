@@ -1,6 +1,6 @@
-//! A template made ready: which entries there are, in which order, and which lies below which.
+//! A compiled template: the entries, their order and their parents.
 //!
-//! Entry 0 is the suffix, then come the branches, then kind by kind: a parent has always a smaller number.
+//! Entry 0 is the suffix, then come the branches, then the kinds one by one: a parent always has a smaller number.
 
 use crate::body::Body;
 use crate::distribution::{Zipf, normal};
@@ -13,12 +13,12 @@ use crate::tags::time::Clock;
 pub struct Tree {
     pub description: String,
     pub suffix: String,
-    /// Of all that decides the bytes but the suffix, the seed and the numbers of entries.
+    /// Covers everything that decides the output except the suffix, the seed and the numbers of entries.
     pub fingerprint: String,
     pub(crate) branches: Vec<Branch>,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) clock: Option<Clock>,
-    /// Bytes of the largest entry there can be.
+    /// Most bytes of any entry.
     pub(crate) largest: u64,
 }
 
@@ -34,12 +34,12 @@ pub struct Kind {
     pub name: String,
     /// The number of its first entry in the tree.
     pub start: u64,
-    /// Its entries.
+    /// Number of its entries.
     pub count: u64,
     pub structural: Option<String>,
     /// Attribute and slot of each part of the RDN.
     pub(crate) rdn: Vec<(Vec<u8>, usize)>,
-    /// The slots it takes to know the RDN, in the order in which they are filled.
+    /// The slots needed for the RDN, in the order of filling.
     pub(crate) naming: Vec<usize>,
     pub(crate) above: ParentRule,
     pub(crate) body: Body,
@@ -52,11 +52,11 @@ pub(crate) enum ParentRule {
     Itself { branch: usize, levels: Levels },
 }
 
-/// An entry, known by what it is.
+/// Identifies an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryRef {
     Branch(usize),
-    /// A place in [`Tree::kinds`], and a number in that kind.
+    /// An index into [`Tree::kinds`], and a number within that kind.
     Entry {
         kind: usize,
         index: u64,
@@ -64,19 +64,19 @@ pub enum EntryRef {
 }
 
 impl Kind {
-    /// Attribute and slot of each part of the RDN; [`Maker::value`](crate::Maker::value) tells what stands in a slot.
+    /// Attribute and slot of each part of the RDN; [`Maker::value`](crate::Maker::value) returns the value of a slot.
     pub fn rdn(&self) -> &[(Vec<u8>, usize)] {
         &self.rdn
     }
 
-    /// Bytes of a slot's longest text.
+    /// Most bytes of a slot's text.
     pub fn longest(&self, slot: usize) -> u64 {
         self.body.slots[slot].text.most
     }
 }
 
 impl Tree {
-    /// All, the suffix and the branches included.
+    /// Number of all entries, including the suffix and the branches.
     pub fn entries(&self) -> u64 {
         self.kinds.last().map_or(self.branches.len() as u64, |kind| kind.start + kind.count)
     }
@@ -85,7 +85,7 @@ impl Tree {
         &self.kinds
     }
 
-    /// Where the entry of this number stands; `number` is less than [`Self::entries`].
+    /// Identifies the entry `number`, which is less than [`Self::entries`].
     pub fn place(&self, number: u64) -> EntryRef {
         match self.kinds.partition_point(|kind| kind.start <= number).checked_sub(1) {
             Some(kind) => EntryRef::Entry { kind, index: number - self.kinds[kind].start },
@@ -93,7 +93,7 @@ impl Tree {
         }
     }
 
-    /// The number of an entry.
+    /// The number of an entry in the tree.
     pub fn number(&self, place: EntryRef) -> u64 {
         match place {
             EntryRef::Branch(branch) => branch as u64,
@@ -115,7 +115,7 @@ impl Tree {
     }
 }
 
-/// Takes one of `of` for each of `count`.
+/// Chooses one of `of` parents for each of `count` entries.
 #[derive(Debug, Clone)]
 pub struct ParentChooser {
     stream: Stream,
@@ -128,13 +128,13 @@ pub struct ParentChooser {
 enum ParentDistribution {
     Each,
     Uniform(Permutation),
-    /// Ranks, and which number has which.
+    /// Ranks, and the permutation that assigns them.
     Zipf(Zipf, Permutation),
     Normal,
 }
 
 impl ParentChooser {
-    /// `of` is not 0.
+    /// `of` must not be 0.
     pub fn new(pick: Pick, stream: Stream, count: u64, of: u64) -> Result<Self, String> {
         let way = match pick {
             Pick::Each => ParentDistribution::Each,
@@ -158,7 +158,7 @@ impl ParentChooser {
         }
     }
 
-    /// The same for one of several values; those of [`Pick::Each`] and [`Pick::Uniform`] are all different.
+    /// Chooses for one of several values; with [`Pick::Each`] and [`Pick::Uniform`] all choices of an entry differ.
     pub fn choose_another(&self, index: u64, occurrence: u64) -> u64 {
         let bits = self.stream.at(index);
         match &self.way {
@@ -171,14 +171,14 @@ impl ParentChooser {
         }
     }
 
-    /// Neighbours together, as many below each as below any other.
+    /// Consecutive entries share a parent, and all parents have equally many.
     #[allow(clippy::cast_possible_truncation, reason = "less than `of`")]
     fn shared(&self, index: u64) -> u64 {
         let place = u128::from(index) * u128::from(self.of) / u128::from(self.count);
         (place as u64).min(self.of - 1)
     }
 
-    /// The middle, and a sixth of all as the deviation.
+    /// Normal distribution around the middle; the deviation is a sixth of the range.
     #[allow(clippy::cast_precision_loss, reason = "as near as an f64 can say")]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
     fn bell(&self, bits: u64) -> u64 {
@@ -188,17 +188,17 @@ impl ParentChooser {
     }
 }
 
-/// A kind that lies below itself: in levels, each entry below one of the level above.
+/// The levels of a kind below itself: each entry is below one of the level above.
 #[derive(Debug, Clone)]
 pub struct Levels {
-    /// Where each level begins; the last one is the number of all.
+    /// First index of each level, and at the end the number of entries.
     starts: Vec<u64>,
-    /// How those of each level but the first choose among those of the level above.
+    /// For each level but the first, the choice of a parent on the level above.
     choosers: Vec<ParentChooser>,
 }
 
 impl Levels {
-    /// `count` entries in up to so many levels, each level larger by the same factor.
+    /// Divides `count` entries into up to `levels` levels, each larger than the one above by the same factor.
     pub fn new(count: u64, levels: u32, pick: Pick, stream: Stream) -> Result<Self, String> {
         let starts = level_starts(count, levels);
         let choosers = starts.windows(3).map(|edge| {
@@ -208,7 +208,7 @@ impl Levels {
         Ok(Self { starts, choosers })
     }
 
-    /// None on the first level.
+    /// The parent's index; None on the first level.
     pub fn parent(&self, index: u64) -> Option<u64> {
         let level = self.starts.partition_point(|&start| start <= index).checked_sub(2)?;
         let start = self.starts[level + 1];

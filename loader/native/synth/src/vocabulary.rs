@@ -1,7 +1,7 @@
-//! What templates say that were learned from a real tree: words that nobody wrote, drawn as often as the real ones.
+//! Vocabularies learned from a real tree: invented words with the frequencies of the real ones.
 //!
-//! Word k of a vocabulary follows from the vocabulary's name and k. Which k is drawn, its ranks say: steps of them with
-//! their share of all draws. Small vocabularies are made once, so that no two words are the same.
+//! Word k of a vocabulary follows from the vocabulary's name and k. Its ranks decide how often each k is drawn: they
+//! are steps, each with its share of all draws. Small vocabularies are generated up front, to make all words distinct.
 
 pub mod letters;
 
@@ -16,11 +16,11 @@ use crate::distribution::{Distribution, Sampler};
 use crate::draw::{Stream, again, below, unit};
 use crate::model::Text;
 
-/// Vocabularies up to this size are made once, without repetitions.
+/// Vocabularies up to this size are generated up front, without duplicates.
 pub const LISTED: u64 = 1 << 16;
-/// Tries to find a word that is not there yet; each fourth one has a letter more.
+/// Most attempts to make a distinct word; every fourth adds a letter.
 const TRIES: u64 = 32;
-/// Letters of a word, at most.
+/// Most letters of a word.
 pub const LONGEST: u64 = 4096;
 
 #[derive(Debug, Clone, Default)]
@@ -29,28 +29,28 @@ pub struct Learned {
     pub shapes: Vec<Arc<Shape>>,
 }
 
-/// One of several texts.
+/// A choice of texts.
 #[derive(Debug, Clone)]
 pub struct Shape {
     pub name: String,
-    /// With their weights.
+    /// Texts with their weights.
     pub texts: Vec<(Text, f64)>,
-    /// So many distinct values are made of them; without it every draw makes another one.
+    /// Limits the number of distinct values; without it every draw makes a new one.
     pub phrases: Option<Ranks>,
 }
 
-/// What a template says of a vocabulary.
+/// The definition of a vocabulary in a template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Words {
     pub name: String,
     pub count: u64,
-    /// Letters of a word.
+    /// Distribution of the word length in letters.
     pub lengths: Distribution,
     pub ranks: Ranks,
     /// None for numbers.
     pub letters: Option<Arc<Letters>>,
     pub case: Case,
-    /// Letters are a to z.
+    /// Use only letters a to z.
     pub ascii: bool,
 }
 
@@ -61,11 +61,11 @@ pub enum Case {
     Upper,
 }
 
-/// Which ranks are drawn how often.
+/// Distribution of ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranks(Vec<Step>);
 
-/// Ranks after those of the step before, up to `to`, are drawn with this share of all draws. `letters`: of their words.
+/// The ranks from the previous step's `to` up to this one get this share of draws. `letters` is their mean length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     pub to: u64,
@@ -74,7 +74,7 @@ pub struct Step {
 }
 
 impl Ranks {
-    /// Steps must ascend and have shares; these are made to add up to 1.
+    /// Steps must ascend and have shares, which are scaled to a sum of 1.
     pub fn new(mut steps: Vec<Step>) -> Result<Self, String> {
         let sum: f64 = steps.iter().map(|step| step.share).sum();
         let ascending = steps.windows(2).all(|pair| pair[0].to < pair[1].to);
@@ -92,7 +92,7 @@ impl Ranks {
         Ok(Self(steps))
     }
 
-    /// A rank from 0 on.
+    /// Draws a rank, from 0 on.
     pub fn draw(&self, bits: u64) -> u64 {
         let at = unit(bits);
         let step = self.0.partition_point(|step| step.share <= at).min(self.0.len() - 1);
@@ -100,29 +100,29 @@ impl Ranks {
         from + below(again(bits, 1), self.0[step].to - from)
     }
 
-    /// One after the last.
+    /// One past the last rank.
     pub fn end(&self) -> u64 {
         self.0.last().map_or(0, |step| step.to)
     }
 
-    /// How many letters the word of a rank has, weighed by draws.
+    /// Mean number of letters in the words around a rank, weighted by draws.
     fn letters(&self, rank: u64) -> f64 {
         let step = self.0.partition_point(|step| step.to <= rank).min(self.0.len() - 1);
         self.0[step].letters
     }
 }
 
-/// Words, ready to be drawn.
+/// A compiled vocabulary.
 pub struct Vocabulary {
     words: Words,
     lengths: Sampler,
-    /// Of `lengths`.
+    /// Mean of `lengths`.
     mean: f64,
     stream: Stream,
     listed: OnceLock<Listed>,
 }
 
-/// Ends of the words in `text`.
+/// End offsets of the words in `text`.
 struct Listed {
     text: Vec<u8>,
     ends: Vec<usize>,
@@ -143,12 +143,12 @@ impl Vocabulary {
         &self.words.name
     }
 
-    /// Words that are kept in memory.
+    /// Number of words that are kept in memory.
     pub fn listed(&self) -> u64 {
         if self.words.count > LISTED { 0 } else { self.words.count }
     }
 
-    /// Bytes of a word, at most.
+    /// Most bytes of a word.
     pub fn most(&self) -> u64 {
         let step = self.words.ranks.0.iter().map(|step| step.letters).fold(0.0, f64::max);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length")]
@@ -161,7 +161,7 @@ impl Vocabulary {
         self.words.ascii || self.words.letters.is_none()
     }
 
-    /// Appends a word that `bits` draw.
+    /// Appends the word that `bits` select.
     pub fn draw(&self, bits: u64, out: &mut Vec<u8>) {
         self.word(self.words.ranks.draw(bits) % self.words.count, out);
     }
@@ -215,7 +215,7 @@ impl Vocabulary {
         self.dress(start, out);
     }
 
-    /// As the vocabulary says, and nearer to what the step of the rank says.
+    /// Draws a length from the vocabulary's distribution, shifted towards the mean of the rank's step.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some letters")]
     #[allow(clippy::cast_precision_loss, reason = "some letters")]
     fn length(&self, rank: u64, bits: u64) -> u64 {
@@ -233,7 +233,7 @@ impl Vocabulary {
     }
 }
 
-/// So many digits, the first one no zero unless it is alone.
+/// Appends a number with this many digits; the first is not 0 unless it is the only one.
 fn number(bits: u64, digits: u64, out: &mut Vec<u8>) {
     for turn in 0..digits {
         let bits = again(bits, turn + 3);
@@ -249,7 +249,7 @@ fn mean(lengths: &Sampler, stream: Stream) -> f64 {
         / DRAWS as f64
 }
 
-/// Only what the template says: what follows from it is left out.
+/// Shows only the definition, not what is derived from it.
 impl fmt::Debug for Vocabulary {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.words.fmt(out)

@@ -1,10 +1,10 @@
-//! The contextCSN that a seed claims, and entries that are newer than it.
+//! The contextCSN that a seed claims, and entries newer than it.
 //!
-//! A consumer that starts with a cookie ignores the deletion of entries whose entryCSN is newer than
-//! the cookie (OpenLDAP's syncrepl.c, `nonpresent_callback`): it takes them for its own later changes.
-//! An entry that changed on the provider after the claimed CSN, was read all the same and is deleted
-//! there before the consumer starts, would so stay for ever. Held back to the claim it is deleted like
-//! any other; and one that still stands is newer at the provider, so that syncrepl sends it again.
+//! A consumer that starts with a cookie ignores deletions of entries whose entryCSN is newer than the cookie
+//! (OpenLDAP's syncrepl.c, `nonpresent_callback`), because it takes them for its own later changes. So if an entry
+//! changed at the provider after the claimed CSN but was still read, and is deleted there before the consumer starts,
+//! it would stay for ever. With its entryCSN lowered to the claim it is deleted like any other; and if it still exists,
+//! it is newer at the provider, and syncrepl sends it again.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::csn;
 
 #[derive(Debug, Default)]
 pub struct Claim {
-    /// Server ID: its CSN as a number, as it stands, and as an `entryCSN` line.
+    /// For each server ID its claimed CSN: packed, as text, and as an `entryCSN` line.
     by_server: HashMap<String, (u128, Vec<u8>, Vec<u8>)>,
 }
 
@@ -32,7 +32,7 @@ impl Claim {
         Self { by_server }
     }
 
-    /// The `entryCSN` line that the record must have instead of its own, when that is newer.
+    /// Returns the `entryCSN` line that must replace the record's own, if that is newer than the claim.
     pub fn held_back(&self, record: &Record<'_>) -> Result<Option<&[u8]>> {
         for field in record.entry()?.fields {
             let field = field?;
@@ -43,12 +43,12 @@ impl Claim {
         Ok(None)
     }
 
-    /// The CSN that an entry must have instead of `entry_csn`, when that is newer.
+    /// Returns the CSN that must replace `entry_csn`, if that is newer than the claim.
     pub fn older_csn(&self, entry_csn: &[u8]) -> Option<&[u8]> {
         self.older(entry_csn).map(|(csn, _)| csn)
     }
 
-    /// A consumer with this contextCSN has seen the change. It has seen none of a server that the claim does not know.
+    /// Whether a consumer with this contextCSN has seen the change; false for a server that is not in the claim.
     pub fn covers(&self, entry_csn: &[u8]) -> bool {
         let sid = csn::sid(entry_csn);
         let claimed = sid.and_then(|sid| self.by_server.get(&sid));
@@ -68,7 +68,7 @@ mod tests {
     const CLAIMED: &str = "20260101000000.000005Z#000000#001#000000";
 
     #[test]
-    fn only_newer_ones_of_a_claimed_server_are_held_back() {
+    fn only_newer_entries_of_a_claimed_server_get_its_csn() {
         let claim = Claim::new(&[CLAIMED]);
         let line = |text: &str| claim.older(text.as_bytes()).map(|(_, line)| line);
         assert_eq!(line(CLAIMED), None);

@@ -1,17 +1,17 @@
-//! Change sequence numbers: `20261121070000.123456Z#000000#001#000000`
-//! (time, change count, server ID, modification; draft-ietf-ldup-model, libldap `ldap_pvt_csnstr`).
+//! Change sequence numbers: `20261121070000.123456Z#000000#001#000000` (time, change count, server ID, modification;
+//! draft-ietf-ldup-model, libldap `ldap_pvt_csnstr`).
 //!
-//! For comparing what stands in LDIF, so whatever is no CSN is 0. Crate `values` decides as slapd does what is one.
+//! For comparing values in LDIF: an invalid CSN counts as 0. Crate `values` validates CSNs as slapd does.
 
-/// The CSN as a number of the same order, 0 for what is no CSN.
+/// Packs the CSN into a number with the same order, or 0 if it is invalid.
 ///
-/// 67 bits of decimal time, 24 of count, 12 of server ID, 24 of modification. The short forms of
-/// old servers (no microseconds, two digits of server ID) are taken too.
+/// 67 bits of decimal time, 24 of count, 12 of server ID, 24 of modification. The short forms of old servers (no
+/// microseconds, two-digit server ID) are accepted too.
 pub fn pack(csn: &[u8]) -> u128 {
     parse(csn).unwrap_or(0)
 }
 
-/// The server ID, three hexadecimal digits in lower case.
+/// Returns the server ID as three lower case hexadecimal digits.
 pub fn sid(csn: &[u8]) -> Option<String> {
     let part = csn.split(|&byte| byte == b'#').nth(2)?;
     number(part, 16, 3).map(|sid| format!("{sid:03x}"))
@@ -40,7 +40,7 @@ fn number(digits: &[u8], radix: u32, most: usize) -> Option<u128> {
     if digits.is_empty() || digits.len() > most {
         return None;
     }
-    // 14 digits at most: they fit.
+    // At most 14 digits, which fit.
     let mut value = 0_u64;
     for &digit in digits {
         value = value * u64::from(radix) + u64::from(char::from(digit).to_digit(radix)?);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_csn_is_zero() {
+    fn an_invalid_csn_is_zero() {
         for text in [&b""[..], b"2026", b"20260101000000Z#0#0", b"x#000000#000#000000"] {
             assert_eq!(pack(text), 0);
         }

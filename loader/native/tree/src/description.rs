@@ -1,4 +1,4 @@
-//! What is known of an attribute description that comes in every entry.
+//! Attribute descriptions, with data cached across entries.
 
 use std::cell::RefCell;
 
@@ -7,47 +7,47 @@ use ldif::write::{is_safe, line, line_in_base64};
 use crate::fingerprint::{hash_text, hash_value};
 use crate::names::Names;
 
-/// Bytes that are copied for the beginning of a line, longer or not: a copy of known size is a few instructions.
-const SHORT: usize = 32;
+/// Bytes copied for the beginning of a line, even if it is shorter: a copy of constant size takes a few instructions.
+const COPIED: usize = 32;
 
-/// Values of an attribute that are remembered; of a group's members the next entry has none.
-const PLACES: usize = 8;
+/// Most cached values per attribute; a group's many members do not recur in the next entry.
+const MOST_CACHED: usize = 8;
 
 const BINARY: &[u8] = b";binary";
 
-/// So many other values in a row, and the attribute is taken for one that differs from entry to entry.
-const MISSES: usize = 16;
+/// After this many cache misses in a row, the attribute counts as different in every entry.
+const MOST_MISSES: usize = 16;
 
-/// One attribute description, options included.
+/// An attribute description including its options.
 #[derive(Debug)]
 pub struct Description {
-    /// The text, `: `, and at least as many bytes as are copied.
+    /// The description and `: `, padded to the number of bytes that are copied.
     prefix: Vec<u8>,
     length: usize,
     /// The same for all spellings.
     pub hash: u64,
-    /// Not wanted at all.
+    /// Left out of the output.
     pub dropped: bool,
-    /// Does not count in fingerprints.
+    /// Left out of fingerprints.
     pub ignored: bool,
-    /// Every value stands in base64, as slapcat has it (ldif.c, `ldif_must_b64_encode` and `;binary`): passwords, so that
-    /// nobody reads them in passing, and whatever is binary, even where it happens to be text.
+    /// Whether every value is written in base64, as by slapcat (ldif.c, `ldif_must_b64_encode` and `;binary`):
+    /// passwords, so that nobody reads them by chance, and binary attributes, even if a value is text.
     veiled: bool,
     pub stamp: Option<IdentityAttributes>,
     memory: RefCell<LineCache>,
 }
 
-/// What entries are likely to have in common.
+/// Values that consecutive entries are likely to share.
 #[derive(Debug, Default)]
 struct LineCache {
-    /// By place among the attribute's values.
+    /// By the value's index among those of the attribute.
     usual: Vec<CachedValue>,
-    /// Values in a row that were not the usual ones.
+    /// Number of values in a row that were not in the cache.
     misses: usize,
 }
 
-/// The last value at a place, which the next entry is likely to have too (`objectClass`, `creatorsName`), and what
-/// was made of it.
+/// The last value at an index, which the next entry is likely to have too (`objectClass`, `creatorsName`), with its
+/// line and hash.
 #[derive(Debug, Default)]
 struct CachedValue {
     value: Vec<u8>,
@@ -56,10 +56,10 @@ struct CachedValue {
 }
 
 impl Description {
-    /// `None` where `text` is no description (RFC 4512, 2.5).
+    /// Returns `None` if `text` is not a description (RFC 4512, 2.5).
     pub fn learn(text: &[u8], drop: &Names, ignore: &Names) -> Option<Self> {
         let mut prefix = [text, b": "].concat();
-        prefix.resize(prefix.len().max(SHORT), 0);
+        prefix.resize(prefix.len().max(COPIED), 0);
         let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"-;._".contains(byte);
         if text.is_empty() || !text.iter().all(letter) {
             return None;
@@ -70,8 +70,8 @@ impl Description {
             prefix,
             length: text.len(),
             hash: hash_text(text, &mut Vec::new()),
-            dropped: drop.contain(base),
-            ignored: ignore.contain(base),
+            dropped: drop.has_name(base),
+            ignored: ignore.has_name(base),
             veiled: is(b"userPassword") || text.windows(BINARY.len()).any(|at| at == BINARY),
             stamp: match () {
                 () if is(b"entryUUID") => Some(IdentityAttributes::EntryUuid),
@@ -87,7 +87,7 @@ impl Description {
         &self.prefix[..self.length]
     }
 
-    /// Appends the line of the value at a place, and tells the value's hash.
+    /// Appends the line of the value with this index, and returns the value's hash.
     #[inline]
     pub fn record(&self, place: usize, value: &[u8], out: &mut Vec<u8>) -> u128 {
         let mut memory = self.memory.borrow_mut();
@@ -100,7 +100,7 @@ impl Description {
         let start = out.len();
         self.line(value, out);
         let hash = hash_value(self.hash, value);
-        if memory.misses < MISSES && place < PLACES {
+        if memory.misses < MOST_MISSES && place < MOST_CACHED {
             memory.remember(place, value, &out[start..], hash);
         }
         hash
@@ -116,8 +116,8 @@ impl Description {
             return line(out, self.text(), value);
         }
         let end = out.len() + self.length + 2;
-        match self.prefix.first_chunk::<SHORT>() {
-            Some(short) if self.length + 2 <= SHORT => out.extend_from_slice(short),
+        match self.prefix.first_chunk::<COPIED>() {
+            Some(short) if self.length + 2 <= COPIED => out.extend_from_slice(short),
             _ => out.extend_from_slice(&self.prefix),
         }
         out.truncate(end);
@@ -129,7 +129,7 @@ impl Description {
 impl LineCache {
     fn remember(&mut self, place: usize, value: &[u8], line: &[u8], hash: u128) {
         self.misses += 1;
-        if self.misses == MISSES {
+        if self.misses == MOST_MISSES {
             return self.usual.clear();
         }
         if self.usual.len() == place {
@@ -144,7 +144,7 @@ impl LineCache {
     }
 }
 
-/// Attributes that tell what an entry is, and where it belongs.
+/// Attributes that identify an entry, or say whether it has children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityAttributes {
     EntryUuid,

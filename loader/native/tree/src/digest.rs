@@ -1,4 +1,4 @@
-//! A whole tree as a table of fingerprints, and where two of them differ.
+//! The fingerprints of a whole tree, and the differences between two trees.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -18,23 +18,23 @@ use crate::fingerprint::{Checksum, Fingerprint, Fingerprinter, Totals};
 use crate::name::{ParsedDn, parent_text, rdns};
 use crate::names::Names;
 
-/// Rows by the top bits of the hash of their DN. Of 10^9 entries, a bucket has 170 MB.
+/// Number of buckets, by the top bits of the DN's hash. With 10^9 entries, a bucket has 170 MB.
 const BUCKETS: usize = 1 << BUCKET_BITS;
 const BUCKET_BITS: u32 = 9;
 const HASHES: usize = 32;
 
-/// The rows of all entries, in memory or in a temporary file: 36 bytes an entry, and its DN's text.
+/// The rows of all entries, in memory or in a temporary file: 36 bytes per entry, plus its DN.
 #[derive(Debug)]
 pub struct Digest {
     rows: Buckets,
     entries: u64,
-    /// RDNs of the shortest DN.
+    /// Number of RDNs of the shortest DN.
     base: usize,
     checksum: Checksum,
     printer: Fingerprinter,
 }
 
-/// What is known of an entry: hashes of its DN and of its values, and the text of its DN.
+/// The row of an entry: hashes of its DN and of its values, and its DN.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct EntryDigest<'a> {
     dn: u128,
@@ -43,12 +43,12 @@ struct EntryDigest<'a> {
 }
 
 impl Digest {
-    /// All in memory.
+    /// A digest that is kept in memory.
     pub fn new(ignore: Names) -> Self {
         Self::within(usize::MAX, &temp_dir(), ignore, &Counters::default())
     }
 
-    /// `memory` in bytes; `scratch` is the directory of the temporary file.
+    /// A digest of at most `memory` bytes in memory; the rest goes to a temporary file in `scratch`.
     pub fn within(memory: usize, scratch: &Path, ignore: Names, counters: &Counters) -> Self {
         Self {
             rows: Buckets::new(BUCKETS, memory, scratch, counters.flag()),
@@ -67,7 +67,7 @@ impl Digest {
         self.checksum.hex()
     }
 
-    /// A file, which must not end in the middle.
+    /// Adds a file, which must not be truncated.
     pub fn add_path(&mut self, path: &Path, counters: &Counters) -> Result<()> {
         let mut tail = TruncationDetector::default();
         each_record(Input::from_path(path, counters)?, counters, |record| {
@@ -78,7 +78,7 @@ impl Digest {
         tail.end().in_file(Some(path))
     }
 
-    /// `print` overlooks what this one does.
+    /// Adds an entry. `print` must ignore the same attributes as this digest.
     pub fn add_entry(&mut self, print: &Fingerprint, dn: &[u8]) -> Result<()> {
         self.checksum.add(print.combined());
         self.entries += 1;
@@ -93,7 +93,7 @@ impl Digest {
 }
 
 impl<'a> EntryDigest<'a> {
-    /// A row, as it was appended.
+    /// Decodes a row.
     fn from_bytes(row: &'a [u8]) -> Self {
         let (hashes, text) = row.split_at(HASHES);
         let (dn, body) = hashes.split_at(HASHES / 2);
@@ -128,14 +128,14 @@ pub struct Difference {
     pub only_left: u64,
     pub only_right: u64,
     pub changed: u64,
-    /// The first differing DNs in the order of their text.
+    /// The first differing DNs in alphabetical order.
     pub samples: Vec<(Change, String)>,
-    /// Where they are: the most different ones.
+    /// The subtrees with the most differences.
     pub subtrees: Vec<Subtree>,
 }
 
 impl Difference {
-    /// Reads both bucket by bucket, each sorted. Trees with equal checksums are equal.
+    /// Compares both bucket by bucket, each sorted. Trees with equal checksums are equal.
     pub fn between(left: &Digest, right: &Digest, limit: usize) -> Result<Self> {
         let mut collector = Collector::new(limit, left.base.min(right.base));
         if (left.entries, left.checksum) == (right.entries, right.checksum) {
@@ -160,7 +160,7 @@ fn rows(bytes: &[u8]) -> Vec<EntryDigest<'_>> {
     rows
 }
 
-/// Shows each row and each difference, with the left row of changed entries.
+/// Passes each row and each difference to `collector`; for changed entries the left row.
 fn merge(left: &[EntryDigest<'_>], right: &[EntryDigest<'_>], collector: &mut Collector) {
     let (mut lefts, mut rights) = (left.iter().peekable(), right.iter().peekable());
     loop {
@@ -184,7 +184,7 @@ fn merge(left: &[EntryDigest<'_>], right: &[EntryDigest<'_>], collector: &mut Co
     }
 }
 
-/// Counts all, keeps the `limit` least.
+/// Counts all differences and keeps the first `limit`.
 struct Collector {
     limit: usize,
     found: Difference,
@@ -193,7 +193,7 @@ struct Collector {
 }
 
 impl Collector {
-    /// `base`: RDNs of the base.
+    /// `base` is the number of RDNs of the base.
     fn new(limit: usize, base: usize) -> Self {
         let (found, least) = (Difference::default(), BinaryHeap::new());
         Self { limit, found, least, subtrees: Subtrees::new(base) }
@@ -232,31 +232,31 @@ impl Collector {
     }
 }
 
-/// Entries below one that is directly below the base; or, without a name, the base and those that are directly
-/// below it.
+/// An entry directly below the base with everything below it; the one without a name has the base and the leaves
+/// directly below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subtree {
     pub dn: Option<String>,
     pub left: Totals,
     pub right: Totals,
-    /// Entries that differ.
+    /// Number of entries that differ.
     pub changes: u64,
 }
 
-/// Beyond so many subtrees, entries of further ones are counted in none.
+/// Most subtrees; entries of further subtrees are not counted in any.
 const MOST: usize = 1 << 17;
-/// Parents that are cached at most.
+/// Most cached parents.
 const PARENTS: usize = 1 << 17;
 
-/// Sorts entries by subtree.
+/// Assigns entries to subtrees.
 #[derive(Debug)]
 struct Subtrees {
-    /// RDNs of the base.
+    /// Number of RDNs of the base.
     base: usize,
     /// Subtrees by the text of parents, and by their own keys.
     parents: FxHashMap<Vec<u8>, usize>,
     keys: FxHashMap<Vec<u8>, usize>,
-    /// The first one has the entries that are counted in none.
+    /// The first one has the entries that are counted in no subtree.
     found: Vec<Subtree>,
 }
 
@@ -266,7 +266,7 @@ impl Subtrees {
         Self { base, parents, keys, found: vec![Subtree::default()] }
     }
 
-    /// Those that differ, the most different first.
+    /// Returns the subtrees with differences, the most different first.
     fn finish(self, limit: usize) -> Vec<Subtree> {
         let differing = self.found.into_iter().skip(1).filter(|one| one.changes > 0);
         let mut found: Vec<_> = differing.collect();
@@ -275,7 +275,7 @@ impl Subtrees {
         found
     }
 
-    /// That of an entry.
+    /// Returns the subtree of an entry.
     fn at(&mut self, dn: &[u8]) -> &mut Subtree {
         let parent = parent_text(dn);
         let at = match self.parents.get(parent) {
@@ -307,7 +307,7 @@ impl Subtrees {
     }
 }
 
-/// A DN without its first RDNs.
+/// A DN without its first `count` RDNs.
 fn skip(dn: &[u8], count: usize) -> &[u8] {
     (0..count).fold(dn, |dn, _| parent_text(dn))
 }

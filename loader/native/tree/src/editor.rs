@@ -1,4 +1,4 @@
-//! Records on their way to slapadd: some attributes left out, the rest untouched.
+//! Edits records for slapadd: removes some attributes and copies the rest.
 
 use std::ops::Range;
 
@@ -8,18 +8,18 @@ use ldif::{Field, Record};
 use crate::fingerprint::hash_description;
 use crate::names::{Aliases, Names};
 
-/// Copies records; keeps its buffers from one to the next.
+/// Copies records and reuses its buffers.
 ///
-/// Values of one attribute come out side by side: slapd 2.6.11 to 2.6.14 damage entries where they
-/// do not. `changetype: add` is left out, since slapadd takes it for an attribute.
+/// Values of one attribute are grouped: slapd 2.6.11 to 2.6.14 corrupt entries where they are not. `changetype: add` is
+/// removed, because slapadd treats it as an attribute.
 #[derive(Debug, Default)]
 pub struct Editor {
     drop: Names,
     aliases: Aliases,
-    /// Lines to be kept: which of `descriptions` it has, and where it stands in the record.
+    /// The lines to keep: the index in `descriptions`, and the range in the record.
     lines: Vec<(usize, Range<usize>)>,
     descriptions: Vec<u64>,
-    /// The record cannot be copied as it is.
+    /// Whether the record needs changes.
     edited: bool,
     lower: Vec<u8>,
 }
@@ -29,13 +29,13 @@ impl Editor {
         Self { drop, ..Self::default() }
     }
 
-    /// Values under these names come out side by side, too.
+    /// Also groups values under different names of one attribute type.
     #[must_use]
     pub fn with_aliases(self, aliases: Aliases) -> Self {
         Self { aliases, ..self }
     }
 
-    /// Appends the record, then the lines `extra`, then a blank line.
+    /// Appends the record, the lines `extra`, and a blank line.
     pub fn copy(&mut self, record: &Record<'_>, extra: &[u8], out: &mut Vec<u8>) -> Result<()> {
         self.begin();
         for field in record.entry()?.fields {
@@ -46,7 +46,7 @@ impl Editor {
         self.end(record, extra, out)
     }
 
-    /// For those who read the fields anyway: `begin`, `see` every field, `end`.
+    /// For callers that read the fields themselves: call `begin`, `see` for every field, then `end`.
     pub fn begin(&mut self) {
         self.lines.clear();
         self.descriptions.clear();
@@ -54,26 +54,26 @@ impl Editor {
     }
 
     pub fn see(&mut self, field: &Field<'_>, description: u64) {
-        if self.drop.hold(field) {
+        if self.drop.has_field(field) {
             self.edited = true;
             return;
         }
         let description = self.aliases.hash(field, description);
-        let previous = self.lines.last().map(|(known, _)| *known);
-        let found = self.descriptions.iter().rposition(|known| *known == description);
-        // A description that comes back after others: its values stand apart.
+        let previous = self.lines.last().map(|(index, _)| *index);
+        let found = self.descriptions.iter().rposition(|index| *index == description);
+        // The description occurred before other ones, so its values are not grouped.
         self.edited |= found.is_some() && found != previous;
-        let known = found.unwrap_or(self.descriptions.len());
+        let index = found.unwrap_or(self.descriptions.len());
         if found.is_none() {
             self.descriptions.push(description);
         }
-        self.lines.push((known, field.span.clone()));
+        self.lines.push((index, field.span.clone()));
     }
 
     pub fn end(&mut self, record: &Record<'_>, extra: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let entry = record.entry()?;
         if self.edited || entry.change {
-            self.lines.sort_by_key(|(known, _)| *known);
+            self.lines.sort_by_key(|(index, _)| *index);
             out.extend_from_slice(&record.bytes[entry.dn_span]);
             for (_, line) in self.lines.drain(..) {
                 out.extend_from_slice(&record.bytes[line]);

@@ -1,7 +1,6 @@
-//! One record as two numbers: who it is, and what it holds.
+//! A record as two hashes: of its DN, and of its content.
 //!
-//! xxh3 keeps accidents apart (at 10^9 entries the chance of any two alike is 10^-21); it does not
-//! withstand someone who builds collisions on purpose.
+//! xxh3 prevents accidental collisions (at 10^9 entries the chance of any is 10^-21), but not deliberate ones.
 
 use common::Result;
 use ldif::{Field, Record};
@@ -12,30 +11,30 @@ use crate::names::Names;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// Hash of the DN's key.
+    /// Hash of the normalized DN.
     pub dn: u128,
-    /// Sum of the hashes of all different (attribute description, value), so that their order does not count.
+    /// Sum of the hashes of all distinct (attribute description, value), which does not depend on their order.
     pub body: u128,
 }
 
 impl Fingerprint {
-    /// What this entry adds to the order-free checksum of a tree.
+    /// The contribution of this entry to the checksum of a tree.
     pub fn combined(&self) -> u128 {
         hash([self.dn.to_le_bytes(), self.body.to_le_bytes()].as_flattened())
     }
 }
 
-/// Sum modulo 2^128: the same whatever the order, and sums of parts add up to the sum of all.
+/// A sum modulo 2^128: independent of the order, and additive over parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Checksum(u128);
 
 impl Checksum {
-    /// Adds what a part of the tree has.
+    /// Adds the checksum of a part of the tree.
     pub fn join(&mut self, part: Self) {
         self.add(part.0);
     }
 
-    /// `print`: [`Fingerprint::combined`].
+    /// Adds an entry; `print` is its [`Fingerprint::combined`].
     pub fn add(&mut self, print: u128) {
         self.0 = self.0.wrapping_add(print);
     }
@@ -45,7 +44,7 @@ impl Checksum {
     }
 }
 
-/// What a part of a tree has: a subtree, or files of an export.
+/// The totals of a part of a tree: a subtree, or files of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     pub entries: u64,
@@ -53,7 +52,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// `print`: [`Fingerprint::combined`] of one more entry.
+    /// Adds an entry; `print` is its [`Fingerprint::combined`].
     pub fn add(&mut self, print: u128) {
         self.entries += 1;
         self.checksum.add(print);
@@ -65,7 +64,7 @@ impl Totals {
     }
 }
 
-/// Takes fingerprints; keeps its buffers from record to record.
+/// Computes fingerprints and reuses its buffers.
 #[derive(Debug)]
 pub struct Fingerprinter {
     ignore: Names,
@@ -73,9 +72,9 @@ pub struct Fingerprinter {
     lower: Vec<u8>,
     values: Vec<u128>,
     sum: u128,
-    /// Of values that need not be held against others.
+    /// Sum of the values that need no check for duplicates.
     singles: u128,
-    /// Low bits of the values so far: a bit that is met again may be a value that is there already.
+    /// A bitmap of the low bits of the values so far: if a bit is set already, the value may be a duplicate.
     met: [u64; WORDS],
     again: bool,
 }
@@ -110,7 +109,7 @@ impl Fingerprinter {
         self.print_with(record, |_, _| ())
     }
 
-    /// The same, showing on the way every field with the hash of its description in lower case.
+    /// Returns the fingerprint, and calls `see` with every field and the hash of its description in lower case.
     pub fn print_with(
         &mut self,
         record: &Record<'_>,
@@ -122,21 +121,21 @@ impl Fingerprinter {
             let field = field?;
             let description = hash_description(&field, &mut self.lower);
             see(&field, description);
-            if !self.ignore.hold(&field) {
+            if !self.ignore.has_field(&field) {
                 self.add(hash_value(description, &field.value()?));
             }
         }
         Ok(self.end(&entry.dn))
     }
 
-    /// For entries that are no records: `begin`, `add` the hash of every value that counts, `end`.
+    /// For entries that are not records: call `begin`, `add` with the hash of every value that counts, then `end`.
     pub fn begin(&mut self) {
         self.values.clear();
         self.met = [0; WORDS];
         (self.sum, self.singles, self.again) = (0, 0, false);
     }
 
-    /// `value`: as [`hash_value`] has it.
+    /// `value` comes from [`hash_value`].
     #[inline]
     pub fn add(&mut self, value: u128) {
         let low = value.to_le_bytes();
@@ -147,7 +146,7 @@ impl Fingerprinter {
         self.values.push(value);
     }
 
-    /// The same of a value that is known to be the only one of its description.
+    /// Adds a value that is known to be the only one of its description.
     #[inline]
     pub fn add_single(&mut self, value: u128) {
         self.singles = self.singles.wrapping_add(value);
@@ -163,23 +162,23 @@ impl Fingerprinter {
         Fingerprint { dn: hash(self.name.key()), body: self.sum.wrapping_add(self.singles) }
     }
 
-    /// Of the record printed last.
+    /// The DN of the last record.
     pub fn name(&self) -> &ParsedDn {
         &self.name
     }
 }
 
-/// `description`: as [`hash_text`] has it.
+/// `description` comes from [`hash_text`].
 pub fn hash_value(description: u64, value: &[u8]) -> u128 {
     xxh3_128_with_seed(value, description)
 }
 
-/// Hash of the attribute description, options included, in lower case. `lower` is scratch.
+/// Hash of the attribute description with its options, in lower case. `lower` is a buffer.
 pub fn hash_description(field: &Field<'_>, lower: &mut Vec<u8>) -> u64 {
     hash_text(field.description(), lower)
 }
 
-/// The same of a description that stands in no record.
+/// Hash of a description that is not in a record.
 pub fn hash_text(description: &[u8], lower: &mut Vec<u8>) -> u64 {
     lower.clear();
     lower.extend_from_slice(description);

@@ -1,4 +1,4 @@
-//! Streams of records from LDIF to LDIF: many files as one, one partition of an export, and records sorted by depth.
+//! Converts streams of LDIF records: joins files, copies a partition of an export, and sorts records by depth.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::fingerprint::{Checksum, Fingerprinter};
 use crate::name::{ParsedDn, rdns};
 use crate::names::{Aliases, Names};
 
-/// Written at once; slapadd's pipe takes it in pieces.
+/// Bytes per write; slapadd's pipe takes them in pieces.
 const CHUNK: usize = 256 * 1024;
 
-/// The contextCSN values that the entry `root` shall have, and no other entry.
+/// Values of contextCSN for the entry `root`; all others are removed.
 #[derive(Debug)]
 pub struct RootStamp {
     root: ParsedDn,
@@ -38,7 +38,7 @@ impl RootStamp {
         &self.root
     }
 
-    /// The lines that this entry gets: none unless it is the root.
+    /// The lines to add to this entry: none unless it is the root.
     pub fn lines_for(&mut self, name: &ParsedDn) -> &[u8] {
         if name.key() != self.root.key() {
             return b"";
@@ -47,7 +47,7 @@ impl RootStamp {
         &self.lines
     }
 
-    /// Values that found no entry to stand on would be lost in silence.
+    /// Returns an error if the root did not occur, since its values would be lost.
     pub fn require_found(&self) -> Result<()> {
         if self.met || self.lines.is_empty() {
             return Ok(());
@@ -64,7 +64,7 @@ pub fn context_csn() -> Names {
     Names::new(["contextCSN"])
 }
 
-/// What the stream shall claim to be: the root's contextCSN, and no entry newer than it.
+/// Sets what the stream claims: the root's contextCSN, and no entry newer than that.
 #[derive(Debug)]
 pub struct ContextCsnStamp {
     root: RootStamp,
@@ -85,23 +85,23 @@ impl ContextCsnStamp {
         }
     }
 
-    /// Values under these names come out side by side.
+    /// Also groups values under different names of one attribute type.
     #[must_use]
     pub fn with_aliases(self, aliases: Aliases) -> Self {
         Self { newer: self.newer.with_aliases(aliases), ..self }
     }
 
-    /// The CSN that an entry must have instead of `entry_csn`, when that is newer than the claim.
+    /// Returns the CSN that must replace `entry_csn`, if that is newer than the claim.
     pub fn held_back(&self, entry_csn: &[u8]) -> Option<&[u8]> {
         self.claim.older_csn(entry_csn)
     }
 
-    /// Has the root passed by?
+    /// Whether the root has occurred.
     pub fn found(&self) -> bool {
         self.root.met
     }
 
-    /// Appends the record as it shall be, then a blank line; `plain` copies those that stay as they are.
+    /// Appends the edited record and a blank line; `plain` copies records that need no change.
     pub fn copy(
         &mut self,
         plain: &mut Editor,
@@ -120,8 +120,8 @@ impl ContextCsnStamp {
     }
 }
 
-/// Writes the records of all `paths` in order, a blank line after each. Returns their number.
-/// Values of one attribute come out side by side, also under several names of `aliases`.
+/// Writes the records of all `paths` in order, each followed by a blank line, and returns their number. Values of one
+/// attribute are grouped, also under its `aliases`.
 pub fn join(
     paths: &[impl AsRef<Path>],
     sink: &mut impl Write,
@@ -158,13 +158,13 @@ fn send(text: &mut Vec<u8>, sink: &mut impl Write) -> Result<()> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Shard {
     pub entries: u64,
-    /// Uncompressed bytes written.
+    /// Number of uncompressed bytes written.
     pub bytes: u64,
-    /// That of a tree digest of the written file with nothing ignored.
+    /// The checksum of a tree digest of the written file that ignores nothing.
     pub checksum: String,
 }
 
-/// Copies `input` to `path`, without the attributes in `drop`; on the disk when it returns.
+/// Copies `input` to `path` without the attributes in `drop`, and syncs the file.
 pub fn shard(input: Input<'_>, path: &Path, drop: &Names, counters: &Counters) -> Result<Shard> {
     let mut output = Output::create(path, 0)?;
     let mut editor = Editor::new(drop.clone());
@@ -188,8 +188,8 @@ pub fn shard(input: Input<'_>, path: &Path, drop: &Names, counters: &Counters) -
 /// The memory limit in bytes; what exceeds it goes to an unlinked temporary file.
 const MEMORY: usize = 32 << 20;
 
-/// Copies `input` to `path`; records of the same depth stay in their order. `scratch` is the directory of the temporary
-/// file.
+/// Copies `input` to `path`, sorted by depth; records of the same depth keep their order. `scratch` is the directory of
+/// the temporary file.
 pub fn parents_first(
     input: Input<'_>,
     path: &Path,

@@ -1,5 +1,5 @@
-//! What a stream of LDIF records says about a directory tree: which entries, under which parents,
-//! how new, and whether two trees hold the same. Knows DNs and CSNs as text, but no schema.
+//! The directory tree in a stream of LDIF records: its entries, their parents, how new they are, and whether two trees
+//! are equal. DNs and CSNs are handled as text, without a schema.
 
 pub mod arrange;
 pub mod claim;

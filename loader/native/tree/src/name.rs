@@ -1,11 +1,11 @@
-//! DNs as keys: one spelling for all DNs that differ only in case, spaces and escapes (RFC 4514).
+//! Normalized DNs: DNs that differ only in case, spaces and escapes (RFC 4514) have one spelling.
 //!
-//! Without a schema, so values are compared as text without regard to ASCII case, whatever their
-//! matching rule, and `cn` is not `commonName`. Nothing is refused: slapadd judges DNs, not we.
+//! Without a schema, all values are compared as text ignoring ASCII case, and `cn` differs from `commonName`. No DN is
+//! refused; slapadd judges them.
 
 use std::mem;
 
-/// A DN taken apart; reused from record to record, so that no memory is asked for.
+/// A parsed DN; reused for each record to avoid allocations.
 #[derive(Debug, Default)]
 pub struct ParsedDn {
     key: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct ParsedDn {
     above: ParentCache,
 }
 
-/// The parent of the last DN: the next one often has the same.
+/// The parent of the last DN, which the next one often shares.
 #[derive(Debug, Default)]
 struct ParentCache {
     text: Vec<u8>,
@@ -42,14 +42,14 @@ impl ParsedDn {
         self.parent_at = self.key.len();
         self.depth = 1;
         if let Some(comma) = comma {
-            self.look_above(&dn[comma + 1..]);
+            self.set_parent(&dn[comma + 1..]);
             self.key.push(b',');
             self.key.extend_from_slice(&self.above.key);
             self.depth += self.above.depth;
         }
     }
 
-    fn look_above(&mut self, text: &[u8]) {
+    fn set_parent(&mut self, text: &[u8]) {
         if self.above.text == text && self.above.depth > 0 {
             return;
         }
@@ -72,7 +72,7 @@ impl ParsedDn {
         &self.key
     }
 
-    /// The parent's key; empty for a DN of one RDN.
+    /// The parent's normalized DN; empty for a single RDN.
     pub fn parent(&self) -> &[u8] {
         self.key.get(self.parent_at + 1..).unwrap_or_default()
     }
@@ -82,7 +82,7 @@ impl ParsedDn {
         self.depth
     }
 
-    /// Parts of a multi-valued RDN have no order (X.501), so they are sorted.
+    /// The parts of a multi-valued RDN have no order (X.501), so they are sorted.
     fn push_rdn(&mut self, rdn: &[u8]) {
         let mut pieces = split(rdn, b'+');
         let first = pieces.next().unwrap_or_default();
@@ -102,18 +102,18 @@ impl ParsedDn {
     }
 }
 
-/// The parent's DN as the child spells it.
+/// The parent's DN as spelled in the child's.
 pub fn parent_text(dn: &[u8]) -> &[u8] {
     let end = unescaped(dn, b',').map_or(dn.len(), |comma| comma + 1);
     trim_value(&dn[end..])
 }
 
-/// The RDNs of a DN, as they are spelled; none of an empty one.
+/// The RDNs of a DN as spelled; none if it is empty.
 pub fn rdns(dn: &[u8]) -> impl Iterator<Item = &[u8]> {
     split(dn, b',').filter(move |_| !trim_spaces(dn).is_empty())
 }
 
-/// Whether a DN is `context`, or below it. Both are in one normal form, which escapes commas in values.
+/// Whether a DN is `context`, or below it. Both must be in one normal form, in which commas in values are escaped.
 pub fn is_within(dn: &[u8], context: &[u8]) -> bool {
     let above = dn.strip_suffix(context);
     above.is_some_and(|above| above.is_empty() || above.ends_with(b",") || context.is_empty())
@@ -132,7 +132,7 @@ fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     pieces(text, move |text| unescaped(text, separator))
 }
 
-/// The text cut where `end` finds a separator. Never empty: text without one is one piece.
+/// Splits the text where `end` finds a separator. Always returns at least one piece.
 pub fn pieces(text: &[u8], end: impl Fn(&[u8]) -> Option<usize>) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -143,7 +143,7 @@ pub fn pieces(text: &[u8], end: impl Fn(&[u8]) -> Option<usize>) -> impl Iterato
     })
 }
 
-/// Appends `type=value` in the one spelling.
+/// Appends `type=value` in the normal form.
 fn push_assertion(key: &mut Vec<u8>, text: &[u8]) {
     let equals = text.iter().position(|&byte| byte == b'=');
     let (kind, value) = text.split_at(equals.unwrap_or(0));
@@ -158,9 +158,9 @@ fn push_assertion(key: &mut Vec<u8>, text: &[u8]) {
     push_value(key, trim_value(value));
 }
 
-/// Undoes escapes, then escapes again only what would be taken for a separator.
+/// Appends a value with its escapes undone, except where the result would be a separator.
 fn push_value(key: &mut Vec<u8>, mut value: &[u8]) {
-    // An escaped `#` at the head is text; a bare one announces BER in hexadecimal.
+    // An escaped `#` at the beginning is text; an unescaped one introduces BER in hexadecimal.
     if matches!(value, [b'\\', b'#', ..] | [b'\\', b'2', b'3', ..]) {
         key.push(b'\\');
     }
@@ -176,7 +176,7 @@ fn push_value(key: &mut Vec<u8>, mut value: &[u8]) {
     }
 }
 
-/// The first byte of a value with its escape undone, and what follows it.
+/// Returns the first byte of a value, unescaped, and the rest of the value.
 pub fn unescape(value: &[u8]) -> Option<(u8, &[u8])> {
     match value {
         [b'\\', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
@@ -194,14 +194,14 @@ fn hex_digit(digit: u8) -> u8 {
     }
 }
 
-/// Without the spaces at both ends.
+/// Removes spaces at both ends.
 pub fn trim_spaces(text: &[u8]) -> &[u8] {
     let start = text.iter().position(|&byte| byte != b' ').unwrap_or(text.len());
     let end = text.iter().rposition(|&byte| byte != b' ').map_or(start, |last| last + 1);
     &text[start..end]
 }
 
-/// Trims spaces, but keeps an escaped one at the end.
+/// Removes spaces, but keeps an escaped one at the end.
 pub fn trim_value(value: &[u8]) -> &[u8] {
     let trimmed = trim_spaces(value);
     let escapes = trimmed.iter().rev().take_while(|&&byte| byte == b'\\').count();

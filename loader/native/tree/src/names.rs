@@ -1,11 +1,11 @@
-//! A short list of attribute names to look out for.
+//! A short list of attribute names.
 
 use ldif::Field;
 use rustc_hash::FxHashMap;
 
 use crate::fingerprint::hash_text;
 
-/// Base names, compared without regard to case and options.
+/// Attribute types, compared ignoring case and options.
 #[derive(Debug, Clone, Default)]
 pub struct Names(Vec<Vec<u8>>);
 
@@ -14,16 +14,16 @@ impl Names {
         Self(names.into_iter().map(|name| name.as_ref().as_bytes().to_vec()).collect())
     }
 
-    pub fn hold(&self, field: &Field<'_>) -> bool {
-        self.contain(field.base())
+    pub fn has_field(&self, field: &Field<'_>) -> bool {
+        self.has_name(field.base())
     }
 
-    pub fn contain(&self, base: &[u8]) -> bool {
+    pub fn has_name(&self, base: &[u8]) -> bool {
         self.0.iter().any(|name| name.eq_ignore_ascii_case(base))
     }
 }
 
-/// Names that mean one attribute type, in lower case: each, and the one that stands for all.
+/// Maps each name of an attribute type, in lower case, to one chosen name of that type.
 #[derive(Debug, Clone, Default)]
 pub struct Aliases(FxHashMap<Vec<u8>, Vec<u8>>);
 
@@ -33,7 +33,7 @@ impl Aliases {
         Self(pairs.into_iter().map(|(name, main)| (lower(name), lower(main))).collect())
     }
 
-    /// The hash of the field's description, the same by all names of its type; `own`: by its own.
+    /// Hash of the field's description, the same for all names of its type; `own` is the hash by its own name.
     pub fn hash(&self, field: &Field<'_>, own: u64) -> u64 {
         if self.0.is_empty() {
             return own;

@@ -1,5 +1,5 @@
-//! What arranging an export must know of each record, in a fixed size: it lies in a list beside the
-//! file, so that finding duplicates and parents does not mean reading all records again.
+//! The data of each record that arranging needs, in a fixed size. Rows are stored in a file beside the LDIF, so that
+//! duplicates and parents are found without reading all records again.
 
 use std::path::{Path, PathBuf};
 
@@ -9,25 +9,25 @@ use ldif::Record;
 use crate::csn;
 use crate::fingerprint::{Fingerprinter, hash};
 
-/// Bytes of a row in a list: five numbers of 16, then the length and 4 spare bytes, little-endian.
+/// Bytes of a row: five 16-byte numbers, the length, and 4 spare bytes, little-endian.
 pub const SIZE: usize = 88;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryRecord {
-    /// Hash of the DN's key.
+    /// Hash of the normalized DN.
     pub dn: u128,
     pub parent: u128,
-    /// 0 for an entry without entryUUID, which is nobody's duplicate by it.
+    /// 0 without an entryUUID; such an entry is never a duplicate by UUID.
     pub uuid: u128,
-    /// 0 for an entry without entryCSN, which is older than all.
+    /// 0 without an entryCSN; such an entry is older than all others.
     pub csn: u128,
-    /// What it adds to the checksum of the tree, contextCSN left aside.
+    /// Its contribution to the checksum of the tree, without contextCSN.
     pub print: u128,
     /// Bytes of the record in LDIF.
     pub length: u32,
 }
 
-/// Where the list for a file lies.
+/// The path of the row file that belongs to an LDIF file.
 pub fn row_file_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".rows");
@@ -35,7 +35,7 @@ pub fn row_file_of(path: &Path) -> PathBuf {
 }
 
 impl EntryRecord {
-    /// `printer` must overlook contextCSN.
+    /// `printer` must ignore contextCSN.
     pub fn of(record: &Record<'_>, printer: &mut Fingerprinter) -> Result<Self> {
         let (mut uuid, mut csn) = (0, 0);
         let mut failed = None;
@@ -68,7 +68,7 @@ impl EntryRecord {
         bytes
     }
 
-    /// From `SIZE` bytes.
+    /// Decodes `SIZE` bytes.
     #[inline]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let number = |at: usize| {
@@ -86,7 +86,7 @@ impl EntryRecord {
     }
 }
 
-/// Spelled in either case.
+/// Hash of an entryUUID in upper or lower case.
 pub fn hash_uuid(value: &[u8]) -> u128 {
     let mut lower = [0; 36];
     match lower.get_mut(..value.len()) {

@@ -1,4 +1,4 @@
-//! A first look at LDIF files: what a server must know to take them, and how new they are.
+//! Scans LDIF files for what a server must know to load them, and for their CSNs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 use common::{Counters, InFile, Result};
 use ldif::tail::TruncationDetector;
 use ldif::walk::each_record;
-use ldif::{Entry, Field, Input, Record};
+use ldif::{Field, Input, Record};
 
 use crate::csn;
 
-/// Name in lower case, with the file and line of its first use.
+/// Names in lower case, with the file and line of their first use.
 pub type FirstUses = BTreeMap<String, (PathBuf, u64)>;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     pub entries: u64,
-    /// Uncompressed.
+    /// Uncompressed bytes.
     pub bytes: u64,
     /// Attribute descriptions without their options.
     pub attributes: FirstUses,
     pub object_classes: FirstUses,
     pub first_dn: Option<String>,
-    /// Values of contextCSN in the order met.
+    /// Values of contextCSN in order of occurrence.
     pub context_csns: Vec<String>,
-    /// Server ID (three hexadecimal digits) to its greatest entryCSN.
+    /// The greatest entryCSN per server ID (three hexadecimal digits).
     pub max_csns: BTreeMap<String, String>,
 }
 
@@ -58,7 +58,8 @@ impl Scanner {
         let entry = record.entry()?;
         tail.record(record, &entry.dn);
         self.scan.entries += 1;
-        self.note_first(&entry);
+        let dn = || String::from_utf8_lossy(&entry.dn).into_owned();
+        self.scan.first_dn.get_or_insert_with(dn);
         for field in entry.fields {
             let field = field?;
             tail.field(&field);
@@ -67,15 +68,10 @@ impl Scanner {
         Ok(())
     }
 
-    fn note_first(&mut self, entry: &Entry<'_>) {
-        let text = || String::from_utf8_lossy(&entry.dn).into_owned();
-        self.scan.first_dn.get_or_insert_with(text);
-    }
-
     fn field(&mut self, field: &Field<'_>) -> Result<()> {
         let at = (self.file, field.line);
         note(&mut self.attributes, &mut self.lower, field.base(), at);
-        // Decoded even where nobody looks at it, so that broken base64 is found now.
+        // Decodes every value, so that broken base64 is found now.
         let value = field.value()?;
         match self.lower.as_slice() {
             b"objectclass" => note(&mut self.object_classes, &mut self.lower, &value, at),
@@ -109,7 +105,7 @@ impl Scanner {
     }
 }
 
-/// Leaves the name, in lower case, in `lower`.
+/// Notes the first use of a name. The name in lower case is left in `lower`.
 fn note(uses: &mut NameUses, lower: &mut Vec<u8>, name: &[u8], at: (usize, u64)) {
     lower.clear();
     lower.extend(name.iter().map(u8::to_ascii_lowercase));

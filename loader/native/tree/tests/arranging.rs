@@ -1,4 +1,4 @@
-//! Files with lists of rows beside them are arranged as files without.
+//! Files are arranged in the same way with and without lists of rows.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,10 +10,10 @@ use ldif::records::Records;
 use tree::fingerprint::Fingerprinter;
 use tree::{Arrangement, Digest, EntryRecord, Names, Task, arrange, row};
 
-/// More than are looked at together.
+/// More than are processed in one batch.
 const ENTRIES: usize = 10_000;
 
-/// Accounts below containers, of which some are missing; some accounts come twice, by DN or by entryUUID.
+/// Accounts below containers, some of which are missing; some accounts are duplicates by DN or by entryUUID.
 fn ldif(seed: u64) -> String {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut text = String::from("dn: dc=x\nobjectClass: top\n\n");
@@ -101,5 +101,5 @@ fn a_cut_list_is_refused() {
         name_orphans: true,
     };
     let refused = arrange(&task, &home.path().join("out"), &Counters::default()).unwrap_err();
-    assert!(refused.to_string().contains("the list of rows is cut"), "{refused}");
+    assert!(refused.to_string().contains("the list of rows is truncated"), "{refused}");
 }

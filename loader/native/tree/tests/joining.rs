@@ -1,4 +1,4 @@
-//! Joining files for slapadd's pipe: to an end that reads, one that is gone, and one that stalls.
+//! Joins files for slapadd's pipe, whose reader reads, is gone, or stalls.
 
 mod support;
 
@@ -40,7 +40,7 @@ fn all_records_come_through_a_pipe() {
 }
 
 #[test]
-fn a_reader_that_is_gone_is_told_as_such() {
+fn a_vanished_reader_is_reported_as_such() {
     let directory = tempdir().unwrap();
     let paths = [put(directory.path(), "a", &entries(2))];
     let (reader, writer) = pipe().unwrap();
@@ -110,7 +110,7 @@ fn context_csns_without_a_root_to_bear_them_are_an_error() {
 }
 
 #[test]
-fn entries_newer_than_the_claim_are_held_back_to_it() {
+fn entries_newer_than_the_claim_get_its_csn() {
     let csn = |count: u32| format!("20260101000000.000000Z#{count:06x}#001#000000");
     let directory = tempdir().unwrap();
     let entry = |dn: &str, count| Entry::new(dn, &[("entryCSN", &csn(count)), ("cn", "a")]);

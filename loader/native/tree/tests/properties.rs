@@ -1,4 +1,4 @@
-//! What holds for any tree: checksums do not depend on order, arranging keeps exactly the newest.
+//! Properties of any tree: checksums do not depend on order, and arranging keeps exactly the newest entries.
 
 mod support;
 
@@ -28,7 +28,7 @@ fn text(entries: &[Entry]) -> Vec<u8> {
     entries.iter().flat_map(Entry::text).collect()
 }
 
-/// Read while the tree moved: few names, so that entries share DNs and UUIDs.
+/// A tree that changed during the read: there are few names, so that entries share DNs and UUIDs.
 fn moving_tree() -> impl Strategy<Value = Vec<(Entry, u32, u32)>> {
     let dn = prop_oneof![
         2 => Just("dc=x".to_owned()),
@@ -44,7 +44,7 @@ fn moving_tree() -> impl Strategy<Value = Vec<(Entry, u32, u32)>> {
     prop::collection::vec(entry, 1..16)
 }
 
-/// What must be left, told the slow way.
+/// The entries that must remain, computed in the simplest way.
 fn newest(all: &[(Entry, u32, u32)]) -> Vec<&Entry> {
     let age = |at: usize| (all[at].2, at);
     let overtaken = |at: usize| {
@@ -57,7 +57,7 @@ fn newest(all: &[(Entry, u32, u32)]) -> Vec<&Entry> {
 }
 
 proptest! {
-    // A failure prints its least input; that goes into a test of its own, not into a seed file.
+    // A failure prints its minimal input, which then becomes a test of its own instead of a seed file.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
@@ -84,7 +84,7 @@ proptest! {
         let chosen = at.index(entries.len());
         let value = &mut entries[chosen].attributes[0].1;
         value.push(1 << bit);
-        // As a set, an entry may already have held what it now holds.
+        // The change may have produced an equal set of values.
         let sets: BTreeSet<_> = entries[chosen].attributes.iter().collect();
         prop_assume!(sets.len() == entries[chosen].attributes.len());
         prop_assert_ne!(digest(&text(&entries), &[]).checksum(), before);

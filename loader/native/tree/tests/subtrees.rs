@@ -1,4 +1,4 @@
-//! Where two trees differ.
+//! Differences between two trees, by subtree.
 
 use common::Counters;
 use tree::{Difference, Digest, Names, Subtree};
@@ -19,7 +19,7 @@ fn filled(mut digest: Digest, records: &[(&str, &str)]) -> Digest {
     digest
 }
 
-/// One spelling of each name, entries of both sides, and how many differ.
+/// A normalized name, the number of entries on either side, and the number of differences.
 fn told(found: &[Subtree]) -> Vec<(String, u64, u64, u64)> {
     let told = |one: &Subtree| {
         let dn = one.dn.clone().unwrap_or_default().to_lowercase().replace(' ', "");
@@ -29,7 +29,7 @@ fn told(found: &[Subtree]) -> Vec<(String, u64, u64, u64)> {
 }
 
 #[test]
-fn differences_are_told_by_subtree() {
+fn differences_are_reported_by_subtree() {
     let both = [("dc=x", "a"), ("ou=p,dc=x", "a"), ("ou=q,dc=x", "a"), ("ou=r,dc=x", "a")];
     let left = [("cn=1,ou=p,dc=x", "a"), ("cn=1,cn=2,OU=P, dc=x", "a"), ("cn=3,ou=q,dc=x", "a")];
     let right = [("cn=1,ou=p,dc=x", "b"), ("ou=s,dc=x", "a"), ("cn=3,ou=q,dc=x", "a")];

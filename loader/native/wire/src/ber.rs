@@ -1,5 +1,5 @@
-//! The Basic Encoding Rules as far as LDAP uses them (RFC 4511, 5.1): definite lengths, small tags. Everything that is
-//! read is checked: a server may be broken, or hostile.
+//! The Basic Encoding Rules as LDAP uses them (RFC 4511, 5.1): definite lengths, small tags. Everything is checked when
+//! read, because a server may be broken or hostile.
 
 use crate::{Error, Result};
 
@@ -10,14 +10,14 @@ pub const ENUMERATED: u8 = 0x0a;
 pub const SEQUENCE: u8 = 0x30;
 pub const SET: u8 = 0x31;
 
-/// One encoded value: its tag, and what it holds.
+/// One encoded value: tag and content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Element<'a> {
     pub tag: u8,
     pub body: &'a [u8],
 }
 
-/// Reads the elements of a constructed value one after another.
+/// Reads the elements of a constructed value one by one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reader<'a>(&'a [u8]);
 
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
-    /// What was not read yet.
+    /// The bytes not read yet.
     pub const fn rest(&self) -> &'a [u8] {
         self.0
     }
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         self.0.first().copied()
     }
 
-    /// The next element if it has this tag and a length of one byte, as nearly all have.
+    /// The next element if it has this tag and a one-byte length, as nearly all do.
     #[inline]
     fn short(&mut self, tag: u8) -> Option<&'a [u8]> {
         let &[found, length, ref rest @ ..] = self.0 else { return None };
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         if element.tag == tag {
             return Ok(element.body);
         }
-        let text = format!("tag {:#04x} stands where {tag:#04x} should", element.tag);
+        let text = format!("tag {:#04x} instead of {tag:#04x}", element.tag);
         Err(Error::protocol(text))
     }
 
@@ -100,14 +100,14 @@ impl<'a> Reader<'a> {
         number(self.expect(ENUMERATED)?)
     }
 
-    /// False where it is left out.
+    /// A BOOLEAN that defaults to false if it is absent.
     pub fn boolean(&mut self) -> Result<bool> {
         Ok(self.optional(BOOLEAN)?.is_some_and(|body| body.iter().any(|&byte| byte != 0)))
     }
 }
 
-/// Length of the element at the head of `bytes`, tag and length included; `None` while too little is
-/// there to tell. Its tag must be `tag`, and it must not be longer than `most`.
+/// Returns the length of the element at the start of `bytes`, including its header; `None` if more bytes are needed.
+/// Its tag must be `tag`, and its length at most `most`.
 pub fn frame(bytes: &[u8], tag: u8, most: usize) -> Result<Option<usize>> {
     match bytes.first() {
         None => return Ok(None),
@@ -123,7 +123,7 @@ pub fn frame(bytes: &[u8], tag: u8, most: usize) -> Result<Option<usize>> {
     }
 }
 
-/// Bytes of tag and length, and the length; `None` when they are not all there.
+/// Returns the size of the header and the length in it; `None` if the header is incomplete.
 #[inline]
 fn head(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
     let [tag, first, ..] = *bytes else { return Ok(None) };
@@ -139,7 +139,8 @@ fn head(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
     }
     let Some(digits) = bytes.get(2..2 + count) else { return Ok(None) };
     let length = digits.iter().fold(0_u64, |sum, &byte| (sum << 8) | u64::from(byte));
-    let length = usize::try_from(length).map_err(|_| Error::protocol("an endless length"))?;
+    let length =
+        usize::try_from(length).map_err(|_| Error::protocol("a length that is too large"))?;
     Ok(Some((2 + count, length)))
 }
 
@@ -157,7 +158,7 @@ fn cut() -> Error {
     Error::protocol("an element reaches beyond its end")
 }
 
-/// Appends encoded values to its bytes; reused from message to message.
+/// Appends encoded values to a buffer, which is reused for each message.
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
 
@@ -170,7 +171,7 @@ impl Writer {
         self.0.clear();
     }
 
-    /// What is encoded already.
+    /// Appends bytes that are encoded already.
     pub fn raw(&mut self, encoded: &[u8]) {
         self.0.extend_from_slice(encoded);
     }
@@ -201,18 +202,18 @@ impl Writer {
         self.nest(SEQUENCE, fill);
     }
 
-    /// A constructed value with what `fill` appends in it.
+    /// Appends a constructed value; `fill` appends its content.
     pub fn nest(&mut self, tag: u8, fill: impl FnOnce(&mut Self)) {
         self.0.push(tag);
         let start = self.0.len();
         fill(self);
         let length = self.0.len() - start;
-        // How many bytes the length takes is known only now.
+        // The size of the length field is only known now.
         push_length(&mut self.0, length);
         self.0[start..].rotate_left(length);
     }
 
-    /// The fewest bytes that keep its sign.
+    /// Appends the integer in the fewest bytes that keep its sign.
     fn number(&mut self, tag: u8, value: i32) {
         let bytes = value.to_be_bytes();
         let redundant = |at: &usize| {

@@ -1,4 +1,4 @@
-//! The two buffers of a connection: bytes that came and are not taken yet, and bytes still to go.
+//! The buffers of a connection: received bytes that are not consumed yet, and bytes to be sent.
 
 use std::mem;
 use std::ops::Range;
@@ -6,13 +6,13 @@ use std::ops::Range;
 use crate::Result;
 use crate::ber::{SEQUENCE, frame};
 
-/// Room for a read: many messages at once is what makes reading cheap.
-const READ: usize = 512 * 1024;
+/// Bytes per read; reading is efficient if many messages come at once.
+const READ_SIZE: usize = 512 * 1024;
 
-/// A message larger than this is taken for something that is not LDAP.
+/// A larger message is treated as a protocol error.
 pub const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 
-/// A message is cut out of the bytes that came so far; memory follows these, not what a server claims.
+/// Splits received bytes into messages. Memory grows with these bytes, not with the length that a server claims.
 #[derive(Debug)]
 pub struct Input {
     memory: Vec<u8>,
@@ -21,18 +21,18 @@ pub struct Input {
 
 impl Default for Input {
     fn default() -> Self {
-        Self { memory: vec![0; READ], filled: 0..0 }
+        Self { memory: vec![0; READ_SIZE], filled: 0..0 }
     }
 }
 
 impl Input {
-    /// Takes out the next whole message, as a place for [`Self::bytes`] that holds until more is read.
+    /// Consumes the next complete message and returns its range for [`Self::bytes`], valid until the next read.
     #[allow(clippy::should_implement_trait, reason = "it fails, and more may come after the end")]
     pub fn next(&mut self) -> Result<Option<Range<usize>>> {
         let waiting = &self.memory[self.filled.clone()];
         let Some(length) = frame(waiting, SEQUENCE, MAX_MESSAGE)? else { return Ok(None) };
         if length > waiting.len() {
-            let doubled = (2 * waiting.len()).max(READ);
+            let doubled = (2 * waiting.len()).max(READ_SIZE);
             self.make_room(length.min(doubled));
             return Ok(None);
         }
@@ -45,7 +45,7 @@ impl Input {
         &self.memory[place]
     }
 
-    /// Where to read to; never empty.
+    /// The buffer to read into; never empty.
     pub fn room(&mut self) -> &mut [u8] {
         if self.filled.is_empty() || self.filled.end == self.memory.len() {
             self.make_room(self.filled.len() + 1);
@@ -57,24 +57,23 @@ impl Input {
         self.filled.end = (self.filled.end + count).min(self.memory.len());
     }
 
-    /// Moves what waits to the front, with room for `length` bytes in all. Memory that a large message
-    /// took is given back.
+    /// Moves pending bytes to the front, with room for `length` bytes in all. Frees the memory of a large message.
     fn make_room(&mut self, length: usize) {
         if self.filled.start > 0 {
             self.memory.copy_within(self.filled.clone(), 0);
             self.filled = 0..self.filled.len();
         }
-        let wanted = length.max(READ);
+        let wanted = length.max(READ_SIZE);
         if wanted > self.memory.len() {
-            self.memory.resize(wanted.next_multiple_of(READ), 0);
-        } else if self.filled.is_empty() && self.memory.len() > 4 * READ {
-            self.memory = vec![0; READ];
+            self.memory.resize(wanted.next_multiple_of(READ_SIZE), 0);
+        } else if self.filled.is_empty() && self.memory.len() > 4 * READ_SIZE {
+            self.memory = vec![0; READ_SIZE];
         }
     }
 }
 
-/// Bytes that a layer refused must be offered again unmoved, so what is under way stays as it is and
-/// what comes meanwhile waits behind it.
+/// A layer that could not send bytes must get the same bytes at the same address again, so bytes being sent stay in
+/// place, and new bytes wait in a second buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     under_way: Vec<u8>,
@@ -95,7 +94,7 @@ impl Output {
         self.under_way.len() - self.gone + self.waiting.len()
     }
 
-    /// What goes next; empty when nothing is left.
+    /// The next bytes to send; empty if nothing is pending.
     pub(crate) fn next(&mut self) -> &[u8] {
         if self.gone == self.under_way.len() {
             self.under_way.clear();
@@ -121,12 +120,12 @@ mod tests {
         input.room()[..head.len()].copy_from_slice(&head);
         input.fill(head.len());
         assert_eq!(input.next(), Ok(None));
-        assert_eq!(input.memory.len(), READ);
+        assert_eq!(input.memory.len(), READ_SIZE);
     }
 
     #[test]
     fn a_message_larger_than_the_buffer_is_whole() {
-        let length = 5 * READ;
+        let length = 5 * READ_SIZE;
         let mut input = Input::default();
         let mut sent = vec![SEQUENCE, 0x84];
         sent.extend_from_slice(&u32::try_from(length).unwrap().to_be_bytes());
@@ -142,6 +141,6 @@ mod tests {
         }
         assert!(rest.is_empty());
         input.room();
-        assert_eq!(input.memory.len(), READ);
+        assert_eq!(input.memory.len(), READ_SIZE);
     }
 }

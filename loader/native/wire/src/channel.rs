@@ -1,4 +1,4 @@
-//! A bound connection as a stream of messages, out and in; how to reach a server, and as whom.
+//! A bound connection that sends and receives messages; and the options to open one.
 
 use std::fmt;
 use std::hint::black_box;
@@ -18,7 +18,7 @@ use crate::buffer::{Input, Output};
 use crate::session::{IoResult, Session, check_silence};
 use crate::{Error, Message, Result};
 
-/// A password. Overwritten when it is let go, and never printed.
+/// A password, which is overwritten when dropped and never printed.
 #[derive(Clone)]
 pub struct Secret(Vec<u8>);
 
@@ -35,7 +35,7 @@ impl Secret {
 impl Drop for Secret {
     fn drop(&mut self) {
         self.0.fill(0);
-        // Or the compiler would see that nobody reads it any more.
+        // Prevents the compiler from removing the overwrite as a dead store.
         black_box(&self.0);
     }
 }
@@ -46,50 +46,49 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Options of ldapsearch, with its meaning. Where `None` stands, libldap's own files and variables
-/// decide (ldap.conf(5)).
+/// Options with the meaning that they have for ldapsearch. For `None`, libldap's files and variables decide
+/// (ldap.conf(5)).
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionOptions {
     pub uri: Option<String>,
     pub bind_dn: Option<String>,
     pub secret: Option<Secret>,
-    /// SASL; without it the bind is simple.
+    /// The SASL mechanism; `None` is a simple bind.
     pub mechanism: Option<String>,
-    /// Who SASL says we are, and for whom we act.
+    /// SASL authentication and authorization identities.
     pub authcid: Option<String>,
     pub authzid: Option<String>,
     pub realm: Option<String>,
-    /// What a security layer must be (ldap.conf(5), `SASL_SECPROPS`).
+    /// Required properties of the SASL security layer (ldap.conf(5), `SASL_SECPROPS`).
     pub secprops: Option<String>,
-    /// The server's name is that of the URI, whatever its address is called (`SASL_NOCANON`).
+    /// Take the server's name from the URI, without canonicalization (`SASL_NOCANON`).
     pub as_written: bool,
-    /// 1: try, and go on in the clear (-Z). 2: demand (-ZZ).
+    /// 1: try `StartTLS`, and continue in clear text (-Z). 2: require it (-ZZ).
     pub start_tls: u8,
     pub connect_timeout: Duration,
-    /// So long may the answer to `StartTLS`, and to each step of a bind, take; zero is without limit.
+    /// Time limit for the answer to `StartTLS` and to each step of a bind; zero means no limit.
     pub bind_timeout: Duration,
-    /// So long may a server that owes us something send not a byte; zero is without limit.
+    /// Time limit for a server that owes an answer and sends nothing; zero means no limit.
     pub silence: Duration,
 }
 
-/// How long a wait may overlook that we are cancelled.
+/// Longest wait between checks for cancellation.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// What [`Channel::send`] keeps back at most before it writes.
-const SEND: usize = 64 * 1024;
+/// Most bytes that [`Channel::send`] buffers before it writes.
+const SEND_BUFFER: usize = 64 * 1024;
 
-/// A server that pours out entries writes them one by one. Looking again after so long finds a
-/// hundred and more, and spares us as many wake-ups. Each nap is twice the one before, up to the
-/// longest, so that the end of a page is not overslept by much.
-const NAPS: Range<Duration> = Duration::from_micros(1500)..Duration::from_millis(6);
+/// A busy server writes entries one by one. Reading after a pause finds a hundred and more at once, and saves as many
+/// wake-ups. Each pause is twice the previous one, up to the longest, so that the end of a page is not delayed by much.
+const PAUSES: Range<Duration> = Duration::from_micros(1500)..Duration::from_millis(6);
 
-/// A Unix socket holds some hundred entries at most, and slapd is slow to go on once it was full.
-const NAPS_LOCAL: Range<Duration> = Duration::from_micros(50)..Duration::from_micros(50);
+/// A Unix socket holds at most some hundred entries, and slapd resumes slowly after a full one.
+const LOCAL_PAUSES: Range<Duration> = Duration::from_micros(50)..Duration::from_micros(50);
 
-/// Requests go out with numbers of the caller's asking; answers come in as they come.
+/// Requests carry numbers from [`Self::next_id`]; answers arrive in any order.
 ///
-/// Every wait ends soon after `Counters::cancel`, and with an error when the server sends not a byte
-/// for as long as the link's `silence` says.
+/// Every wait ends soon after `Counters::cancel`, and with an error if the server sends nothing for longer than the
+/// option `silence` allows.
 pub struct Channel {
     session: Session,
     stop: Arc<Counters>,
@@ -98,9 +97,9 @@ pub struct Channel {
     output: Output,
     next_id: i32,
     gathering: bool,
-    naps: Range<Duration>,
-    /// How long the next one is.
-    nap: Duration,
+    pauses: Range<Duration>,
+    /// Length of the next pause.
+    pause: Duration,
 }
 
 impl Channel {
@@ -108,46 +107,46 @@ impl Channel {
     pub fn open(link: &ConnectionOptions, stop: &Arc<Counters>) -> Result<Self> {
         let session = Session::open(link, stop)?;
         let local = socket_domain(session.socket()) == Ok(AddressFamily::UNIX);
-        let naps = if local { NAPS_LOCAL } else { NAPS };
+        let pauses = if local { LOCAL_PAUSES } else { PAUSES };
         Ok(Self {
             session,
             stop: Arc::clone(stop),
             silence: link.silence,
             input: Input::default(),
             output: Output::default(),
-            // libldap's own requests, of which none is left, had the first few.
+            // libldap used the first numbers for its own requests, which have all ended.
             next_id: 100,
             gathering: false,
-            nap: naps.start,
-            naps,
+            pause: pauses.start,
+            pauses,
         })
     }
 
-    /// The number of a request to be made; each is given once.
+    /// Returns the number for a new request; each is used once.
     pub fn next_id(&mut self) -> i32 {
         let id = self.next_id;
         self.next_id = if id == i32::MAX { 1 } else { id + 1 };
         id
     }
 
-    /// Takes whole messages to be sent. They go when much has come together, with `flush`, or before
-    /// the next wait for an answer.
+    /// Queues complete messages. They are written when enough has accumulated, by `flush`, or before the next wait for
+    /// an answer.
     pub fn send(&mut self, messages: &[u8]) -> Result<()> {
         self.output.push(messages);
-        self.nap = self.naps.start;
-        if self.output.len() < SEND {
+        self.pause = self.pauses.start;
+        if self.output.len() < SEND_BUFFER {
             return Ok(());
         }
         self.push_out().map(drop)
     }
 
-    /// Returns when all is sent. Answers that come meanwhile are kept.
+    /// Writes all queued messages. Answers that arrive meanwhile are kept.
     pub fn flush(&mut self) -> Result<()> {
         let mut begun = Instant::now();
         let mut left = self.unsent();
         while let Some(needed) = self.push_out()? {
             self.check(begun)?;
-            // A server that cannot send its answers may stop to take requests.
+            // A server that cannot send its answers may stop reading requests.
             let answered = self.read_some()?.is_none();
             if !answered {
                 self.wait(needed | PollFlags::IN)?;
@@ -159,17 +158,17 @@ impl Channel {
         Ok(())
     }
 
-    /// Bytes that `send` took and that are not sent yet.
+    /// Number of queued bytes that are not written yet.
     pub fn unsent(&self) -> usize {
         self.output.len()
     }
 
-    /// For a stream of answers where none is urgent: fewer and larger reads.
+    /// Turns pauses between reads on or off, for a stream of answers of which none is urgent.
     pub fn gather(&mut self, on: bool) {
         self.gathering = on;
     }
 
-    /// The next message, after a wait where that is needed.
+    /// Returns the next message, waiting if necessary.
     pub fn receive(&mut self) -> Result<Message<'_>> {
         let place = loop {
             if let Some(place) = self.input.next()? {
@@ -180,7 +179,7 @@ impl Channel {
         open(self.input.bytes(place))
     }
 
-    /// The next message if it is there, without a wait.
+    /// Returns the next message if it has arrived, without waiting.
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>> {
         let place = loop {
             if let Some(place) = self.input.next()? {
@@ -194,25 +193,25 @@ impl Channel {
         open(self.input.bytes(place)).map(Some)
     }
 
-    /// Reads at least a byte.
+    /// Reads at least one byte.
     fn read(&mut self) -> Result<()> {
         let begun = Instant::now();
-        let mut nap = self.gathering;
+        let mut pause = self.gathering;
         loop {
             self.check(begun)?;
             let output = self.push_out()?;
             let Some(needed) = self.read_some()? else { return Ok(()) };
-            if nap && output.is_none() {
-                thread::sleep(self.nap);
-                self.nap = (2 * self.nap).min(self.naps.end);
+            if pause && output.is_none() {
+                thread::sleep(self.pause);
+                self.pause = (2 * self.pause).min(self.pauses.end);
             } else {
                 self.wait(needed | output.unwrap_or(PollFlags::empty()))?;
             }
-            nap = false;
+            pause = false;
         }
     }
 
-    /// Writes what goes without a wait; what the rest is waiting for, `None` when nothing is left.
+    /// Writes without waiting. Returns the event that the rest waits for, or `None` if nothing is left.
     fn push_out(&mut self) -> Result<Option<PollFlags>> {
         while !self.output.is_empty() {
             match moved(self.session.write(self.output.next()), PollFlags::OUT)? {
@@ -223,7 +222,7 @@ impl Channel {
         Ok(None)
     }
 
-    /// Reads what is there. Where nothing is, what it is waiting for.
+    /// Reads what has arrived. Returns the event to wait for if there was nothing.
     fn read_some(&mut self) -> Result<Option<PollFlags>> {
         loop {
             match moved(self.session.read(self.input.room()), PollFlags::IN)? {
@@ -242,7 +241,7 @@ impl Channel {
         check_silence(begun, self.silence)
     }
 
-    /// Waits until the socket is ready or a little while is over.
+    /// Waits until the socket is ready, or for at most `PATIENCE`.
     fn wait(&self, event: PollFlags) -> Result<()> {
         let socket = self.session.socket();
         let mut polled = [PollFd::new(&socket, event)];
@@ -259,14 +258,14 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// A message for us; one for nobody is the server's farewell.
+/// Parses a message; an unsolicited one means that the server is disconnecting.
 fn open(bytes: &[u8]) -> Result<Message<'_>> {
     let message = Message::read(bytes)?;
     if message.id == 0 { Err(message.notice_of_disconnection()) } else { Ok(message) }
 }
 
-/// How many bytes were read or written, 0 if a signal came in between; else what it is waiting for, `own` unless a
-/// security layer wants the other direction.
+/// Returns the number of bytes moved, 0 after a signal; or else the event to wait for: `own`, unless a security layer
+/// needs the other direction.
 fn moved(
     done: io::Result<IoResult>,
     own: PollFlags,

@@ -1,30 +1,30 @@
-//! What can go wrong between us and a server.
+//! Errors of a connection to a server.
 
 use std::fmt;
 
-/// What was going on when it went wrong.
+/// The operation that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// This host has no libldap that we know.
+    /// No supported libldap was found on this host.
     Library,
-    /// No connection was made.
+    /// The connection could not be established.
     Connect,
-    /// The server does not start TLS, or the handshake failed.
+    /// The server does not offer `StartTLS`, or the handshake failed.
     Tls,
-    /// The server did not take who we are.
+    /// The server refused the bind.
     Bind,
-    /// The server answered a request with a result code that is no success.
+    /// The server answered a request with an error result code.
     Request,
     /// The connection broke, or the server closed it.
     Lost,
-    /// The server owed us an answer and nothing came.
+    /// The server owed an answer but sent nothing.
     Silent,
-    /// What came is not LDAP.
+    /// The server sent something that is not LDAP.
     Protocol,
 }
 
 impl Phase {
-    /// What Python sees; it never changes.
+    /// The code for Python; it never changes.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Library => "ldap.library",
@@ -39,20 +39,20 @@ impl Phase {
     }
 }
 
-/// A request, or a whole connection, that failed.
+/// A failed request or connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub phase: Phase,
-    /// LDAP result code (RFC 4511, 4.1.9), below 0 libldap's own (ldap.h, `LDAP_SERVER_DOWN` and on).
+    /// LDAP result code (RFC 4511, 4.1.9); negative codes are libldap's own (ldap.h, `LDAP_SERVER_DOWN` and so on).
     pub result: i32,
-    /// Diagnostic message, or what libldap says about the code.
+    /// Diagnostic message, or libldap's text for the code.
     pub text: String,
-    /// The part of the DN that is there, when the code says that some of it is not.
+    /// The existing part of the DN, if the code says that the rest does not exist.
     pub matched: String,
 }
 
-/// A server's failure, or one of our own: a file, or that the work was cancelled. Small, for it stands in the result
-/// of every element that is read.
+/// A failure of the server, or an error of our own: of a file, or a cancellation. It is kept small because it is part
+/// of the result of reading every element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     Ldap(Box<Failure>),
@@ -67,7 +67,7 @@ impl From<workers::Panicked> for Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// libldap's codes for what no server answers (ldap.h).
+/// libldap's codes for failures without an answer from a server (ldap.h).
 pub(crate) const SERVER_DOWN: i32 = -1;
 pub(crate) const DECODING_ERROR: i32 = -4;
 pub(crate) const TIMEOUT: i32 = -5;
@@ -85,7 +85,7 @@ impl Error {
         Failure::new(Phase::Lost, SERVER_DOWN, text).into()
     }
 
-    /// The channel failed before.
+    /// The channel failed earlier.
     pub fn closed() -> Self {
         Self::lost("the connection is closed")
     }

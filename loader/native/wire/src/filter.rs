@@ -1,4 +1,4 @@
-//! Search filters: from their text (RFC 4515) to their encoding (RFC 4511, 4.5.1.7).
+//! Encodes search filters (RFC 4511, 4.5.1.7) from text (RFC 4515).
 
 use crate::ber::Writer;
 use crate::{Failure, Phase, Result};
@@ -21,21 +21,25 @@ const FINAL: u8 = 0x82;
 const RULE: u8 = 0x81;
 const TYPE: u8 = 0x82;
 const VALUE: u8 = 0x83;
-const DN_TOO: u8 = 0x84;
+const DN_ATTRIBUTES: u8 = 0x84;
 
-/// Deeper than any filter that a person or a program of ours writes, shallow for a stack.
+/// Limits recursion, but is deeper than any filter that a person or ditseed writes.
 const MOST_NESTED: usize = 100;
 
-/// libldap's code for a filter that cannot be read.
+/// libldap's code for an invalid filter.
 const FILTER_ERROR: i32 = -7;
 
-/// Encodes `text`; as in ldapsearch, parentheses around the whole may be left out.
+/// Encodes `text`. As in ldapsearch, the outer parentheses may be omitted.
 pub fn encode(text: &str) -> Result<Vec<u8>> {
     let whole = if text.starts_with('(') { text.to_owned() } else { format!("({text})") };
     let mut parser = Parser { text, rest: whole.as_bytes() };
     let mut out = Writer::default();
     parser.filter(&mut out, 0)?;
-    if parser.rest.is_empty() { Ok(out.bytes().to_vec()) } else { parser.refuse("more follows it") }
+    if parser.rest.is_empty() {
+        Ok(out.bytes().to_vec())
+    } else {
+        parser.refuse("other text follows it")
+    }
 }
 
 struct Parser<'a> {
@@ -46,7 +50,7 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn filter(&mut self, out: &mut Writer, depth: usize) -> Result<()> {
         if depth > MOST_NESTED {
-            return self.refuse("it is nested too deep");
+            return self.refuse("it is nested too deeply");
         }
         self.take(b'(')?;
         match self.rest.first() {
@@ -134,7 +138,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `[attribute][:dn][:rule]`, of which the attribute or the rule is there.
+    /// `[attribute][:dn][:rule]`, with at least an attribute or a rule.
     fn extensible(&self, matching: &[u8], value: &[u8], out: &mut Writer) -> Result<()> {
         let mut parts = matching.split(|&byte| byte == b':');
         let name = parts.next().unwrap_or_default();
@@ -160,13 +164,13 @@ impl Parser<'_> {
                 .for_each(|(tag, part)| out.tagged(tag, part));
             out.tagged(VALUE, &value);
             if with_dn {
-                out.tagged(DN_TOO, &[0xff]);
+                out.tagged(DN_ATTRIBUTES, &[0xff]);
             }
         });
         Ok(())
     }
 
-    /// An attribute description or the OID of a rule.
+    /// Requires an attribute description or the OID of a matching rule.
     fn expect_name(&self, name: &[u8]) -> Result<()> {
         let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"-;._".contains(byte);
         if !name.is_empty() && name.iter().all(letter) {
@@ -175,7 +179,7 @@ impl Parser<'_> {
         self.refuse(&format!("{:?} is no attribute", String::from_utf8_lossy(name)))
     }
 
-    /// Of RFC 4515 alone; in what slapd is configured with (crate `select`) the older escapes count too, as slapd takes them.
+    /// Decodes the escapes of RFC 4515; crate `select` also accepts the older ones, as slapd does.
     fn unescape(&self, value: &[u8]) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(value.len());
         let mut bytes = value.iter();
@@ -187,7 +191,7 @@ impl Parser<'_> {
             let mut digit = || bytes.next().and_then(|&digit| char::from(digit).to_digit(16));
             match (digit(), digit()) {
                 (Some(high), Some(low)) => out.push(u8::try_from(high * 16 + low).unwrap_or(0)),
-                _ => return self.refuse("behind \"\\\" stand two hexadecimal digits"),
+                _ => return self.refuse("\"\\\" must be followed by two hexadecimal digits"),
             }
         }
         Ok(out)

@@ -1,8 +1,8 @@
-//! LDAP (RFC 4511) for millions of entries.
+//! An LDAP client (RFC 4511) for millions of entries.
 //!
-//! libldap opens a connection, encrypts it and binds ([`ConnectionOptions`] says how), for it has every way to do
-//! that and reads ldap.conf. From then on a [`Channel`] owns the wire: large reads and writes of whole
-//! messages through the security layers that libldap set up, and no object of libldap's an entry.
+//! libldap opens a connection, encrypts it and binds ([`ConnectionOptions`]), because it supports every method and
+//! reads ldap.conf. From then on a [`Channel`] owns the connection: it reads and writes many messages at a time through
+//! the security layers of libldap, without a libldap object per entry.
 
 pub mod ber;
 pub mod buffer;

@@ -1,10 +1,10 @@
-//! Messages of a server (RFC 4511, 4): taken apart as they lie in the buffer.
+//! Parses messages of a server (RFC 4511, 4) in place in the buffer.
 
 use crate::ber::{OCTETS, Reader, SEQUENCE, SET};
 use crate::session::meaning;
 use crate::{Error, Failure, Phase, Result};
 
-/// Tags of what servers send.
+/// Tags of messages that servers send.
 pub mod tag {
     pub const ENTRY: u8 = 0x64;
     pub const DONE: u8 = 0x65;
@@ -13,7 +13,7 @@ pub mod tag {
     pub const INTERMEDIATE: u8 = 0x79;
 }
 
-/// Sent by a server that is about to close the connection (RFC 4511, 4.4.1).
+/// OID of the notice that a server is about to close the connection (RFC 4511, 4.4.1).
 const DISCONNECTION: &[u8] = b"1.3.6.1.4.1.1466.20036";
 
 const CONTROLS: u8 = 0xa0;
@@ -23,10 +23,10 @@ const RESPONSE_VALUE: u8 = 0x8b;
 const INTERMEDIATE_NAME: u8 = 0x80;
 const INTERMEDIATE_VALUE: u8 = 0x81;
 
-/// One whole message.
+/// One complete message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Of the request that it answers; 0 is unsolicited.
+    /// Number of the request that it answers; 0 if unsolicited.
     pub id: i32,
     /// One of [`tag`].
     pub tag: u8,
@@ -43,7 +43,7 @@ impl<'a> Message<'a> {
         Ok(Self { id, tag: operation.tag, body: operation.body, controls })
     }
 
-    /// The value of a control, empty where it has none; `None` when the control is not there.
+    /// Returns the value of a control, empty if it has none; `None` if the control is absent.
     pub fn control(&self, wanted: &[u8]) -> Result<Option<&'a [u8]>> {
         let mut controls = Reader::new(self.controls);
         while !controls.is_at_end() {
@@ -57,7 +57,7 @@ impl<'a> Message<'a> {
         Ok(None)
     }
 
-    /// What ends a request, whichever it was.
+    /// Parses the result that ends a request of any kind.
     pub fn result(&self) -> Result<LdapResult<'a>> {
         LdapResult::read(&mut Reader::new(self.body))
     }
@@ -69,7 +69,7 @@ impl<'a> Message<'a> {
         Ok(Extended { result, name, value: reader.optional(RESPONSE_VALUE)? })
     }
 
-    /// The value of an intermediate response (RFC 4511, 4.13) of that name.
+    /// Returns the value of an intermediate response (RFC 4511, 4.13) with this name.
     pub fn intermediate(&self, wanted: &[u8]) -> Result<Option<&'a [u8]>> {
         let mut reader = Reader::new(self.body);
         let name = reader.optional(INTERMEDIATE_NAME)?;
@@ -83,14 +83,14 @@ impl<'a> Message<'a> {
         Ok(Entry { dn, attributes: Attributes(reader.sequence()?), length: self.body.len() })
     }
 
-    /// The error that an unsolicited message tells of.
+    /// The error in an unsolicited notice of disconnection.
     pub(crate) fn notice_of_disconnection(&self) -> Error {
         let told = (self.tag == tag::EXTENDED).then(|| self.extended());
         match told {
             Some(Ok(notice)) if notice.name == Some(DISCONNECTION) => {
                 Failure { phase: Phase::Lost, ..notice.result.failure() }.into()
             }
-            _ => Error::protocol("an unsolicited message that is no notice of disconnection"),
+            _ => Error::protocol("an unsolicited message that is not a notice of disconnection"),
         }
     }
 }
@@ -112,7 +112,7 @@ impl<'a> LdapResult<'a> {
         Ok(Self { code, matched, text, referral })
     }
 
-    /// The diagnostic message, or where the server refers us to.
+    /// The diagnostic message, or the URIs of a referral.
     pub fn message(&self) -> String {
         if !self.text.is_empty() {
             return String::from_utf8_lossy(self.text).into_owned();
@@ -133,7 +133,7 @@ impl<'a> LdapResult<'a> {
         }
     }
 
-    /// An error unless the request succeeded.
+    /// Returns an error unless the request succeeded.
     pub fn check(&self) -> Result<()> {
         if self.code == 0 { Ok(()) } else { Err(self.failure().into()) }
     }
@@ -146,7 +146,7 @@ pub struct Extended<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// `SearchResultEntry`: its DN, and its attributes still to be read.
+/// `SearchResultEntry`: its DN, and its attributes, which are parsed when iterated.
 #[derive(Debug, Clone)]
 pub struct Entry<'a> {
     pub dn: &'a [u8],
@@ -155,13 +155,13 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Bytes on the wire.
+    /// Size of the encoded entry in bytes.
     pub fn length(&self) -> u64 {
         self.length as u64
     }
 }
 
-/// Attribute descriptions, each with its values; values of one may come in several pieces.
+/// Iterates over attribute descriptions with their values; the values of one may come in several pieces.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a>(Reader<'a>);
 

@@ -1,5 +1,5 @@
-//! A search into files of some tens of megabytes each with the rows of its records beside them, into one file, or at
-//! once to whoever takes blocks of LDIF.
+//! Writes the entries of a search as LDIF: into files of some tens of megabytes with a file of rows for each, into one
+//! file, or as blocks to a consumer.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use crate::message::Entry;
 use crate::record::Recorder;
 use crate::{Channel, Result, Search, search};
 
-/// LDIF of one file, before compression: large enough to be one of few. The first ones are smaller, each twice the one
-/// before, for there stand the containers, and a file with a container is written anew when all is arranged.
+/// LDIF bytes of a file before compression. The first files are smaller, each twice the previous one, because they have
+/// most containers, and arranging the entries rewrites every file with a container.
 const PIECE: u64 = 64 << 20;
-const FIRST: u64 = 2 << 20;
+const FIRST_PIECE: u64 = 2 << 20;
 
-/// Records that are counted and go into their files together: one at a time they would cost more.
-const TOGETHER: u64 = 32;
+/// Number of records that are counted and written together, which is cheaper than one by one.
+const BATCH: u64 = 32;
 
-/// Threads that compress, where files are compressed.
-const COMPRESSING: u32 = 1;
+/// Threads for the compression of files.
+const THREADS: u32 = 1;
 
-/// Where the files go: `directory/name-000.ldif`, `name-001.ldif`, and so on.
+/// The files are `directory/name-000.ldif`, `name-001.ldif`, and so on.
 #[derive(Debug, Clone)]
 pub struct OutputFiles {
     pub directory: PathBuf,
     pub name: String,
-    /// `.zst` is added to the names.
+    /// Compress, and append `.zst` to the names.
     pub compress: bool,
 }
 
@@ -41,41 +41,41 @@ impl OutputFiles {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchOutput {
     pub entries: u64,
-    /// Of LDIF, before compression.
+    /// LDIF bytes before compression.
     pub bytes: u64,
-    /// In their order; none where there are no entries.
+    /// The files in order; none if there are no entries.
     pub files: Vec<PathBuf>,
-    /// XXH3 of 128 bits of each file, in hexadecimal digits.
+    /// XXH3 (128 bits) of each file, in hexadecimal.
     pub sums: Vec<String>,
 }
 
-/// Everything that `asked` finds, without the attributes `drop`. On the disk when it returns; what an earlier
-/// try left under these names is gone. `directory/name.inner` gets the [notes](Recorder::note) of containers.
+/// Writes the entries that `query` finds, without the attributes `drop`, and syncs the files. Removes files that an
+/// earlier attempt left. `directory/name.inner` gets the [notes](Recorder::note) of containers.
 pub fn part(
     channel: &mut Channel,
-    asked: &Search,
-    place: &OutputFiles,
+    query: &Search,
+    target: &OutputFiles,
     drop: Names,
     counters: &Counters,
 ) -> Result<SearchOutput> {
-    let mut writer = Writer::new(place, drop)?;
-    search(channel, asked, |entry| writer.entry(entry, counters))?;
+    let mut writer = Writer::new(target, drop)?;
+    search(channel, query, |entry| writer.entry(entry, counters))?;
     writer.flush(counters)?;
     Ok(writer.finish()?)
 }
 
-/// The same into one file, without rows.
+/// Writes the entries into one file, without rows.
 pub fn file(
     channel: &mut Channel,
-    asked: &Search,
+    query: &Search,
     path: &Path,
     drop: Names,
     counters: &Counters,
 ) -> Result<SearchOutput> {
-    let mut output = Output::create(path, COMPRESSING)?;
+    let mut output = Output::create(path, THREADS)?;
     let (mut recorder, mut text) = (Recorder::new(drop), Vec::new());
     let mut done = SearchOutput { files: vec![path.to_path_buf()], ..SearchOutput::default() };
-    search(channel, asked, |entry| {
+    search(channel, query, |entry| {
         text.clear();
         recorder.record(entry, &mut text)?;
         let bytes = text.len() as u64;
@@ -89,13 +89,13 @@ pub fn file(
 }
 
 struct Writer<'a> {
-    place: &'a OutputFiles,
+    target: &'a OutputFiles,
     recorder: Recorder,
     piece: Option<Piece>,
-    /// The one before, on its way to the disk.
+    /// The previous piece, which is being synced.
     before: Option<[Closing; 2]>,
     inner: Output,
-    /// Records that wait for [`Writer::flush`], their rows, and the notes.
+    /// Records not yet passed to [`Writer::flush`], their rows, and the notes.
     text: Vec<u8>,
     rows: Vec<u8>,
     notes: Vec<u8>,
@@ -103,7 +103,7 @@ struct Writer<'a> {
     done: SearchOutput,
 }
 
-/// One file, and its rows.
+/// A file with its rows.
 struct Piece {
     ldif: Output,
     rows: Output,
@@ -111,12 +111,12 @@ struct Piece {
 }
 
 impl<'a> Writer<'a> {
-    fn new(place: &'a OutputFiles, drop: Names) -> common::Result<Self> {
-        remove_old(place)?;
+    fn new(target: &'a OutputFiles, drop: Names) -> common::Result<Self> {
+        remove_old(target)?;
         let (recorder, done) = (Recorder::new(drop), SearchOutput::default());
-        let inner = Output::create(&place.inner(), 0)?;
+        let inner = Output::create(&target.inner(), 0)?;
         Ok(Self {
-            place,
+            target,
             recorder,
             piece: None,
             before: None,
@@ -134,7 +134,7 @@ impl<'a> Writer<'a> {
         self.recorder.note(entry, &mut self.notes)?;
         self.rows.extend_from_slice(&row.to_bytes());
         self.waiting += 1;
-        if self.waiting < TOGETHER && !counters.is_limited() {
+        if self.waiting < BATCH && !counters.is_limited() {
             return Ok(());
         }
         self.flush(counters)?;
@@ -161,7 +161,7 @@ impl<'a> Writer<'a> {
         self.done.entries += entries;
         self.done.bytes += bytes;
         counters.add(entries, bytes);
-        if piece.bytes < (FIRST << (self.done.files.len() - 1).min(5)).min(PIECE) {
+        if piece.bytes < (FIRST_PIECE << (self.done.files.len() - 1).min(5)).min(PIECE) {
             self.piece = Some(piece);
             return Ok(());
         }
@@ -171,7 +171,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Until the disk has the piece before.
+    /// Waits until the previous piece is on the disk.
     fn wait(&mut self) -> common::Result<()> {
         let Some([rows, ldif]) = self.before.take() else { return Ok(()) };
         rows.wait()?;
@@ -180,10 +180,10 @@ impl<'a> Writer<'a> {
     }
 
     fn begin(&mut self) -> common::Result<Piece> {
-        let suffix = if self.place.compress { "ldif.zst" } else { "ldif" };
-        let name = format!("{}-{:03}.{suffix}", self.place.name, self.done.files.len());
-        let path = self.place.directory.join(name);
-        let ldif = Output::create_summed(&path, COMPRESSING)?;
+        let suffix = if self.target.compress { "ldif.zst" } else { "ldif" };
+        let name = format!("{}-{:03}.{suffix}", self.target.name, self.done.files.len());
+        let path = self.target.directory.join(name);
+        let ldif = Output::create_summed(&path, THREADS)?;
         let rows = Output::create(&row::row_file_of(&path), 0)?;
         self.done.files.push(path);
         Ok(Piece { ldif, rows, bytes: 0 })
@@ -194,7 +194,7 @@ impl<'a> Writer<'a> {
         self.before = self.piece.take().map(Piece::end).transpose()?;
         self.wait()?;
         self.inner.finish()?;
-        let directory = &self.place.directory;
+        let directory = &self.target.directory;
         let synced = File::open(directory).and_then(|directory| directory.sync_all());
         synced.in_file(Some(directory))?;
         Ok(self.done)
@@ -207,18 +207,18 @@ impl Piece {
     }
 }
 
-/// An earlier try may have made more files than this one will.
-fn remove_old(place: &OutputFiles) -> common::Result<()> {
+/// Removes files of an earlier attempt, which may have written more of them.
+fn remove_old(target: &OutputFiles) -> common::Result<()> {
     let remove = || -> std::io::Result<()> {
-        for file in fs::read_dir(&place.directory)? {
+        for file in fs::read_dir(&target.directory)? {
             let path = file?.path();
-            if is_ours(&path, &place.name) {
+            if is_ours(&path, &target.name) {
                 fs::remove_file(&path)?;
             }
         }
         Ok(())
     };
-    remove().in_file(Some(&place.directory))
+    remove().in_file(Some(&target.directory))
 }
 
 fn is_ours(path: &Path, name: &str) -> bool {
@@ -227,10 +227,10 @@ fn is_ours(path: &Path, name: &str) -> bool {
     number.is_some_and(|(number, _)| number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-/// LDIF of a block: as much as a reader of files gives at once.
+/// LDIF bytes of a block, the same as from a reader of files.
 const BLOCK: usize = ldif::blocks::BLOCK_SIZE;
 
-/// Where else the entries of a search go.
+/// Files that also get the entries of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedFiles<'a> {
     /// Gets the [notes](Recorder::note) of containers.
@@ -239,18 +239,18 @@ pub struct FeedFiles<'a> {
     pub copy: Option<&'a Path>,
 }
 
-/// Everything that `asked` finds goes to `feed`, without the attributes `drop`. How many entries these were; the files
-/// besides are on the disk then.
+/// Sends the entries that `query` finds to `feed`, without the attributes `drop`. Returns their number after the other
+/// files are synced.
 pub fn feed(
     channel: &mut Channel,
-    asked: &Search,
+    query: &Search,
     feed: &Feed,
-    besides: FeedFiles<'_>,
+    files: FeedFiles<'_>,
     drop: Names,
     counters: &Counters,
 ) -> Result<u64> {
-    let mut feeder = Feeder::new(feed, besides, drop, counters)?;
-    search(channel, asked, |entry| feeder.entry(entry))?;
+    let mut feeder = Feeder::new(feed, files, drop, counters)?;
+    search(channel, query, |entry| feeder.entry(entry))?;
     Ok(feeder.finish()?)
 }
 
@@ -260,10 +260,10 @@ struct Feeder<'a> {
     recorder: Recorder,
     notes: Output,
     copy: Option<Output>,
-    /// Records that wait until there is a block of them, and notes.
+    /// Records of the incomplete block, and notes.
     block: Vec<u8>,
     noted: Vec<u8>,
-    /// Bytes of the block, and entries, that are counted already.
+    /// Bytes of the block, and entries, that have been counted.
     counted: usize,
     waiting: u64,
     entries: u64,
@@ -272,7 +272,7 @@ struct Feeder<'a> {
 impl<'a> Feeder<'a> {
     fn new(
         feed: &'a Feed,
-        besides: FeedFiles<'_>,
+        files: FeedFiles<'_>,
         drop: Names,
         counters: &'a Counters,
     ) -> common::Result<Self> {
@@ -280,8 +280,8 @@ impl<'a> Feeder<'a> {
             feed,
             counters,
             recorder: Recorder::new(drop),
-            notes: Output::create(besides.notes, 0)?,
-            copy: besides.copy.map(|path| Output::create(path, COMPRESSING)).transpose()?,
+            notes: Output::create(files.notes, 0)?,
+            copy: files.copy.map(|path| Output::create(path, THREADS)).transpose()?,
             block: Vec::with_capacity(BLOCK + BLOCK / 8),
             noted: Vec::new(),
             counted: 0,
@@ -294,7 +294,7 @@ impl<'a> Feeder<'a> {
         self.recorder.record(entry, &mut self.block)?;
         self.recorder.note(entry, &mut self.noted)?;
         self.waiting += 1;
-        if self.waiting >= TOGETHER || self.counters.is_limited() {
+        if self.waiting >= BATCH || self.counters.is_limited() {
             self.count();
             self.counters.pace();
         }

@@ -1,4 +1,4 @@
-//! Entries as LDIF records with their rows, as fingerprints, or only counted.
+//! Converts entries to LDIF records with rows, or to fingerprints, or only counts them.
 
 use common::Counters;
 use ldif::write::line;
@@ -10,10 +10,10 @@ use tree::{Description, Digest, EntryRecord, Names, csn};
 use crate::message::{Entry, Values};
 use crate::{Channel, Error, Result, Search, search};
 
-/// Writes records; keeps its memory from entry to entry.
+/// Writes records and reuses its buffers from entry to entry.
 ///
-/// Values stand as the server sent them, those of one attribute side by side, never folded. A blank
-/// line ends each record.
+/// Values are written as the server sent them, those of one attribute together, never folded. A blank line ends each
+/// record.
 #[derive(Debug)]
 pub struct Recorder {
     descriptions: Descriptions,
@@ -23,15 +23,14 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// `drop`: attributes left out, with any options.
+    /// `drop` are attributes to leave out, with any options.
     pub fn new(drop: Names) -> Self {
         let ignore = tree::join::context_csn();
         let descriptions = Descriptions::new(drop, ignore);
         Self { descriptions, seen: Vec::new(), printer: Fingerprinter::default(), interior: false }
     }
 
-    /// Appends the name, entryUUID and entryCSN of the entry that was recorded last, if the server said that it has
-    /// entries below it.
+    /// Appends the DN, entryUUID and entryCSN of the last recorded entry, if the server says that it has subordinates.
     pub fn note(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
         if !self.interior {
             return Ok(());
@@ -57,7 +56,7 @@ impl Recorder {
         self.write(entry, out, &mut RowValues::default())
     }
 
-    /// The same, and the row that arranging wants of the record.
+    /// Appends the record and returns the row that arranging needs.
     pub fn record_with_row(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<EntryRecord> {
         let start = out.len();
         let mut seen = RowValues::default();
@@ -77,25 +76,25 @@ impl Recorder {
         let start = out.len();
         for attribute in entry.attributes.clone() {
             let (name, values) = attribute?;
-            let (known, new) = self.descriptions.next(name, self.seen.is_empty())?;
-            if known.stamp == Some(IdentityAttributes::HasSubordinates) {
+            let (description, new) = self.descriptions.next(name, self.seen.is_empty())?;
+            if description.stamp == Some(IdentityAttributes::HasSubordinates) {
                 self.interior = values.clone().next().transpose()? == Some(b"TRUE");
             }
-            if !new && self.seen.contains(&known.hash) {
+            if !new && self.seen.contains(&description.hash) {
                 out.truncate(start);
                 return self.write_together(entry, out, row);
             }
-            self.seen.push(known.hash);
-            if !known.dropped {
-                attribute_lines(known, values, &mut self.printer, out, row)?;
+            self.seen.push(description.hash);
+            if !description.dropped {
+                attribute_lines(description, values, &mut self.printer, out, row)?;
             }
         }
         out.push(b'\n');
         Ok(())
     }
 
-    /// Values of an attribute that came in several pieces stand side by side: slapd 2.6.11 to 2.6.14 damage
-    /// entries where they do not.
+    /// Groups the values of attributes that came in several pieces: slapd 2.6.11 to 2.6.14 corrupt entries whose values
+    /// are not together.
     fn write_together(
         &mut self,
         entry: &Entry<'_>,
@@ -106,23 +105,23 @@ impl Recorder {
         self.seen.clear();
         for attribute in entry.attributes.clone() {
             let (name, values) = attribute?;
-            let known = self.descriptions.of(name)?;
-            self.seen.push(known.hash);
-            if !known.dropped {
-                let first = self.seen.iter().position(|&hash| hash == known.hash);
+            let description = self.descriptions.of(name)?;
+            self.seen.push(description.hash);
+            if !description.dropped {
+                let first = self.seen.iter().position(|&hash| hash == description.hash);
                 pieces.push((first, name, values));
             }
         }
         pieces.sort_by_key(|(first, ..)| *first);
         self.printer.begin();
         for (_, name, values) in pieces {
-            let known = self.descriptions.of(name)?;
+            let description = self.descriptions.of(name)?;
             for value in values {
                 let value = value?;
-                known.line(value, out);
-                row.see(known, value);
-                if !known.ignored {
-                    self.printer.add(hash_value(known.hash, value));
+                description.line(value, out);
+                row.observe(description, value);
+                if !description.ignored {
+                    self.printer.add(hash_value(description.hash, value));
                 }
             }
         }
@@ -131,7 +130,7 @@ impl Recorder {
     }
 }
 
-/// What a row has of an entry's values.
+/// The values of an entry that its row needs.
 #[derive(Debug, Default)]
 struct RowValues {
     uuid: u128,
@@ -140,8 +139,8 @@ struct RowValues {
 
 impl RowValues {
     #[inline]
-    fn see(&mut self, known: &Description, value: &[u8]) {
-        match known.stamp {
+    fn observe(&mut self, description: &Description, value: &[u8]) {
+        match description.stamp {
             Some(IdentityAttributes::EntryUuid) => self.uuid = hash_uuid(value),
             Some(IdentityAttributes::EntryCsn) => self.csn = csn::pack(value),
             Some(IdentityAttributes::HasSubordinates) | None => {}
@@ -149,10 +148,10 @@ impl RowValues {
     }
 }
 
-/// The lines of an attribute of which an entry has no other values.
+/// Writes an attribute whose values all came in one piece.
 #[inline]
 fn attribute_lines(
-    known: &Description,
+    description: &Description,
     values: Values<'_>,
     printer: &mut Fingerprinter,
     out: &mut Vec<u8>,
@@ -161,23 +160,23 @@ fn attribute_lines(
     let mut only = None;
     for (place, value) in values.enumerate() {
         let value = value?;
-        let hash = known.record(place, value, out);
-        row.see(known, value);
+        let hash = description.record(place, value, out);
+        row.observe(description, value);
         if place == 0 {
             only = Some(hash);
         } else {
-            only.take().into_iter().chain([hash]).for_each(|hash| add(known, hash, printer));
+            only.take().into_iter().chain([hash]).for_each(|hash| add(description, hash, printer));
         }
     }
-    if let Some(hash) = only.filter(|_| !known.ignored) {
+    if let Some(hash) = only.filter(|_| !description.ignored) {
         printer.add_single(hash);
     }
     Ok(())
 }
 
 #[inline]
-fn add(known: &Description, hash: u128, printer: &mut Fingerprinter) {
-    if !known.ignored {
+fn add(description: &Description, hash: u128, printer: &mut Fingerprinter) {
+    if !description.ignored {
         printer.add(hash);
     }
 }
@@ -185,21 +184,21 @@ fn add(known: &Description, hash: u128, printer: &mut Fingerprinter) {
 /// Adds every entry to `digest`.
 pub fn digest(
     channel: &mut Channel,
-    asked: &Search,
+    query: &Search,
     digest: &mut Digest,
     counters: &Counters,
 ) -> Result<()> {
     let mut descriptions = Descriptions::new(Names::default(), digest.ignored().clone());
     let mut printer = Fingerprinter::default();
-    search(channel, asked, |entry| {
+    search(channel, query, |entry| {
         printer.begin();
         for attribute in entry.attributes.clone() {
             let (name, values) = attribute?;
-            let known = descriptions.of(name)?;
+            let description = descriptions.of(name)?;
             for value in values {
                 let value = value?;
-                if !known.ignored {
-                    printer.add(hash_value(known.hash, value));
+                if !description.ignored {
+                    printer.add(hash_value(description.hash, value));
                 }
             }
         }
@@ -209,47 +208,47 @@ pub fn digest(
     })
 }
 
-/// Receives and counts every entry, whose attributes are not looked at: what reading a server takes by itself.
-pub fn discard(channel: &mut Channel, asked: &Search, counters: &Counters) -> Result<()> {
-    search(channel, asked, |entry| {
+/// Receives and counts every entry without parsing attributes, to measure the speed of reading alone.
+pub fn discard(channel: &mut Channel, query: &Search, counters: &Counters) -> Result<()> {
+    search(channel, query, |entry| {
         counters.add(1, entry.length());
         Ok(())
     })
 }
 
-/// More than any schema has; a server that sends more of them gets no more of our memory.
-const MOST: usize = 10_000;
+/// Most cached descriptions: more than any schema has, so that a hostile server cannot exhaust our memory.
+const MOST_CACHED: usize = 10_000;
 
-/// Entries that are alike send the same descriptions in the same order.
+/// A cache of descriptions. Similar entries send the same descriptions in the same order.
 #[derive(Debug)]
 struct Descriptions {
     drop: Names,
     ignore: Names,
-    known: Vec<Description>,
+    cached: Vec<Description>,
     expected: usize,
-    /// All descriptions of the entry so far stand before it.
+    /// All descriptions of the entry so far have a smaller index.
     beyond: usize,
-    /// Two that are known may be spellings of one.
+    /// Whether two cached descriptions may be spellings of the same attribute.
     twins: bool,
 }
 
 impl Descriptions {
     fn new(drop: Names, ignore: Names) -> Self {
-        Self { drop, ignore, known: Vec::new(), expected: 0, beyond: 0, twins: false }
+        Self { drop, ignore, cached: Vec::new(), expected: 0, beyond: 0, twins: false }
     }
 
-    /// Options included. An error where `text` is no description.
+    /// Looks up a description including its options. Returns an error if `text` is not a description.
     #[inline]
     fn of(&mut self, text: &[u8]) -> Result<&Description> {
-        let at = match self.known.get(self.expected) {
+        let at = match self.cached.get(self.expected) {
             Some(expected) if expected.text() == text => self.expected,
             _ => self.find(text)?,
         };
         self.expected = at + 1;
-        Ok(&self.known[at])
+        Ok(&self.cached[at])
     }
 
-    /// The same, and whether it comes later than all before it in the usual order: then it is none of those.
+    /// Looks up a description, and returns whether its index is beyond those of the entry so far.
     #[inline]
     fn next(&mut self, text: &[u8], first: bool) -> Result<(&Description, bool)> {
         if first {
@@ -259,21 +258,21 @@ impl Descriptions {
         let at = self.expected - 1;
         let new = at >= self.beyond && !self.twins;
         self.beyond = self.beyond.max(at + 1);
-        Ok((&self.known[at], new))
+        Ok((&self.cached[at], new))
     }
 
     fn find(&mut self, text: &[u8]) -> Result<usize> {
-        if let Some(at) = self.known.iter().position(|known| known.text() == text) {
+        if let Some(at) = self.cached.iter().position(|description| description.text() == text) {
             return Ok(at);
         }
-        if self.known.len() == MOST {
-            self.known.clear();
-            self.twins = true; // In an entry that goes on, numbers mean nothing any more.
+        if self.cached.len() == MOST_CACHED {
+            self.cached.clear();
+            self.twins = true; // The indexes of the entry's earlier descriptions are no longer valid.
         }
         let new = self.learn(text)?;
-        self.twins |= self.known.iter().any(|known| known.hash == new.hash);
-        self.known.push(new);
-        Ok(self.known.len() - 1)
+        self.twins |= self.cached.iter().any(|description| description.hash == new.hash);
+        self.cached.push(new);
+        Ok(self.cached.len() - 1)
     }
 
     fn learn(&self, text: &[u8]) -> Result<Description> {

@@ -1,4 +1,4 @@
-//! Searches: one request and all its entries, or as many requests as there are pages.
+//! Searches: one request for all entries, or one request per page.
 
 use common::Scope;
 
@@ -9,17 +9,17 @@ use crate::{Channel, Error, Message, Result, filter, sync};
 const REQUEST: u8 = 0x63;
 const CONTROLS: u8 = 0xa0;
 
-/// Referral objects are entries here, not signposts (RFC 3296), and slapo-dynlist(5) computes nothing.
+/// Returns referral objects as entries (RFC 3296); also turns off the computed attributes of slapo-dynlist(5).
 const MANAGE_DSA_IT: &[u8] = b"2.16.840.1.113730.3.4.2";
-/// RFC 3672: subentries, and nothing else.
+/// RFC 3672: subentries only.
 const SUBENTRIES: &[u8] = b"1.3.6.1.4.1.4203.1.10.1";
-/// A BOOLEAN in BER: they are to be visible.
+/// The BOOLEAN TRUE in BER: subentries are visible.
 const VISIBLE: &[u8] = &[0x01, 0x01, 0xff];
-/// Values as they are stored: slapo-valsort(5) shows them without their weights otherwise.
+/// Values as stored: without this control slapo-valsort(5) strips their weights.
 const VALSORT: &[u8] = b"1.3.6.1.4.1.4203.666.5.14";
-/// The BOOLEAN says to sort nothing (`valsort_parseCtrl`).
+/// TRUE for "do not sort" (`valsort_parseCtrl`).
 const UNSORTED: &[u8] = &[0x30, 0x03, 0x01, 0x01, 0xff];
-/// RFC 2696.
+/// Simple paged results (RFC 2696).
 const PAGED: &[u8] = b"1.2.840.113556.1.4.319";
 
 #[derive(Debug, Clone)]
@@ -28,29 +28,29 @@ pub struct Search {
     pub scope: Scope,
     /// RFC 4515.
     pub filter: String,
-    /// Descriptions, `*`, `+`, or `1.1` for none.
+    /// Attribute descriptions, `*`, `+`, or `1.1` for none.
     pub attributes: Vec<String>,
-    /// Entries a page; 0 asks for no pages.
+    /// Entries per page; 0 turns paging off.
     pub page: u32,
-    /// Subentries, which a search leaves out otherwise, instead of entries.
+    /// Search for subentries, which other searches omit.
     pub subentries: bool,
 }
 
-/// Shows every entry to `see`. An error unless the server says that these were all.
+/// Calls `see` with every entry. Returns an error unless the server confirms that these were all.
 ///
-/// After an error, of `see` too, the channel is of no use: answers to this may still come.
+/// After any error, including one from `see`, the channel is unusable: answers to this request may still arrive.
 pub fn search(
     channel: &mut Channel,
-    asked: &Search,
+    query: &Search,
     mut see: impl FnMut(&Entry<'_>) -> Result<()>,
 ) -> Result<()> {
-    let filter = filter::encode(&asked.filter)?;
+    let filter = filter::encode(&query.filter)?;
     let (mut request, mut cookie) = (Writer::default(), Vec::new());
     channel.gather(true);
     loop {
         let id = channel.next_id();
         request.clear();
-        write(&mut request, id, asked, &filter, &Controls { paged: &cookie, sync: None });
+        write(&mut request, id, query, &filter, &Controls { paged: &cookie, sync: None });
         channel.send(request.bytes())?;
         cookie.clear();
         cookie.extend_from_slice(&page(channel, id, &mut see)?);
@@ -61,7 +61,7 @@ pub fn search(
     }
 }
 
-/// The entries of one request, and the cookie that asks for the next ones.
+/// Receives the entries of one request, and returns the cookie for the next page.
 fn page(
     channel: &mut Channel,
     id: i32,
@@ -82,7 +82,7 @@ fn page(
     }
 }
 
-/// Empty after the last page, and of a server that does not know pages.
+/// The cookie is empty after the last page, and if the server does not support paging.
 fn cookie(message: &Message<'_>) -> Result<Vec<u8>> {
     let Some(value) = message.control(PAGED)? else { return Ok(Vec::new()) };
     let mut value = Reader::new(value).sequence()?;
@@ -90,7 +90,7 @@ fn cookie(message: &Message<'_>) -> Result<Vec<u8>> {
     Ok(value.octets()?.to_vec())
 }
 
-/// What is asked besides the search itself: the cookie of the page before, the value of a Sync Request.
+/// Values of optional controls: the cookie of the previous page, and a Sync Request.
 pub(crate) struct Controls<'a> {
     pub paged: &'a [u8],
     pub sync: Option<&'a [u8]>,
@@ -99,32 +99,36 @@ pub(crate) struct Controls<'a> {
 pub(crate) fn write(
     out: &mut Writer,
     id: i32,
-    asked: &Search,
+    query: &Search,
     filter: &[u8],
     controls: &Controls<'_>,
 ) {
     out.sequence(|out| {
         out.integer(id);
         out.nest(REQUEST, |out| {
-            out.octets(asked.base.as_bytes());
-            out.enumerated(asked.scope as i32);
+            out.octets(query.base.as_bytes());
+            out.enumerated(query.scope as i32);
             out.enumerated(0); // aliases are entries too
             out.integer(0); // no size limit
             out.integer(0); // no time limit
             out.boolean(false); // values, not types only
             out.raw(filter);
             out.sequence(|out| {
-                asked.attributes.iter().for_each(|name| out.octets(name.as_bytes()));
+                query.attributes.iter().for_each(|name| out.octets(name.as_bytes()));
             });
         });
         out.nest(CONTROLS, |out| {
             out.sequence(|out| out.octets(MANAGE_DSA_IT));
-            out.sequence(unsorted);
-            if asked.subentries {
+            // Not critical: a server without the overlay ignores it.
+            out.sequence(|out| {
+                out.octets(VALSORT);
+                out.octets(UNSORTED);
+            });
+            if query.subentries {
                 out.sequence(subentries);
             }
-            if asked.page > 0 {
-                out.sequence(|out| paged(out, asked.page, controls.paged));
+            if query.page > 0 {
+                out.sequence(|out| paged(out, query.page, controls.paged));
             }
             if let Some(value) = controls.sync {
                 out.sequence(|out| sync::control(out, value));
@@ -133,20 +137,14 @@ pub(crate) fn write(
     });
 }
 
-/// Not critical: a server without the overlay ignores it.
-fn unsorted(out: &mut Writer) {
-    out.octets(VALSORT);
-    out.octets(UNSORTED);
-}
-
-/// Critical: a server that does not know it would send all entries.
+/// Critical: a server that does not know it would send ordinary entries.
 fn subentries(out: &mut Writer) {
     out.octets(SUBENTRIES);
     out.boolean(true);
     out.octets(VISIBLE);
 }
 
-/// Not critical: a server without pages sends all at once.
+/// Not critical: a server without paging sends all entries at once.
 fn paged(out: &mut Writer, page: u32, cookie: &[u8]) {
     let mut value = Writer::default();
     value.sequence(|value| {

@@ -1,7 +1,7 @@
-//! Content synchronisation (RFC 4533), refresh only: what changed since a cookie, and what is gone.
+//! Content synchronization (RFC 4533), refreshOnly mode: changes and deletions since a cookie.
 //!
-//! A provider either names what was deleted, or names all that is still there: entries that came whole, and entryUUIDs
-//! of those that did not change.
+//! A provider either lists deleted entries, or everything that still exists: changed entries in full, and the
+//! entryUUIDs of unchanged ones.
 
 use std::path::{Path, PathBuf};
 
@@ -21,16 +21,16 @@ const DONE: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.3";
 const INFO: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.4";
 
 const REFRESH_ONLY: i32 = 1;
-/// `syncIdSet` among the choices of a Sync Info message.
+/// The choice `syncIdSet` of a Sync Info message.
 const ID_SET: u8 = 0xa3;
 /// States of an entry (RFC 4533, 2.2).
 const PRESENT: i32 = 0;
 const DELETE: i32 = 3;
 
-/// Bytes of memory that sort the entryUUIDs at the provider; what is beyond goes to a temporary file.
-const SORTING: usize = 64 << 20;
+/// Bytes of memory for sorting the provider's entryUUIDs; more are sorted in a temporary file.
+const SORT_MEMORY: usize = 64 << 20;
 
-/// Where what is told goes: LDIF of entries, and entryUUIDs of 16 bytes each.
+/// Output files: LDIF of entries, and entryUUIDs of 16 bytes each.
 #[derive(Debug, Clone)]
 pub struct Files {
     pub changed: PathBuf,
@@ -40,24 +40,24 @@ pub struct Files {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SyncCounts {
-    /// Whole entries.
+    /// Number of entries received in full.
     pub entries: u64,
     pub present: u64,
     pub deleted: u64,
     /// entryUUIDs that came more than once for entries at the provider.
     pub repeated: Vec<Vec<u8>>,
-    /// Where the next refresh may begin; `None`: where this one did.
+    /// The cookie for the next refresh; `None` if it is unchanged.
     pub cookie: Option<Vec<u8>>,
-    /// What is neither among the entries nor among those that are present is gone.
+    /// Whether the provider listed what exists: all entries not received or listed as present have been deleted.
     pub names_present: bool,
-    /// There were more entries than wanted: the rest was not read, and the channel is of no use.
+    /// Whether there were more than `most` entries: the rest was not read, and the channel is unusable.
     pub cut: bool,
 }
 
-/// Asks what `asked` finds now, against what it found at `cookie`. `most`: so many entries may come whole.
+/// Requests the changes to the result of `query` since `cookie`. At most `most` entries are received in full.
 pub fn sync(
     channel: &mut Channel,
-    asked: &Search,
+    query: &Search,
     cookie: &[u8],
     most: u64,
     files: &Files,
@@ -65,9 +65,9 @@ pub fn sync(
     counters: &Counters,
 ) -> Result<SyncCounts> {
     let (id, mut request) = (channel.next_id(), Writer::default());
-    let filter = filter::encode(&asked.filter)?;
+    let filter = filter::encode(&query.filter)?;
     let controls = Controls { paged: &[], sync: Some(&requested(cookie)) };
-    write(&mut request, id, asked, &filter, &controls);
+    write(&mut request, id, query, &filter, &controls);
     let mut taker = SyncReceiver::new(files, drop, counters)?;
     channel.gather(true);
     channel.send(request.bytes())?;
@@ -103,7 +103,7 @@ fn requested(cookie: &[u8]) -> Vec<u8> {
     value.bytes().to_vec()
 }
 
-/// The control of that name, which makes the search one of content synchronisation or none at all.
+/// Writes the critical control, without which the server would run an ordinary search.
 pub(crate) fn control(out: &mut Writer, value: &[u8]) {
     out.octets(REQUEST);
     out.boolean(true);
@@ -129,7 +129,7 @@ impl SyncReceiver {
             changed: create(&files.changed)?,
             present: create(&files.present)?,
             deleted: create(&files.deleted)?,
-            met: TupleSorter::new(SORTING, 1, scratch, counters.flag()),
+            met: TupleSorter::new(SORT_MEMORY, 1, scratch, counters.flag()),
             recorder: Recorder::new(drop),
             text: Vec::new(),
             synced: SyncCounts::default(),
@@ -175,7 +175,7 @@ impl SyncReceiver {
         Ok(())
     }
 
-    /// Sets of entryUUIDs; whatever else is told so belongs to the persist stage.
+    /// Reads sets of entryUUIDs; other Sync Info messages belong to the persist stage.
     fn info(&mut self, message: &Message<'_>, counters: &Counters) -> Result<()> {
         let mut value = Reader::new(message.intermediate(INFO)?.unwrap_or_default());
         let Some(set) = value.optional(ID_SET)? else { return Ok(()) };

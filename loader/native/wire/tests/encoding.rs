@@ -1,4 +1,4 @@
-//! What is written reads back, and nothing that a server may send makes a reader panic.
+//! Encoded values can be decoded, and no input from a server makes a decoder panic.
 
 use proptest::prelude::*;
 use wire::Message;
@@ -7,7 +7,7 @@ use wire::message::tag;
 
 const MOST: usize = 1 << 20;
 
-/// A message with a `SearchResultEntry`, as slapd sends it.
+/// A message with a `SearchResultEntry` as from slapd.
 fn entry(dn: &[u8], attributes: &[(Vec<u8>, Vec<Vec<u8>>)]) -> Vec<u8> {
     let mut out = Writer::default();
     out.sequence(|out| {
@@ -27,7 +27,7 @@ fn entry(dn: &[u8], attributes: &[(Vec<u8>, Vec<Vec<u8>>)]) -> Vec<u8> {
     out.bytes().to_vec()
 }
 
-/// Reads all there is to read.
+/// Decodes everything in the message.
 fn exhaust(bytes: &[u8]) {
     let Ok(message) = Message::read(bytes) else { return };
     let _ = (
@@ -107,7 +107,7 @@ proptest! {
         let bytes = entry(b"cn=a,dc=x", &attributes);
         let cut = &bytes[..at.index(bytes.len())];
         prop_assert!(Message::read(cut).is_err());
-        // And while they come in, the frame waits for the rest.
+        // While the message is incomplete, `frame` waits for more.
         prop_assert!(frame(cut, SEQUENCE, MOST).unwrap().is_none_or(|whole| whole == bytes.len()));
     }
 }
@@ -125,7 +125,7 @@ fn lengths_take_the_fewest_bytes() {
 
 #[test]
 fn lengths_that_no_message_has_are_refused() {
-    // Indefinite, of nine bytes, longer than memory, longer than allowed.
+    // Indefinite; nine bytes; longer than memory; longer than allowed.
     let long: [&[u8]; 4] = [
         &[0x30, 0x80],
         &[0x30, 0x89, 1, 0, 0, 0, 0, 0, 0, 0, 0],

@@ -1,4 +1,4 @@
-//! Filters as RFC 4515 writes them. The bytes are those that ldapsearch of OpenLDAP 2.5 sends.
+//! Filters in the syntax of RFC 4515. The expected bytes were captured from ldapsearch of OpenLDAP 2.5.
 
 use wire::filter::encode;
 
@@ -7,7 +7,7 @@ fn hex(text: &str) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// One of each kind; `tests/unit/native/test_wire.py` compares more with what ldapsearch sends.
+/// One filter of each kind; `tests/unit/native/test_wire.py` compares more with ldapsearch.
 #[test]
 fn each_kind_of_filter() {
     for (text, encoded) in [
@@ -29,7 +29,7 @@ fn each_kind_of_filter() {
 }
 
 #[test]
-fn what_is_no_filter_is_refused() {
+fn an_invalid_filter_is_refused() {
     let deep = format!("{}(cn=a){}", "(!".repeat(200), ")".repeat(200));
     for text in [
         "",

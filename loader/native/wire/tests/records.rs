@@ -1,4 +1,4 @@
-//! Entries become the records that slapcat would have written, and rows say of them what their text says.
+//! Entries become the records that slapcat would write, and their rows agree with the text.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ fn record(attributes: &[(&str, &[&str])], drop: &[&str]) -> String {
     recorded(&mut Recorder::new(Names::new(drop)), &bytes).0
 }
 
-/// What arranging finds out from the text.
+/// The row that arranging derives from the text.
 fn row_of(text: &str) -> EntryRecord {
     let block = Block { bytes: text.as_bytes(), line: 1, last: true };
     let record = Records::new(&block).next().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Workers and their first failure.
+//! Worker threads and their first failure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::{fmt, thread};
 
 use crate::lock;
 
-/// A worker panicked; what it said stands on the standard error output.
+/// A worker panicked; its message is on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Panicked;
 
@@ -16,7 +16,7 @@ impl fmt::Display for Panicked {
     }
 }
 
-/// What the members of a crew know of each other.
+/// State shared by the members of a crew.
 pub struct Crew<'s, E> {
     state: Mutex<State<E>>,
     stop: &'s (dyn Fn() + Sync),
@@ -26,17 +26,17 @@ pub struct Crew<'s, E> {
 enum State<E> {
     Working,
     Failed(E),
-    /// Enough is done: what fails now only follows from that.
+    /// Enough is done; later failures are only consequences of that.
     Dismissed,
 }
 
 impl<'s, E: From<Panicked>> Crew<'s, E> {
-    /// `stop` lets nobody begin or wait any more. It may be called more than once.
+    /// `stop` ends all waiting and handing out of work. It may be called more than once.
     pub fn new(stop: &'s (dyn Fn() + Sync)) -> Self {
         Self { state: Mutex::new(State::Working), stop }
     }
 
-    /// Does a member's work; its result unless it failed.
+    /// Runs a member's work and returns its result unless it failed.
     pub fn run<R>(&self, work: impl FnOnce() -> Result<R, E>) -> Option<R> {
         let done = catch_unwind(AssertUnwindSafe(work));
         match done.unwrap_or_else(|_| Err(Panicked.into())) {
@@ -48,12 +48,12 @@ impl<'s, E: From<Panicked>> Crew<'s, E> {
         }
     }
 
-    /// Nobody wants more, and nothing has failed.
+    /// Ends the work early without a failure.
     pub fn dismiss(&self) {
         self.leave(State::Dismissed);
     }
 
-    /// The first failure, when all have ended.
+    /// Returns the first failure, after all members have ended.
     pub fn end(self) -> Result<(), E> {
         match self.state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
             State::Failed(error) => Err(error),
@@ -61,7 +61,7 @@ impl<'s, E: From<Panicked>> Crew<'s, E> {
         }
     }
 
-    /// The reason is kept before anybody can notice that there is one.
+    /// Stores the reason before calling `stop`, so that no consequence of the stop can be stored first.
     fn leave(&self, reason: State<E>) {
         let mut state = lock(&self.state);
         if matches!(*state, State::Working) {
@@ -78,8 +78,7 @@ impl<E> fmt::Debug for Crew<'_, E> {
     }
 }
 
-/// A thread for each of `workers`. All results in their order, or the first failure, after which the others are
-/// stopped by `stop`.
+/// Runs `work` in a thread for each worker. Returns all results in order, or the first failure, which calls `stop`.
 pub fn side_by_side<W: Send, R: Send, E: Send + From<Panicked>>(
     workers: impl IntoIterator<Item = W>,
     stop: &(dyn Fn() + Sync),
@@ -122,7 +121,7 @@ mod tests {
         }
     }
 
-    /// Parts of which one fails, by whatever is done in `fail`; the others wait for their turns.
+    /// Splits work into parts, of which one fails by calling `fail`; the others wait for their turns.
     fn run(
         threads: usize,
         failing: usize,
@@ -132,7 +131,7 @@ mod tests {
         let stop = || {
             turns.stop();
             turn.abandon();
-            // Those who wait go on before the one that failed does.
+            // Lets waiting threads continue before the failed one.
             thread::yield_now();
         };
         side_by_side(0..threads, &stop, |_| {
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failure_is_told_and_not_what_followed_from_it() {
+    fn the_first_failure_is_reported_not_its_consequences() {
         for round in 0..2000 {
             let failing = round % 50;
             assert_eq!(run(2 + round % 6, failing, Failure::Real), Err(Failure::Real(failing)));
@@ -167,18 +166,18 @@ mod tests {
     }
 
     #[test]
-    fn the_failure_is_told_although_the_others_are_faster() {
-        let (told, turn) = (std::sync::Barrier::new(2), Turn::new(()));
+    fn the_first_failure_is_reported_although_others_are_faster() {
+        let (noticed, turn) = (std::sync::Barrier::new(2), Turn::new(()));
         let stop = || turn.abandon();
         let crew = Crew::new(&stop);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let failed = crew.run(|| Ok::<_, Failure>(turn.with(1, |()| ())?));
                 assert_eq!(failed, None);
-                told.wait();
+                noticed.wait();
             });
             crew.run(|| Err::<(), _>(Failure::Real(1)));
-            told.wait();
+            noticed.wait();
         });
         assert_eq!(crew.end(), Err(Failure::Real(1)));
     }
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_dismissed_has_not_failed() {
+    fn a_dismissed_member_has_not_failed() {
         let turn = Turn::new(());
         let stop = || turn.abandon();
         let crew = Crew::<Failure>::new(&stop);

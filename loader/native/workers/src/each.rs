@@ -1,22 +1,22 @@
-//! The same work on many things.
+//! Parallel processing of a list.
 
 use std::sync::Mutex;
 
 use crate::lock;
 
-/// Calls `work` on each of `things`, by up to `threads` threads.
-pub fn for_each<T: Send>(threads: usize, things: &mut [T], work: impl Fn(&mut T) + Sync) {
-    let threads = threads.min(things.len());
+/// Calls `work` on each item, with up to `threads` threads.
+pub fn for_each<T: Send>(threads: usize, items: &mut [T], work: impl Fn(&mut T) + Sync) {
+    let threads = threads.min(items.len());
     if threads < 2 {
-        return things.iter_mut().for_each(work);
+        return items.iter_mut().for_each(work);
     }
-    let queue = Mutex::new(things.iter_mut());
+    let queue = Mutex::new(items.iter_mut());
     let next = || lock(&queue).next();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(thing) = next() {
-                    work(thing);
+                while let Some(item) = next() {
+                    work(item);
                 }
             });
         }

@@ -1,8 +1,8 @@
-//! Threads that share one work. Parts of it are taken in [`Turns`]; what must come out in order waits for its [`Turn`],
-//! or goes through [`in_order`]; a [`Pool`] works ahead. A [`Crew`] knows which failure came first: the others only
-//! followed from it.
+//! Threads that share work. [`Turns`] hands out its parts; output that must be in order waits for its [`Turn`] or uses
+//! [`in_order`]; a [`Pool`] works ahead. A [`Crew`] keeps the failure that came first, because all others only follow
+//! from it.
 //!
-//! Who fails tells the crew before anybody else can notice, so no error has to be recognised as one that followed.
+//! A failing thread reports to the crew before other threads can notice, so consequences need not be recognised.
 
 mod crew;
 mod each;
@@ -20,11 +20,11 @@ pub use turns::Turns;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Nobody wants what is made any more: the work has failed elsewhere, or enough of it is done.
+/// The result is no longer wanted: the work has failed elsewhere, or enough of it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GivenUp;
 
-/// Waits for its turn. What a thread that panicked held is still read: its panic is an error of its own.
+/// Locks the mutex, even if a thread panicked while holding it: that panic is reported as an error of its own.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

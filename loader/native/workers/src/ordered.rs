@@ -1,14 +1,14 @@
-//! Tasks done by several threads, whose results are consumed in the order of the tasks.
+//! Tasks run by several threads, whose results are consumed in the order of the tasks.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::{GivenUp, lock};
 
-/// Results of one task that may wait to be consumed.
+/// Number of results per task that may wait to be consumed.
 const WAITING: usize = 2;
 
-/// How many tasks have been consumed: those that run ahead wait for it, which bounds the memory.
+/// The number of consumed tasks. Threads that are too far ahead wait for it, which bounds the memory.
 #[derive(Default)]
 struct Gate {
     consumed: Mutex<usize>,
@@ -33,7 +33,7 @@ impl Gate {
     }
 }
 
-/// Opens the gate for good when the consumer leaves, also with an error.
+/// Opens the gate for good when the consumer leaves, even with an error.
 struct Leaving<'a>(&'a Gate);
 
 impl Drop for Leaving<'_> {
@@ -42,19 +42,19 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Where a task sends its results.
+/// Sends the results of a task.
 #[derive(Debug)]
 pub struct Outlet<T, E>(SyncSender<Result<T, E>>);
 
 impl<T, E> Outlet<T, E> {
-    /// Waits for room. An error means that nobody wants results any more.
+    /// Waits for room. An error means that results are no longer wanted.
     pub fn send(&self, result: T) -> Result<(), GivenUp> {
         self.0.send(Ok(result)).map_err(|_| GivenUp)
     }
 }
 
-/// Does tasks 0..`tasks` on `threads` threads, each with a `producer` of its own, and calls
-/// `consume` on this one. The first failure in the order of the tasks ends it; what fails after that is not looked at.
+/// Runs tasks 0..`tasks` on `threads` threads, each with its own `producer`, and calls `consume` on the calling thread.
+/// Ends with the first failure in the order of the tasks; later failures are ignored.
 pub fn in_order<T: Send, F: Send, E: From<F>, P>(
     threads: usize,
     tasks: usize,
@@ -80,7 +80,7 @@ where
                     gate.wait(task, 2 * threads);
                     let outlet = Outlet(sender);
                     if let Err(error) = produce(task, &outlet) {
-                        // It fails when nobody listens, who then has an error already.
+                        // Sending fails only if the consumer has left, which then has an error already.
                         let _ = outlet.0.send(Err(error));
                         return;
                     }
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    /// What arrives of `tasks` tasks of five results each, of which task `failing` fails.
+    /// Runs `tasks` tasks of five results each, of which task `failing` fails. Returns the results consumed.
     fn run(threads: usize, tasks: usize, failing: usize) -> (Vec<usize>, Result<(), Failure>) {
         let produce = |task, outlet: &Outlet<usize, Failure>| {
             if task == failing {

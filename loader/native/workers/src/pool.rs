@@ -1,4 +1,4 @@
-//! Threads that do what they are asked for ahead of whoever wants it.
+//! Threads that work ahead of the caller.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -9,16 +9,16 @@ use crate::lock;
 
 type Work<S> = Box<dyn FnOnce(&S) + Send>;
 
-/// Hands work out in turn. The threads end when it is dropped.
+/// Hands out work in order. Its threads end when it is dropped.
 #[derive(Debug)]
 pub struct Pool<S>(Sender<Work<S>>);
 
-/// What is on its way.
+/// A result that is not there yet.
 #[derive(Debug)]
 pub struct Pending<T>(Receiver<T>);
 
 impl<S: Sync> Pool<S> {
-    /// `shared`: what all the work is done with.
+    /// `shared` is passed to all work.
     pub fn start<'s>(
         scope: &'s Scope<'s, '_>,
         (name, threads): (&str, usize),
@@ -42,21 +42,21 @@ impl<S: Sync> Pool<S> {
         Ok(Self(queue))
     }
 
-    pub fn ask<T: Send + 'static>(
+    pub fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&S) -> T + Send + 'static,
     ) -> Pending<T> {
         let (reply, coming) = sync_channel(1);
-        // Nobody waits any more when the whole has ended with an error.
+        // If sending fails, the caller has ended with an error.
         let order = move |shared: &S| drop(reply.send(work(shared)));
-        // Threads that are gone show when what they were asked for is waited for.
+        // If all threads are gone, `Pending::wait` reports it.
         let _ = self.0.send(Box::new(order));
         Pending(coming)
     }
 }
 
 impl<T> Pending<T> {
-    /// `None` when the thread that did it has panicked.
+    /// Waits for the result; `None` if the thread panicked.
     pub fn wait(self) -> Option<T> {
         self.0.recv().ok()
     }

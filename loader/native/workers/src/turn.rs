@@ -1,19 +1,19 @@
-//! What must happen in the order of the parts, although workers run side by side.
+//! Steps that must happen in the order of the parts, although workers run in parallel.
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::{GivenUp, lock};
 
-/// So many parts may be done while one before them is not: their results wait in memory.
+/// Number of parts that may be done ahead of an unfinished part: their results wait in memory.
 const AHEAD: u64 = 16;
 
-/// A value that part after part may take, change and pass on.
+/// A value that one part after the other may change.
 #[derive(Debug)]
 pub struct Turn<T> {
     state: Mutex<State>,
     passed: Condvar,
-    /// Apart, so that nobody is held up who only passes while the value is changed, or written.
+    /// A lock of its own, so that a thread which only passes does not wait while the value is changed or written.
     value: Mutex<T>,
 }
 
@@ -21,7 +21,7 @@ pub struct Turn<T> {
 struct State {
     /// All parts before this one have passed.
     next: u64,
-    /// Those behind it that have passed too.
+    /// Later parts that have passed already.
     early: BTreeSet<u64>,
     abandoned: bool,
 }
@@ -32,13 +32,13 @@ impl<T> Turn<T> {
         Self { state: Mutex::new(state), passed: Condvar::new(), value: Mutex::new(value) }
     }
 
-    /// Waits until all parts before `number` have passed, then changes the value. The turn stays with `number`.
+    /// Waits until all parts before `number` have passed, then changes the value. Part `number` keeps its turn.
     pub fn with<R>(&self, number: u64, act: impl FnOnce(&mut T) -> R) -> Result<R, GivenUp> {
         drop(self.wait(number)?);
         Ok(act(&mut lock(&self.value)))
     }
 
-    /// Part `number` is done with it, be it before its turn. Waits only for those that are far behind.
+    /// Ends the turn of part `number`, even before it came. Waits only if earlier parts are far behind.
     pub fn pass(&self, number: u64) -> Result<(), GivenUp> {
         let mut state = lock(&self.state);
         state.early.insert(number);
@@ -48,7 +48,7 @@ impl<T> Turn<T> {
             state.next += 1;
         }
         let moved = state.next > before;
-        // Whoever wakes up finds the lock free.
+        // Unlocks before waking the waiting threads.
         drop(state);
         if moved {
             self.passed.notify_all();
@@ -64,7 +64,7 @@ impl<T> Turn<T> {
         if state.abandoned { Err(GivenUp) } else { Ok(state) }
     }
 
-    /// Nobody will wait any more.
+    /// Ends all waiting.
     pub fn abandon(&self) {
         lock(&self.state).abandoned = true;
         self.passed.notify_all();

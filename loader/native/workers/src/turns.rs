@@ -1,8 +1,8 @@
-//! Who does which part of a work.
+//! Distributes the parts of a work.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// The numbers of parts, each handed out once, in their order.
+/// The numbers of parts; each is handed out once, in order.
 #[derive(Debug)]
 pub struct Turns {
     next: AtomicUsize,
@@ -15,12 +15,12 @@ impl Turns {
         Self { next: AtomicUsize::new(0), parts, stopped: AtomicBool::new(false) }
     }
 
-    /// The parts that whoever asks gets.
+    /// An iterator over the parts for one worker.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         std::iter::from_fn(|| self.take())
     }
 
-    /// A part that nobody has taken yet.
+    /// Returns a part that no worker has taken yet.
     pub fn take(&self) -> Option<usize> {
         if self.is_stopped() {
             return None;
@@ -29,7 +29,7 @@ impl Turns {
         (at < self.parts).then_some(at)
     }
 
-    /// Hands out no more.
+    /// Hands out no further parts.
     pub fn stop(&self) {
         self.stopped.store(true, Relaxed);
     }

@@ -1,5 +1,4 @@
-//! A tree's lowest branches, in the order of their keys: they tell where the leaves are. And leaves with all that
-//! points from them to other pages.
+//! The lowest branches of a tree, in key order, which list its leaves; and leaves with their pointers to other pages.
 
 use std::cmp::Reverse;
 
@@ -12,18 +11,18 @@ use crate::{Result, Table};
 pub(super) struct Branches {
     rules: TreeRules,
     depth: u16,
-    /// To be visited, with their levels and the keys below them; the next one last.
+    /// Pages still to be visited, with their levels and the keys allowed below them; the last is the next.
     left: Vec<(u64, u16, Within<Vec<u8>>)>,
-    /// Branches visited.
+    /// Number of branches visited.
     pub count: u64,
 }
 
-/// Leaves with one parent.
+/// Leaves that have the same parent.
 #[derive(Debug)]
 pub(super) struct Siblings {
     pub numbers: Vec<u64>,
     within: Within<Vec<u8>>,
-    /// `None`: the leaf is the root.
+    /// `None` if the only leaf is the root.
     parent: Option<Branch>,
 }
 
@@ -32,7 +31,7 @@ impl Siblings {
         Self { numbers: vec![number], within: Within::default(), parent: None }
     }
 
-    /// The pages of a value.
+    /// The overflow pages of a value.
     pub fn value(first: u64, count: u64) -> Self {
         let numbers = (first..first.saturating_add(count)).collect();
         Self { numbers, ..Self::root(first) }
@@ -55,7 +54,7 @@ impl Branches {
         Ok(Self { rules, depth: record.depth, left: root.into_iter().collect(), count: 0 })
     }
 
-    /// The next leaves; `seen` has all pages that were met.
+    /// Returns the next group of leaves. `seen` collects all pages visited, to detect pages that are used twice.
     pub fn next(&mut self, pages: &PageSource, seen: &mut Runs) -> Result<Option<Siblings>> {
         while let Some((number, level, within)) = self.left.pop() {
             mark(seen, &[number])?;
@@ -70,7 +69,7 @@ impl Branches {
                 mark(seen, &leaves.numbers)?;
                 return Ok(Some(leaves));
             }
-            pages.want_branches(&branch.children().collect::<Vec<_>>());
+            pages.prefetch_branches(&branch.children().collect::<Vec<_>>());
             let below =
                 |(at, child)| (child, level + 1, branch.within(at, within.borrowed()).owned());
             let below: Vec<_> = branch.children().enumerate().map(below).collect();
@@ -92,14 +91,14 @@ pub(super) fn mark_run(seen: &mut Runs, first: u64, count: u64) -> Result<()> {
 pub(super) struct Leaf {
     pub number: u64,
     pub view: View,
-    /// Values on it, those of a tree counted as one.
+    /// Number of values on the leaf; a tree of values counts as one.
     pub entries: u64,
-    /// Each with the place of its node among the others; tables first, the largest before all.
+    /// Each pointer with the index of its node. Tables come first, the largest at the front.
     pub pointers: Vec<(u16, Pointer)>,
 }
 
 impl Pointer {
-    /// Leaves of a table.
+    /// Number of leaf pages of the table that the pointer leads to.
     fn table_pages(&self) -> u64 {
         if let Self::Table(record) = self { record.leaf_pages } else { 0 }
     }
@@ -112,18 +111,18 @@ impl Pointer {
     }
 }
 
-/// The only branch of a tree, if it has one: it points to all leaves.
+/// Returns the single branch that points to all leaves, if the tree has exactly two levels.
 pub(super) fn only_branch(record: &Table) -> Option<u64> {
     (record.depth == 2).then_some(record.root)
 }
 
-/// Reads leaves and checks them.
+/// Reads the leaves and checks them.
 pub(super) fn leaves(
     pages: &PageSource,
     siblings: &Siblings,
     rules: &TreeRules,
 ) -> Result<Vec<Leaf>> {
-    pages.want_many(&siblings.numbers);
+    pages.prefetch_many(&siblings.numbers);
     let views = pages.views(&siblings.numbers)?.into_iter().enumerate();
     views
         .map(|(at, view)| Leaf::new(siblings.numbers[at], view, rules, siblings.within(at)))
@@ -134,7 +133,7 @@ impl Leaf {
     pub fn new(number: u64, view: View, rules: &TreeRules, within: Within<&[u8]>) -> Result<Self> {
         let leaf = rules.leaf(number, &view, within)?;
         let mut pointers = leaf.others.map_or_else(Vec::new, |others| others.pointers);
-        // The largest table lies all over a file that was not written at once: with it all else comes into memory.
+        // Tables may be spread over the file, so reading the largest first caches pages of the others too.
         pointers.sort_by_key(|(_, pointer)| Reverse(pointer.table_pages()));
         Ok(Self { number, view, entries: leaf.entries, pointers })
     }

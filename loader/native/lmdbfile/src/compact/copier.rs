@@ -1,4 +1,4 @@
-//! Trees written again, the trees that hang on a leaf before it.
+//! Copies trees. The trees that a leaf points to are written before the leaf.
 
 use std::collections::VecDeque;
 
@@ -14,9 +14,9 @@ use crate::reader::{Pointer, Runs, TreeRules};
 use crate::source::{Large, LargeNode, PageSource};
 use crate::{FileWriter, Layout, Reader, Result, Table};
 
-/// Lowest branches whose leaves are on their way.
+/// Lowest branches whose leaves are being read.
 const BRANCHES_AHEAD: usize = 6;
-/// Those whose leaves are there, and what hangs on them is on its way.
+/// Lowest branches whose leaves have been read, and whose referenced data is being read.
 const BRANCHES_HERE: usize = 1;
 
 pub(super) struct Copier<'p> {
@@ -26,11 +26,11 @@ pub(super) struct Copier<'p> {
     file: FileWriter,
     seen: Runs,
     watch: ProgressCallback<'p>,
-    /// A page on its way to the file.
+    /// Buffer for the page that is being copied.
     page: Vec<u8>,
 }
 
-/// A tree, and what was seen of it so far.
+/// A tree, and the counts of what has been copied of it so far.
 struct Tree {
     rules: TreeRules,
     bulk: Bulk,
@@ -45,7 +45,7 @@ impl Tree {
         Self { rules, bulk, overflow_pages: 0, leaf_pages: 0 }
     }
 
-    /// A tree of a key's values as it stands with the key in the new file.
+    /// Encodes the record of a tree of values as the new file has it, and counts that tree for its key.
     fn values(&mut self, record: &Table, copy: &Table) -> Vec<u8> {
         self.bulk.table.entries += record.entries - 1; // The key counted as one.
         copy.encode().to_vec()
@@ -66,7 +66,7 @@ impl<'p> Copier<'p> {
         Self { reader, pages, ahead, file, seen, watch, page }
     }
 
-    /// The main table, and so all others.
+    /// Copies the main table, and with it all others.
     pub fn main(&mut self, record: Table) -> Result<Table> {
         let main = self.tree(&record, TreeRules::main(record.flags));
         main.map_err(|error| error.of_table("main"))
@@ -76,30 +76,31 @@ impl<'p> Copier<'p> {
         self.file
     }
 
-    /// The record of the tree as it stands in the new file.
+    /// Copies a tree and returns its record in the new file.
     fn tree(&mut self, record: &Table, rules: TreeRules) -> Result<Table> {
         let mut branches = Branches::new(record, rules)?;
         let mut tree = Tree::new(record, rules, self.pages.layout);
-        let (mut coming, mut here) = (VecDeque::new(), VecDeque::new());
+        let (mut reading, mut ready) = (VecDeque::new(), VecDeque::new());
         loop {
-            while coming.len() < BRANCHES_AHEAD {
+            while reading.len() < BRANCHES_AHEAD {
                 let Some(siblings) = branches.next(self.pages, &mut self.seen)? else { break };
-                coming.push_back(self.ahead.ask(move |pages| leaves(pages, &siblings, &rules)));
+                reading.push_back(self.ahead.submit(move |pages| leaves(pages, &siblings, &rules)));
             }
-            if let Some(next) = coming.pop_front() {
+            if let Some(next) = reading.pop_front() {
                 let leaves = wait(next)?;
-                let hanging = ReferencedDataOfLeaves::new(self.pages, self.ahead, rules, &leaves);
-                here.push_back((leaves, hanging));
+                let referenced =
+                    ReferencedDataOfLeaves::new(self.pages, self.ahead, rules, &leaves);
+                ready.push_back((leaves, referenced));
             }
-            if here.len() > BRANCHES_HERE || coming.is_empty() {
-                let Some((leaves, hanging)) = here.pop_front() else { break };
-                self.leaves(&mut tree, &leaves, hanging)?;
+            if ready.len() > BRANCHES_HERE || reading.is_empty() {
+                let Some((leaves, referenced)) = ready.pop_front() else { break };
+                self.leaves(&mut tree, &leaves, referenced)?;
             }
         }
         self.close(tree, branches.count, record)
     }
 
-    /// The same of one whose leaves are there.
+    /// Copies a tree whose leaves have been read already, and returns its record in the new file.
     fn shallow_tree(&mut self, record: &Table, rules: TreeRules, leaves: &[Leaf]) -> Result<Table> {
         let branch = only_branch(record);
         let numbers = branch.into_iter().chain(leaves.iter().map(|leaf| leaf.number));
@@ -122,15 +123,15 @@ impl<'p> Copier<'p> {
         &mut self,
         tree: &mut Tree,
         leaves: &[Leaf],
-        mut hanging: ReferencedDataOfLeaves<'_>,
+        mut referenced: ReferencedDataOfLeaves<'_>,
     ) -> Result<()> {
         for leaf in leaves {
-            self.leaf(tree, leaf, &mut hanging)?;
+            self.leaf(tree, leaf, &mut referenced)?;
         }
-        self.tell(leaves.len() * self.pages.layout.page_size)
+        self.report(leaves.len() * self.pages.layout.page_size)
     }
 
-    fn tell(&self, bytes: usize) -> Result<()> {
+    fn report(&self, bytes: usize) -> Result<()> {
         if (self.watch)(bytes as u64) { Ok(()) } else { Err(cancelled()) }
     }
 
@@ -138,31 +139,31 @@ impl<'p> Copier<'p> {
         &mut self,
         tree: &mut Tree,
         leaf: &Leaf,
-        hanging: &mut ReferencedDataOfLeaves<'_>,
+        referenced: &mut ReferencedDataOfLeaves<'_>,
     ) -> Result<()> {
         tree.leaf_pages += 1;
         let mut moved = Vec::with_capacity(leaf.pointers.len());
         for (at, pointer) in &leaf.pointers {
-            let bytes = match hanging.next(pointer)? {
-                Some(thing) => self.thing(tree, thing)?,
+            let bytes = match referenced.next(pointer)? {
+                Some(data) => self.referenced_data(tree, data)?,
                 None => self.follow(tree, pointer, leaf.view.key((*at).into()))?,
             };
             moved.push((leaf.view.data_start((*at).into()), bytes));
         }
         self.page.copy_from_slice(leaf.view.bytes());
-        for (place, bytes) in moved {
-            self.page[place..place + bytes.len()].copy_from_slice(&bytes);
+        for (start, bytes) in moved {
+            self.page[start..start + bytes.len()].copy_from_slice(&bytes);
         }
         tree.bulk.table.entries += leaf.entries;
         tree.bulk.attach_leaf(&mut self.file, &mut self.page, leaf.view.key(0))
     }
 
-    /// Copies it: what stands in the place of its pointer in the new file.
-    fn thing(&mut self, tree: &mut Tree, thing: ReferencedData) -> Result<Vec<u8>> {
-        match thing {
-            ReferencedData::Value { place, block, bytes } => {
+    /// Copies the referenced data and returns the bytes that replace its pointer in the new file.
+    fn referenced_data(&mut self, tree: &mut Tree, data: ReferencedData) -> Result<Vec<u8>> {
+        match data {
+            ReferencedData::Value { location, block, bytes } => {
                 let size = bytes.len();
-                self.value(tree, place, size)?;
+                self.value(tree, location, size)?;
                 let pointer = self.file.overflow(&block[bytes])?;
                 Ok(pointer.as_ref().to_vec())
             }
@@ -174,7 +175,7 @@ impl<'p> Copier<'p> {
         }
     }
 
-    /// The same of what the pointer leads to.
+    /// Copies what the pointer refers to, reading it here, and returns the bytes that replace the pointer.
     fn follow(&mut self, tree: &mut Tree, pointer: &Pointer, key: &[u8]) -> Result<Vec<u8>> {
         match pointer {
             Pointer::Large(node) => Ok(self.large(tree, *node)?.as_ref().to_vec()),
@@ -197,16 +198,16 @@ impl<'p> Copier<'p> {
         let pages = self.pages;
         pages.check(first)?;
         pages.read_at(&mut header, first * pages.layout.page_size as u64, first)?;
-        let place = pages.large(&header, node)?;
-        self.value(tree, place, size)?;
-        self.file.overflow_in_parts(size, |from, room| pages.part(place, from, room))
+        let location = pages.large(&header, node)?;
+        self.value(tree, location, size)?;
+        self.file.overflow_in_parts(size, |from, room| pages.part(location, from, room))
     }
 
-    /// Takes a value of this size on overflow pages into account.
-    fn value(&mut self, tree: &mut Tree, place: Large, size: usize) -> Result<()> {
-        mark_run(&mut self.seen, place.first, place.pages)?;
-        tree.overflow_pages += place.pages;
+    /// Adds the overflow pages of a value of `size` bytes to the counts.
+    fn value(&mut self, tree: &mut Tree, location: Large, size: usize) -> Result<()> {
+        mark_run(&mut self.seen, location.first, location.pages)?;
+        tree.overflow_pages += location.pages;
         tree.bulk.table.overflow_pages += self.pages.layout.overflow_pages(size);
-        self.tell(size)
+        self.report(size)
     }
 }

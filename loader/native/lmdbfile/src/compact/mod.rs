@@ -1,7 +1,7 @@
-//! A snapshot written again: each tree's pages one after the other, full branches, no free pages.
+//! Compacting copy of a snapshot: the pages of each tree are contiguous, branches are full, no pages are free.
 //!
-//! What is on the leaves stays byte for byte, but for the numbers that point to other pages. Leaves are read and
-//! checked by threads ahead of the one that numbers them, and a thread of the file's own writes what it has numbered.
+//! The leaves keep their bytes, except for page numbers. Several threads read and check leaves ahead; the calling
+//! thread numbers them, and a writer thread of the file writes them.
 
 mod branches;
 mod copier;
@@ -17,23 +17,23 @@ use workers::{Pending, Pool};
 use crate::Error;
 use crate::{ErrorKind, FileWriter, Options, Reader, Result, Summary, Table};
 
-/// Threads that read and check pages before they are wanted: one checks while the others wait for the disk.
+/// Threads that read and check pages ahead: one checks while the others wait for the disk.
 const THREADS: usize = 3;
 
-/// Told how many bytes were copied since the last call; `false` gives up.
+/// Called with the number of bytes copied since the last call; returning `false` cancels the copy.
 pub type ProgressCallback<'w> = &'w (dyn Fn(u64) -> bool + Sync);
 
 impl Reader {
-    /// Writes the snapshot's tables to the new file `target`, with the same map size and
-    /// transaction, so that an LMDB that opens it goes on with greater ones.
+    /// Writes the snapshot's tables to the new file `target`. Map size and transaction number stay the same, so that
+    /// LMDB continues with greater numbers.
     ///
-    /// The whole structure is checked on the way, as [`Reader::walk`] does, but for the table of free pages, which a copy
-    /// has no use for.
+    /// The copy checks the whole structure as [`Reader::walk`] does, except for the table of free pages, which it does
+    /// not need.
     pub fn compact(&self, target: &Path, watch: ProgressCallback<'_>) -> Result<Summary> {
         self.copied(FileWriter::create(target, &self.options())?, watch, FileWriter::seal)
     }
 
-    /// The same to whoever takes the pieces, all pages but both meta pages, which are known last and returned.
+    /// Compacts into `pieces`: all pages except the two meta pages, which are known last and are returned.
     pub fn compact_in_pieces(
         &self,
         pieces: PieceWriter,
@@ -59,12 +59,12 @@ impl Reader {
 
     fn options(&self) -> Options {
         let layout = self.layout();
-        // LMDB itself reads a file whose map size is too small as if it were large enough.
+        // LMDB treats a map size that is smaller than the file as large enough, so the copy raises it.
         layout.options(self.map_size().max(self.pages() * layout.page_size() as u64))
     }
 }
 
-/// What was asked for. A thread that is gone had no chance to say why.
+/// Waits for a result of a reading thread, which may have panicked without an error.
 fn wait<T>(pending: Pending<Result<T>>) -> Result<T> {
     pending.wait().unwrap_or_else(|| Err(cancelled()))
 }

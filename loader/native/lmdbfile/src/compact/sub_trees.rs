@@ -1,4 +1,4 @@
-//! What hangs on leaves and is small, trees of values and values on overflow pages: many are read together.
+//! Small data that leaves refer to, trees of values and values on overflow pages, read in batches.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,68 +15,69 @@ use crate::reader::{Pointer, TreeRules, View, Within, other_counts};
 use crate::source::{Large, PageSource};
 use crate::{Result, Table};
 
-/// Bytes that are read together: all of them wait for the disk twice, for what is pointed to and for what that points to.
-const TOGETHER: u64 = 4 << 20;
-/// Such batches under way.
-const UNDER_WAY: usize = 3;
+/// Bytes of a batch. Each batch waits for the disk twice: for the referenced pages, and for the leaves below them.
+const BATCH_BYTES: u64 = 4 << 20;
+/// Number of batches that are being read at a time.
+const BATCHES_IN_FLIGHT: usize = 3;
 
-/// What a pointer leads to, as far as it is small.
+/// Small data that a pointer refers to.
 #[derive(Debug)]
 pub(super) enum ReferencedData {
-    Value { place: Large, block: Arc<Buffer>, bytes: Range<usize> },
+    Value { location: Large, block: Arc<Buffer>, bytes: Range<usize> },
     Tree { record: Table, leaves: Vec<Leaf> },
 }
 
-/// Of some leaves all that is small, in its order.
+/// The small data that some leaves refer to, in the order of the pointers.
 pub(super) struct ReferencedDataOfLeaves<'a> {
     pages: &'a PageSource,
     ahead: &'a Pool<PageSource>,
     rules: TreeRules,
-    left: IntoIter<Vec<Pointer>>,
-    coming: VecDeque<Pending<Result<Vec<ReferencedData>>>>,
-    here: IntoIter<ReferencedData>,
+    batches: IntoIter<Vec<Pointer>>,
+    reading: VecDeque<Pending<Result<Vec<ReferencedData>>>>,
+    ready: IntoIter<ReferencedData>,
 }
 
 impl<'a> ReferencedDataOfLeaves<'a> {
-    /// The first is on its way then.
+    /// Starts reading the first batches.
     pub fn new(
         pages: &'a PageSource,
         ahead: &'a Pool<PageSource>,
         rules: TreeRules,
         leaves: &[Leaf],
     ) -> Self {
-        let left = batches(pages, leaves).into_iter();
-        let (coming, here) = (VecDeque::new(), Vec::new().into_iter());
-        let mut own = Self { pages, ahead, rules, left, coming, here };
-        own.ask();
+        let batches = batches(pages, leaves).into_iter();
+        let (reading, ready) = (VecDeque::new(), Vec::new().into_iter());
+        let mut own = Self { pages, ahead, rules, batches, reading, ready };
+        own.submit_batches();
         own
     }
 
-    fn ask(&mut self) {
-        while self.coming.len() < UNDER_WAY {
-            let Some(batch) = self.left.next() else { return };
+    fn submit_batches(&mut self) {
+        while self.reading.len() < BATCHES_IN_FLIGHT {
+            let Some(batch) = self.batches.next() else { return };
             let rules = self.rules;
-            self.coming.push_back(self.ahead.ask(move |pages| things(pages, &rules, &batch)));
+            self.reading
+                .push_back(self.ahead.submit(move |pages| read_batch(pages, &rules, &batch)));
         }
     }
 
-    /// Where the next pointer leads to; `None` for what is too large to be read with others.
+    /// Returns the data of the next pointer, or `None` if it is too large for a batch.
     pub fn next(&mut self, pointer: &Pointer) -> Result<Option<ReferencedData>> {
         if small(self.pages, pointer).is_none() {
             return Ok(None);
         }
         loop {
-            if let Some(thing) = self.here.next() {
-                return Ok(Some(thing));
+            if let Some(data) = self.ready.next() {
+                return Ok(Some(data));
             }
-            let Some(batch) = self.coming.pop_front() else { return Ok(None) };
-            self.here = wait(batch)?.into_iter();
-            self.ask();
+            let Some(batch) = self.reading.pop_front() else { return Ok(None) };
+            self.ready = wait(batch)?.into_iter();
+            self.submit_batches();
         }
     }
 }
 
-/// The pages of what is small, as far as the pointer tells.
+/// Number of pages of the data if it is small, as far as the pointer says.
 fn small(pages: &PageSource, pointer: &Pointer) -> Option<u64> {
     let count = match pointer {
         Pointer::Large(node) => pages.layout.overflow_pages(node.size),
@@ -84,15 +85,15 @@ fn small(pages: &PageSource, pointer: &Pointer) -> Option<u64> {
         Pointer::Values(record) if record.depth == 2 => record.leaf_pages.max(1),
         Pointer::Values(..) | Pointer::Table(_) => return None,
     };
-    (count <= TOGETHER / 4 / pages.layout.page_size as u64).then_some(count)
+    (count <= BATCH_BYTES / 4 / pages.layout.page_size as u64).then_some(count)
 }
 
 fn batches(pages: &PageSource, leaves: &[Leaf]) -> Vec<Vec<Pointer>> {
-    let most = TOGETHER / pages.layout.page_size as u64;
+    let most = BATCH_BYTES / pages.layout.page_size as u64;
     let (mut batches, mut room): (Vec<Vec<_>>, _) = (Vec::new(), 0);
     for (_, pointer) in leaves.iter().flat_map(|leaf| &leaf.pointers) {
         let Some(count) = small(pages, pointer) else {
-            want(pages, pointer);
+            prefetch(pages, pointer);
             continue;
         };
         match batches.last_mut() {
@@ -107,45 +108,45 @@ fn batches(pages: &PageSource, leaves: &[Leaf]) -> Vec<Vec<Pointer>> {
     batches
 }
 
-/// What is large is read by whoever copies it, from its beginning on.
-fn want(pages: &PageSource, pointer: &Pointer) {
+/// Starts readahead of the beginning of large data, which the copier reads itself.
+fn prefetch(pages: &PageSource, pointer: &Pointer) {
     match pointer {
-        Pointer::Large(node) => pages.want(node.first, pages.layout.overflow_pages(node.size)),
-        Pointer::Values(record) | Pointer::Table(record) => pages.want(record.root, 1),
+        Pointer::Large(node) => pages.prefetch(node.first, pages.layout.overflow_pages(node.size)),
+        Pointer::Values(record) | Pointer::Table(record) => pages.prefetch(record.root, 1),
     }
 }
 
-/// What the pointers lead to, all of them small.
-fn things(
+/// Reads the data of small pointers.
+fn read_batch(
     pages: &PageSource,
     rules: &TreeRules,
     pointers: &[Pointer],
 ) -> Result<Vec<ReferencedData>> {
-    let stretch = stretch(pages, pointers);
-    if let Some((first, count)) = stretch {
-        pages.want(first, count);
+    let contiguous = contiguous_pages(pages, pointers);
+    if let Some((first, count)) = contiguous {
+        pages.prefetch(first, count);
     }
     let siblings = siblings(pages, rules, pointers)?;
     let all: Vec<_> = siblings.iter().flat_map(|some| &some.numbers).copied().collect();
-    let block = if stretch.is_some() {
+    let block = if contiguous.is_some() {
         pages.read_many_cached(&all)?
     } else {
-        pages.want_many(&all);
+        pages.prefetch_many(&all);
         pages.read_many(&all)?
     };
     let block = Arc::new(block);
     let mut at = 0;
-    let things = pointers.iter().zip(siblings).map(|(pointer, siblings)| {
+    let data = pointers.iter().zip(siblings).map(|(pointer, siblings)| {
         let start = at;
         at += siblings.numbers.len();
-        thing(pages, rules, pointer, &siblings, &block, start)
+        referenced_data(pages, rules, pointer, &siblings, &block, start)
     });
-    things.collect()
+    data.collect()
 }
 
-/// Where trees that were written one after the other are likely to lie, the first page and how many: a tree's pages
-/// before its root, as in a file that was written at once.
-fn stretch(pages: &PageSource, pointers: &[Pointer]) -> Option<(u64, u64)> {
+/// Returns the first page and the number of pages that hold these trees if they were written one after the other, which
+/// puts the pages of a tree before its root.
+fn contiguous_pages(pages: &PageSource, pointers: &[Pointer]) -> Option<(u64, u64)> {
     let (mut start, mut end, mut sum) = (u64::MAX, 0, 0);
     for pointer in pointers {
         let (root, count) = (pointer.tree()?.root, small(pages, pointer)?);
@@ -157,10 +158,11 @@ fn stretch(pages: &PageSource, pointers: &[Pointer]) -> Option<(u64, u64)> {
     (length <= 2 * sum).then_some((start, length))
 }
 
-/// Of each the pages that hold it: those of a value, or the leaves of a tree.
+/// Returns the pages of each pointer's data: those of the value, or the leaves of the tree.
 fn siblings(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Result<Vec<Siblings>> {
-    let roots: Vec<_> = pointers.iter().filter_map(|one| only_branch(one.tree()?)).collect();
-    pages.want_branches(&roots);
+    let roots: Vec<_> =
+        pointers.iter().filter_map(|pointer| only_branch(pointer.tree()?)).collect();
+    pages.prefetch_branches(&roots);
     let mut views = pages.views(&roots)?.into_iter();
     let of = |pointer: &Pointer| match pointer {
         Pointer::Large(node) => {
@@ -174,7 +176,7 @@ fn siblings(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Resu
     pointers.iter().map(of).collect()
 }
 
-/// More than the record tells would be more memory than it seemed.
+/// Refuses more leaves than the record says, which would use more memory than planned.
 fn leaves_below(record: &Table, rules: &TreeRules, branch: Option<View>) -> Result<Siblings> {
     let branch = branch.ok_or_else(|| programming_error("a branch that was not read"))?;
     let within = Within::default();
@@ -183,8 +185,8 @@ fn leaves_below(record: &Table, rules: &TreeRules, branch: Option<View>) -> Resu
     if right { Ok(Siblings::below(branch, within)) } else { Err(other_counts(record)) }
 }
 
-/// `start`: its place among the pages of the block.
-fn thing(
+/// `start`: index of its first page in the block.
+fn referenced_data(
     pages: &PageSource,
     rules: &TreeRules,
     pointer: &Pointer,
@@ -195,10 +197,10 @@ fn thing(
     match pointer {
         Pointer::Large(node) => {
             let offset = start * pages.layout.page_size;
-            let place = pages.large(&block[offset..], *node)?;
+            let location = pages.large(&block[offset..], *node)?;
             let from = offset + pages.layout.page_header();
             let bytes = from..from + node.size;
-            Ok(ReferencedData::Value { place, block: Arc::clone(block), bytes })
+            Ok(ReferencedData::Value { location, block: Arc::clone(block), bytes })
         }
         Pointer::Values(record) => {
             let rules = rules.values(record.pad);

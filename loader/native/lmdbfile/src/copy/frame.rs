@@ -1,7 +1,6 @@
-//! A copy as a stream: a header, then blocks of the file with their places and checksums, and an end.
+//! A copy as a stream: a header, blocks of the file with their offsets and checksums, and an end frame.
 //!
-//! All numbers are little-endian. Holes are not sent. Blocks come in the order of their places, so
-//! that what a receiver has is told by one number.
+//! All numbers are little-endian. Holes are not sent. Offsets ascend, so that one number says how much a receiver has.
 
 use std::io::{self, Read, Write};
 
@@ -12,19 +11,19 @@ use crate::{Error, ErrorKind, Result};
 const MAGIC: &[u8; 16] = b"ditseed clone 1\n";
 const HEADER: usize = 48;
 const FRAME: usize = 24;
-/// Bytes of a block at most.
+/// Most bytes in a block.
 pub(super) const BLOCK: usize = 1 << 20;
 const DATA: u64 = 1;
 const END: u64 = 2;
 
-/// What is sent.
+/// The header of the stream, which describes the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Tells this image from others: the checksum of its meta pages, seeded with whether it was compacted.
+    /// Identifies the image: the checksum of its meta pages, seeded with whether it was compacted.
     pub image: u64,
     /// Bytes of the file.
     pub length: u64,
-    /// What stands before it is not sent.
+    /// Offset from which data is sent; the receiver has everything before it.
     pub from: u64,
 }
 
@@ -53,7 +52,7 @@ impl Header {
         let mut bytes = Vec::with_capacity(HEADER);
         input.take(HEADER as u64).read_to_end(&mut bytes)?;
         if !MAGIC.starts_with(&bytes[..bytes.len().min(MAGIC.len())]) {
-            let what = "what comes in is no stream of a clone of this version";
+            let what = "the input is not a clone stream of this version";
             return Err(Error::new(ErrorKind::Misuse, what));
         }
         if bytes.len() < HEADER {
@@ -68,7 +67,7 @@ impl Header {
     }
 }
 
-/// Writes or reads frames, and sums their checksums up.
+/// Reads or writes frames and accumulates their checksums.
 pub(super) struct Frames<T> {
     stream: T,
     sum: Xxh3,
@@ -106,7 +105,7 @@ impl<W: Write> Frames<W> {
 }
 
 impl<R: Read> Frames<R> {
-    /// The next frame, its bytes in `room`, which has [`BLOCK`] bytes.
+    /// Returns the next frame and stores its bytes in `room`, which has [`BLOCK`] bytes.
     pub fn next(&mut self, room: &mut [u8]) -> Result<Frame> {
         let mut header = [0; FRAME];
         self.stream.read_exact(&mut header).map_err(cut)?;
@@ -135,13 +134,13 @@ fn checksum(header: &[u8; FRAME], bytes: &[u8]) -> [u8; 8] {
     sum.digest().to_le_bytes()
 }
 
-/// A field of at most 8 bytes.
+/// Decodes a little-endian field of at most 8 bytes.
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 pub(super) fn garbled() -> Error {
-    Error::new(ErrorKind::Stream, "the stream is garbled: a checksum does not fit")
+    Error::new(ErrorKind::Stream, "the stream is corrupted: a checksum does not match")
 }
 
 fn cut(error: io::Error) -> Error {

@@ -1,8 +1,7 @@
-//! Copies of a file as it stands, page for page and hole for hole: into another file, or into a stream.
+//! Copies a file page for page and hole for hole, into another file or into a stream.
 //!
-//! Of a file that is written to, that is right as long as a reader's slot in the lock file holds the
-//! snapshot: LMDB writes to none of its pages then. Only the meta pages go on to change, so that they
-//! are not taken from the file but given.
+//! A database in use may be copied while a reader slot in the lock file protects the snapshot, because LMDB then leaves
+//! all of its pages alone. Only the meta pages keep changing, so the caller passes them in.
 
 mod frame;
 mod receive;
@@ -21,22 +20,22 @@ use crate::{Error, ErrorKind, Result, Seen};
 use frame::{Frames, Header};
 pub use receive::{ResumePoint, receive};
 
-/// As the user's own mask has it.
+/// Restricted by the user's umask.
 const MODE: u32 = 0o666;
 
-/// What the copy is to be.
+/// The content of the copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Image<'i> {
-    /// The file's first bytes, both meta pages: whole blocks of 4096.
+    /// The first bytes of the file, including both meta pages: a multiple of 4096.
     pub head: &'i [u8],
-    /// Bytes up to the last page in use. A file may end before that, when that one is free.
+    /// Length up to the last page in use. The file may be shorter if its last pages are free.
     pub length: u64,
-    /// Whether it is a snapshot that was compacted: its pages are others then, whatever the head says.
+    /// Whether the source is a compacted copy, whose pages differ from another image with the same meta pages.
     pub compacted: bool,
 }
 
-/// Copies the data of `source` into the new file `target`, and waits until the disk has it: the
-/// bytes of the copy. `seen`: notes what the pages are, for a check of the copy.
+/// Copies the data of `source` into the new file `target`, syncs it, and returns the bytes of the copy. `seen` records
+/// the page contents for a check of the copy.
 pub fn copy(
     source: &Path,
     image: &Image<'_>,
@@ -50,21 +49,21 @@ pub fn copy(
     disk.write_at(&Buffer::from(image.head), 0).map_err(of_target)?;
     let head = image.head.len() as u64;
     watch(head);
-    let mut told = None;
+    let mut failure = None;
     let look = seen.map(|seen| |start, bytes| seen.look(start, bytes));
     let look = look.as_ref().map(|look| look as Look<'_>);
     let copied = each(&origin, head..end, look, watch, |start, bytes| {
         disk.write_at(bytes, start).map_err(|error| {
-            told = Some(of_target(error));
+            failure = Some(of_target(error));
             cancelled()
         })
     });
-    copied.map_err(|error| told.unwrap_or_else(|| error.of_file(source)))?;
+    copied.map_err(|error| failure.unwrap_or_else(|| error.of_file(source)))?;
     disk.set_len(end).and_then(|()| disk.sync()).map_err(of_target)?;
     Ok(end)
 }
 
-/// Sends the data of `source`: from which byte on. That is 0 when `part` is of another image.
+/// Sends the data of `source` and returns the offset where it began: 0 if `part` is of another image.
 pub fn send(
     source: &Path,
     image: &Image<'_>,
@@ -90,7 +89,7 @@ pub fn send(
     Ok(from)
 }
 
-/// The file, and where in it the copy ends.
+/// Opens the file and returns it with the offset where the copy ends.
 fn open(source: &Path, image: &Image<'_>) -> Result<(Source, u64)> {
     let open = || {
         let origin = Source::open(source)?;
@@ -100,7 +99,7 @@ fn open(source: &Path, image: &Image<'_>) -> Result<(Source, u64)> {
     open().map_err(|error: io::Error| Error::from(error).of_file(source))
 }
 
-/// All data in that range, piece by piece.
+/// Calls a function with each piece of data in the range.
 fn each(
     origin: &Source,
     range: Range<u64>,
@@ -118,23 +117,23 @@ fn each(
         take(piece.start, bytes)?;
         if watch(count) { Ok(()) } else { Err(cancelled()) }
     })?;
-    // What was cut off before it was asked for looks like a hole.
+    // A part that was truncated before it was read looks like a hole.
     if origin.file().metadata()?.len() < end { Err(cut()) } else { Ok(()) }
 }
 
 fn cut() -> Error {
-    Error::new(ErrorKind::Corrupt, "the file has been cut meanwhile")
+    Error::new(ErrorKind::Corrupt, "the file was truncated meanwhile")
 }
 
-/// What is left out or copied are whole blocks of so many bytes.
+/// Holes and data are multiples of this size in bytes.
 const BLOCK: u64 = 4096;
 
-/// Goes through the data of a part of a file, piece by piece.
+/// Iterates over the data of a part of a file, piece by piece.
 #[derive(Debug)]
 struct Data<'f> {
     file: &'f File,
     at: u64,
-    /// Where the data ends in which it is.
+    /// End of the current run of data.
     stop: u64,
     end: u64,
 }
@@ -157,8 +156,8 @@ impl Iterator for Data<'_> {
     }
 }
 
-/// The next data at or after `from`: where it begins and where it ends. All of a file is data
-/// where the file system knows no holes.
+/// Returns the start and end of the next data at or after `from`. If the file system does not failure holes, all is
+/// data.
 fn data(file: &File, from: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
     if from >= end {
         return Ok(None);

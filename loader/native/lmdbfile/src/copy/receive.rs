@@ -1,4 +1,4 @@
-//! From a stream into a file, which can be gone on with when the stream breaks.
+//! Receives a stream into a file; a transfer that breaks can be resumed.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -11,14 +11,14 @@ use super::frame::{self, Frame, Frames, Header, garbled};
 use crate::compact::{ProgressCallback, cancelled};
 use crate::{Error, ErrorKind, Result};
 
-/// After so many bytes what has come is made durable and written down.
-const STEP: u64 = 256 << 20;
+/// Bytes after which received data is synced and recorded in the journal.
+const SYNC_INTERVAL: u64 = 256 << 20;
 
-/// How much of which image somebody has already, as a receiver's journal tells it.
+/// The part of an image that a receiver already has, as its journal records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResumePoint {
     pub image: u64,
-    /// Bytes from the beginning.
+    /// Number of bytes from the start of the file.
     pub have: u64,
 }
 
@@ -26,15 +26,15 @@ struct Receiver<'r> {
     file: DirectFile,
     journal: &'r Path,
     header: Header,
-    /// All before it is there.
+    /// Everything before this offset has been received.
     have: u64,
     durable: u64,
 }
 
-/// Receives into `target`, and waits until the disk has it: the bytes of the copy.
+/// Receives into `target`, syncs it, and returns the bytes of the copy.
 ///
-/// When the stream breaks, `journal` tells how much there is; with that, [`super::send()`] goes on.
-/// At the end the file is gone.
+/// If the stream breaks, `journal` records how much has arrived, so that [`super::send()`] can resume. A finished
+/// transfer removes the journal.
 pub fn receive(
     input: &mut dyn Read,
     target: &Path,
@@ -42,8 +42,8 @@ pub fn receive(
     watch: ProgressCallback<'_>,
 ) -> Result<u64> {
     let header = Header::read(input)?;
-    if header.from > 0 && !is_there(&header, target, journal) {
-        let what = "the stream goes on with another copy than what is here";
+    if header.from > 0 && !has_omitted_part(&header, target, journal) {
+        let what = "the stream resumes another copy than the one in the target";
         return Err(Error::new(ErrorKind::Misuse, what));
     }
     let file = DirectFile::open(target, 0o600, header.from == 0);
@@ -52,22 +52,23 @@ pub fn receive(
     let mut receiver = Receiver { file, journal, header, have, durable };
     let result = receiver.frames(input, watch).and_then(|()| receiver.end());
     if result.is_err() {
-        // The reason why the stream broke is what the caller has to know.
-        let _ = receiver.note();
+        // The caller needs the reason why the stream broke, not an error of the journal.
+        let _ = receiver.checkpoint();
     }
     result.map_err(|error| error.of_file(target)).map(|()| header.length)
 }
 
-/// Whether what is not sent is in the target.
-fn is_there(header: &Header, target: &Path, journal: &Path) -> bool {
-    let part = read_journal(journal).filter(|part| part.image == header.image);
+/// Whether the target has everything that the stream omits.
+fn has_omitted_part(header: &Header, target: &Path, journal: &Path) -> bool {
+    let part = std::fs::read_to_string(journal).ok().and_then(|text| text.trim_end().parse().ok());
+    let part = part.filter(|part: &ResumePoint| part.image == header.image);
     let length = target.metadata().map_or(0, |file| file.len());
     part.is_some_and(|part| part.have >= header.from) && length >= header.from
 }
 
 impl Receiver<'_> {
     fn frames(&mut self, input: &mut dyn Read, watch: ProgressCallback<'_>) -> Result<()> {
-        self.note()?;
+        self.checkpoint()?;
         let mut frames = Frames::new(input);
         let mut block = Buffer::new(frame::BLOCK);
         while let Frame::Data { offset, size } = frames.next(block.room())? {
@@ -75,8 +76,8 @@ impl Receiver<'_> {
             let end = end.filter(|_| offset >= self.have).ok_or_else(garbled)?;
             self.file.write_at(&block.room()[..size], offset)?;
             self.have = end;
-            if self.have - self.durable >= STEP {
-                self.note()?;
+            if self.have - self.durable >= SYNC_INTERVAL {
+                self.checkpoint()?;
             }
             if !watch(size as u64) {
                 return Err(cancelled());
@@ -85,8 +86,8 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Makes what has come durable, and says so.
-    fn note(&mut self) -> Result<()> {
+    /// Syncs what has been received, and records it in the journal.
+    fn checkpoint(&mut self) -> Result<()> {
         self.file.sync()?;
         self.durable = self.have;
         Ok(write_journal(self.journal, ResumePoint { image: self.header.image, have: self.have })?)
@@ -100,20 +101,15 @@ impl Receiver<'_> {
     }
 }
 
-/// `None` where there is none, or nothing that makes sense.
-fn read_journal(path: &Path) -> Option<ResumePoint> {
-    std::fs::read_to_string(path).ok()?.trim_end().parse().ok()
-}
-
-/// The whole line or the one before it, whatever happens.
+/// Replaces the journal atomically.
 fn write_journal(path: &Path, part: ResumePoint) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
+    let mut temp = path.as_os_str().to_owned();
+    temp.push(".new");
     let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
     writeln!(file, "{part}")?;
     file.sync_all()?;
-    std::fs::rename(&beside, path)
+    std::fs::rename(&temp, path)
 }
 
 impl std::fmt::Display for ResumePoint {
@@ -129,6 +125,6 @@ impl std::str::FromStr for ResumePoint {
         let parts = text.split_once('-').and_then(|(image, have)| {
             Some(Self { image: u64::from_str_radix(image, 16).ok()?, have: have.parse().ok()? })
         });
-        parts.ok_or("not what a receiver said that it has")
+        parts.ok_or("not the resume point of a receiver")
     }
 }

@@ -1,5 +1,5 @@
-//! What stands on a page. It is made of the page's bytes alone, so that pages can be looked at in the order in which
-//! they lie in the file, before anybody knows which trees they belong to. Whether a tree may hold it, `rules` tells.
+//! The content of a page, parsed from its bytes alone, so that pages can be examined in file order, before it is known
+//! to which trees they belong. `rules` decides whether a tree may contain it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,23 +11,23 @@ use crate::layout::{MAX_PAGE_HEADER, META_PAGES, node};
 use crate::source::LargeNode;
 use crate::{Layout, Order, Reader, Table};
 
-/// The orders in which keys, and the values on sub-pages, may stand.
+/// The possible orders of keys, and of values on sub-pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Orders<'o> {
     pub keys: &'o [Order],
     pub values: &'o [Order],
 }
 
-/// In which of the [`Orders`] something ascends: a bit for each.
+/// The [`Orders`] in which the keys or values ascend, as a bit set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ascending(u32);
 
-/// Keys between which those of a page must be: the separators around it.
+/// The separators around a page: its keys must lie between them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Within<K> {
-    /// The lowest that may come.
+    /// The lowest key allowed.
     pub from: Option<K>,
-    /// All are below it.
+    /// All keys are below this one.
     pub to: Option<K>,
 }
 
@@ -39,11 +39,11 @@ pub(crate) enum Contents {
     Overflow([u8; MAX_PAGE_HEADER]),
 }
 
-/// The children of a branch, and the key of each; the first key means nothing.
+/// The children of a branch with their keys; the first key has no meaning.
 #[derive(Debug)]
 pub(crate) struct Branch {
     pub ascending: Ascending,
-    /// Each with where its key begins among the keys.
+    /// Each child with the offset of its key in `keys`.
     children: Box<[(u64, u32)]>,
     keys: Box<[u8]>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Branch {
 #[derive(Debug)]
 pub(crate) struct Leaf {
     pub kind: Kind,
-    /// Its nodes, for each with a sub-page the values on that.
+    /// Number of values, including those on sub-pages; a tree of values counts as one.
     pub entries: u64,
     pub ascending: Ascending,
     /// The first key and the last, which begins at `middle`.
@@ -60,18 +60,18 @@ pub(crate) struct Leaf {
     pub others: Option<Box<Others>>,
 }
 
-/// What a leaf has besides keys with one value that stands with them.
+/// The contents of a leaf apart from keys with a single value in the node.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
-    /// Each with the place of its node.
+    /// Each pointer with the index of its node.
     pub pointers: Vec<(u16, Pointer)>,
-    /// The orders in which the values on all sub-pages ascend.
+    /// The orders in which the values of every sub-page ascend.
     pub ascending: Ascending,
-    /// Some sub-pages hold values of one size.
+    /// Some sub-pages hold values of one size (LEAF2).
     pub fixed: bool,
-    /// Some do not.
+    /// Some sub-pages hold nodes.
     pub nodes: bool,
-    /// What no tree may have.
+    /// A defect that no tree may have.
     pub wrong: Option<&'static str>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) enum Pointer {
     Table(Box<Table>),
 }
 
-/// In all.
+/// All orders.
 impl Default for Ascending {
     fn default() -> Self {
         Self(u32::MAX)
@@ -93,13 +93,13 @@ impl Default for Ascending {
 }
 
 impl Ascending {
-    /// Whether it does in `order`, which is one of `orders`.
+    /// Whether keys ascend in `order`, which must be in `orders`.
     pub fn has(self, order: Order, orders: &[Order]) -> bool {
         let place = orders.iter().position(|known| known.is(order));
         place.is_some_and(|at| self.0 & 1 << at != 0)
     }
 
-    /// Most orders end at the second key or the third, where another one is right. The first key of a branch means nothing.
+    /// Most wrong orders are ruled out by the second or third key. The first key of a branch has no meaning.
     pub fn of(view: &View, orders: &[Order]) -> Self {
         let first = view.first();
         let ascends = |order: &Order| {
@@ -146,7 +146,7 @@ impl Branch {
         Self { ascending, children: children.into(), keys: keys.into() }
     }
 
-    /// The separators of the first and the last two children.
+    /// The separators of the second child and of the last.
     pub fn ends(&self) -> (&[u8], &[u8]) {
         let last = self.len() - 1;
         (self.key(last.min(1)), self.key(last))
@@ -165,7 +165,7 @@ impl Branch {
         &self.keys[self.children[at].1 as usize..end]
     }
 
-    /// The child's keys, where those of this page are `outer`.
+    /// The bounds of the child's keys, if `outer` are those of this page.
     pub fn within<'k>(&'k self, at: usize, outer: Within<&'k [u8]>) -> Within<&'k [u8]> {
         let from = if at > 0 { Some(self.key(at)) } else { outer.from };
         let to = if at + 1 < self.len() { Some(self.key(at + 1)) } else { outer.to };
@@ -218,7 +218,7 @@ impl Leaf {
 }
 
 impl Others {
-    /// How many values the node has, those of a tree counted as one.
+    /// Returns the number of values of the node; a tree of values counts as one.
     fn add(&mut self, view: &View, at: usize, orders: &[Order]) -> PageCheck<u64> {
         const VALUES: u16 = node::DUPDATA | node::SUBDATA;
         let here = view.node(at);
@@ -230,7 +230,7 @@ impl Others {
             (node::DUPDATA, _) => return self.sub_page(view, at, orders),
             (VALUES, _) => Pointer::Values(Box::new(Table::read(here.data)?)),
             (node::SUBDATA, _) => Pointer::Table(Box::new(Table::read(here.data)?)),
-            _ => return Err("a node with flags that make no sense"),
+            _ => return Err("a node with invalid flags"),
         };
         #[allow(clippy::cast_possible_truncation, reason = "a page has at most 65536 bytes")]
         self.pointers.push((at as u16, pointer));
@@ -240,7 +240,7 @@ impl Others {
     fn sub_page(&mut self, view: &View, at: usize, orders: &[Order]) -> PageCheck<u64> {
         let values = view.sub_page(at)?;
         match values.kind {
-            Kind::Branch => return Err("a sub-page of another kind than its table wants"),
+            Kind::Branch => return Err("a sub-page of the wrong kind for its table"),
             Kind::Leaf2(_) => self.fixed = true,
             Kind::Leaf => {
                 self.nodes = true;
@@ -254,28 +254,28 @@ impl Others {
     }
 }
 
-/// Pages with their numbers, in order; `None` once somebody has asked for it.
+/// Pages with their numbers, in order; `None` once [`Seen::take`] has returned the page.
 type Piece = Vec<(u64, Option<Contents>)>;
 
-/// What was seen of the pages of a file while it was copied: of 4096 bytes some 130.
+/// The page contents recorded while a file was copied: some 130 bytes per 4096.
 #[derive(Debug)]
 pub struct Seen {
     layout: Layout,
     /// The transaction of the snapshot.
     txn: u64,
     orders: Vec<Order>,
-    /// The pages of a piece of the file in order, by its first.
+    /// The pages of each piece of the file, by the piece's first page.
     pieces: Mutex<BTreeMap<u64, Piece>>,
 }
 
 impl Seen {
-    /// Of a copy of that snapshot, page for page.
+    /// Prepares for a page-for-page copy of the snapshot of `of`.
     pub fn new(of: &Reader) -> Self {
         Self { layout: of.layout(), txn: of.txn(), orders: of.orders(), pieces: Mutex::default() }
     }
 
-    /// Looks at a piece of the file from the byte `start` on, and gives it back. What is no page of a tree is passed
-    /// over: a free page may hold anything.
+    /// Records the pages in a piece of the file that begins at byte `start`, and returns the piece. It skips pages that
+    /// belong to no tree: a free page may hold anything.
     pub fn look(&self, start: u64, bytes: Buffer) -> Buffer {
         let size = self.layout.page_size as u64;
         let block = Arc::new(bytes);
@@ -307,7 +307,7 @@ impl Seen {
         Some(Contents::new(&view, self.orders()))
     }
 
-    /// The page, for whoever asks first.
+    /// Returns a page to the first caller.
     pub(super) fn take(&self, number: u64) -> Option<Contents> {
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, piece) = pieces.range_mut(..=number).next_back()?;
@@ -315,12 +315,12 @@ impl Seen {
         piece[at].1.take()
     }
 
-    /// Those that were looked for in the pages.
+    /// The orders that were checked in the pages.
     pub(super) fn orders(&self) -> Orders<'_> {
         Orders { keys: &self.orders, values: &self.orders }
     }
 
-    /// Whether no others come up in a walk.
+    /// Whether a walk with the orders `wanted` needs no others.
     pub(super) fn covers(&self, wanted: &[Order]) -> bool {
         wanted.iter().all(|order| self.orders.iter().any(|known| known.is(*order)))
     }

@@ -1,4 +1,4 @@
-//! Keys and values in order.
+//! Iteration over keys and values in order.
 
 use super::path::{NodeValues, Path};
 use super::view::View;
@@ -6,14 +6,14 @@ use super::{BlockCache, TableReader};
 use crate::layout::node;
 use crate::{Error, Result, Table};
 
-/// Goes through a table; values of the same key come one after the other.
+/// Iterates over a table; the values of a key come one after the other.
 #[derive(Debug)]
 pub struct Cursor<'r> {
     table: TableReader<'r>,
     keys: Path,
-    /// Values of the key, when it has many.
+    /// The values of the current key, if it has many.
     values: Option<Path>,
-    /// The value, when it is on overflow pages.
+    /// The current value, if it is on overflow pages.
     large: Vec<u8>,
     state: State,
 }
@@ -21,7 +21,7 @@ pub struct Cursor<'r> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Before,
-    /// On a value that is still to be given.
+    /// At a value that `next` has not returned yet.
     Found,
     Given,
     End,
@@ -33,8 +33,8 @@ impl<'r> Cursor<'r> {
         Ok(Self { table, keys, values: None, large: Vec::new(), state: State::Before })
     }
 
-    /// Goes to the first key that is not below `key`, so that `next` gives its first value: whether
-    /// it is that one.
+    /// Moves to the first key that is not below `key`, so that `next` returns its first value. Returns whether the keys
+    /// are equal.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.named(|cursor| {
             cursor.keys.budget = cursor.store().source.pages;
@@ -44,7 +44,7 @@ impl<'r> Cursor<'r> {
         })
     }
 
-    /// The value of the key that is equal to `like` by the order of values.
+    /// Returns the value of the key that equals `like` in the order of values.
     pub(super) fn find(&mut self, key: &[u8], like: &[u8]) -> Result<Option<Vec<u8>>> {
         if !self.seek(key)? {
             return Ok(None);
@@ -58,7 +58,7 @@ impl<'r> Cursor<'r> {
         Ok(if found { same(values.node()?.key) } else { None })
     }
 
-    /// The first value of the key, and how many it has, as its node tells.
+    /// Returns the first value of the key and the number of its values, as its node says.
     pub(super) fn counted(&mut self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
         if !self.seek(key)? {
             return Ok(None);
@@ -72,7 +72,7 @@ impl<'r> Cursor<'r> {
         Ok(if found { Some(self.keys.node()?.key.to_vec()) } else { None })
     }
 
-    /// The next key and value, `None` after the last.
+    /// Returns the next key and value, or `None` after the last.
     #[allow(clippy::should_implement_trait)] // What it lends is valid until the next call only.
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.named(Self::step)?;
@@ -89,7 +89,7 @@ impl<'r> Cursor<'r> {
         Ok(Some((node.key, value)))
     }
 
-    /// All values of the key before the one in hand, at first of the last key; `None` before the first.
+    /// Returns all values of the key before the current one, at first those of the last key; `None` before the first.
     pub fn previous(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
         self.named(|cursor| {
             let store = cursor.store();
@@ -117,7 +117,7 @@ impl<'r> Cursor<'r> {
         })
     }
 
-    /// Leaves out what other values the key has: `next` gives the first of the next key.
+    /// Skips the remaining values of the key: `next` returns the first value of the next key.
     pub fn skip(&mut self) {
         if self.state == State::Given {
             if let Some(values) = self.values.take() {
@@ -155,7 +155,7 @@ impl<'r> Cursor<'r> {
         self.at_key(more)
     }
 
-    /// Takes up the key on which `keys` stands, if it does.
+    /// Makes the key at the position of `keys` the current one, if there is one.
     fn at_key(&mut self, found: bool) -> Result<()> {
         self.state = if found { State::Found } else { State::End };
         self.values = None;
@@ -185,20 +185,20 @@ impl<'r> Cursor<'r> {
     }
 }
 
-/// A cursor with the record that it is at in hand.
+/// A cursor that holds the record at its position.
 #[derive(Debug)]
 pub struct Peekable<'r> {
     cursor: Cursor<'r>,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
-    /// There is such a record; else the cursor is at the end.
+    /// Whether there is such a record; otherwise the cursor is at the end.
     pub live: bool,
-    /// The record before had another key.
+    /// Whether the record before it had another key.
     pub is_first: bool,
 }
 
 impl<'r> Peekable<'r> {
-    /// At the first key that is not below `key`; empty is the beginning.
+    /// Starts at the first key that is not below `key`; an empty key is the beginning.
     pub fn new(table: &TableReader<'r>, key: &[u8]) -> Result<Self> {
         let (cursor, kept) = (table.cursor()?, Vec::new());
         let mut new = Self { cursor, key: kept, value: Vec::new(), live: false, is_first: true };
@@ -210,7 +210,7 @@ impl<'r> Peekable<'r> {
         Ok(new)
     }
 
-    /// To the first key that is not below `key`.
+    /// Moves to the first key that is not below `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.cursor.seek(key)?;
         self.step()
@@ -231,14 +231,13 @@ impl<'r> Peekable<'r> {
         Ok(())
     }
 
-    /// Whether the record in hand is of `key`.
+    /// Whether the current record has this key.
     pub fn is_at(&self, key: &[u8]) -> bool {
         self.live && self.key == key
     }
 }
 
-/// Goes through the keys of a table, and tells how many values each has, without a look into the trees that many values
-/// have.
+/// Iterates over the keys of a table and returns the number of values of each, without reading the trees of values.
 #[derive(Debug)]
 pub struct Keys<'r> {
     table: TableReader<'r>,
@@ -248,34 +247,34 @@ pub struct Keys<'r> {
     begun: bool,
 }
 
-/// A key with its values.
+/// A key and a summary of its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyValues<'k> {
     pub key: &'k [u8],
-    /// How many values it has.
+    /// Number of values of the key.
     pub count: u64,
-    /// The first of them; `None` if they have a tree of their own, or it is on overflow pages.
+    /// The first value; `None` if the values have a tree, or if it is on overflow pages.
     pub first: Option<&'k [u8]>,
-    /// Pages of that tree.
+    /// Number of pages of the tree of values.
     pub pages: u64,
 }
 
 impl<'r> TableReader<'r> {
-    /// Before the first key.
+    /// An iterator over keys, before the first.
     pub fn keys(&self) -> Result<Keys<'r>> {
         let path = Path::new(&self.record, self.rules, self.store.source.pages);
         let path = path.map_err(|error| error.of_table(self.name))?;
         Ok(Keys { table: *self, path, few: None, begun: false })
     }
 
-    /// The pages of its tree; those of the trees that values have are not among them.
+    /// Number of pages of the table's tree, without those of its trees of values.
     pub fn pages(&self) -> Result<u64> {
         tree_pages(&self.record, self.store.source.pages).map_err(|error| error.of_table(self.name))
     }
 }
 
 impl Keys<'_> {
-    /// The next key, `None` after the last.
+    /// Returns the next key, or `None` after the last.
     #[allow(clippy::should_implement_trait)] // What it lends is valid until the next call only.
     pub fn next(&mut self) -> Result<Option<KeyValues<'_>>> {
         let name = self.table.name;
@@ -305,10 +304,10 @@ impl Keys<'_> {
     }
 }
 
-/// `most`: of the file.
+/// Returns the number of pages of a tree, which must not exceed `most`, that of the file.
 fn tree_pages(tree: &Table, most: u64) -> Result<u64> {
     let parts = [tree.branch_pages, tree.leaf_pages, tree.overflow_pages];
-    let told = parts.into_iter().try_fold(0_u64, u64::checked_add);
+    let report = parts.into_iter().try_fold(0_u64, u64::checked_add);
     let lie = || Error::corrupt(tree.root, "a tree of more pages than the file has");
-    told.filter(|pages| *pages <= most).ok_or_else(lie)
+    report.filter(|pages| *pages <= most).ok_or_else(lie)
 }

@@ -1,4 +1,4 @@
-//! A file read with nothing taken on trust: damage gives errors, never a panic or an endless loop.
+//! Reads a file without trusting it: damage results in errors, never in a panic or an endless loop.
 
 mod contents;
 mod cursor;
@@ -23,7 +23,7 @@ pub use walk::{PageKind, PageUsage, PageUse};
 use crate::meta::Meta;
 use crate::{Flags, Layout, Order, Result, Table};
 
-/// A snapshot of a file. Its pages must stay as they are meanwhile: nobody writes, or a reader's slot is held.
+/// A snapshot of a file. Its pages must not change meanwhile: nobody writes, or a reader slot protects it.
 #[derive(Debug)]
 pub struct Reader {
     pub(crate) store: BlockCache,
@@ -34,13 +34,13 @@ pub struct Reader {
 /// A table of the file.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedTable {
-    /// For messages.
+    /// The name for messages.
     name: String,
     record: Table,
     rules: TreeRules,
 }
 
-/// One table, to be looked into.
+/// Read access to one table.
 #[derive(Debug, Clone, Copy)]
 pub struct TableReader<'r> {
     store: &'r BlockCache,
@@ -54,27 +54,27 @@ impl Reader {
         self.store.source.layout
     }
 
-    /// The size in bytes that LMDB may let the file grow to.
+    /// The size in bytes up to which LMDB may let the file grow.
     pub fn map_size(&self) -> u64 {
         self.meta.map_size
     }
 
-    /// Pages up to the last in use, the meta pages among them.
+    /// Number of pages up to the last one in use, including the meta pages.
     pub fn pages(&self) -> u64 {
         self.meta.last_page + 1
     }
 
-    /// The transaction whose snapshot this is.
+    /// The transaction number of the snapshot.
     pub fn txn(&self) -> u64 {
         self.meta.txn
     }
 
-    /// Whether all pages are in the file; those at its end may rightly be missing while they are free.
+    /// Whether the file has all pages; pages at its end may legitimately be missing while they are free.
     pub fn is_whole(&self) -> bool {
         self.store.source.pages == self.pages()
     }
 
-    /// The records of the table of free pages and of the main table, which meta pages have.
+    /// The records of the table of free pages and of the main table, from the meta page.
     pub fn system_tables(&self) -> [Table; 2] {
         [self.meta.free, self.meta.main]
     }
@@ -89,20 +89,20 @@ impl Reader {
         self.tables.iter().map(|(name, table)| (name.as_slice(), table.record))
     }
 
-    /// For a table whose owner gave LMDB comparison functions of its own.
+    /// Sets the orders of a table whose owner gave LMDB its own comparison functions.
     pub fn set_orders(&mut self, name: &[u8], key_order: Order, value_order: Order) {
         if let Some(table) = self.tables.get_mut(name) {
             table.rules = TreeRules::table(table.record.flags, key_order, value_order);
         }
     }
 
-    /// Those of the table of this name in the main table; of one that is not there, what its flags say.
+    /// The rules of the table with this name; if there is no such table, those that `flags` imply.
     pub(crate) fn rules_of(&self, name: &[u8], flags: Flags) -> TreeRules {
         let known = self.tables.get(self.layout().name(name));
         known.map_or_else(|| TreeRules::of_flags(flags), |table| table.rules)
     }
 
-    /// All that come up in its tables.
+    /// All orders that occur in the tables.
     fn orders(&self) -> Vec<Order> {
         let mut orders = vec![Order::Bytes, Order::Integer]; // The latter of the table of free pages.
         let own = self.tables.values().flat_map(|table| table.rules.both_orders());
@@ -121,7 +121,7 @@ impl Reader {
 }
 
 impl NamedTable {
-    /// With the orders that follow from its flags.
+    /// With the orders that follow from the table's flags.
     fn new(name: &[u8], record: Table) -> Self {
         let rules = TreeRules::of_flags(record.flags);
         Self { name: name.escape_ascii().to_string(), record, rules }
@@ -137,12 +137,12 @@ impl<'r> TableReader<'r> {
         self.record
     }
 
-    /// Before the first key.
+    /// A cursor before the first key.
     pub fn cursor(&self) -> Result<Cursor<'r>> {
         Cursor::new(*self).map_err(|error| error.of_table(self.name))
     }
 
-    /// The first value of the key.
+    /// Returns the first value of the key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut cursor = self.cursor()?;
         if !cursor.seek(key)? {
@@ -151,7 +151,7 @@ impl<'r> TableReader<'r> {
         Ok(cursor.next()?.map(|(_, value)| value.to_vec()))
     }
 
-    /// All values of the key, in order.
+    /// Returns all values of the key, in order.
     pub fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>> {
         let (mut cursor, mut values) = (self.cursor()?, Vec::new());
         if cursor.seek(key)? {
@@ -162,12 +162,12 @@ impl<'r> TableReader<'r> {
         Ok(values)
     }
 
-    /// The value of the key that is equal to `like` by the order of values, whatever else stands in it.
+    /// Returns the value of the key that equals `like` in the order of values, even if its bytes differ.
     pub fn find(&self, key: &[u8], like: &[u8]) -> Result<Option<Vec<u8>>> {
         self.cursor()?.find(key, like)
     }
 
-    /// The first value of the key, and how many it has.
+    /// Returns the first value of the key and the number of its values.
     pub fn counted(&self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
         self.cursor()?.counted(key)
     }
@@ -182,8 +182,8 @@ impl<'r> TableReader<'r> {
         Ok(self.find(key, value)?.is_some_and(|found| found == value))
     }
 
-    /// Keys in ascending order at which the table may be cut, from the highest level of pages that has `wanted` of
-    /// them, or else from the lowest above the leaves. The part before the first key is as large as the others.
+    /// Returns ascending keys that divide the table, from the highest level of pages that has `wanted` of them, or else
+    /// from the lowest level of branches. The part before the first key is as large as the others.
     pub fn cuts(&self, wanted: usize) -> Result<Vec<Vec<u8>>> {
         self.find_cuts(wanted).map_err(|error| error.of_table(self.name))
     }
@@ -200,11 +200,11 @@ impl<'r> TableReader<'r> {
         Ok(keys)
     }
 
-    /// The children of branch pages and the keys between them: `keys` stand between `pages`.
+    /// The children of branch pages and the keys between them; `keys` are the separators between `pages`.
     fn level_below(&self, keys: &[Vec<u8>], pages: &[u64]) -> Result<(Vec<Vec<u8>>, Vec<u64>)> {
         let (mut below, mut children) = (Vec::new(), Vec::new());
         for (at, &page) in pages.iter().enumerate() {
-            // The first key of a branch means nothing: the one above does.
+            // The first key of a branch has no meaning; the separator above it is used instead.
             let from = at.checked_sub(1).map(|before| &keys[before]);
             let within = Within { from, to: keys.get(at) };
             let branch = self.rules.branch(page, &self.store.view(page)?, within.borrowed())?;

@@ -1,4 +1,4 @@
-//! From a file to a snapshot of it, as `mdb_env_read_header` finds the newest.
+//! Opens a snapshot of a file; `mdb_env_read_header` likewise picks the newest.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,17 +16,16 @@ use crate::meta::{Head, Meta};
 use crate::source::PageSource;
 use crate::{Error, Layout, Result};
 
-/// Readings of the meta pages until two are alike.
+/// Most attempts to read the meta pages until two in a row agree.
 const TRIES: u32 = 1000;
 
 impl Reader {
-    /// Takes the newer of the two meta pages; both must be whole, or LMDB would refuse the file.
+    /// Opens the newer of the two meta pages; both must be intact, or LMDB would refuse the file.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_at(path, None)
     }
 
-    /// The same for a file whose pages lie in no order, in the page cache for the most part: page by page,
-    /// with little memory.
+    /// Opens a file whose pages are in no order and mostly in the page cache: reads page by page, with little memory.
     pub fn open_scattered(path: &Path) -> Result<Self> {
         let open = || {
             let file = File::open(path)?;
@@ -38,18 +37,20 @@ impl Reader {
         open().map_err(|error: Error| error.of_file(path))
     }
 
-    /// For whoever holds a reader's slot of transaction `txn`: the newest snapshot, which is that one or one after it.
+    /// Opens the newest snapshot for a caller with a reader slot of transaction `txn`: that one, or a later one.
     ///
-    /// A slot keeps the pages of later snapshots too: LMDB uses a page again only when all readers began after the
-    /// transaction that freed it (`mdb_page_alloc`). So nobody has to be quicker than the writers, whose second commit
-    /// writes over the meta page of `txn`. `None`: nobody writes, or the caller finds out by the meta pages.
+    /// A slot protects the pages of later snapshots too, because LMDB reuses a page only if all readers began after the
+    /// transaction that freed it (`mdb_page_alloc`). So the caller need not outrun the writers, whose second commit
+    /// overwrites the meta page of `txn`. `None`: nobody writes, or the caller detects a change from the meta pages.
     pub fn open_at(path: &Path, txn: Option<u64>) -> Result<Self> {
         let open = || {
             let file = File::open(path)?;
             let Head { layout, meta } = settled(&file)?;
             if txn.is_some_and(|txn| meta.txn < txn) {
-                let message =
-                    format!("a snapshot older than the one that is held, of {}", meta.txn);
+                let message = format!(
+                    "a snapshot older than that of the reader slot, transaction {}",
+                    meta.txn
+                );
                 return Err(Error::corrupt(meta.txn % 2, message));
             }
             Self::open_snapshot(path, file, layout, meta)
@@ -57,8 +58,8 @@ impl Reader {
         open().map_err(|error: Error| error.of_file(path))
     }
 
-    /// The snapshot that a meta page tells of, `page` being the beginning of that at least. A
-    /// reader's slot in the lock file has to hold it.
+    /// Opens the snapshot of a meta page; `page` is that page or at least its beginning. A reader slot in the lock file
+    /// must protect it.
     pub fn open_meta(path: &Path, page: &[u8]) -> Result<Self> {
         let open = || {
             let Head { layout, meta } = Head::of_page(page)?;
@@ -67,7 +68,7 @@ impl Reader {
         open().map_err(|error: Error| error.of_file(path))
     }
 
-    /// The same snapshot once more, for another thread.
+    /// Opens the same snapshot for another thread.
     pub fn fork(&self) -> Result<Self> {
         let Self { store, meta, tables } = self;
         Ok(Self { store: store.fork(), meta: *meta, tables: tables.clone() })
@@ -85,17 +86,17 @@ impl Reader {
     }
 }
 
-/// Pages that are in use at most. A file may end before its last page when that one is free.
+/// Number of pages that may be in use. A file may end before its last page if that page is free.
 fn pages_of(file: &File, layout: Layout, meta: &Meta) -> Result<u64> {
     let in_file = file.metadata()?.len() / layout.page_size as u64;
     let pages = in_file.min(meta.last_page + 1);
     if pages < META_PAGES {
-        return Err(Error::corrupt(meta.txn % 2, "a last page that there cannot be"));
+        return Err(Error::corrupt(meta.txn % 2, "an impossible number of the last page"));
     }
     Ok(pages)
 }
 
-/// The newer meta page. A writer may be at it: it is read until it is the same twice.
+/// Returns the newer meta page, read until two readings agree, since a writer may be changing it.
 fn settled(file: &File) -> Result<Head> {
     let newer = || {
         Head::read_newer(|room, offset| {

@@ -1,4 +1,4 @@
-//! A way from the root of a tree to one of its leaves.
+//! A path from the root of a tree to one of its leaves.
 
 use std::cmp::Ordering;
 
@@ -14,19 +14,19 @@ use crate::{Error, Result, Table};
 /// Position in a tree, or in a sub-page, which is a tree of one leaf.
 #[derive(Debug)]
 pub(crate) struct Path {
-    /// `None`: the one level is a sub-page.
+    /// `None`: the only level is a sub-page.
     root: Option<u64>,
     depth: usize,
     rules: TreeRules,
     levels: Vec<Level>,
-    /// Pages that may still be visited: on the way through a sound tree none is met twice.
+    /// Number of pages that may still be visited: in an intact tree a path meets no page twice.
     pub budget: u64,
 }
 
 /// The values of a key.
 #[derive(Debug)]
 pub(crate) enum NodeValues {
-    /// In the node, or on overflow pages.
+    /// A single value, in the node or on overflow pages.
     One,
     SubPage(View),
     Tree(Table),
@@ -56,26 +56,26 @@ impl Path {
         Ok(Self { root, depth, rules, levels: Vec::new(), budget })
     }
 
-    /// In the sub-page of a node of page `number`, at its first value.
+    /// Starts at the first value of a sub-page, which belongs to a node of page `number`.
     pub fn in_sub_page(number: u64, view: View, rules: TreeRules, budget: u64) -> Self {
         let levels = vec![Level { number, view, at: 0 }];
         Self { root: None, depth: 1, rules, levels, budget }
     }
 
-    /// To the first of all nodes: whether there is one.
+    /// Moves to the first node of the tree. Returns whether there is one.
     pub fn first(&mut self, store: &BlockCache) -> Result<bool> {
         self.restart(store)?;
         self.descend(store)
     }
 
-    /// To the last of all nodes: whether there is one.
+    /// Moves to the last node of the tree. Returns whether there is one.
     pub fn last(&mut self, store: &BlockCache) -> Result<bool> {
         self.restart(store)?;
         self.levels.last_mut().into_iter().for_each(|root| root.at = root.view.count - 1);
         self.descend_to_last(store)
     }
 
-    /// To the node before this one: whether there is one.
+    /// Moves to the previous node. Returns whether there is one.
     pub fn previous(&mut self, store: &BlockCache) -> Result<bool> {
         while let Some(level) = self.levels.last_mut() {
             if let Some(before) = level.at.checked_sub(1) {
@@ -87,7 +87,7 @@ impl Path {
         Ok(false)
     }
 
-    /// To the last node below, where there is one.
+    /// Descends to the last node below the position. Returns whether there is one.
     fn descend_to_last(&mut self, store: &BlockCache) -> Result<bool> {
         while let Some(last) = self.levels.last() {
             if last.view.kind != Kind::Branch {
@@ -100,7 +100,7 @@ impl Path {
         Ok(false)
     }
 
-    /// To the first node whose key is not below `key`: whether there is one.
+    /// Moves to the first node whose key is not below `key`. Returns whether there is one.
     pub fn seek(&mut self, store: &BlockCache, key: &[u8]) -> Result<bool> {
         self.restart(store)?;
         while let Some(last) = self.levels.last_mut() {
@@ -118,7 +118,7 @@ impl Path {
         }
     }
 
-    /// To the node after this one: whether there is one.
+    /// Moves to the next node. Returns whether there is one.
     pub fn next(&mut self, store: &BlockCache) -> Result<bool> {
         while let Some(last) = self.levels.last_mut() {
             if last.at + 1 < last.view.count {
@@ -139,18 +139,18 @@ impl Path {
         Ok(leaf.view.node(leaf.at))
     }
 
-    /// The node's value as a sub-page.
+    /// Returns the node's value as a sub-page.
     fn sub_page(&self) -> Result<View> {
         let leaf = self.leaf()?;
         leaf.view.sub_page(leaf.at).map_err(|what| Error::corrupt(leaf.number, what))
     }
 
-    /// The node's value as the record of a tree.
+    /// Returns the node's value as the record of a tree.
     pub fn record(&self) -> Result<Table> {
         Table::read(self.node()?.data).map_err(|what| Error::corrupt(self.page(), what))
     }
 
-    /// Where the values of the node's key are.
+    /// Returns where the values of the node's key are.
     #[inline]
     pub fn values(&self) -> Result<NodeValues> {
         Ok(match self.node()?.flags {
@@ -160,12 +160,12 @@ impl Path {
         })
     }
 
-    /// The page of the node.
+    /// The number of the node's page.
     pub fn page(&self) -> u64 {
         self.levels.last().map_or(NO_PAGE, |level| level.number)
     }
 
-    /// Counts pages as visited.
+    /// Counts pages against the budget.
     pub fn count_visited(&mut self, pages: u64) -> Result<()> {
         let left = self.budget.checked_sub(pages);
         self.budget = left.ok_or_else(|| used_twice(self.page()))?;
@@ -178,7 +178,7 @@ impl Path {
         if self.depth > 0 { self.enter(store, root, false) } else { Ok(()) }
     }
 
-    /// To the first node below, where there is one.
+    /// Descends to the first node below the position. Returns whether there is one.
     fn descend(&mut self, store: &BlockCache) -> Result<bool> {
         while let Some(last) = self.levels.last() {
             if last.view.kind != Kind::Branch {
@@ -190,7 +190,7 @@ impl Path {
         Ok(false)
     }
 
-    /// `in_order`: of keys.
+    /// `in_order`: the caller goes through the tree in key order.
     fn enter(&mut self, store: &BlockCache, number: u64, in_order: bool) -> Result<()> {
         self.count_visited(1)?;
         let is_leaf = self.levels.len() + 1 == self.depth;
@@ -200,7 +200,7 @@ impl Path {
         Ok(())
     }
 
-    /// The keys below the position, which is on a branch.
+    /// The bounds of the keys below the position, which is on a branch.
     fn within(&self) -> Within<&[u8]> {
         let mut levels = self.levels.iter().rev();
         let from = levels.clone().find(|level| level.at > 0);
@@ -213,7 +213,7 @@ impl Path {
 }
 
 impl Level {
-    /// The first place from `from` on whose key is not `before`.
+    /// Returns the first index from `from` on for whose key `before` is false.
     fn bound(&self, from: usize, before: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (from, self.view.count);
         while low < high {

@@ -1,4 +1,4 @@
-//! What the pages of a tree may hold. Whoever goes through a tree asks here, so that all refuse the same with the same words.
+//! Rules for the pages of a tree. All readers apply them, and so report damage in the same words.
 
 use std::cmp::Ordering;
 
@@ -11,11 +11,11 @@ const OUT_OF_ORDER: &str = "keys or values that are not in ascending order";
 /// The rules of one tree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TreeRules {
-    /// Of the table that the tree is, or to which it belongs.
+    /// Flags of the table that the tree is, or belongs to.
     flags: Flags,
     role: Role,
     order: Order,
-    /// Of the values of each key.
+    /// The order of the values of each key.
     value_order: Order,
 }
 
@@ -24,11 +24,11 @@ enum Role {
     /// The table of tables.
     Main,
     Table,
-    /// The values of one key, each a key of the tree; what its leaves are.
+    /// The values of one key, each of which is a key of the tree; `Kind` is that of its leaves.
     Values(Kind),
 }
 
-/// Where in its tree a page stands.
+/// The position of a page in its tree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'k> {
     pub is_leaf: bool,
@@ -40,7 +40,7 @@ impl TreeRules {
         Self { role: Role::Main, ..Self::of_flags(flags) }
     }
 
-    /// Those of a table with the orders that follow from its flags.
+    /// The rules of a table with the orders that its flags imply.
     pub const fn of_flags(flags: Flags) -> Self {
         Self::table(flags, flags.key_order(), flags.value_order())
     }
@@ -49,7 +49,7 @@ impl TreeRules {
         Self { flags, role: Role::Table, order, value_order }
     }
 
-    /// Those of the tree of a key's values, all of them of this size unless it is 0.
+    /// The rules of a tree of values. `size` is the size of each value, or 0 if sizes differ.
     pub const fn values(&self, size: u32) -> Self {
         let kind = match size as usize {
             0 => Kind::Leaf,
@@ -58,14 +58,14 @@ impl TreeRules {
         Self { role: Role::Values(kind), order: self.value_order, ..*self }
     }
 
-    /// Those to look for on a page of the tree.
+    /// The orders to check on a page of the tree.
     pub const fn orders(&self) -> Orders<'_> {
         let (keys, values) =
             (std::slice::from_ref(&self.order), std::slice::from_ref(&self.value_order));
         Orders { keys, values }
     }
 
-    /// Of keys, and of the values of each.
+    /// The order of keys and the order of values.
     pub const fn both_orders(&self) -> [Order; 2] {
         [self.order, self.value_order]
     }
@@ -89,14 +89,14 @@ impl TreeRules {
         }
     }
 
-    /// What stands on the page, if it may stand in that place.
+    /// Parses the page and returns its content if it is allowed in this place.
     pub fn page(&self, number: u64, view: &View, place: Place<'_>) -> Result<Contents> {
         let contents = Contents::new(view, self.orders());
         self.check(number, &contents, self.orders(), place)?;
         Ok(contents)
     }
 
-    /// Whether a page with these contents may stand in that place. `orders`: those that were looked for in it.
+    /// Refuses contents not allowed in this place. `orders` are those checked when the page was parsed.
     pub fn check(
         &self,
         number: u64,
@@ -115,7 +115,7 @@ impl TreeRules {
         checked.map_err(|what| Error::corrupt(number, what))
     }
 
-    /// The same of a page whose contents nobody wants. `again`: it has passed these rules before, wherever it stood.
+    /// Checks a page without returning its content. `again`: it passed these rules before, in whatever place.
     pub fn check_view(
         &self,
         number: u64,
@@ -163,7 +163,7 @@ impl TreeRules {
         leaf.others.as_ref().map_or(Ok(()), |others| self.check_others(others, found))
     }
 
-    /// A leaf may begin with the separator before it; those on a branch come after it, as keys stand between them.
+    /// A leaf may begin with the separator before it; keys of a branch must follow it, because keys lie between them.
     fn check_within(&self, (first, last): (&[u8], &[u8]), place: Place<'_>) -> PageCheck<()> {
         let above = place.within.from.is_none_or(|from| match self.order.compare(from, first) {
             Ordering::Less => true,
@@ -181,7 +181,7 @@ impl TreeRules {
             self.check_many()?;
             let fixed = self.flags.contains(Flags::DUPFIXED);
             let other = if fixed { others.nodes } else { others.fixed };
-            require(!other, "a sub-page of another kind than its table wants")?;
+            require(!other, "a sub-page of the wrong kind for its table")?;
             require(others.ascending.has(self.value_order, orders.values), OUT_OF_ORDER)?;
         }
         others.pointers.iter().try_for_each(|(_, pointer)| self.check_pointer(pointer))
@@ -208,10 +208,10 @@ impl TreeRules {
         require(fits && record.entries > 0 && record.depth > 0, what)
     }
 
-    /// Whether the record tells what was `seen` of its tree.
+    /// Checks that the record agrees with the counts in `seen` of its tree.
     ///
-    /// Since LMDB 0.9.36 (OpenLDAP 2.6.14) that of a table with DUPSORT counts the pages of its keys' trees, too, but only as
-    /// they change (`mdb_subdb_adjust`): on a file that is older than the program these numbers mean nothing.
+    /// Since LMDB 0.9.36 (OpenLDAP 2.6.14) the record of a DUPSORT table also counts the pages of its trees of values,
+    /// but only their changes (`mdb_subdb_adjust`): for a file older than the program these numbers mean nothing.
     pub fn check_record(&self, record: &Table, seen: &Table) -> Result<()> {
         let pages_count =
             matches!(self.role, Role::Values(_)) || !self.flags.contains(Flags::DUPSORT);
@@ -224,7 +224,7 @@ impl TreeRules {
 }
 
 pub(crate) fn other_counts(record: &Table) -> Error {
-    Error::corrupt(record.root, "a record with other counts than those of its tree")
+    Error::corrupt(record.root, "a record whose counts differ from its tree")
 }
 
 fn require(right: bool, what: &'static str) -> PageCheck<()> {

@@ -1,5 +1,5 @@
-//! Blocks of the file, read into memory of our own: in a mapped file that is cut short, a signal
-//! would tell.
+//! A cache of blocks of the file, read into our own memory: access to a mapped file that is truncated would raise
+//! SIGBUS.
 
 use std::cell::{Cell, RefCell};
 use std::io::IoSliceMut;
@@ -14,15 +14,15 @@ use disk::Buffer;
 
 /// Bytes of a block.
 const BLOCK: usize = 64 << 10;
-/// Blocks kept, each in one of the two slots of its number. So few that they stay near the processor.
+/// Number of cached blocks, each in one of the two slots for its number. Few enough to stay in the CPU's cache.
 const SLOTS: usize = 48;
-/// Blocks read at a time by whoever goes through the file in order: from the disk, and from the page cache.
+/// Blocks that a sequential reader reads at a time from the disk.
 const AHEAD: u64 = 16;
 const AHEAD_IN_CACHE: u64 = 4;
-/// Pages kept where no block is larger than one.
+/// Number of cached pages if blocks are single pages.
 const SCATTERED_SLOTS: usize = 64;
 
-/// Jumps after which pages lie in no order.
+/// Number of jumps after which the pages count as unordered.
 const JUMPS: u32 = 256;
 
 type Slot = Option<Block>;
@@ -31,7 +31,7 @@ type Slot = Option<Block>;
 struct Block {
     number: u64,
     bytes: Arc<Buffer>,
-    /// Its pages that have passed the rules of a tree.
+    /// Its pages that have passed the rules of a tree, each with these rules.
     checked: Vec<Option<(TreeRules, View)>>,
 }
 
@@ -41,9 +41,9 @@ pub(crate) struct BlockCache {
     slots: RefCell<Vec<Slot>>,
     /// Bytes of a block.
     block: Cell<usize>,
-    /// Pages lie in no order: no more than one is read at a time.
+    /// The pages are in no order, so at most one is read at a time.
     scattered: Cell<bool>,
-    /// Blocks on the way through a tree that did not follow another, less those that did.
+    /// Number of blocks that did not follow the previous one on the way through a tree, minus those that did.
     jumps: Cell<u32>,
 }
 
@@ -52,7 +52,7 @@ impl BlockCache {
         Self::of(Arc::new(source), BLOCK, SLOTS, false)
     }
 
-    /// The same with no more read than is asked for, through the page cache.
+    /// A cache that reads single pages, through the page cache.
     pub fn scattered(source: PageSource) -> Self {
         let block = source.layout.page_size;
         Self::of(Arc::new(source), block, SCATTERED_SLOTS, true)
@@ -64,13 +64,13 @@ impl BlockCache {
         Self { source, slots, block, scattered, jumps }
     }
 
-    /// The same pages for another thread.
+    /// Another cache of the same file, for another thread.
     pub fn fork(&self) -> Self {
         let slots = self.slots.borrow().len();
         Self::of(Arc::clone(&self.source), self.block.get(), slots, self.scattered.get())
     }
 
-    /// A page of a tree, checked. `in_order`: of keys, by whoever goes through the tree.
+    /// Returns a page of a tree, checked. `in_order`: the caller goes through the tree in key order.
     pub fn checked(
         &self,
         number: u64,
@@ -78,28 +78,28 @@ impl BlockCache {
         place: Place<'_>,
         in_order: bool,
     ) -> Result<View> {
-        if let Some(view) = self.checked_before(number, rules) {
+        if let Some(view) = self.cached_view(number, rules) {
             return rules.check_view(number, &view, place, true).map(|()| view);
         }
-        let view = if in_order { self.next_view(number)? } else { self.sought_view(number)? };
+        let view = if in_order { self.next_view(number)? } else { self.lookup_view(number)? };
         rules.check_view(number, &view, place, false)?;
         let (block, at) = self.place(number);
         let mut slots = self.slots.borrow_mut();
-        if let Some(block) = kept(&mut slots, block) {
+        if let Some(block) = cached(&mut slots, block) {
             block.checked.resize(block.checked.len().max(at + 1), None);
             block.checked[at] = Some((*rules, view.clone()));
         }
         Ok(view)
     }
 
-    fn checked_before(&self, number: u64, rules: &TreeRules) -> Option<View> {
+    fn cached_view(&self, number: u64, rules: &TreeRules) -> Option<View> {
         let (block, at) = self.place(number);
         let mut slots = self.slots.borrow_mut();
-        let (known, view) = kept(&mut slots, block)?.checked.get(at)?.as_ref()?;
-        known.is(rules).then(|| view.clone())
+        let (passed, view) = cached(&mut slots, block)?.checked.get(at)?.as_ref()?;
+        passed.is(rules).then(|| view.clone())
     }
 
-    /// A page of a tree, whatever is read next.
+    /// Returns a page of a tree, without readahead.
     pub fn view(&self, number: u64) -> Result<View> {
         self.view_of(number, false)
     }
@@ -109,42 +109,42 @@ impl BlockCache {
         self.source.view_in(block, range, number)
     }
 
-    /// A page of a tree that is gone through, in the order of its keys.
+    /// Returns a page of a tree for a caller that goes through it in key order.
     pub fn next_view(&self, number: u64) -> Result<View> {
         if !self.scattered.get() {
-            self.look(number);
+            self.count_jump(number);
         }
         let view = self.view_of(number, true)?;
         if self.scattered.get() && view.kind == Kind::Branch {
-            (0..view.count).for_each(|at| self.source.want(view.child(at), 1));
+            (0..view.count).for_each(|at| self.source.prefetch(view.child(at), 1));
         }
         Ok(view)
     }
 
-    /// A page of a tree in which a key is sought. Blocks serve lookups that come near one another; where they have had
-    /// much of the file read, they do not.
-    fn sought_view(&self, number: u64) -> Result<View> {
+    /// Returns a page for the look-up of a key. Blocks serve look-ups that are near one another; once they have caused
+    /// much of the file to be read, single pages are read instead.
+    fn lookup_view(&self, number: u64) -> Result<View> {
         if !self.scattered.get() && !self.is_near(number) && self.source.seek(self.block.get()) {
             self.scatter();
         }
         self.view(number)
     }
 
-    /// Whether the block of the page, or the one before it, is kept.
+    /// Whether the block of the page, or the previous block, is cached.
     fn is_near(&self, number: u64) -> bool {
         let (block, _) = self.place(number);
         let mut slots = self.slots.borrow_mut();
-        (block.saturating_sub(1)..=block).any(|near| kept(&mut slots, near).is_some())
+        (block.saturating_sub(1)..=block).any(|near| cached(&mut slots, near).is_some())
     }
 
-    /// Whether the pages of trees lie one after the other shows on the way.
-    fn look(&self, number: u64) {
+    /// Counts jumps, to detect whether the pages of trees are contiguous.
+    fn count_jump(&self, number: u64) {
         let (block, _) = self.place(number);
         let mut slots = self.slots.borrow_mut();
-        if kept(&mut slots, block).is_some() {
+        if cached(&mut slots, block).is_some() {
             return;
         }
-        let follows = block > 0 && kept(&mut slots, block - 1).is_some();
+        let follows = block > 0 && cached(&mut slots, block - 1).is_some();
         let jumps = self.jumps.get();
         drop(slots);
         self.jumps.set(if follows { jumps.saturating_sub(1) } else { jumps + 1 });
@@ -153,15 +153,15 @@ impl BlockCache {
         }
     }
 
-    /// From now on pages are read one by one, through the page cache.
+    /// Switches to single pages read through the page cache.
     fn scatter(&self) {
         self.scattered.set(true);
         self.block.set(self.source.layout.page_size);
         self.slots.borrow_mut().fill(None);
-        self.source.want_all();
+        self.source.prefetch_all();
     }
 
-    /// A value on overflow pages, and how many it has.
+    /// Returns a value on overflow pages, and the number of these pages.
     pub fn large_value(&self, node: LargeNode) -> Result<(Vec<u8>, u64)> {
         let large = self.large(node)?;
         let mut value = vec![0; node.size];
@@ -169,14 +169,14 @@ impl BlockCache {
         Ok((value, large.pages))
     }
 
-    /// The value without its bytes.
+    /// Returns the location of the value without reading it.
     pub fn large(&self, node: LargeNode) -> Result<Large> {
         let (block, range) = self.page(node.first, true)?;
         let page = block.get(range).ok_or_else(|| cut(node.first))?;
         self.source.large(page, node)
     }
 
-    /// The block of a page and where in it the page lies, if the file does not end before. `in_order` as in `checked`.
+    /// Returns the block of a page and the page's range in it, unless the file ends before. `in_order` as in `checked`.
     fn page(&self, number: u64, in_order: bool) -> Result<(Arc<Buffer>, Range<usize>)> {
         self.source.check(number)?;
         let (block, at) = self.place(number);
@@ -184,20 +184,20 @@ impl BlockCache {
         Ok((self.block(block, in_order)?, start..start + self.source.layout.page_size))
     }
 
-    /// The number of a page's block, and its place among the pages of that.
+    /// Returns the number of a page's block, and the page's index in that block.
     fn place(&self, number: u64) -> (u64, usize) {
         let in_block = (self.block.get() / self.source.layout.page_size) as u64;
         (number / in_block, usize::try_from(number % in_block).unwrap_or(0))
     }
 
-    /// `in_order`: those behind it are read along, if the one before it is kept.
+    /// `in_order`: the following blocks are read ahead if the previous one is cached.
     fn block(&self, number: u64, in_order: bool) -> Result<Arc<Buffer>> {
         let mut slots = self.slots.borrow_mut();
-        if let Some(block) = kept(&mut slots, number) {
+        if let Some(block) = cached(&mut slots, number) {
             return Ok(Arc::clone(&block.bytes));
         }
         let (size, offset) = (self.block.get(), number * self.block.get() as u64);
-        let follows = in_order && number > 0 && kept(&mut slots, number - 1).is_some();
+        let follows = in_order && number > 0 && cached(&mut slots, number - 1).is_some();
         let count = match self.scattered.get() || !follows {
             true => 1,
             false if self.source.has(offset, size) => AHEAD_IN_CACHE,
@@ -212,11 +212,11 @@ impl BlockCache {
             let place = pair(number, &slots);
             slots[place] = Some(Block { number, bytes: Arc::new(bytes), checked: Vec::new() });
         }
-        Ok(kept(&mut slots, number)
+        Ok(cached(&mut slots, number)
             .map_or_else(|| Arc::new(Buffer::new(0)), |block| Arc::clone(&block.bytes)))
     }
 
-    /// Fills the blocks from the first on, fewer or none at the end of the file.
+    /// Fills the blocks in order; at the end of the file some are short or empty.
     fn read(&self, blocks: &mut [Buffer], offset: u64) -> Result<()> {
         let mut rooms: Vec<_> =
             blocks.iter_mut().map(|block| IoSliceMut::new(block.room())).collect();
@@ -230,13 +230,13 @@ impl BlockCache {
     }
 }
 
-/// The first slot of the number's pair, which has what was used last. By pairs, for a root that is looked at again and
-/// again must not give way to each leaf that falls on its place.
+/// Returns the first slot of the number's pair, which has the block used last. With pairs, a root that is used again
+/// and again is not evicted by every leaf that maps to its slot.
 fn pair(number: u64, slots: &[Slot]) -> usize {
     usize::try_from(number % (slots.len() as u64 / 2)).unwrap_or(0) * 2
 }
 
-fn kept(slots: &mut [Slot], number: u64) -> Option<&mut Block> {
+fn cached(slots: &mut [Slot], number: u64) -> Option<&mut Block> {
     let at = pair(number, slots);
     if slots[at + 1].as_ref().is_some_and(|block| block.number == number) {
         slots.swap(at, at + 1);
@@ -244,13 +244,13 @@ fn kept(slots: &mut [Slot], number: u64) -> Option<&mut Block> {
     slots[at].as_mut().filter(|block| block.number == number)
 }
 
-/// The memory of the block whose slot is wanted, unless somebody looks at it still.
+/// Returns the memory of the block in the slot for reuse, unless a view still refers to it.
 fn reused(slots: &mut [Slot], number: u64, size: usize) -> Buffer {
     let at = pair(number, slots);
-    if kept(slots, number).is_none() {
+    if cached(slots, number).is_none() {
         slots.swap(at, at + 1);
     }
-    // What was checked of it goes first.
+    // The checked views refer to the block, so they are dropped first.
     let old = slots[at].take().map(|block| block.bytes).and_then(Arc::into_inner);
     let mut block = old.unwrap_or_else(|| Buffer::new(size));
     block.clear();
@@ -271,7 +271,7 @@ mod tests {
 
     const ROWS: u64 = 60_000;
 
-    /// What slapadd leaves where keys come in no order, and where they do: 12 MiB of leaves, written by LMDB.
+    /// Writes 12 MiB of leaves with LMDB as slapadd does: with keys in no order (`mixed`), or in order.
     fn make(directory: &Path, mixed: bool) {
         let mut options = EnvOpenOptions::new();
         options.map_size(1 << 28).max_dbs(1);
@@ -311,10 +311,10 @@ mod tests {
         }
     }
 
-    /// Bytes that this thread has had read from the disk.
+    /// Bytes that this thread has caused to be read from the disk.
     fn read_from_disk() -> u64 {
-        let told = std::fs::read_to_string("/proc/thread-self/io").unwrap();
-        let line = told.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap();
+        let statistics = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        let line = statistics.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap();
         line.parse().unwrap()
     }
 

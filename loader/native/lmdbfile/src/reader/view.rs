@@ -1,4 +1,4 @@
-//! A page or sub-page as it was read: all its offsets are checked before any is followed.
+//! A view of a page or sub-page. All offsets are checked before any is followed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use crate::layout::{Layout, NODE_HEADER, even, node, page, read_u16, read_u64};
 use crate::source::LargeNode;
 use disk::Buffer;
 
-/// What a page holds.
+/// The kind of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Branch,
     Leaf,
-    /// Values of this size.
+    /// A LEAF2 page with values of this size.
     Leaf2(usize),
 }
 
@@ -30,20 +30,20 @@ pub(crate) struct View {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Node<'a> {
     pub flags: u16,
-    /// Size of the value, wherever it is.
+    /// Size of the value, even if it is on overflow pages.
     pub size: usize,
     pub key: &'a [u8],
-    /// The value, or where it is on overflow pages.
+    /// The value, or its large pointer.
     pub data: &'a [u8],
 }
 
-/// What is wrong with a page; the caller knows its number and table.
+/// Ok, or what is wrong with a page; the caller adds the page number and table.
 pub(crate) type PageCheck<T> = Result<T, &'static str>;
 
-pub(crate) const OTHER_KIND: &str = "a page of another kind than its place wants";
+pub(crate) const OTHER_KIND: &str = "a page of the wrong kind for its position";
 
 impl View {
-    /// A page of a tree. `range` lies within the block.
+    /// A view of a page of a tree. `range` lies within the block.
     pub fn page(block: Arc<Buffer>, range: Range<usize>, layout: Layout) -> PageCheck<Self> {
         let header = layout.header(&block[range.clone()]);
         let kind = kind(header.flags, header.pad)?;
@@ -61,7 +61,7 @@ impl View {
         }
     }
 
-    /// The value of a leaf's node as a page.
+    /// A view of the sub-page in a leaf's node.
     pub fn sub_page(&self, at: usize) -> PageCheck<Self> {
         let (_, data) = self.node_ranges(self.pointer(at));
         let start = self.range.start;
@@ -70,17 +70,17 @@ impl View {
             return Err("a sub-page smaller than its header");
         }
         if self.layout.header(&self.block[range.clone()]).flags & page::SUBP == 0 {
-            return Err("a sub-page that does not say that it is one");
+            return Err("a sub-page without the flag of one");
         }
         Self::page(Arc::clone(&self.block), range, self.layout)
     }
 
-    /// Nodes lie between `upper` and the end of the page, together in no more room than that; so
-    /// whoever goes through them has no more work than the page has bytes.
+    /// Checks that nodes lie between `upper` and the end of the page and together need no more room than that, so that
+    /// reading them takes no more work than the page has bytes.
     fn check_nodes(&self, lower: usize, upper: usize) -> PageCheck<()> {
         let end = self.range.len();
         if lower > upper || upper > end {
-            return Err("a page whose bounds make no sense");
+            return Err("a page with invalid bounds");
         }
         let mut room = end - upper;
         for at in 0..self.count {
@@ -106,7 +106,7 @@ impl View {
         self.layout.pointer(self.bytes(), self.layout.page_header() + 2 * at)
     }
 
-    /// Where the key and the data of the node at `start` are.
+    /// Ranges of the key and the data of the node at `start`.
     #[inline]
     fn node_ranges(&self, start: usize) -> (Range<usize>, Range<usize>) {
         let bytes = self.bytes();
@@ -122,20 +122,20 @@ impl View {
         (key, data..data + size)
     }
 
-    /// Bytes of the longest key that LMDB puts on it.
+    /// Length of the longest key that LMDB puts on such a page.
     #[inline]
     pub const fn max_key(&self) -> usize {
         self.layout.max_key()
     }
 
-    /// The flags of the node and the size of its key; `at` is below `count`, the page a leaf of nodes.
+    /// Flags and key size of a node; `at` is below `count`, and the page is a leaf of nodes.
     #[inline]
     pub fn node_head(&self, at: usize) -> (u16, usize) {
         let (bytes, start) = (self.bytes(), self.pointer(at));
         (read_u16(bytes, start + 4), read_u16(bytes, start + 6).into())
     }
 
-    /// `at` is below `count`, the page no branch.
+    /// The node at `at`, which is below `count`; the page is not a branch.
     #[inline]
     pub fn node(&self, at: usize) -> Node<'_> {
         let bytes = self.bytes();
@@ -149,29 +149,29 @@ impl View {
         Node { flags, size: size(bytes, start), key: &bytes[key], data: &bytes[data] }
     }
 
-    /// Where on the page the data of the node begins; `at` is below `count`, the page no LEAF2.
+    /// Offset of a node's data on the page; `at` is below `count`, and the page is not LEAF2.
     pub fn data_start(&self, at: usize) -> usize {
         self.node_ranges(self.pointer(at)).1.start
     }
 
-    /// A child of a branch; `at` is below `count`.
+    /// The child of a branch at `at`, which is below `count`.
     pub fn child(&self, at: usize) -> u64 {
         let start = self.pointer(at);
         let part = |offset| u64::from(read_u16(self.bytes(), start + offset));
         part(0) | part(2) << 16 | part(4) << 32
     }
 
-    /// The place of the first key that means something: that of a branch's first child does not.
+    /// Index of the first key that has a meaning: the key of a branch's first child has none.
     pub fn first(&self) -> usize {
         (self.count - 1).min(usize::from(self.kind == Kind::Branch))
     }
 
-    /// That key, and the last.
+    /// The first key that has a meaning, and the last key.
     pub fn ends(&self) -> (&[u8], &[u8]) {
         (self.key(self.first()), self.key(self.count - 1))
     }
 
-    /// The key at `at` of any page.
+    /// The key at `at`, for any kind of page.
     #[inline]
     pub fn key(&self, at: usize) -> &[u8] {
         if let Kind::Leaf2(_) = self.kind {
@@ -183,18 +183,18 @@ impl View {
 }
 
 impl Node<'_> {
-    /// The value on overflow pages, where it is there.
+    /// The large pointer, if the value is on overflow pages.
     pub fn large(&self) -> Option<LargeNode> {
         (self.flags & node::BIGDATA != 0).then(|| {
-            // Behind the transaction that wrote them.
-            let told = self.data.get(16..).filter(|rest| !rest.is_empty());
-            let pages = told.map(|rest| u32::try_from(read_u64(rest, 0)).unwrap_or(u32::MAX));
+            // Format 3 stores the number of pages behind the transaction.
+            let count = self.data.get(16..).filter(|rest| !rest.is_empty());
+            let pages = count.map(|rest| u32::try_from(read_u64(rest, 0)).unwrap_or(u32::MAX));
             LargeNode { first: read_u64(self.data, 0), size: self.size, pages }
         })
     }
 }
 
-/// Where the key of the node at `start` is.
+/// Range of the key of the node at `start`.
 #[inline]
 fn key_range(bytes: &[u8], start: usize) -> Range<usize> {
     let key = start + NODE_HEADER;

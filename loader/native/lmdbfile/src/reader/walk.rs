@@ -1,4 +1,4 @@
-//! Every page of a snapshot, once, and an account of them.
+//! Visits every page of a snapshot once and accounts for all of them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::layout::{META_PAGES, read_u64};
 use crate::source::{Large, LargeNode};
 use crate::{Error, ErrorKind, Result, Table};
 
-/// The table of tables, in messages.
+/// The name of the main table in messages.
 const MAIN: &str = "main";
 
 /// What a page is used for.
@@ -25,7 +25,7 @@ pub enum PageKind {
     Free,
 }
 
-/// One or more pages in a row with the same use.
+/// One or more consecutive pages with the same use.
 #[derive(Debug, Clone, Copy)]
 pub struct PageUse<'a> {
     pub number: u64,
@@ -34,24 +34,23 @@ pub struct PageUse<'a> {
     pub table: &'a str,
 }
 
-/// Where all the pages of a file are.
+/// How the pages of a file are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageUsage {
     pub branch: u64,
     pub leaf: u64,
     pub overflow: u64,
-    /// In the table of free pages.
+    /// Number of pages listed in the table of free pages.
     pub free: u64,
-    /// Neither used nor free, which LMDB never leaves.
+    /// Pages neither used nor free, which LMDB never leaves.
     pub unreachable: Vec<Range<u64>>,
 }
 
 impl Reader {
     /// Visits every page that the snapshot uses, in the order of the tables' names and keys.
     ///
-    /// Checks the structure of all tables on the way: order of keys, separators and values, depths,
-    /// and that each record tells the true number of pages and values. A page used twice is an error.
-    /// The content of overflow pages is not read.
+    /// Checks the structure of all tables: the order of keys, separators and values, depths, and the numbers of pages
+    /// and values in each record. A page used twice is an error. The content of overflow pages is not read.
     pub fn walk(&self, visit: &mut dyn FnMut(&PageUse<'_>)) -> Result<PageUsage> {
         let (found, damage) = self.survey(None, &mut |page| {
             visit(page);
@@ -60,11 +59,11 @@ impl Reader {
         damage.into_iter().next().map_or(Ok(found), Err)
     }
 
-    /// As [`walk`](Self::walk), but goes on with the next table where one is damaged: what was found of
-    /// the others, and the first damage of each. Which pages nobody uses is told only if there is none. `visit` gives up
-    /// with `false`: then the last damage is that the walk was cancelled.
+    /// Works like [`walk`](Self::walk), but continues with the next table after damage: returns the usage of the
+    /// others, and the first damage of each. Unreachable pages are listed only if there is no damage. If `visit`
+    /// returns `false`, the walk ends and the last damage is the cancellation.
     ///
-    /// `seen`: of this very file; what it has is not read again.
+    /// `seen` has contents recorded while this very file was copied; pages in it are not read again.
     pub fn survey(
         &self,
         seen: Option<&Seen>,
@@ -98,8 +97,8 @@ impl Reader {
         (walk.found, damage)
     }
 
-    /// The pages of these tables, as far as they are there, of the main table and of the table of free pages, but not those
-    /// that are free. Checked as [`walk`](Self::walk) does.
+    /// Returns the pages of those of these tables that exist, of the main table and of the table of free pages, but not
+    /// the free pages. Checks as [`walk`](Self::walk) does.
     pub(crate) fn pages_of<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Result<Runs> {
         let (used, found) = (Runs::default(), PageUsage::default());
         let mut walk = Walk { seen: None, visit: &mut |_| true, used, found };
@@ -116,16 +115,15 @@ impl Reader {
         NamedTable::new(b"free", self.meta.free)
     }
 
-    /// The transactions from `since` on that have freed pages which are not used again, and how many of these each has.
+    /// Returns the transactions from `since` on that freed pages which are still free, with the number of these pages.
     pub fn freed(&self, since: u64) -> Result<Vec<(u64, u64)>> {
         let (free, mut freed) = (self.free_table(), Vec::new());
         let mut cursor = free.reader(&self.store).cursor()?;
         cursor.seek(&since.to_ne_bytes())?;
         while let Some((txn, list)) = cursor.next()? {
             let (Ok(txn), Some(count)) = (txn.try_into(), list.first_chunk()) else {
-                return Err(
-                    Error::corrupt(free.record.root, "no list of free pages").of_table("free")
-                );
+                return Err(Error::corrupt(free.record.root, "a malformed list of free pages")
+                    .of_table("free"));
             };
             freed.push((u64::from_ne_bytes(txn), u64::from_ne_bytes(*count)));
         }
@@ -137,7 +135,7 @@ impl Reader {
         NamedTable { rules, ..NamedTable::new(MAIN.as_bytes(), self.meta.main) }
     }
 
-    /// Each value is a count and as many page numbers (`mdb_freelist_save`).
+    /// Each value is a count followed by that many page numbers (`mdb_freelist_save`).
     fn free_pages(&self, table: TableReader<'_>, walk: &mut Walk<'_>) -> Result<()> {
         let mut cursor = table.cursor()?;
         while let Some((_, list)) = cursor.next()? {
@@ -166,7 +164,7 @@ struct Walk<'v> {
     found: PageUsage,
 }
 
-/// A tree, and what was seen of it so far.
+/// A tree, and the counts of what has been seen of it so far.
 struct Tree<'r> {
     table: TableReader<'r>,
     /// The record of this tree, which may be that of one key's values.
@@ -231,7 +229,7 @@ impl Walk<'_> {
         }
     }
 
-    /// From what was seen of the file before, or from the file.
+    /// Returns the content of a page recorded in `seen`, or reads it from the file.
     fn contents(&self, tree: &Tree<'_>, number: u64, place: Place<'_>) -> Result<Contents> {
         if let Some((seen, contents)) = self.seen.and_then(|seen| Some((seen, seen.take(number)?)))
         {
@@ -265,12 +263,12 @@ impl Walk<'_> {
     }
 }
 
-/// A set of page numbers, kept as runs: few of them, however many pages.
+/// A set of page numbers, stored as runs, which are few even for many pages.
 #[derive(Debug, Default)]
 pub(crate) struct Runs(BTreeMap<u64, u64>);
 
 impl Runs {
-    /// Adds `count` numbers from `start` on: false, with nothing added, when one is there already.
+    /// Adds `count` numbers from `start` on. Returns false, and adds nothing, if the set has one of them.
     pub fn add(&mut self, start: u64, count: u64) -> bool {
         let mut end = start.saturating_add(count);
         if self.0.range(..end).next_back().is_some_and(|(_, &before)| before > start) {
@@ -288,7 +286,7 @@ impl Runs {
         true
     }
 
-    /// All numbers, the greatest first.
+    /// All numbers in descending order.
     pub fn descending(&self) -> impl Iterator<Item = u64> {
         self.0.iter().rev().flat_map(|(&start, &end)| (start..end).rev())
     }

@@ -1,4 +1,4 @@
-//! Random tables that press on every threshold of the format.
+//! Random tables around every threshold of the format.
 #![allow(dead_code)] // Each test file takes what it needs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ pub struct Content {
     pub rows: Rows,
 }
 
-/// The kinds of table that are tried, those of slapd's database first (slapd-mdb(5)).
+/// The kinds of table to test, those of slapd's database first (slapd-mdb(5)).
 pub fn kinds() -> Vec<Flags> {
     vec![
         Flags::INTEGERKEY,
@@ -85,7 +85,7 @@ fn values(
     values.into_iter().map(|value| value.0).collect()
 }
 
-/// Around what stays on the leaf, what fills whole overflow pages, and anything else.
+/// Sizes around the limits of a leaf and of whole overflow pages, and random ones.
 fn large(rng: &mut Rng, page_size: usize) -> Vec<u8> {
     let size = match rng.u8(..12) {
         0 => 0,
@@ -98,7 +98,7 @@ fn large(rng: &mut Rng, page_size: usize) -> Vec<u8> {
     bytes(rng, size)
 }
 
-/// Around what fits a sub-page of 8-byte values, a page, and some levels of pages.
+/// Counts around the limits of a sub-page of 8-byte values, of a page, and of several levels.
 fn dup_count(rng: &mut Rng, page_size: usize) -> usize {
     match rng.u8(..6) {
         0 => page_size / 16 - 8 + rng.usize(..12),
@@ -109,7 +109,7 @@ fn dup_count(rng: &mut Rng, page_size: usize) -> usize {
 }
 
 fn bytes(rng: &mut Rng, size: usize) -> Vec<u8> {
-    // Few different bytes, so that long common starts happen.
+    // Few different bytes, so that long common prefixes occur.
     let most = if rng.bool() { 3 } else { 255 };
     (0..size).map(|_| rng.u8(..=most)).collect()
 }
@@ -200,7 +200,7 @@ pub fn tables(rng: &mut Rng, page_size: usize) -> Vec<(String, Content)> {
         .collect()
 }
 
-/// All keys and values as the reader gives them.
+/// All keys and values as the reader returns them.
 pub fn rows(reader: &Reader, name: &[u8]) -> lmdbfile::Result<Rows> {
     let mut rows = Rows::new();
     let Some(table) = reader.table(name) else { return Ok(rows) };

@@ -31,13 +31,13 @@ const REST: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Worker<'a> {
     shared: &'a Shared<'a>,
-    calm: &'a Shutdown,
+    shutdown: &'a Shutdown,
     exchange: Option<RequestPipeline>,
 }
 
 impl<'a> Worker<'a> {
-    pub const fn new(shared: &'a Shared<'a>, calm: &'a Shutdown) -> Self {
-        Self { shared, calm, exchange: None }
+    pub const fn new(shared: &'a Shared<'a>, shutdown: &'a Shutdown) -> Self {
+        Self { shared, shutdown, exchange: None }
     }
 
     /// Works until there are no more batches.
@@ -52,7 +52,7 @@ impl<'a> Worker<'a> {
 
     fn all(&mut self) -> Result<()> {
         let counters = self.shared.counters;
-        while let Some(batch) = self.shared.board.take(|| counters.is_cancelled()) {
+        while let Some(batch) = self.shared.queue.take(|| counters.is_cancelled()) {
             self.batch(batch)?;
         }
         Ok(())
@@ -62,7 +62,7 @@ impl<'a> Worker<'a> {
         let mut work = BatchWork::new(self.shared, batch)?;
         while !work.todo.is_empty() {
             self.shared.counters.check()?;
-            if self.shared.board.is_stopped() {
+            if self.shared.queue.is_stopped() {
                 break;
             }
             let done = self.round(&mut work);
@@ -71,8 +71,8 @@ impl<'a> Worker<'a> {
                 self.recover(&mut work, error)?;
             }
         }
-        self.shared.look_first.store(2 * work.there > work.batch.entries.len(), Relaxed);
-        self.shared.board.settle(&work.batch, work.troubled);
+        self.shared.look_first.store(2 * work.existing > work.batch.entries.len(), Relaxed);
+        self.shared.queue.settle(&work.batch, work.troubled);
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl<'a> Worker<'a> {
     fn round(&mut self, work: &mut BatchWork<'_>) -> Result<()> {
         work.sending = 0;
         let first = work.first(work.size);
-        let looks: Vec<usize> = first.iter().copied().filter(|&at| work.marks[at].look).collect();
+        let looks: Vec<usize> = first.iter().copied().filter(|&at| work.states[at].look).collect();
         if !looks.is_empty() {
             return self.look(work, &looks);
         }
@@ -100,25 +100,23 @@ impl<'a> Worker<'a> {
         if self.exchange.is_none() {
             self.exchange = Some(self.open()?);
         }
-        self.exchange.as_mut().ok_or_else(unreachable_connection)
+        self.exchange
+            .as_mut()
+            .ok_or_else(|| Failure::new(Phase::Connect, -1, "no connection").into())
     }
 
     fn open(&self) -> Result<RequestPipeline> {
-        RequestPipeline::open(self.shared.link, self.calm.stop(), self.shared.options.window)
+        RequestPipeline::open(self.shared.link, self.shutdown.stop(), self.shared.options.window)
     }
 
     /// Waits for the batches that this one depends on; see [`crate::batch_queue::BatchQueue::wait_for`].
     fn wait(&self, work: &BatchWork<'_>) -> Option<bool> {
         let counters = self.shared.counters;
-        self.shared.board.wait_for(&work.batch.after, || counters.is_cancelled())
+        self.shared.queue.wait_for(&work.batch.after, || counters.is_cancelled())
     }
 }
 
 fn busy(answer: &Answer) -> Error {
     let text = codes::reason(answer.code, &answer.text);
     Failure::new(Phase::Request, answer.code, text).into()
-}
-
-fn unreachable_connection() -> Error {
-    Failure::new(Phase::Connect, -1, "no connection").into()
 }

@@ -65,7 +65,7 @@ impl Worker<'_> {
         for &at in &orphans {
             if self.shared.is_last_pass() {
                 // The response to its own add is the reason that is reported.
-                work.marks[at].alone = true;
+                work.states[at].alone = true;
             } else {
                 work.orphan(at, String::new)?;
             }

@@ -17,7 +17,7 @@ impl Worker<'_> {
             return Ok(());
         }
         let content = self.shared.options.exists.compares()
-            || list.iter().any(|&at| work.marks[at].uncertain);
+            || list.iter().any(|&at| work.states[at].uncertain);
         let entries: Vec<_> = list.iter().map(|&at| work.entry(at)).collect();
         let mut looks = if content {
             EntryReads::with_content(entries, &self.shared.leave_out)?
@@ -30,7 +30,7 @@ impl Worker<'_> {
         for (&at, found) in list.iter().zip(found) {
             match found {
                 None => {
-                    let mark = &mut work.marks[at];
+                    let mark = &mut work.states[at];
                     (mark.look, mark.looks) = (false, mark.looks + 1);
                 }
                 Some(found) => {
@@ -48,12 +48,12 @@ impl Worker<'_> {
         at: usize,
         found: &ServerEntry,
     ) -> Result<Option<Vec<Modification>>> {
-        work.there += 1;
+        work.existing += 1;
         let (shared, exists) = (self.shared, self.shared.options.exists);
         let entry = work.entry(at);
         let changes =
             |loosely| found.changes(entry, &shared.leave_out, &shared.options.aliases, loosely);
-        if work.marks[at].uncertain && found.was_added_by_this_load(&changes(true)?) {
+        if work.states[at].uncertain && found.was_added_by_this_load(&changes(true)?) {
             work.settle(at, Kind::Added);
             return Ok(None);
         }

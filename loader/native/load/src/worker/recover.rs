@@ -27,7 +27,7 @@ impl Worker<'_> {
         let was_up = self.exchange.take().is_some();
         self.shared.tally.reconnects.fetch_add(1, Relaxed);
         if reason.phase != Phase::Lost {
-            self.rest(PAUSES[0])?;
+            self.pause(PAUSES[0])?;
         }
         let at_once = self.connect()?;
         if was_up && at_once && work.sending > 0 && reason.phase == Phase::Lost {
@@ -52,14 +52,14 @@ impl Worker<'_> {
                     }
                 }
             }
-            self.rest(pause)?;
+            self.pause(pause)?;
             pause = (pause * 2).min(PAUSES[1]);
         }
     }
 
-    fn rest(&self, pause: Duration) -> Result<()> {
+    fn pause(&self, length: Duration) -> Result<()> {
         let begun = Instant::now();
-        while begun.elapsed() < pause && !self.shared.board.is_stopped() {
+        while begun.elapsed() < length && !self.shared.queue.is_stopped() {
             self.shared.counters.check()?;
             thread::sleep(NAP);
         }
@@ -87,12 +87,12 @@ fn suspect(work: &mut BatchWork<'_>, reason: &Failure) {
 /// Returns the failure if another attempt may succeed.
 fn retryable(error: Error) -> Result<Failure> {
     match error {
-        Error::Ldap(failure) if is_passing(&failure) => Ok(*failure),
+        Error::Ldap(failure) if is_temporary(&failure) => Ok(*failure),
         error => Err(error),
     }
 }
 
-fn is_passing(failure: &Failure) -> bool {
+fn is_temporary(failure: &Failure) -> bool {
     match failure.phase {
         Phase::Connect | Phase::Lost | Phase::Silent => true,
         Phase::Bind => failure.result < 0 || codes::is_transient(failure.result),

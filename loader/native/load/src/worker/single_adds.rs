@@ -11,7 +11,6 @@ use crate::requests::Controls;
 use crate::work::BatchWork;
 
 impl Worker<'_> {
-    /// Adds outside of transactions.
     pub(super) fn single(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<()> {
         if self.wait(work).is_none() {
             return Ok(());
@@ -31,7 +30,7 @@ impl Worker<'_> {
                     there |= answer.code == codes::EXISTS;
                     self.judge(work, at, &answer)?;
                 }
-                None if id != 0 => work.marks[at].lost(),
+                None if id != 0 => work.states[at].lost(),
                 None => {}
             }
         }
@@ -46,7 +45,7 @@ impl Worker<'_> {
     /// Settles an entry according to the response to its add.
     fn judge(&self, work: &mut BatchWork<'_>, at: usize, answer: &Answer) -> Result<()> {
         let alone = self.shared.stays_outside(work.entry(at));
-        let mark = &mut work.marks[at];
+        let mark = &mut work.states[at];
         mark.alone = alone;
         match answer.code {
             0 => {

@@ -17,7 +17,7 @@ use crate::work::BatchWork;
 /// The pause is longer than [`REST`] if responses were slow, because the server's threads lag behind then; this is its
 /// upper limit.
 const MOST_REST: Duration = Duration::from_secs(1);
-const FACTOR: u32 = 4;
+const REST_FACTOR: u32 = 4;
 
 /// The smallest limit for the next transaction after one that failed because of a single entry.
 const LEAST: usize = 8;
@@ -42,8 +42,8 @@ impl Worker<'_> {
         let mut adds = Adds::new(work.adds(list), controls);
         self.exchange()?.pipeline(&mut adds)?;
         let (ids, answers, slowest) = (adds.ids, adds.answers, adds.slowest);
-        let rested = Instant::now() + (slowest * FACTOR).clamp(REST, MOST_REST);
-        let queued = self.sort_out(work, list, answers);
+        let rested = Instant::now() + (slowest * REST_FACTOR).clamp(REST, MOST_REST);
+        let queued = self.handle_refusals(work, list, answers);
         let waited = self.wait(work);
         let sure =
             waited.is_some() && !(waited == Some(true) && self.has_orphans(work, &queued)?);
@@ -58,7 +58,7 @@ impl Worker<'_> {
 
     /// Handles the adds that the server refused at once. Returns the others, which it executes at the end of the
     /// transaction.
-    fn sort_out(
+    fn handle_refusals(
         &self,
         work: &mut BatchWork<'_>,
         list: &[usize],
@@ -69,13 +69,13 @@ impl Worker<'_> {
             match answer {
                 Some(answer) if answer.code == 0 => queued.push(at),
                 Some(answer) if codes::is_no_transaction(answer.code) => {
-                    work.marks[at].alone = true;
+                    work.states[at].alone = true;
                     unfit += 1;
                 }
                 // An entry of another database goes into the next transaction. Any other entry that is refused
                 // is added alone, for a response that has nothing to do with the transaction.
                 Some(answer) => {
-                    work.marks[at].alone |=
+                    work.states[at].alone |=
                         answer.code != codes::OTHER_DATABASE || queued.is_empty();
                 }
                 None => {}
@@ -97,12 +97,12 @@ impl Worker<'_> {
     ) -> Result<()> {
         killpoint("load.sent");
         let begun = Instant::now();
-        let calm = self.calm;
+        let shutdown = self.shutdown;
         let exchange = self.exchange()?;
-        let ended = calm.without_interruption(|| exchange.end(true, transaction));
+        let ended = shutdown.without_interruption(|| exchange.end(true, transaction));
         if ended.is_err() {
             for &at in queued {
-                work.marks[at].lost();
+                work.states[at].lost();
             }
         }
         let settled = ended?;
@@ -128,13 +128,13 @@ impl Worker<'_> {
     fn blame(&self, work: &mut BatchWork<'_>, queued: &[usize], guilty: Option<usize>, code: i32) {
         let Some(at) = guilty else {
             match queued {
-                [only] => work.marks[*only].alone = true,
+                [only] => work.states[*only].alone = true,
                 _ => work.size = queued.len() / 2,
             }
             return;
         };
         // The server accepted the entries before it. Added alone, the entry gets a response with the reason.
-        work.marks[at].alone = true;
+        work.states[at].alone = true;
         let before = queued.iter().position(|one| *one == at).unwrap_or(0);
         work.size = before.max(LEAST);
         match code {

@@ -1,4 +1,4 @@
-//! What the slapadd of a slice is fed: the shared entries, then its own.
+//! Feeds the slapadd of a slice: the shared entries, then the slice's own.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::key::Keys;
 use super::plan::SliceStart;
 use super::walk::{RecordLocation, walk};
 
-/// Written at once; slapadd's pipe takes it in pieces.
+/// Bytes per write; the pipe to slapadd takes them in pieces.
 const CHUNK: usize = 64 * 1024;
 
 /// One slice.
@@ -26,25 +26,25 @@ pub struct SliceOptions<'a> {
     pub paths: &'a [PathBuf],
     pub suffixes: &'a [String],
     pub shared_path: &'a Path,
-    /// Shared entries.
+    /// Number of shared entries.
     pub shared: u64,
     pub cut: SliceStart,
-    /// Entries of its own.
+    /// Number of the slice's own entries.
     pub own: u64,
     pub aliases: Aliases,
-    /// `None`: slapd is not to have operational attributes (`lastmod off`).
+    /// `None` if slapd adds no operational attributes (`lastmod off`).
     pub complete: Option<OperationalAttributes>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct SliceCounts {
-    /// Of its own.
+    /// Number of own entries that were sent.
     pub entries: u64,
-    /// The entry that bears contextCSN was among them.
+    /// Whether the entry that gets contextCSN was among them.
     pub root_met: bool,
 }
 
-/// Writes the slice to `sink`. Shared entries count with the slice that begins at the beginning.
+/// Writes the slice to `sink`. Shared entries are counted with the first slice.
 pub fn feed(
     slice: &SliceOptions<'_>,
     sink: &mut impl Write,
@@ -88,9 +88,8 @@ impl SentCounts<'_> {
     }
 }
 
-/// Shows the records of the slice in their order, with their place and what their ID in the merged
-/// database is less one, until `visit` answers false; the place of a shared one is that in its file.
-/// How many were the slice's own.
+/// Calls `visit` with each record of the slice until it returns false: the record, its location (for a shared entry
+/// that in the file of shared entries), and its ID in the merged database minus one. Returns the number of own entries.
 pub fn each(
     slice: &SliceOptions<'_>,
     counters: &Counters,
@@ -105,7 +104,7 @@ pub fn each(
         Ok(more)
     })?;
     let (mut entries, cut) = (0, slice.cut);
-    // There are no more than backmdb::MOST_ENTRIES, or there would be no plan.
+    // The count fits: a plan has at most backmdb::MOST_ENTRIES entries.
     position += u32::try_from(cut.before).unwrap_or(u32::MAX);
     if !more || slice.own == 0 {
         return Ok(0);
@@ -123,7 +122,7 @@ pub fn each(
     Ok(entries)
 }
 
-/// Makes of each record what slapadd shall read.
+/// Turns each record into the text that slapadd reads.
 #[derive(Debug)]
 pub struct Writer {
     complete: Option<OperationalAttributes>,
@@ -164,7 +163,7 @@ impl Writer {
         }
         let Some(stamping) = stamping else { return editor.end(record, extra, out) };
         stamping.copy(editor, record, out)?;
-        // Before the blank line.
+        // Attributes are added before the blank line.
         out.pop();
         out.extend_from_slice(extra);
         out.push(b'\n');
@@ -179,12 +178,12 @@ pub struct OperationalAttributes {
     now: String,
     pattern: Vec<u8>,
     first: u64,
-    /// Which of [`NAMES`] the entry has.
+    /// Whether the entry has each of [`NAMES`].
     has: [bool; 4],
 }
 
 impl OperationalAttributes {
-    /// `now`: as in createTimestamp. `first`: the number of the first CSN that is made.
+    /// `now` is formatted as in createTimestamp. `first` is the number of the first generated CSN.
     pub fn new(now: &str, server_id: u16, first: u64) -> Self {
         let pattern = csn_pattern(now, server_id);
         Self { now: now.to_owned(), pattern, first, has: [false; 4] }
@@ -200,8 +199,8 @@ impl OperationalAttributes {
         }
     }
 
-    /// The lines of what the entry lacks. `position`: one less than its ID. `held_back`: the CSN that it
-    /// has to have instead of one.
+    /// Returns lines for the attributes that the entry lacks. `position` is its ID minus one. `held_back` replaces the
+    /// generated CSN.
     pub fn lines(
         &self,
         dn: &[u8],

@@ -1,6 +1,6 @@
-//! Names, as far as it takes to tell who has children. No schema is known here, so more is taken for
-//! the same than slapd does: types of attributes do not count, nor do case, spaces and hyphens. An entry
-//! that is so taken for a parent is shared without need, which does no harm.
+//! Compares DNs just well enough to see which entries have children. Without a schema, more names count as equal than
+//! in slapd: attribute types, case, spaces and hyphens are ignored. An entry that wrongly counts as a parent is shared
+//! without need, which is harmless.
 
 use std::mem;
 
@@ -11,18 +11,18 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// The key of the empty name.
 const ROOT: u64 = 0x5eed;
 
-/// An entry's name and its parent's.
+/// Hashes of an entry's DN and of its parent's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     pub own: u64,
-    /// `None`: nothing of this database is above it.
+    /// `None` if the entry is a suffix.
     pub parent: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 pub struct Keys {
     suffixes: Vec<u64>,
-    /// The parent of the last name: the next one often has the same.
+    /// The parent of the last DN, cached because the next one often has the same.
     above: Vec<u8>,
     above_key: u64,
     value: Vec<u8>,
@@ -61,7 +61,7 @@ impl Keys {
         rdns.iter().rev().fold(ROOT, |above, rdn| self.below(above, rdn))
     }
 
-    /// The parts of an RDN have no order, so their hashes are added up.
+    /// The parts of an RDN have no order, so their hashes are added.
     fn below(&mut self, above: u64, rdn: &[u8]) -> u64 {
         let parts = name::pieces(rdn, |text| end(text, b"+"));
         let sum = parts.fold(0, |sum: u64, part| sum.wrapping_add(self.assertion(part)));
@@ -88,8 +88,7 @@ impl Keys {
     }
 }
 
-/// Where the first of `separators` stands that is no part of a value; values may stand in quotes, as in
-/// RFC 1779.
+/// Returns the offset of the first of `separators` that is not part of a value; values may be quoted, as in RFC 1779.
 fn end(text: &[u8], separators: &[u8]) -> Option<usize> {
     let (mut escaped, mut quoted, mut begins) = (false, false, false);
     text.iter().position(|&byte| {

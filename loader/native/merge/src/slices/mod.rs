@@ -1,4 +1,4 @@
-//! Cutting an LDIF: which entries are shared, where each slice begins, and what its slapadd is fed.
+//! Cuts an LDIF: which entries are shared, where each slice begins, and what its slapadd reads.
 
 mod feed;
 mod key;

@@ -1,5 +1,5 @@
-//! Two looks at an LDIF: who has children, which is written to the file of shared entries, and then where each slice
-//! begins.
+//! Reads the LDIF twice: first to find the entries that have children, which are copied to the file of shared entries;
+//! then to find where each slice begins.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,27 +13,27 @@ use rustc_hash::FxHashMap;
 use super::key::{Key, Keys};
 use super::walk::{RecordLocation, walk};
 
-/// Marks that are kept while nobody knows how many entries will come.
-const MARKS: usize = 8192;
+/// Most sample positions that are kept while the number of entries is unknown.
+const MOST_SAMPLES: usize = 8192;
 
-/// Where a slice begins.
+/// The beginning of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SliceStart {
     pub file: usize,
-    /// In uncompressed bytes.
+    /// Offset in uncompressed bytes.
     pub offset: u64,
     pub line: u64,
-    /// How many entries that are not shared lie before it.
+    /// Number of entries before it that are not shared.
     pub before: u64,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Entries that have children, written to the file of shared entries.
+    /// Number of entries with children, which are in the file of shared entries.
     pub shared: u64,
-    /// The others.
+    /// Number of all other entries.
     pub leaves: u64,
-    /// Parents that no entry of the input is, as far as names tell without a schema.
+    /// Number of parents that the input lacks, as far as can be seen without a schema.
     pub unknown: u64,
     pub cuts: Vec<SliceStart>,
 }
@@ -68,7 +68,7 @@ pub fn plan(
     Ok(Plan { shared, leaves, unknown, cuts: marks.cuts(shards) })
 }
 
-/// Slices count their entries as a build does.
+/// A slice counts its entries in 32 bits, as a build does.
 fn require_numbers(shared: u64, leaves: u64) -> Result<()> {
     let entries = shared.saturating_add(leaves);
     if entries > MOST_ENTRIES {
@@ -80,7 +80,7 @@ fn require_numbers(shared: u64, leaves: u64) -> Result<()> {
     Ok(())
 }
 
-/// The keys of all entries' parents; that they are entries themselves is still to be seen.
+/// The keys of all parents, whether or not the input has entries for them.
 fn parents(
     paths: &[PathBuf],
     keys: &mut Keys,
@@ -98,7 +98,7 @@ fn parents(
     Ok(found)
 }
 
-/// Places of leaves at even distances.
+/// Locations of leaves at even distances.
 #[derive(Debug)]
 struct LeafSamples {
     found: Vec<SliceStart>,
@@ -115,7 +115,7 @@ impl Default for LeafSamples {
 impl LeafSamples {
     fn add(&mut self, place: RecordLocation) {
         if self.leaves % self.every == 0 {
-            if self.found.len() == MARKS {
+            if self.found.len() == MOST_SAMPLES {
                 self.every *= 2;
                 self.found = self.found.iter().step_by(2).copied().collect();
             }
@@ -128,8 +128,8 @@ impl LeafSamples {
     fn cuts(&self, shards: usize) -> Vec<SliceStart> {
         let mut cuts: Vec<SliceStart> = (0..shards as u64)
             .filter_map(|number| {
-                let wanted = u128::from(number) * u128::from(self.leaves) / shards as u128;
-                let after = self.found.partition_point(|mark| u128::from(mark.before) <= wanted);
+                let target = u128::from(number) * u128::from(self.leaves) / shards as u128;
+                let after = self.found.partition_point(|mark| u128::from(mark.before) <= target);
                 self.found.get(after.checked_sub(1)?).copied()
             })
             .collect();
@@ -138,7 +138,7 @@ impl LeafSamples {
     }
 }
 
-/// A shared entry in the file.
+/// A record in the file of shared entries.
 #[derive(Debug, Clone, Copy)]
 struct SharedEntry {
     key: Key,
@@ -170,7 +170,7 @@ impl Shared {
         self.output.write(&self.text)
     }
 
-    /// How many there are.
+    /// Returns the number of shared entries.
     pub fn finish(self) -> Result<u64> {
         self.output.finish()?;
         let order = parents_first(&self.kept);
@@ -194,8 +194,8 @@ fn rewrite(path: &Path, kept: &[SharedEntry], order: &[usize]) -> Result<()> {
     Ok(std::fs::rename(new, path)?)
 }
 
-/// The input's order, but for parents that come late: they go before their first descendant, as slapadd
-/// numbers them.
+/// Keeps the order of the input, except that a parent which comes late moves before its first descendant, as slapadd
+/// numbers it.
 fn parents_first(kept: &[SharedEntry]) -> Vec<usize> {
     let mut by_key = FxHashMap::default();
     for (at, one) in kept.iter().enumerate() {
@@ -254,7 +254,7 @@ mod tests {
     fn parents_go_before_their_first_descendant() {
         assert_eq!(parents_first(&kept(&[(1, 0), (2, 1), (3, 1)])), [0, 1, 2]);
         assert_eq!(parents_first(&kept(&[(4, 3), (1, 0), (3, 2), (2, 1)])), [1, 3, 2, 0]);
-        // One that is there twice, and names that make a circle, end as well.
+        // Duplicate names and cyclic parents must not loop forever.
         assert_eq!(parents_first(&kept(&[(1, 0), (1, 0), (5, 6), (6, 5)])), [0, 1, 3, 2]);
     }
 }

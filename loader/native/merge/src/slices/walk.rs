@@ -1,5 +1,4 @@
-//! Going through records with the place of each; and from what slapadd or the merge complain about back to the
-//! operator's input.
+//! Reads records with their locations, and traces errors of slapadd or of the merge back to the operator's input.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +21,7 @@ pub struct Found {
     pub dn: String,
 }
 
-/// Whose record stands at `line` of what the slice's slapadd was fed.
+/// Returns the record at `line` of the text that was fed to the slice's slapadd.
 pub fn find_line(
     slice: &SliceOptions<'_>,
     line: u64,
@@ -48,7 +47,7 @@ pub fn find_line(
     Ok(find(slice.paths, from, 1, counters, is_wanted)?.into_iter().next())
 }
 
-/// The records of one name, the first two.
+/// Returns the first two records with this DN.
 pub fn find_name(
     paths: &[PathBuf],
     suffixes: &[String],
@@ -56,7 +55,7 @@ pub fn find_name(
     counters: &Counters,
 ) -> Result<Vec<Found>> {
     let mut keys = Keys::new(suffixes);
-    let wanted = keys.of(dn.as_bytes());
+    let target = keys.of(dn.as_bytes());
     let (exact, mut name) = (ParsedDn::new(dn.as_bytes()), ParsedDn::default());
     let alike = find(paths, RecordLocation::START, 2, counters, |record| {
         name.set(&record.entry()?.dn);
@@ -66,11 +65,11 @@ pub fn find_name(
         return Ok(alike);
     }
     find(paths, RecordLocation::START, 2, counters, |record| {
-        Ok(keys.of(&record.entry()?.dn) == wanted)
+        Ok(keys.of(&record.entry()?.dn) == target)
     })
 }
 
-/// The first `most` records from `from` on.
+/// Returns the first `most` matching records from `from` on.
 fn find(
     paths: &[PathBuf],
     from: RecordLocation,
@@ -89,14 +88,14 @@ fn find(
     Ok(found)
 }
 
-/// Where a record is.
+/// The location of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordLocation {
     /// Index of the file.
     pub file: usize,
-    /// Of its first byte, uncompressed.
+    /// Offset of the first byte, uncompressed.
     pub offset: u64,
-    /// Of its first line, from 1.
+    /// Number of the first line, from 1.
     pub line: u64,
 }
 
@@ -104,8 +103,8 @@ impl RecordLocation {
     pub const START: Self = Self { file: 0, offset: 0, line: 1 };
 }
 
-/// Shows every record of `paths` from `from` on, until `visit` answers false. Counts bytes, for entries may be
-/// looked at more than once.
+/// Calls `visit` with every record of `paths` from `from` on, until it returns false. Counts bytes instead of entries,
+/// because entries may be read more than once.
 pub fn walk(
     paths: &[PathBuf],
     from: RecordLocation,

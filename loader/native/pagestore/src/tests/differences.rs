@@ -1,4 +1,4 @@
-//! Pages that are stored beside others: how, and what is refused.
+//! Pages stored as differences: correct ones, and damaged ones that are refused.
 
 use std::fs;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::Known;
 use crate::Segment;
 use crate::cache::Cache;
 use crate::difference::Packer;
-use crate::frame::{Difference, Frame, Making};
+use crate::frame::{Difference, Frame, FrameBuilder};
 use crate::pack::Entry;
 use crate::page::{ID, Place, RunWriter};
 
@@ -71,7 +71,7 @@ fn what_was_read_of_a_frame_is_kept() {
     assert!(cache.get((0, 0), || panic!("it is read again")).is_ok());
 }
 
-/// One page, stored as what differs from the one at `base`; `lie`: what is made of it before it is stored.
+/// A page stored as a difference to the one at `base`; `lie` changes the difference before it is stored.
 fn forged(base: Place, lie: impl Fn(&mut Difference)) -> (Backups, Segment) {
     let mut backups = Backups::new();
     backups.take(&pages(&[9, 17], 2));
@@ -80,7 +80,7 @@ fn forged(base: Place, lie: impl Fn(&mut Difference)) -> (Backups, Segment) {
     let packed = Packer::new().unwrap().pack(&page, Some(&former)).unwrap();
     let mut difference = Difference { base, packed };
     lie(&mut difference);
-    let (mut making, mut stored, mut entries) = (Making::default(), Vec::new(), Vec::new());
+    let (mut making, mut stored, mut entries) = (FrameBuilder::default(), Vec::new(), Vec::new());
     making.add(&page, false, &[0; ID], Some(difference));
     making.finish(1, &mut stored).unwrap().write(&mut entries);
     fs::write(backups.home.path().join("2"), stored).unwrap();
@@ -91,7 +91,7 @@ fn forged(base: Place, lie: impl Fn(&mut Difference)) -> (Backups, Segment) {
 }
 
 #[test]
-fn a_base_that_is_none_is_refused() {
+fn an_invalid_base_is_refused() {
     for (pack, page) in [(1, 0), (2, 0), (0, 2), (0, u32::MAX - 1), (3, 0), (u32::MAX, 0)] {
         let (backups, segment) = forged(Place { pack, page }, |_| ());
         backups.put_back(&segment, 2).unwrap_err();

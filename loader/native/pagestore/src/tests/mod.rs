@@ -16,8 +16,8 @@ use crate::{Assembly, Backup, Known, Pack, Piece, Segment, Shape, Sifted, sift};
 const SIZE: usize = 512;
 const SHAPE: Shape = Shape { page_size: SIZE, transaction: None };
 
-/// Pages of these contents, numbered from `first` on; those of an odd content bear no number. Eight contents each differ
-/// in one byte.
+/// Pages with these contents, numbered from `first` on; pages with odd contents have no number. Groups of eight
+/// contents differ in one byte.
 fn pages(contents: &[u16], first: u64) -> Vec<u8> {
     let one = |(number, content): (u64, &u16)| {
         let mut page = fastrand::Rng::with_seed((content / 8).into());
@@ -63,7 +63,7 @@ impl Backups {
         Ok(data)
     }
 
-    /// As a restore does it, whose list has the sum of `data`.
+    /// Restores as with a list that has the sum of `data`.
     fn restore(&self, segment: &Segment, own: u32, data: &[u8]) -> Result<()> {
         let piece = Piece { segment: segment.clone(), sum: xxh3_128(data) };
         let backup = Backup { head: &[], pieces: &[piece], own };

@@ -1,4 +1,4 @@
-//! DNs, RDNs and the values inside them, checked and written again in one of slapd's forms.
+//! Validates DNs, RDNs and their values, and converts them to slapd's forms.
 
 use std::borrow::Cow;
 
@@ -12,20 +12,19 @@ use crate::{
     refuse,
 };
 
-/// DNs stand in values of DNs. slapd follows them as deep as 8192 bytes allow; nobody has more than
-/// two.
+/// Most levels of DNs nested in values of DNs. slapd's limit is 8192 bytes; in practice there are at most two levels.
 const MAX_DEPTH: u32 = 16;
 
-/// What a DN is rewritten to, with the number of DNs that it stands in.
+/// The form to convert a DN to, with its level of nesting.
 #[derive(Debug, Clone, Copy)]
 pub enum DnForm {
-    /// As slapd stores the names of entries.
+    /// The form in which slapd stores names of entries.
     Pretty(u32),
-    /// As slapd compares DNs.
+    /// The form in which slapd compares DNs.
     Normal(u32),
 }
 
-/// An AVA on its way: the canonical name and the value so far.
+/// An AVA under construction: the canonical name and the current value.
 struct PartialAva<'a> {
     attribute: AttributeId,
     name: &'a str,
@@ -33,8 +32,8 @@ struct PartialAva<'a> {
 }
 
 impl Schema {
-    /// Reads an RDN of one value of [text](ValueForm::Text) that no form of it changes but in case, as most entries have it.
-    /// Returns `None` for any other, valid or not.
+    /// Fast path for an RDN with a single value of [text](ValueForm::Text) whose forms differ only in case, as in most
+    /// entries. Returns `None` for any other RDN, valid or not.
     pub(super) fn plain_rdn(&self, text: &[u8], rdn: &mut Rdn) -> Option<()> {
         let (name, value) = text.split_at(memchr::memchr(b'=', text)?);
         let value = &value[1..];
@@ -59,7 +58,7 @@ impl Schema {
         Some(())
     }
 
-    /// An RDN of an entry: pretty, and normal as made from the pretty one.
+    /// Converts an entry's RDN to pretty form, and that to normal form.
     pub(super) fn both_forms(&self, raw: RawRdn<'_>) -> Result<Rdn> {
         let parts = self.parts(raw, DnForm::Pretty(0))?;
         let mut rdn = Rdn::default();
@@ -68,7 +67,7 @@ impl Schema {
         for (number, part) in parts.iter().enumerate() {
             begin(number, part.name, &mut rdn.normal);
             let start = rdn.normal.len();
-            // A value that has no pretty form of its own has been checked.
+            // If the pretty form is the value itself, making it pretty has validated the value.
             if self.get(part.attribute).syntax.pretty != Pretty::Same {
                 self.check_nested(part.attribute, &part.value, 0)?;
             }
@@ -83,7 +82,7 @@ impl Schema {
         Ok(rdn)
     }
 
-    /// A DN that is a value, in one form; values for [`DnForm::Normal`] are not made pretty first.
+    /// Converts a DN that is an attribute value; for [`DnForm::Normal`] its values are not made pretty first.
     pub(crate) fn rewrite_dn(&self, text: &[u8], form: DnForm, out: &mut Vec<u8>) -> Result<()> {
         form.check_length(text)?;
         for (number, rdn) in parse::dn(text)?.into_iter().enumerate() {
@@ -95,7 +94,7 @@ impl Schema {
         Ok(())
     }
 
-    /// The same of a value that is one RDN; slapd does not look at what follows that.
+    /// Converts a value that is one RDN; slapd ignores what follows the RDN.
     pub(crate) fn rewrite_rdn(&self, text: &[u8], form: DnForm, out: &mut Vec<u8>) -> Result<()> {
         if text.is_empty() {
             return Ok(());
@@ -104,7 +103,7 @@ impl Schema {
         join(&self.parts(parse::leading_rdn(text)?, form)?, out, write::escape)
     }
 
-    /// One RDN of a certificate's name in normal form, with all beyond ASCII escaped.
+    /// The normal form of an RDN in a certificate's name, with all non-ASCII characters escaped.
     pub(crate) fn normal_rdn_escaped(
         &self,
         avas: &[(String, Cow<'_, [u8]>)],
@@ -118,7 +117,7 @@ impl Schema {
         join(&self.parts(raw.collect(), DnForm::Normal(0))?, out, write::escape_ascii)
     }
 
-    /// The AVAs of an RDN with their values in one form, in the order of their names.
+    /// The AVAs of an RDN in the order of their names, with their values in one form.
     fn parts<'a>(&'a self, raw: RawRdn<'a>, form: DnForm) -> Result<Vec<PartialAva<'a>>> {
         let mut parts = Vec::with_capacity(raw.len());
         for ava in raw {
@@ -179,8 +178,8 @@ impl Schema {
         if formed.is_empty() { refuse(has_none(kind)) } else { Ok(formed) }
     }
 
-    /// Appends a checked value as it is compared inside DNs, without escapes. There slapd takes values
-    /// for asserted ones: UUIDs stay as they are, and so do the first components of definitions.
+    /// Appends a validated value as it is compared inside DNs, unescaped. There slapd treats values as assertions:
+    /// UUIDs and the first components of definitions are left unchanged.
     fn push_comparable(
         &self,
         attribute: AttributeId,
@@ -207,7 +206,7 @@ impl Schema {
         if out.len() == start { refuse(has_none(kind)) } else { Ok(()) }
     }
 
-    /// Pretty forms that can differ from the value.
+    /// Converts a value to its pretty form, if that can differ from the value.
     pub(crate) fn rewrite_value(
         &self,
         attribute: AttributeId,
@@ -244,7 +243,7 @@ impl Schema {
         Ok(out)
     }
 
-    /// Whether a value is a DN (`dnValidate` in `servers/slapd/dn.c`): looser than using it as one.
+    /// Checks a value that is a DN (`dnValidate` in `servers/slapd/dn.c`), less strictly than for the DN of an entry.
     pub(crate) fn check_dn(&self, value: &[u8], depth: u32) -> Result<()> {
         within_limit(value)?;
         parse::dn(value)?.iter().flatten().try_for_each(|ava| self.check_ava(ava, depth))
@@ -262,8 +261,8 @@ impl Schema {
         self.check_nested(self.naming_type(ava)?.id, &ava.value, deeper(depth)?)
     }
 
-    /// Whether a part of a DN is of a type whose normal form is not known here, so that nothing can be
-    /// said of the DN's own forms.
+    /// Whether a part of a DN is of a type whose normal form is not known here, so that the forms of the DN are
+    /// unknown.
     pub fn has_unproven_part(&self, dn: &[u8]) -> bool {
         let unproven = |ava: &RawAva<'_>| {
             self.attribute(ava.name).is_some_and(|kind| self.get(kind).unsupported_rule().is_some())
@@ -278,7 +277,7 @@ impl DnForm {
     }
 }
 
-/// One level further into DNs that stand in DNs.
+/// The next level of DNs nested in DNs.
 fn deeper(depth: u32) -> Result<u32> {
     if depth < MAX_DEPTH { Ok(depth + 1) } else { refuse("DNs within DNs go too deep") }
 }
@@ -287,7 +286,7 @@ fn has_none(kind: &AttributeType) -> String {
     format!("\"{}\" has an empty value", kind.name)
 }
 
-/// Orders the AVAs of an RDN by name; the same attribute type twice is refused.
+/// Sorts the AVAs of an RDN by name, and refuses duplicate attribute types.
 fn sort(parts: &mut [PartialAva<'_>]) -> Result<()> {
     parts.sort_by(|a, b| a.name.cmp(b.name));
     match parts.windows(2).find(|pair| pair[0].attribute == pair[1].attribute) {
@@ -310,7 +309,7 @@ fn join(
     Ok(())
 }
 
-/// Writes what stands before a value.
+/// Writes the separator and name before a value.
 fn begin(number: usize, name: &str, out: &mut Vec<u8>) {
     if number > 0 {
         out.push(b'+');

@@ -1,4 +1,4 @@
-//! DNs as keys where no schema is at hand: a suffix that is looked for before one has been read.
+//! DNs as keys without a schema, for example to look up a suffix before the schema has been read.
 
 use values::Normaliser;
 
@@ -6,8 +6,8 @@ use super::parse::{self, RawAva};
 use super::write;
 use crate::Result;
 
-/// The attribute types that name entries under more than one name (RFC 4519, RFC 4524, RFC 2985, and
-/// the schema files of OpenLDAP): the first name is slapd's own, the last is the OID.
+/// Naming attribute types with several names (RFC 4519, RFC 4524, RFC 2985, and the schema files of OpenLDAP): the
+/// first name is slapd's own, the last is the OID.
 const NAMES: [&[&[u8]]; 25] = [
     &[b"cn", b"commonname", b"2.5.4.3"],
     &[b"sn", b"surname", b"2.5.4.4"],
@@ -36,9 +36,9 @@ const NAMES: [&[&[u8]]; 25] = [
     &[b"displayname", b"2.16.840.1.113730.3.1.241"],
 ];
 
-/// A text that is equal for DNs that slapd takes for equal, as far as can be told without a schema:
-/// every value is compared as `caseIgnoreMatch` does, and only the usual attribute types are known
-/// under other names and OIDs. Separators inside values are escaped, so a comma begins a parent.
+/// Returns a text that is equal for DNs that slapd considers equal, as far as possible without a schema: every value is
+/// compared as by `caseIgnoreMatch`, and only the usual attribute types are known under other names and OIDs.
+/// Separators in values are escaped, so a comma always begins the parent.
 pub fn dn_key(text: &[u8]) -> Result<Vec<u8>> {
     let mut key = Vec::with_capacity(text.len());
     let text = if text.trim_ascii().is_empty() { b"" } else { text };
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_dn_and_what_is_none() {
+    fn the_empty_dn_and_invalid_dns() {
         assert_eq!(key(""), "");
         assert_eq!(key("  "), "");
         assert!(dn_key(b"example.com").is_err());

@@ -1,5 +1,4 @@
-//! DNs: parsed, made pretty and normalised as slapd does (`libraries/libldap/getdn.c`,
-//! `servers/slapd/dn.c`).
+//! DNs, parsed and converted to pretty and normal form as by slapd (`libraries/libldap/getdn.c`, `servers/slapd/dn.c`).
 
 mod forms;
 mod key;
@@ -12,7 +11,7 @@ pub use forms::DnForm;
 pub use key::dn_key;
 pub use parse::split_leaf;
 
-/// Longest DN or RDN that slapd takes, in bytes (`SLAP_LDAPDN_MAXLEN`).
+/// Longest DN or RDN that slapd accepts, in bytes (`SLAP_LDAPDN_MAXLEN`).
 const MAX_LENGTH: usize = 8192;
 
 /// A DN, leaf first. The empty DN has no RDNs.
@@ -21,7 +20,7 @@ pub struct Dn {
     pub rdns: Vec<Rdn>,
 }
 
-/// One component of a DN in both of slapd's forms, escaped, without the separators around it.
+/// One component of a DN in both of slapd's forms, escaped, without separators.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rdn {
     pub pretty: Vec<u8>,
@@ -34,7 +33,7 @@ pub struct Rdn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ava {
     pub attribute: AttributeId,
-    /// The pretty value without escapes: what slapadd adds to an entry that lacks it.
+    /// The unescaped pretty value, which slapadd adds to an entry that lacks it.
     pub value: Vec<u8>,
 }
 
@@ -53,19 +52,19 @@ impl Dn {
 }
 
 impl Schema {
-    /// Reads the DN of an entry; the empty DN is one.
+    /// Parses the DN of an entry, which may be empty.
     pub fn dn(&self, text: &[u8]) -> Result<Dn> {
         within_limit(text)?;
         let rdns = parse::dn(text)?.into_iter().map(|rdn| self.both_forms(rdn));
         Ok(Dn { rdns: rdns.collect::<Result<_, _>>()? })
     }
 
-    /// Reads one RDN, for instance the first half of [`split_leaf`].
+    /// Parses one RDN, for instance the first half of [`split_leaf`].
     pub fn rdn(&self, text: &[u8]) -> Result<Rdn> {
         self.rdn_in(text, Rdn::default())
     }
 
-    /// The same in the memory of `spare`.
+    /// Parses one RDN, reusing the memory of `spare`.
     pub fn rdn_in(&self, text: &[u8], mut spare: Rdn) -> Result<Rdn> {
         within_limit(text)?;
         match self.plain_rdn(text, &mut spare) {

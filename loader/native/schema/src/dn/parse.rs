@@ -1,16 +1,16 @@
-//! Strings to attribute names and values: RFC 4514, and what libldap takes besides.
+//! Parses DNs into attribute names and values: RFC 4514, and what else libldap accepts.
 
 use std::borrow::Cow;
 
 use super::MAX_LENGTH;
 use crate::{Result, refuse};
 
-/// `type=value` as written: the name, and the value without escapes.
+/// `type=value` as written: the name, and the unescaped value.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RawAva<'a> {
     pub name: &'a [u8],
     pub value: Cow<'a, [u8]>,
-    /// Given as `#` and BER in hexadecimal, which slapd's checks let through and nothing else takes.
+    /// Whether the value is `#` and BER in hexadecimal, which slapd's checks accept but nothing else does.
     pub ber: bool,
 }
 
@@ -29,18 +29,18 @@ pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>> {
         match parser.peek() {
             None => break,
             Some(b',' | b';') => parser.at += 1,
-            Some(_) => return refuse("what follows a closing quote is no separator"),
+            Some(_) => return refuse("a closing quote is not followed by a separator"),
         }
     }
     Ok(rdns)
 }
 
-/// The first RDN; what follows it is not looked at.
+/// Parses the first RDN; the rest is ignored.
 pub fn leading_rdn(text: &[u8]) -> Result<RawRdn<'_>> {
     Parser::new(text)?.rdn()
 }
 
-/// The text of one RDN and no more.
+/// Parses exactly one RDN.
 pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>> {
     let mut parser = Parser::new(text)?;
     let rdn = parser.rdn()?;
@@ -50,9 +50,9 @@ pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>> {
     }
 }
 
-/// Cuts a DN behind its first RDN: the text of the RDN and that of its parent, both still to be
-/// read. `None` for the empty DN. What is no DN as a whole comes back whole in the first half, so
-/// that reading the halves refuses the same DNs as [`Schema::dn`](crate::Schema::dn).
+/// Splits a DN behind its first RDN into the unparsed RDN and the unparsed parent. `None` for the empty DN. An invalid
+/// DN is returned whole in the first half, so that parsing the halves refuses the same DNs as
+/// [`Schema::dn`](crate::Schema::dn).
 pub fn split_leaf(text: &[u8]) -> Option<(&[u8], &[u8])> {
     if text.is_empty() {
         return None;
@@ -66,7 +66,7 @@ pub fn split_leaf(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Where in an AVA a byte stands. A quote opens a value only directly behind `=` and spaces.
+/// The position in an AVA. A quote opens a value only directly after `=` and spaces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AvaPosition {
     Name,
@@ -75,7 +75,7 @@ enum AvaPosition {
     Quoted,
 }
 
-/// Position of the separator behind the first RDN. In a name `;` begins options.
+/// Offset of the separator behind the first RDN. In an attribute name `;` begins options.
 fn leaf_end(text: &[u8]) -> Option<usize> {
     let special = |byte: &u8| matches!(byte, b',' | b';' | b'+' | b'\\' | b'"');
     let first = text.iter().position(special)?;
@@ -128,7 +128,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// AVAs up to a separator or the end.
+    /// Parses AVAs up to a separator or the end.
     fn rdn(&mut self) -> Result<RawRdn<'a>> {
         let mut avas = Vec::with_capacity(1);
         loop {
@@ -142,7 +142,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An attribute name or OID, and the `=` behind it.
+    /// Parses an attribute name or OID, and the `=` after it.
     fn name(&mut self) -> Result<&'a [u8]> {
         self.skip_spaces();
         let start = self.at;
@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// As in `LDAPv2`: a backslash makes the next character literal, hexadecimal pairs are unknown.
+    /// Parses a quoted value of `LDAPv2`: a backslash makes the next character literal, hexadecimal or not.
     fn quoted(&mut self) -> Result<Cow<'a, [u8]>> {
         self.at += 1;
         let mut value = Vec::new();
@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         Ok(Cow::Owned(value))
     }
 
-    /// Pairs of digits; from a space on, all is ignored up to the separator.
+    /// Parses pairs of digits; from a space on, everything up to the separator is ignored.
     fn hexadecimal(&mut self) -> Result<Cow<'a, [u8]>> {
         let start = self.at + 1;
         self.skip(|byte| !is_value_end(byte));
@@ -253,13 +253,13 @@ fn is_value_end(byte: u8) -> bool {
     matches!(byte, b',' | b';' | b'+')
 }
 
-/// Two digits that have been checked.
+/// Converts two validated digits.
 fn hex_pair(high: u8, low: u8) -> u8 {
     let digit = |byte: u8| char::from(byte).to_digit(16).map_or(0, |digit| digit.to_le_bytes()[0]);
     digit(high) << 4 | digit(low)
 }
 
-/// What may follow a backslash as it is; other characters must be two hexadecimal digits.
+/// Characters that may follow a backslash; any others must be two hexadecimal digits.
 fn may_escape(byte: u8) -> bool {
     matches!(byte, b'\\' | b',' | b';' | b'+' | b'"' | b'<' | b'>' | b'=' | b'#') || is_space(byte)
 }
@@ -272,8 +272,8 @@ fn escape_length(after: &[u8]) -> Result<usize> {
     }
 }
 
-/// Cuts spaces off the end, but not the first byte, nor a space with a backslash before it (even one
-/// that is itself escaped: so does libldap).
+/// Removes spaces at the end, but not the first byte, nor a space after a backslash (even if that is itself escaped, as
+/// in libldap).
 fn trim_end(mut raw: &[u8]) -> &[u8] {
     while let [_, .., before, last] | [before, last] = raw {
         if !is_space(*last) || *before == b'\\' {
@@ -284,7 +284,7 @@ fn trim_end(mut raw: &[u8]) -> &[u8] {
     raw
 }
 
-/// Takes a string whose escapes have been checked.
+/// Unescapes a value with validated escapes.
 fn unescape(raw: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(raw.len());
     let mut rest = raw;

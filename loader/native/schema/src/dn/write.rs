@@ -1,4 +1,4 @@
-//! Values into DN strings. Escapes are always a backslash and two upper-case hexadecimal digits.
+//! Writes values in DN strings. Escapes are always a backslash and two upper case hexadecimal digits.
 
 use super::parse::is_space;
 use crate::{Result, refuse};
@@ -8,7 +8,7 @@ const fn always(byte: u8) -> bool {
     matches!(byte, 0 | b'\\' | b',' | b';' | b'+' | b'"' | b'<' | b'>' | b'=')
 }
 
-/// Bytes that can stand anywhere in a DN string as they are.
+/// Bytes that never need an escape in a DN string.
 static PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0x21;
@@ -19,12 +19,12 @@ static PLAIN: [bool; 256] = {
     plain
 };
 
-/// Whether the value stands in a DN string as it is.
+/// Whether the value needs no escape in a DN string.
 pub fn is_plain(value: &[u8]) -> bool {
     value.iter().all(|&byte| PLAIN[byte as usize])
 }
 
-/// Appends the value with UTF-8 left as it is.
+/// Appends the escaped value, leaving UTF-8 unchanged.
 pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     if is_plain(value) {
         out.extend_from_slice(value);
@@ -33,7 +33,7 @@ pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     each_char(value, out, |char, out| out.extend_from_slice(char))
 }
 
-/// Escapes what stands in `out` from `start` on.
+/// Escapes the part of `out` from `start` on.
 pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<()> {
     if is_plain(&out[start..]) {
         return Ok(());
@@ -42,7 +42,7 @@ pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<()> {
     escape(&tail, out)
 }
 
-/// Appends the value with every byte of UTF-8 beyond ASCII escaped.
+/// Appends the escaped value; bytes beyond ASCII are escaped too.
 pub fn escape_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     each_char(value, out, |char, out| char.iter().for_each(|&byte| hex(byte, out)))
 }

@@ -1,4 +1,4 @@
-//! X.509 as slapd reads it: the shape of certificates and lists, and what certificateExactMatch
+//! X.509 as parsed by slapd: the form of certificates and revocation lists, and the values that certificateExactMatch
 //! compares (`servers/slapd/schema_init.c`, `ldap_X509dn2bv` in `libraries/libldap/tls2.c`).
 
 mod shape;
@@ -12,8 +12,7 @@ use shape::{BIT_STRING, BMP, OID, SEQUENCE, SET, TELETEX, Tlv, UNIVERSAL, elemen
 use shape::{attribute_certificate, certificate, certificate_list};
 pub use shape::{is_attribute_certificate, is_certificate, is_certificate_list};
 
-/// Appends the normal form of a certificate, or of what slapadd takes for one: its serial number and
-/// issuer.
+/// Appends the normal form of a certificate, or of a value that slapadd accepts as one: its serial number and issuer.
 pub fn normalise(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let Some((serial, issuer)) = certificate(value).filter(|_| !value.is_empty()) else {
         return refuse("not an X.509 certificate in DER");
@@ -26,7 +25,7 @@ pub fn normalise(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()>
     Ok(())
 }
 
-/// The same of a list of revoked certificates: its issuer and time.
+/// Appends the normal form of a certificate revocation list: its issuer and time.
 pub fn normalise_list(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let Some((issuer, time)) = certificate_list(value) else {
         return refuse("not an X.509 certificate list in DER");
@@ -39,8 +38,8 @@ pub fn normalise_list(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// The same of an attribute certificate: its serial number, and issuer and serial number of its
-/// issuer's certificate.
+/// Appends the normal form of an attribute certificate: its serial number, and issuer and serial number of its issuer's
+/// certificate.
 pub fn normalise_attribute_certificate(
     schema: &Schema,
     value: &[u8],
@@ -59,7 +58,7 @@ pub fn normalise_attribute_certificate(
     Ok(())
 }
 
-/// `YYYYmmddHHMMSSZ` of that or of a time with two digits for its year, which is after 1969.
+/// Appends the time as `YYYYmmddHHMMSSZ`. A two-digit year is from 1970 on.
 fn push_time(time: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let digits = time.strip_suffix(b"Z").filter(|text| text.iter().all(u8::is_ascii_digit));
     let Some(digits) = digits.filter(|digits| matches!(digits.len(), 12 | 14)) else {
@@ -75,7 +74,7 @@ fn push_time(time: &[u8], out: &mut Vec<u8>) -> Result<()> {
 
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
-/// `'HEX'H` without leading zeros; an encoding longer than needed is refused.
+/// Appends `'HEX'H` without leading zeros; an encoding that is longer than necessary is refused.
 fn push_serial(mut serial: &[u8], out: &mut Vec<u8>) -> Result<()> {
     match serial {
         [0xff, 0x80..=0xff, ..] | [0, 0..=0x7f, ..] => {
@@ -97,7 +96,7 @@ fn push_serial(mut serial: &[u8], out: &mut Vec<u8>) -> Result<()> {
 type TypeAndValue<'a> = (String, Cow<'a, [u8]>);
 
 impl Schema {
-    /// Appends the DN that a sequence of RDN sets stands for, the last of them first.
+    /// Appends the DN of a sequence of RDN sets, in reverse order.
     fn x509_name(&self, sequence: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let sets = inner(sequence, SET)?;
         for (number, set) in sets.iter().rev().enumerate() {
@@ -111,7 +110,7 @@ impl Schema {
     }
 }
 
-/// Contents of the elements, which must all have this tag.
+/// The contents of the elements, which must all have this tag.
 fn inner(bytes: &[u8], tag: u8) -> Result<Vec<&[u8]>> {
     let fits = |element| match element {
         Ok(Tlv { tag: found, content }) if found == tag => Ok(content),
@@ -133,7 +132,7 @@ fn type_and_value(sequence: &[u8]) -> Result<TypeAndValue<'_>> {
     }
 }
 
-/// The dotted form of an OID's content bytes.
+/// The dotted form of an encoded OID.
 fn dotted(bytes: &[u8]) -> Option<String> {
     let mut oid = String::new();
     let mut number = 0_u64;
@@ -159,7 +158,7 @@ fn first_two(number: u64) -> String {
     format!("{first}.{}", number - 40 * first)
 }
 
-/// The value in UTF-8. All other types are taken byte by byte, strings or not, as libldap does.
+/// The value in UTF-8. Types other than these are copied byte by byte, even if they are not strings, as in libldap.
 fn text(value: Tlv<'_>) -> Result<Cow<'_, [u8]>> {
     match value.tag {
         UNIVERSAL => wide(value.content, 4),
@@ -170,7 +169,7 @@ fn text(value: Tlv<'_>) -> Result<Cow<'_, [u8]>> {
     }
 }
 
-/// Characters of a fixed width to UTF-8, without a look at surrogates.
+/// Converts fixed-width characters to UTF-8, without checking for surrogates.
 fn wide(content: &[u8], width: usize) -> Result<Cow<'_, [u8]>> {
     let mut out = Vec::with_capacity(content.len());
     for unit in content.chunks_exact(width) {
@@ -183,7 +182,7 @@ fn wide(content: &[u8], width: usize) -> Result<Cow<'_, [u8]>> {
     Ok(Cow::Owned(out))
 }
 
-/// `'0101'B`; the first byte tells how many bits of the last do not count.
+/// Formats `'0101'B`; the first byte is the number of unused bits in the last.
 fn bits(content: &[u8]) -> Vec<u8> {
     let (unused, bytes) =
         content.split_first().map_or((0, content), |(first, rest)| (usize::from(*first), rest));

@@ -1,9 +1,9 @@
-//! Whether bytes have the shape of a certificate or a list: tags and lengths (`libraries/liblber/decode.c`), definite
-//! lengths, one-byte tags.
+//! Checks whether bytes have the form of a certificate or revocation list: tags and lengths
+//! (`libraries/liblber/decode.c`), definite lengths, one-byte tags.
 //!
-//! slapd looks at the tags one after another and does not care whether inner elements fill the outer ones. It looks at
-//! the length of what it could not read, so [`Damaged`] tells it; the messages of a server are read by `wire::ber`,
-//! which waits for what is not there yet.
+//! slapd checks the tags in sequence, but not that inner elements fill the outer ones. It uses the length of an element
+//! that it could not read, so [`Damaged`] has that length; messages of a server are parsed by `wire::ber`, which waits
+//! for missing bytes.
 
 pub const INTEGER: u8 = 0x02;
 pub const BIT_STRING: u8 = 0x03;
@@ -18,10 +18,10 @@ pub const SET: u8 = 0x31;
 /// `[0]`, explicit: the version of a certificate.
 pub const VERSION: u8 = 0xa0;
 
-/// The bytes end before an element does, or it has a form that is not supported.
+/// The bytes end within an element, or the element has an unsupported form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged {
-    /// Length read before things went wrong: slapd looks at it.
+    /// The length that was read before the failure; slapd uses it.
     pub length: usize,
 }
 
@@ -31,7 +31,7 @@ pub struct Tlv<'a> {
     pub content: &'a [u8],
 }
 
-/// The first element of `bytes`, and the bytes behind it.
+/// Returns the first element of `bytes`, and the rest.
 pub fn split(bytes: &[u8]) -> Result<(Tlv<'_>, &[u8]), Damaged> {
     let damaged = |length| Err(Damaged { length });
     let [tag, first, rest @ ..] = bytes else { return damaged(0) };
@@ -55,8 +55,8 @@ pub fn split(bytes: &[u8]) -> Result<(Tlv<'_>, &[u8]), Damaged> {
     }
 }
 
-/// Length of the first element's contents, whether they are all there or not, and what follows the
-/// length (`ber_skip_tag` in `libraries/liblber/decode.c`). `None` for tags of several bytes.
+/// Returns the length of the first element's contents, even if they are incomplete, and the bytes after the length
+/// field (`ber_skip_tag` in `libraries/liblber/decode.c`). `None` for multi-byte tags.
 pub fn header(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (tag, first, rest) = match bytes {
         [] | [_] => return Some((0, &[])),
@@ -73,7 +73,7 @@ pub fn header(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
 }
 
-/// All elements; stops after one that is damaged.
+/// Iterates over the elements; stops after a damaged one.
 pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Result<Tlv<'_>, Damaged>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -88,12 +88,12 @@ pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Result<Tlv<'_>, Damage
 const ISSUER_UNIQUE_ID: u8 = 0x81;
 const SUBJECT_UNIQUE_ID: u8 = 0x82;
 const EXTENSIONS: u8 = 0xa3;
-/// `[0]`, explicit: extensions of a list, the issuer of an attribute certificate.
+/// `[0]`, explicit: extensions of a revocation list, or the issuer of an attribute certificate.
 const CONTEXT_0: u8 = 0xa0;
 /// `[4]` of a general name.
 const DIRECTORY_NAME: u8 = 0xa4;
 
-/// Reads tags in a row.
+/// Reads a sequence of tags.
 struct Walk<'a> {
     rest: &'a [u8],
 }
@@ -103,7 +103,7 @@ impl<'a> Walk<'a> {
         split(self.rest).ok().map(|(element, _)| element.tag)
     }
 
-    /// Steps into an element, or over it, if it has this tag.
+    /// Enters an element with this tag; returns its contents.
     fn enter(&mut self, tag: u8) -> Option<&'a [u8]> {
         let (element, _) = split(self.rest).ok().filter(|(element, _)| element.tag == tag)?;
         let header = self.rest.len() - split(self.rest).ok()?.1.len() - element.content.len();
@@ -111,7 +111,7 @@ impl<'a> Walk<'a> {
         Some(element.content)
     }
 
-    /// Steps into an element, whatever its tag.
+    /// Enters an element with any tag.
     fn open(&mut self) -> Option<()> {
         self.enter(self.tag()?).map(drop)
     }
@@ -122,12 +122,12 @@ impl<'a> Walk<'a> {
         Some(element)
     }
 
-    /// No element follows. What cannot be read at all and has no length counts as nothing.
+    /// Whether no element follows. Unreadable bytes without a length count as none.
     fn at_end(&self) -> bool {
         matches!(split(self.rest), Err(Damaged { length: 0 }))
     }
 
-    /// A number of at most four bytes.
+    /// Reads an integer of at most four bytes.
     fn small_integer(&mut self) -> Option<i32> {
         let element = self.skip(INTEGER).filter(|element| element.content.len() <= 4)?;
         let sign =
@@ -136,9 +136,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Finds what identifies a certificate, its serial number and its issuer, as slapd does, which looks at
-/// no tags on the way and goes on where an element is longer than what there is. `None` where it would
-/// read what is not there.
+/// Returns the serial number and issuer of a certificate as slapd finds them: it ignores tags on the way, and continues
+/// if an element is longer than the remaining bytes. `None` if slapd would read beyond the end.
 pub fn certificate(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_, signed) = header(value)?;
     let (_, mut rest) = header(signed)?;
@@ -158,7 +157,7 @@ pub fn certificate(value: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((serial, issuer))
 }
 
-/// `None`, if an element on the way is missing.
+/// `None` if a required element is missing.
 pub fn is_certificate(value: &[u8]) -> Option<bool> {
     let mut walk = Walk { rest: value };
     walk.enter(SEQUENCE)?;
@@ -189,12 +188,12 @@ pub fn is_certificate(value: &[u8]) -> Option<bool> {
     Some(walk.at_end())
 }
 
-/// The issuer and the time of a list; `None` if the bytes do not begin as one.
+/// Returns the issuer and the time of a revocation list; `None` if the bytes do not begin like one.
 pub fn certificate_list(value: &[u8]) -> Option<(&[u8], &[u8])> {
     list_head(&mut Walk { rest: value }).map(|(issuer, time, _)| (issuer, time))
 }
 
-/// The issuer, the time and the version.
+/// Returns the issuer, the time and the version.
 fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(&'a [u8], &'a [u8], i32)> {
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
@@ -208,7 +207,7 @@ fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(&'a [u8], &'a [u8], i32)> {
     Some((issuer, time.content, version))
 }
 
-/// Where its outer element ends, too, slapd tolerates what follows.
+/// slapd tolerates bytes after the end of the outer element.
 pub fn is_certificate_list(value: &[u8]) -> Option<bool> {
     let mut walk = Walk { rest: value };
     let (_, behind) = split(value).ok()?;
@@ -224,7 +223,7 @@ pub fn is_certificate_list(value: &[u8]) -> Option<bool> {
     Some(walk.at_end() || walk.rest.len() == behind.len())
 }
 
-/// Steps over the list of revoked certificates: a sequence of sequences, or an empty one.
+/// Skips the list of revoked certificates: a sequence of sequences, or an empty one.
 fn revoked(walk: &mut Walk<'_>) {
     let Ok((element, behind)) = split(walk.rest) else { return };
     let nested = split(element.content).is_ok_and(|(inner, _)| inner.tag == SEQUENCE);
@@ -233,8 +232,8 @@ fn revoked(walk: &mut Walk<'_>) {
     }
 }
 
-/// Finds what identifies an attribute certificate, its serial number, its issuer and the serial number of that one's
-/// certificate. slapd does not look at most of the tags.
+/// Returns the serial number of an attribute certificate, its issuer, and the serial number of the issuer's
+/// certificate. slapd ignores most of the tags.
 pub fn attribute_certificate(value: &[u8]) -> Option<[&[u8]; 3]> {
     let mut walk = Walk { rest: value };
     walk.open()?;
@@ -242,7 +241,7 @@ pub fn attribute_certificate(value: &[u8]) -> Option<[&[u8]; 3]> {
     // Version and holder.
     walk.skip(walk.tag()?)?;
     walk.skip(walk.tag()?)?;
-    // The issuer: a certificate, named by its issuer's general names.
+    // The issuer, identified by a certificate with the general names of its issuer.
     for _ in 0..3 {
         walk.open()?;
     }

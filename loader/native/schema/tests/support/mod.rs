@@ -3,7 +3,7 @@
 
 use schema::{Definition, Kind, Schema, Settings};
 
-/// One definition a line, its kind before it; capital letters for what is compiled in.
+/// One definition per line, after a letter for its kind, which is a capital for compiled-in definitions.
 const DEFINITIONS: &str = include_str!("definitions.txt");
 
 pub fn definitions() -> Vec<Definition> {

@@ -1,4 +1,4 @@
-//! One item of a filter asked of the values of an entry (`test_ava_filter`, `test_substrings_filter`).
+//! Evaluates an item of a filter for an entry (`test_ava_filter`, `test_substrings_filter`).
 
 use std::cmp::Ordering;
 
@@ -7,11 +7,10 @@ use values::{Normaliser, Order, Syntax};
 
 use super::FilterResult;
 
-/// The values of one attribute of an entry: its type, and its normalised values.
+/// An attribute of an entry: its type, and its normalized values.
 pub type Attribute = (AttributeId, Vec<Vec<u8>>);
 
-/// For each description that a filter asks of, the attributes of the entry that are of it: options and subtypes
-/// besides the attribute itself.
+/// For each description in the filter, the matching attributes of the entry, including those with options and subtypes.
 #[derive(Debug)]
 pub struct Values<'a>(pub &'a [Vec<Attribute>]);
 
@@ -34,14 +33,14 @@ pub struct SubstringAssertion {
 /// How values of an attribute type are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
-    /// Normal forms byte by byte; an assertion is of this syntax.
+    /// Normal forms byte by byte; assertion values have this syntax.
     Bytes(Syntax),
     Dn,
     Class,
     Oid,
 }
 
-/// None: by a rule that is not known here, or by none.
+/// None if the matching rule is missing or not implemented here.
 pub fn compared(kind: &AttributeType) -> Option<Comparison> {
     let rule = kind.equality.as_ref()?;
     if rule.kind == RuleKind::ObjectClass {
@@ -59,7 +58,7 @@ pub fn compared(kind: &AttributeType) -> Option<Comparison> {
     }))
 }
 
-/// The syntax in which a rule with this normaliser wants its assertions.
+/// The assertion syntax of a rule with this normalizer.
 fn syntax(normaliser: Normaliser) -> Option<Syntax> {
     Some(match normaliser {
         Normaliser::CaseIgnore | Normaliser::CaseExact => Syntax::DirectoryString,
@@ -76,7 +75,7 @@ fn syntax(normaliser: Normaliser) -> Option<Syntax> {
     })
 }
 
-/// An assertion by an ordering rule: how it is compared, and its normal form. None: it cannot be asserted.
+/// Normalizes an assertion value for an ordering rule, and returns how it is compared. None if it is invalid.
 pub fn in_ordering_form(rule: &str, value: &[u8]) -> Option<(Comparison, Vec<u8>)> {
     let normaliser = match rule {
         "integerOrderingMatch" => {
@@ -99,8 +98,8 @@ pub fn in_ordering_form(rule: &str, value: &[u8]) -> Option<(Comparison, Vec<u8>
 }
 
 impl Comparison {
-    /// Is the value of an assertion's syntax?
-    pub fn takes(self, schema: &Schema, value: &[u8]) -> bool {
+    /// Whether the value has the assertion syntax.
+    pub fn accepts(self, schema: &Schema, value: &[u8]) -> bool {
         match self {
             Self::Bytes(syntax) => syntax.check(value).is_ok(),
             Self::Dn => schema.dn(value).is_ok(),
@@ -138,7 +137,7 @@ impl Test {
         found
     }
 
-    /// A subtype is compared by its own rules.
+    /// Evaluates one attribute; a subtype is compared by its own rules.
     fn of(&self, schema: &Schema, kind: &AttributeType, values: &[Vec<u8>]) -> FilterResult {
         let any = |holds: &dyn Fn(&[u8]) -> bool| Some(values.iter().any(|value| holds(value)));
         match self {
@@ -154,7 +153,7 @@ impl Test {
                 }),
             },
             Self::Pieces(_) if kind.substrings.is_none() => None,
-            Self::Pieces(pieces) => any(&|value| pieces.stand_in(value)),
+            Self::Pieces(pieces) => any(&|value| pieces.match_in(value)),
         }
     }
 }
@@ -182,7 +181,7 @@ fn order(rule: &str, value: &[u8], than: &[u8]) -> Ordering {
     match rule {
         "integerOrderingMatch" => Order::Integer.compare(value, than),
         "generalizedTimeOrderingMatch" => {
-            // The `Z` at the end of the shorter one does not count.
+            // The `Z` at the end of the shorter value is ignored.
             let common = value.len().min(than.len()).saturating_sub(1);
             value[..common].cmp(&than[..common]).then_with(|| value.len().cmp(&than.len()))
         }
@@ -191,8 +190,8 @@ fn order(rule: &str, value: &[u8], than: &[u8]) -> Ordering {
 }
 
 impl SubstringAssertion {
-    /// In this order, without overlapping (`octetStringSubstringsMatch`).
-    fn stand_in(&self, value: &[u8]) -> bool {
+    /// Whether the pieces occur in this order without overlapping (`octetStringSubstringsMatch`).
+    fn match_in(&self, value: &[u8]) -> bool {
         let Some(rest) = value.strip_prefix(self.start.as_slice()) else { return false };
         let Some(mut rest) = rest.strip_suffix(self.end.as_slice()) else { return false };
         for piece in self.middle.iter().filter(|piece| !piece.is_empty()) {

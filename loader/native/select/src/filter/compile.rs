@@ -1,5 +1,5 @@
-//! A parsed filter made ready by a schema: names looked up, values checked and normalised once (`ava.c`, `filter.c`,
-//! `mra.c`). What slapd cannot assert is Undefined; what cannot be answered here as slapd would is refused.
+//! Compiles a parsed filter with a schema: resolves names, and validates and normalizes values (`ava.c`, `filter.c`,
+//! `mra.c`). What slapd cannot assert becomes Undefined; what cannot be evaluated here as slapd would is refused.
 
 use schema::{AttributeType, Description, Normalise, Result, RuleKind, Schema};
 use values::{Normaliser, refuse};
@@ -8,10 +8,10 @@ use super::Compiled;
 use super::assertion::{Comparison, SubstringAssertion, Test, compared, in_ordering_form};
 use super::parse::{Item, ItemKind, Node};
 
-/// Of these slapd's backend knows more than the entry says.
-const OF_THE_TREE: [&str; 3] = ["hasSubordinates", "numSubordinates", "numAllSubordinates"];
-/// Every entry has them, though none stores them.
-const EVERYWHERE: [&str; 3] = ["entryDN", "subschemaSubentry", "hasSubordinates"];
+/// slapd computes these from the tree, so an entry alone does not decide them.
+const COMPUTED: [&str; 3] = ["hasSubordinates", "numSubordinates", "numAllSubordinates"];
+/// Every entry has these, although none stores them.
+const IN_EVERY_ENTRY: [&str; 3] = ["entryDN", "subschemaSubentry", "hasSubordinates"];
 
 const UNDEFINED: Compiled = Compiled::Known(None);
 
@@ -54,13 +54,13 @@ impl<'a> Compiler<'a> {
         }
         let kind = self.schema.get(description.attribute);
         if item.asks == ItemKind::Present {
-            if EVERYWHERE.contains(&kind.name.as_str()) {
+            if IN_EVERY_ENTRY.contains(&kind.name.as_str()) {
                 return Ok(Compiled::Known(Some(true)));
             }
             return Ok(self.ask(description, Test::Present));
         }
-        if OF_THE_TREE.contains(&kind.name.as_str()) || kind.name == "entryDN" {
-            return refuse(format!("{} stands in no entry, and slapd computes it", kind.name));
+        if COMPUTED.contains(&kind.name.as_str()) || kind.name == "entryDN" {
+            return refuse(format!("{} is computed by slapd and stored in no entry", kind.name));
         }
         match self.test(kind, &item.asks)? {
             Some(test) => Ok(self.ask(description, test)),
@@ -77,7 +77,7 @@ impl<'a> Compiler<'a> {
         Compiled::Ask(number, test)
     }
 
-    /// None: Undefined, whatever the entry.
+    /// Returns None if the item is Undefined for every entry.
     fn test(&self, kind: &AttributeType, asks: &ItemKind) -> Result<Option<Test>> {
         self.require_known(kind)?;
         match asks {
@@ -93,7 +93,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Values of the type, and of its subtypes, must be compared by rules that are known here.
+    /// Refuses attributes if values of the type, or of a subtype, are compared by rules that are not implemented here.
     fn require_known(&self, kind: &AttributeType) -> Result<()> {
         for one in self.schema.attributes().filter(|one| one.chain.contains(&kind.id)) {
             let name = &one.name;
@@ -115,17 +115,17 @@ impl<'a> Compiler<'a> {
     fn equal(&self, kind: &AttributeType, value: &[u8]) -> Option<Test> {
         let rule = kind.equality.as_ref().filter(|rule| rule.matches)?;
         let compared = compared(kind)?;
-        if !compared.takes(self.schema, value) {
+        if !compared.accepts(self.schema, value) {
             return None;
         }
         if rule.kind == RuleKind::ObjectClass {
-            // A class that is not in the schema, be it given by its OID, is no value of an assertion (`objectClassPretty`).
+            // A class that is not in the schema is an invalid assertion value, even as an OID (`objectClassPretty`).
             return self.schema.class(value).map(Test::Class);
         }
         self.normal(kind, value).map(Test::Equal)
     }
 
-    /// Strings have an approximate rule (metaphone); all others are compared for equality.
+    /// String rules have an approximate rule (metaphone); all others fall back to equality.
     fn approx(&self, kind: &AttributeType, value: &[u8]) -> Result<Option<Test>> {
         if kind.equality.as_ref().is_some_and(schema::Rule::approximate) {
             return refuse(format!("{}~=: approximate matching cannot be evaluated", kind.name));
@@ -136,14 +136,14 @@ impl<'a> Compiler<'a> {
     fn ordered(&self, kind: &AttributeType, value: &[u8], at_least: bool) -> Option<Test> {
         let rule = kind.ordering.as_ref().filter(|rule| rule.matches)?;
         let (compared, normal) = in_ordering_form(&rule.name, value)?;
-        compared.takes(self.schema, value).then_some(Test::Ordered { at_least, than: normal })
+        compared.accepts(self.schema, value).then_some(Test::Ordered { at_least, than: normal })
     }
 
     fn pieces(&self, kind: &AttributeType, given: &[Vec<u8>]) -> Option<Test> {
         kind.substrings.as_ref()?;
         kind.equality.as_ref().filter(|rule| rule.matches)?;
         let compared = compared(kind)?;
-        let whole = |piece: &Vec<u8>| piece.is_empty() || compared.takes(self.schema, piece);
+        let whole = |piece: &Vec<u8>| piece.is_empty() || compared.accepts(self.schema, piece);
         if compared == Comparison::Class || !given.iter().all(whole) {
             return None;
         }
@@ -155,8 +155,8 @@ impl<'a> Compiler<'a> {
         Some(Test::Pieces(SubstringAssertion { start, middle: normals, end }))
     }
 
-    /// Spaces at the cut ends of a piece count (`UTF8StringNormalize`). A digit composes with nothing, so one stands
-    /// where the value goes on while the piece is normalised.
+    /// Spaces at the cut ends of a piece are significant (`UTF8StringNormalize`). During normalization a digit, which
+    /// never composes with a neighbour, stands for the rest of the value.
     fn piece(
         &self,
         kind: &AttributeType,
@@ -216,7 +216,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The equality rule may be used in an extensible match (`SLAP_MR_EXT` in `schema_init.c`).
+/// Whether the equality rule may be used in an extensible match (`SLAP_MR_EXT` in `schema_init.c`).
 fn is_extensible(kind: &AttributeType) -> bool {
     let closed = matches!(kind.normaliser, Normalise::Value(Normaliser::Uuid | Normaliser::Csn));
     kind.equality.is_some() && !closed

@@ -1,4 +1,4 @@
-//! Search filters (RFC 4515) and what slapd makes of them (`servers/slapd/filterentry.c`).
+//! Search filters (RFC 4515), evaluated as by slapd (`servers/slapd/filterentry.c`).
 
 mod assertion;
 mod compile;
@@ -10,11 +10,10 @@ use assertion::Test;
 pub use assertion::Values;
 pub use parse::{Item, ItemKind, Node, filter as parsed};
 
-/// RFC 4511, 4.5.1.7: what is asked of an attribute that the schema does not know is neither true nor false, but
-/// Undefined: `None`.
+/// `None` is Undefined: for example, if the schema does not define the attribute (RFC 4511, 4.5.1.7).
 pub type FilterResult = Option<bool>;
 
-/// A filter that is ready to be asked.
+/// A compiled filter.
 #[derive(Debug)]
 pub struct Filter {
     root: Compiled,
@@ -27,24 +26,24 @@ enum Compiled {
     And(Vec<Compiled>),
     Or(Vec<Compiled>),
     Not(Box<Compiled>),
-    /// Of the description with this number.
+    /// A test of the description with this number.
     Ask(usize, Test),
 }
 
 impl Filter {
-    /// Refuses what is no filter, and what cannot be answered from an entry alone as slapd would.
+    /// Refuses an invalid filter, and one that cannot be evaluated from an entry alone as slapd would.
     pub fn read(text: &str, schema: &Schema) -> Result<Self> {
         let mut compiler = compile::Compiler::new(schema);
         let root = compiler.node(parse::filter(text)?)?;
         Ok(Self { root, asked: compiler.asked })
     }
 
-    /// The attribute descriptions that it asks of, each once.
+    /// The attribute descriptions in the filter, each once.
     pub fn asked(&self) -> &[Description] {
         &self.asked
     }
 
-    /// `values`: of an entry, for each of [`asked`](Self::asked).
+    /// Evaluates the filter; `entry` has the values for each of [`asked`](Self::asked).
     pub fn test(&self, schema: &Schema, entry: &Values<'_>) -> FilterResult {
         self.root.test(schema, entry)
     }
@@ -62,7 +61,7 @@ impl Compiled {
     }
 }
 
-/// False if one is, else Undefined if one is. True of none at all (RFC 4526).
+/// False if any part is, else Undefined if any part is, else True, also without parts (RFC 4526).
 fn all(parts: impl Iterator<Item = FilterResult>) -> FilterResult {
     let mut found = Some(true);
     for part in parts {

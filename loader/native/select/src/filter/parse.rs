@@ -1,10 +1,10 @@
-//! The text of a filter taken apart, as libldap does it (`libraries/libldap/filter.c`).
+//! Parses filters as libldap does (`libraries/libldap/filter.c`).
 
 use schema::Result;
 use values::refuse;
 
 /// slapd's `slap_max_filter_depth`.
-const DEEPEST: usize = 1000;
+const MAX_DEPTH: usize = 1000;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum Node {
@@ -20,7 +20,7 @@ pub struct Item {
     pub asks: ItemKind,
 }
 
-/// What an item asks of its attribute; values without escapes.
+/// The assertion of an item; values are unescaped.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum ItemKind {
     Present,
@@ -28,9 +28,9 @@ pub enum ItemKind {
     Approx(Vec<u8>),
     AtLeast(Vec<u8>),
     AtMost(Vec<u8>),
-    /// The pieces between the asterisks, with the empty ones at the ends.
+    /// The pieces between asterisks, including empty ones at the ends.
     Pieces(Vec<Vec<u8>>),
-    /// `:=`, with what stands between the attribute and it.
+    /// `:=`, with the parts between the attribute and `:=`.
     Extended {
         rule: Option<String>,
         dn: bool,
@@ -38,7 +38,7 @@ pub enum ItemKind {
     },
 }
 
-/// slapd also takes a single item without parentheses.
+/// Like slapd, accepts a single item without parentheses.
 pub fn filter(text: &str) -> Result<Node> {
     let text = text.trim_matches(' ');
     if !text.starts_with('(') {
@@ -74,7 +74,7 @@ impl Parser<'_> {
     }
 
     fn node(&mut self, depth: usize) -> Result<Node> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return refuse("nested too deeply");
         }
         self.skip_spaces();
@@ -153,7 +153,7 @@ fn asks(value: &str) -> Result<ItemKind> {
     Ok(ItemKind::Pieces(pieces))
 }
 
-/// `type[:dn][:rule]` before `:=`.
+/// Parses `type[:dn][:rule]`, the part before `:=`.
 fn extended(left: &str, value: &str) -> Result<Item> {
     let mut parts = left.split(':');
     let attribute = parts.next().unwrap_or_default().to_owned();
@@ -172,7 +172,7 @@ fn extended(left: &str, value: &str) -> Result<Item> {
     }
 }
 
-/// Letters of attribute descriptions (`ldap_is_desc`).
+/// Accepts the characters of attribute descriptions (`ldap_is_desc`).
 fn described(name: &str) -> Result<String> {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.;".contains(&byte);
     if name.starts_with(|sign: char| sign.is_ascii_alphanumeric()) && name.bytes().all(letter) {
@@ -182,7 +182,7 @@ fn described(name: &str) -> Result<String> {
     }
 }
 
-/// Undoes `\xx`, and the older `\*`, `\(`, `\)` and `\\`.
+/// Decodes `\xx`, and the older escapes `\*`, `\(`, `\)` and `\\`.
 fn unescape(text: &str) -> Result<Vec<u8>> {
     let mut value = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -201,7 +201,7 @@ fn unescape(text: &str) -> Result<Vec<u8>> {
                         .map(|(high, low)| u8::try_from(high * 16 + low))
                     {
                         Some(Ok(byte)) => byte,
-                        _ => return refuse(format!("\"{text}\" has an escape that is none")),
+                        _ => return refuse(format!("\"{text}\" has an invalid escape")),
                     }
                 }
                 _ => return refuse(format!("\"{text}\" ends within an escape")),

@@ -1,6 +1,6 @@
-//! Lines of slapd's log, as `loglevel stats` writes them (`servers/slapd/search.c`, `result.c`).
+//! Parses lines of slapd's log, as `loglevel stats` writes them (`servers/slapd/search.c`, `result.c`).
 
-/// An operation of a connection: conn and op.
+/// Identifies an operation: conn and op.
 pub type Operation = (u64, u64);
 
 #[derive(Debug, PartialEq)]
@@ -12,11 +12,11 @@ pub enum Line<'l> {
         scope: u8,
         filter: &'l str,
     },
-    /// nentries, and etime in seconds: slapd 2.4 does not tell it.
+    /// nentries, and etime in seconds, which slapd 2.4 does not log.
     Result { operation: Operation, entries: u64, seconds: Option<f64> },
 }
 
-/// None of a line that is about something else.
+/// Returns None for a line about something else.
 pub fn line(text: &str) -> Option<Line<'_>> {
     let begin = text.find("conn=")?;
     let (number, rest) = leading(&text[begin + 5..])?;

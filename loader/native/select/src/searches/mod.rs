@@ -1,4 +1,4 @@
-//! Searches out of slapd's log, or filters out of a file: which indexes they use, and which they lack.
+//! Reads searches from slapd's log, or filters from a file, and finds the indexes that they use or lack.
 
 mod log;
 mod served;
@@ -19,18 +19,18 @@ use crate::filter::{self, Node};
 use log::{Line, Operation};
 use served::{IndexKind, Indexes, Needs};
 
-/// Kinds of searches that are told apart; more of them are only counted.
-const KINDS: usize = 50_000;
-/// Searches whose results are waited for. A log that has lost lines has some that never come.
-const WAITING: usize = 1 << 20;
-/// Bases of searches that are kept in mind.
-const BASES: usize = 1 << 16;
-/// A line that is longer is no line of slapd's.
+/// Most distinct kinds of searches; further ones are only counted.
+const MOST_KINDS: usize = 50_000;
+/// Most searches whose results are awaited. If the log has lost lines, some never come.
+const MOST_WAITING: usize = 1 << 20;
+/// Most cached search bases.
+const MOST_BASES: usize = 1 << 16;
+/// A longer line is not from slapd.
 const LONGEST: usize = 1 << 20;
-/// Lines between two looks whether to go on.
-const OFTEN: u64 = 4096;
+/// Lines between checks for cancellation.
+const CHECK_INTERVAL: u64 = 4096;
 
-/// What is known of the database that the searches are held against.
+/// The database for which the searches are judged.
 #[derive(Debug)]
 pub struct Setting {
     pub suffix: String,
@@ -38,26 +38,26 @@ pub struct Setting {
     pub lengths: Substrings,
 }
 
-/// What the paths hold.
+/// The content of the input files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Lines of slapd's log.
     Log,
-    /// A filter on each line, searched for in the whole subtree.
+    /// One filter per line, taken as a search of the whole subtree.
     Filters,
 }
 
-/// Searches that differ in their values only.
+/// Searches that differ only in their values.
 #[derive(Debug)]
 pub struct Group {
-    /// As a filter, with `x` for each value.
+    /// The filter with `x` for each value.
     pub filter: String,
     pub searches: u64,
-    /// slapd finds the candidates by indexes.
+    /// Whether slapd finds all candidates in indexes.
     pub indexed: bool,
     pub used: Vec<IndexKind>,
     pub lacking: Vec<IndexKind>,
-    /// Of those whose results are in the log: how many, entries found, seconds as far as they are told.
+    /// Of the searches with a result in the log: their number, the entries found, and the seconds as far as logged.
     pub answered: u64,
     pub entries: u64,
     pub seconds: f64,
@@ -67,13 +67,13 @@ pub struct Group {
 pub struct Found {
     pub groups: Vec<Group>,
     pub lines: u64,
-    /// Of a single entry by its DN, which need no index.
+    /// Base searches by DN, which need no index.
     pub of_base: u64,
-    /// In other databases.
+    /// Searches in other databases.
     pub elsewhere: u64,
-    /// Filters that cannot be read: cut by the log, for example.
+    /// Filters that cannot be parsed, for example because the log cut them.
     pub unreadable: u64,
-    /// Beyond the kinds of searches that are told apart.
+    /// Searches beyond `MOST_KINDS`.
     pub others: u64,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         let mut line = Vec::new();
         while next_line(&mut input, &mut line)? {
             self.found.lines += 1;
-            if self.found.lines % OFTEN == 0 {
+            if self.found.lines % CHECK_INTERVAL == 0 {
                 counters.check()?;
             }
             let text = String::from_utf8_lossy(&line);
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
                 } else if scope == 0 {
                     self.found.of_base += 1;
                 } else if let Some(group) = self.search(filter) {
-                    if self.waiting.len() >= WAITING {
+                    if self.waiting.len() >= MOST_WAITING {
                         self.waiting.clear();
                     }
                     self.waiting.insert(operation, group);
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A search from above the suffix reaches this database if it is glued to that one.
+    /// A search whose base is above the suffix reaches this database if it is subordinate to that one.
     fn is_ours(&mut self, base: &str, scope: u8) -> bool {
         if let Some(known) = self.bases.get(base) {
             return *known;
@@ -178,16 +178,16 @@ impl<'a> Reader<'a> {
             is_within(&normal, &self.suffix)
                 || (scope == 2 && !normal.is_empty() && is_within(&self.suffix, &normal))
         });
-        if self.bases.len() >= BASES {
+        if self.bases.len() >= MOST_BASES {
             self.bases.clear();
         }
         self.bases.insert(base.to_owned(), ours);
         ours
     }
 
-    /// Counts it; tells its group.
+    /// Counts the search and returns the index of its group.
     fn search(&mut self, text: &str) -> Option<usize> {
-        // What slapd has found to be Undefined it marks so: then no schema knows the attribute.
+        // slapd marks assertions that are Undefined with `?`, because the schema does not define the attribute.
         let Ok(node) = filter::parsed(&text.replace("(?", "(undefined-")) else {
             self.found.unreadable += 1;
             return None;
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         let shape = node.into_shape(&self.lengths);
         let number = match self.known.get(&shape) {
             Some(number) => *number,
-            None if self.known.len() >= KINDS => {
+            None if self.known.len() >= MOST_KINDS => {
                 self.found.others += 1;
                 return None;
             }
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Without its end; what is too long is skipped to its end. False at the end.
+/// Reads a line without its newline; the excess of a long line is skipped. Returns false at the end of the file.
 fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool> {
     line.clear();
     loop {

@@ -1,4 +1,4 @@
-//! Which index serves what a filter asks, as back-mdb chooses it (`back-mdb/filterindex.c`, `index.c`).
+//! Which index serves a filter item, as back-mdb chooses it (`back-mdb/filterindex.c`, `index.c`).
 
 use rustc_hash::FxHashMap;
 use schema::{AttributeType, Description, Schema};
@@ -7,21 +7,20 @@ use values::keys::Substrings;
 use super::shape::piece_lengths;
 use crate::filter::{Item, ItemKind, Node};
 
-/// Ordering rules whose order is that of the equality index (`SLAP_MR_ORDERED_INDEX`).
+/// Ordering rules with the order of the equality index (`SLAP_MR_ORDERED_INDEX`).
 const ORDERED: [&str; 3] =
     ["integerOrderingMatch", "generalizedTimeOrderingMatch", "CSNOrderingMatch"];
 
-/// An attribute description as the configuration spells it, and one of its kinds.
+/// An attribute description as configured, and an index type.
 pub type IndexKind = (String, &'static str);
 
-/// What serves an item of a filter.
+/// How an item of a filter is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Service {
     Index(IndexKind),
-    /// slapd answers it without looking at entries: the schema has no such attribute, or no such rule for it, or it is
-    /// entryDN.
+    /// slapd answers without reading entries: the schema lacks the attribute or a suitable rule, or it is entryDN.
     Nothing,
-    /// None; with the one that would serve it, if any could.
+    /// No index serves it; the one that would, if any.
     Lacking(Option<IndexKind>),
 }
 
@@ -30,7 +29,7 @@ pub enum Service {
 pub struct Indexes<'a> {
     schema: &'a Schema,
     lengths: Substrings,
-    /// By the description as the schema spells it.
+    /// By description, as spelled in the schema.
     kinds: FxHashMap<String, Configured>,
 }
 
@@ -40,7 +39,7 @@ struct Configured {
     kinds: Vec<String>,
 }
 
-/// What a whole filter needs.
+/// The indexes that a whole filter needs.
 #[derive(Debug, Default)]
 pub struct Needs {
     pub used: Vec<IndexKind>,
@@ -51,15 +50,10 @@ impl Configured {
     fn has(&self, kind: &str) -> bool {
         self.kinds.iter().any(|one| one == kind)
     }
-
-    /// The kind by which it holds pieces at this place: "sub" is all of them.
-    fn has_pieces(&self, kind: &str) -> bool {
-        self.has("sub") || self.has("substr") || self.has(kind)
-    }
 }
 
 impl<'a> Indexes<'a> {
-    /// `configured`: attribute descriptions with their kinds, as slapd.conf(5) has them.
+    /// `configured`: attribute descriptions with their index types, as in slapd.conf(5).
     pub fn new(
         schema: &'a Schema,
         configured: Vec<(String, Vec<String>)>,
@@ -73,7 +67,7 @@ impl<'a> Indexes<'a> {
         Self { schema, lengths, kinds: named.collect() }
     }
 
-    /// Whether slapd finds the candidates by indexes alone; `needs` gets what it uses, and what it lacks.
+    /// Whether slapd finds all candidates in indexes. `needs` collects the indexes used and missing.
     pub fn serve(&self, shape: &Node, needs: &mut Needs) -> bool {
         match shape {
             Node::And(parts) => {
@@ -125,7 +119,7 @@ impl<'a> Indexes<'a> {
         }
     }
 
-    /// Pieces that are too short make no key.
+    /// Pieces that are too short have no index key.
     fn pieces(
         &self,
         description: &Description,
@@ -143,7 +137,9 @@ impl<'a> Indexes<'a> {
             return Service::Lacking(None);
         }
         let serves = |index: &&Configured| {
-            long.iter().any(|(kind, is_long)| *is_long && index.has_pieces(kind))
+            long.iter().any(|(kind, is_long)| {
+                *is_long && ["sub", "substr", kind].iter().any(|name| index.has(name))
+            })
         };
         match self.index_of(description).filter(serves) {
             Some(index) => Service::Index((index.attribute.clone(), "sub")),
@@ -151,7 +147,7 @@ impl<'a> Indexes<'a> {
         }
     }
 
-    /// That of the description itself, of its type without options, or of a super-type.
+    /// The index of the description itself, of its type without options, or of a supertype.
     fn index_of(&self, description: &Description) -> Option<&Configured> {
         if let Some(own) = self.kinds.get(&description.text) {
             return Some(own);
@@ -170,7 +166,7 @@ impl<'a> Indexes<'a> {
     }
 }
 
-/// The kind of index that can serve it; None if the attribute has no rule by which it could be asked.
+/// The type of index that can serve the item; None if the attribute has no suitable matching rule.
 fn needed(kind: &AttributeType, asks: &ItemKind) -> Option<&'static str> {
     match asks {
         ItemKind::Present => Some("pres"),

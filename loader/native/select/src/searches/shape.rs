@@ -1,4 +1,4 @@
-//! A filter without its values: how searches that differ in nothing else are told as one.
+//! Filters without values, to group searches that differ only in values.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use values::keys::Substrings;
 
 use crate::filter::{Item, ItemKind, Node};
 
-/// More characters of a piece than this decide nothing.
+/// A piece longer than this uses the same index keys.
 const LONGEST: usize = 8;
 
 impl Node {
-    /// The filter with `x` for each value, and one for each byte of a piece, up to what makes a key.
-    /// Of the pieces in the middle the longest stands for all.
+    /// Replaces each value by `x`, and each piece by one `x` per byte, up to the length of a key. The longest middle
+    /// piece represents all of them.
     #[must_use]
     pub fn into_shape(self, lengths: &Substrings) -> Self {
         let all = |parts: Vec<Self>| parts.into_iter().map(|part| part.into_shape(lengths));
@@ -51,7 +51,7 @@ impl ItemKind {
     }
 }
 
-/// Bytes of the first piece, of the longest in the middle, and of the last; 0 is none.
+/// Lengths of the first piece, the longest middle piece, and the last; 0 if absent.
 pub fn piece_lengths(pieces: &[Vec<u8>]) -> [usize; 3] {
     let middle = pieces.get(1..pieces.len().saturating_sub(1)).unwrap_or_default();
     [
@@ -61,7 +61,7 @@ pub fn piece_lengths(pieces: &[Vec<u8>]) -> [usize; 3] {
     ]
 }
 
-/// Of a shape, whose values need no escapes.
+/// For filters without values, which need no escapes.
 impl fmt::Display for Node {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut all = |sign: char, parts: &[Self]| {

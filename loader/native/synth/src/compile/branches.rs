@@ -1,4 +1,4 @@
-//! Single entries: the suffix and what is named below it; what an entry of such a name needs besides.
+//! Compiles single entries: the suffix and the branches below it, with the attributes that their names require.
 
 use std::collections::HashSet;
 
@@ -12,8 +12,8 @@ use crate::problem::Problem;
 use crate::tags::Slots;
 use crate::tree::Branch;
 
-/// What can name an entry that is made from its name alone, and its object classes, the structural one last.
-const MADE: [(&str, &[&str]); 5] = [
+/// Attributes that can name a generated entry, with its object classes, the structural one last.
+const GENERATED: [(&str, &[&str]); 5] = [
     ("dc", &["dcObject", "organization"]),
     ("o", &["organization"]),
     ("ou", &["organizationalUnit"]),
@@ -21,13 +21,13 @@ const MADE: [(&str, &[&str]); 5] = [
     ("c", &["country"]),
 ];
 
-/// Attributes and values.
+/// Attributes with their values.
 type Lines<'t> = Vec<(&'t str, &'t str)>;
 
-/// What has a meaning of its own in a DN (RFC 4514).
+/// Characters that have a special meaning in a DN (RFC 4514).
 const SPECIAL: [char; 9] = [',', '+', '"', '\\', '<', '>', ';', '=', '#'];
 
-/// An attribute and its value, as they stand first in a plain DN: one without escapes. What is wrong with it otherwise.
+/// Returns the first attribute and value of a DN, which must be free of escapes; otherwise an error message.
 fn first_of(dn: &str) -> Result<(&str, &str), String> {
     let mut parts = dn.split(',').map(assertion);
     let first = parts.next().flatten();
@@ -46,10 +46,10 @@ fn assertion(part: &str) -> Option<(&str, &str)> {
         .then_some((attribute, value))
 }
 
-/// Attributes and values of an entry that is known by its name only; the structural object class.
-fn made(dn: &str) -> Result<(Lines<'_>, &'static str), String> {
+/// Returns the attributes and values of an entry of which only the name is known, and its structural object class.
+fn generated(dn: &str) -> Result<(Lines<'_>, &'static str), String> {
     let (attribute, value) = first_of(dn)?;
-    let known = MADE.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
+    let known = GENERATED.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
     let (name, classes) = known.ok_or_else(|| {
         format!("{dn:?}: must be a plain DN that begins with dc=, o=, ou=, l= or c=")
     })?;
@@ -61,7 +61,7 @@ fn made(dn: &str) -> Result<(Lines<'_>, &'static str), String> {
     Ok((lines, classes[classes.len() - 1]))
 }
 
-/// Whether an attribute description is one (RFC 4512, 2.5).
+/// Whether the text is a valid attribute description (RFC 4512, 2.5).
 pub fn is_description(text: &str) -> bool {
     let mut parts = text.split(';');
     let is_word = |part: &str| {
@@ -84,22 +84,20 @@ pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
     let mut found = Vec::new();
     let mut keys: HashSet<Vec<u8>> = HashSet::new();
     for (place, branch) in context.template.branches.iter().enumerate() {
-        let dn = dn_of(branch, context.suffix);
+        let suffix = context.suffix;
+        let dn =
+            if branch.dn.is_empty() { suffix.into() } else { format!("{},{suffix}", branch.dn) };
         let name = ParsedDn::new(dn.as_bytes());
         if place > 0 && !keys.contains(name.parent()) {
-            let reason = format!("{:?}: its parent must stand before it", branch.dn);
+            let reason = format!("{:?}: its parent must come before it", branch.dn);
             return Err(context.wrong(branch.spot, reason));
         }
         if !keys.insert(name.key().to_vec()) {
-            return Err(context.wrong(branch.spot, format!("{:?} stands twice", branch.dn)));
+            return Err(context.wrong(branch.spot, format!("{:?} occurs twice", branch.dn)));
         }
         found.push(compile_one(context, branch, dn)?);
     }
     Ok(found)
-}
-
-fn dn_of(branch: &model::Branch, suffix: &str) -> String {
-    if branch.dn.is_empty() { suffix.to_owned() } else { format!("{},{suffix}", branch.dn) }
 }
 
 fn compile_one(
@@ -108,13 +106,13 @@ fn compile_one(
     dn: String,
 ) -> Result<Branch, Problem> {
     let refused = |reason: String| {
-        if context.is_given && branch.dn.is_empty() {
+        if context.is_override && branch.dn.is_empty() {
             return Problem::asked(&context.template.path, format!("suffix {reason}"));
         }
         context.wrong(branch.spot, reason)
     };
     if branch.attributes.is_empty() {
-        let (lines, class) = made(&dn).map_err(refused)?;
+        let (lines, class) = generated(&dn).map_err(refused)?;
         let body = Body { slots: Vec::new(), attributes: constants(&lines) };
         return Ok(Branch { body, structural: Some(class.to_owned()), dn: dn.into_bytes() });
     }
@@ -133,7 +131,7 @@ fn compile_one(
     Ok(Branch { body, structural: None, dn: dn.into_bytes() })
 }
 
-/// Attributes whose values are always the same, those of one attribute together.
+/// Attributes with constant values, grouped by attribute.
 fn constants(lines: &[(&str, &str)]) -> Vec<Attribute> {
     let mut found: Vec<(&str, Vec<Item>)> = Vec::new();
     for (description, value) in lines {
@@ -162,7 +160,7 @@ mod tests {
             ("l=Z\u{fc}rich,c=CH", "locality"),
             ("c=CH", "country"),
         ] {
-            assert_eq!(made(dn).unwrap().1, class);
+            assert_eq!(generated(dn).unwrap().1, class);
         }
     }
 
@@ -171,7 +169,7 @@ mod tests {
         for dn in
             ["", "example.com", "cn=x", "dc=a+o=b", "dc=", "o=\"a,b\"", "dc=a,,dc=b", "dc=a\n"]
         {
-            assert!(made(dn).is_err(), "{dn:?}");
+            assert!(generated(dn).is_err(), "{dn:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Texts, conditions and attributes: names become places.
+//! Compiles texts, conditions and attributes, replacing names by indexes.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::permute::Permutation;
 use crate::problem::{Problem, suggestion};
 use crate::tags::{self, KindFacts, Part, Scope, Slots};
 
-/// Values of one item, at most.
+/// Most values of one item.
 const VALUES: u64 = 10_000_000;
 
 pub fn constant(value: &[u8]) -> Item {
@@ -20,7 +20,7 @@ pub fn constant(value: &[u8]) -> Item {
     Item { gate: Presence::default(), lead: Vec::new(), text, count: None }
 }
 
-/// A text whose tags stand at places that `scope` describes by their numbers.
+/// Compiles a text; `scope` describes the position of each tag by its number.
 pub fn text<'a>(pieces: &[Piece], scope: impl Fn(usize) -> Scope<'a>) -> Result<Text, String> {
     let mut text = Text { printable: true, ..Text::default() };
     for (place, piece) in pieces.iter().enumerate() {
@@ -62,10 +62,10 @@ fn check(
     }
 }
 
-/// Where texts stand: in a branch, or in a kind whose values before them are known.
+/// Where a text is: in a branch, or in a kind, whose earlier values it may name.
 pub struct Place<'a> {
     pub context: &'a Context<'a>,
-    /// What its randomness is named by.
+    /// The names that seed its randomness.
     pub head: [&'a str; 2],
     pub slots: &'a Slots,
     pub kinds: &'a [KindFacts],
@@ -91,7 +91,7 @@ impl Place<'_> {
         text(pieces, |place| self.scope(&[names, &[place.to_string().as_str()]].concat()))
     }
 
-    /// When something is there. `before`: the attributes before it.
+    /// Compiles the presence of an item. `before` are the attributes before it.
     pub fn gate(
         &self,
         item: &model::Item,
@@ -109,32 +109,32 @@ impl Place<'_> {
         Ok(Presence { chance, checks: checks.collect::<Result<_, _>>()? })
     }
 
-    /// All attributes of an entry.
-    pub fn attributes(&self, said: &[model::Attribute]) -> Result<Vec<Attribute>, Problem> {
+    /// Compiles all attributes of an entry.
+    pub fn attributes(&self, declared: &[model::Attribute]) -> Result<Vec<Attribute>, Problem> {
         let mut found: Vec<Attribute> = Vec::new();
-        for attribute in said {
+        for attribute in declared {
             let description = &attribute.description;
             let wrong = |reason: String| self.context.wrong(attribute.spot, reason);
             if !is_description(description) {
                 return Err(wrong(format!("{description:?} is not an attribute name")));
             }
             if found.iter().any(|one| one.description.eq_ignore_ascii_case(description)) {
-                let reason = format!("{description} stands twice (names differ in case only)");
+                let reason = format!("{description} occurs twice (names differ in case only)");
                 return Err(wrong(reason));
             }
             let mut items = Vec::new();
-            for (number, said) in attribute.items.iter().enumerate() {
+            for (number, declared) in attribute.items.iter().enumerate() {
                 let number = number.to_string();
-                let item = self.item(said, &["attribute", description, &number], &found);
-                let told =
-                    |reason| self.context.wrong(said.spot, format!("{description}: {reason}"));
-                items.push(item.map_err(told)?);
+                let item = self.item(declared, &["attribute", description, &number], &found);
+                let problem =
+                    |reason| self.context.wrong(declared.spot, format!("{description}: {reason}"));
+                items.push(item.map_err(problem)?);
             }
             let may_repeat = may_repeat(&items);
             found.push(Attribute::new(description, items, may_repeat));
         }
         if !found.iter().any(|one| one.description.eq_ignore_ascii_case("objectClass")) {
-            let spot = said.first().map(|attribute| attribute.spot).unwrap_or_default();
+            let spot = declared.first().map(|attribute| attribute.spot).unwrap_or_default();
             return Err(self.context.wrong(spot, "objectClass is missing"));
         }
         Ok(found)
@@ -142,16 +142,21 @@ impl Place<'_> {
 
     fn item(
         &self,
-        said: &model::Item,
+        declared: &model::Item,
         names: &[&str],
         before: &[Attribute],
     ) -> Result<Item, String> {
-        let count = match &said.count {
+        let count = match &declared.count {
             None => None,
             Some(count) if count.most() > VALUES => {
                 return Err(format!("more than {VALUES} values"));
             }
-            Some(_) if said.text.iter().any(is_slow) => {
+            Some(_)
+                if declared
+                    .text
+                    .iter()
+                    .any(|piece| matches!(piece, Piece::Tag(Tag::Argon2 { .. }))) =>
+            {
                 return Err("passwords that are made slowly on purpose have no count".to_owned());
             }
             Some(count) => {
@@ -162,8 +167,8 @@ impl Place<'_> {
                 Some(Count { stream: scope.stream, drawer: count.drawer()?, spread })
             }
         };
-        let gate = self.gate(said, names, before)?;
-        Ok(Item { gate, lead: Vec::new(), text: self.text(&said.text, names)?, count })
+        let gate = self.gate(declared, names, before)?;
+        Ok(Item { gate, lead: Vec::new(), text: self.text(&declared.text, names)?, count })
     }
 }
 
@@ -175,17 +180,13 @@ fn may_repeat(items: &[Item]) -> bool {
     varied || (items.len() > 1 && !all_differ)
 }
 
-const fn is_slow(piece: &Piece) -> bool {
-    matches!(piece, Piece::Tag(Tag::Argon2 { .. }))
-}
-
-/// Bytes of all values of an attribute, at most.
-pub fn most(said: &model::Attribute, made: &Attribute) -> u64 {
-    said.items.iter().zip(&made.items).fold(0, |sum, (said, item)| {
-        let values = said.count.as_ref().map_or(1, Distribution::most);
-        // What is not printable becomes base64.
+/// Most bytes that all values of an attribute can have.
+pub fn most(declared: &model::Attribute, compiled: &Attribute) -> u64 {
+    declared.items.iter().zip(&compiled.items).fold(0, |sum, (declared, item)| {
+        let values = declared.count.as_ref().map_or(1, Distribution::most);
+        // A value that is not printable becomes base64.
         let line =
-            (item.text.most.saturating_mul(4) / 3).saturating_add(made.head.len() as u64 + 5);
+            (item.text.most.saturating_mul(4) / 3).saturating_add(compiled.head.len() as u64 + 5);
         sum.saturating_add(values.saturating_mul(line))
     })
 }

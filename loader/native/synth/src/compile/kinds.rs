@@ -1,5 +1,5 @@
-//! Kinds: first what names their entries, which values it takes and whether two could get the same name; then all the
-//! rest, which may tell of names.
+//! Compiles kinds: first the names of the entries, with the values that they use and a check that they are unique; then
+//! everything else, which may refer to names.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,10 +11,10 @@ use crate::problem::{Problem, suggestion};
 use crate::tags::{self, KindFacts, SlotFacts, Slots};
 use crate::tree::{self, Branch, Levels, ParentChooser, ParentRule};
 
-/// Levels of a kind below itself, at most.
+/// Most levels of a kind that is below itself.
 const LEVELS: u32 = 250;
 
-/// With the bytes of the largest entry of each.
+/// Returns each kind with the size of its largest entry in bytes.
 pub fn compile(
     context: &Context<'_>,
     counts: &[u64],
@@ -25,7 +25,7 @@ pub fn compile(
     let mut start = branches.len() as u64;
     let mut found = Vec::new();
     for place in 0..counts.len() {
-        let compiling = Compiling { context, facts: &facts, place, branches };
+        let compiling = KindCompiler { context, facts: &facts, place, branches };
         let (mut kind, most) = compiling.kind()?;
         kind.start = start;
         start += kind.count;
@@ -34,7 +34,7 @@ pub fn compile(
     Ok(found)
 }
 
-/// Names and counts of all kinds, and how long their DNs are.
+/// Names and counts of all kinds, and the lengths of their DNs.
 fn facts(
     context: &Context<'_>,
     counts: &[u64],
@@ -50,16 +50,16 @@ fn facts(
     let mut facts: Vec<KindFacts> =
         kinds.map(|(kind, &count)| KindFacts { name: kind.name.clone(), count, dn: 0 }).collect();
     for place in 0..facts.len() {
-        let compiling = Compiling { context, facts: &facts, place, branches };
+        let compiling = KindCompiler { context, facts: &facts, place, branches };
         let dn = compiling.longest_dn()?;
         facts[place].dn = dn;
     }
     Ok(facts)
 }
 
-/// One kind on its way.
+/// State of compiling one kind.
 #[derive(Clone, Copy)]
-struct Compiling<'a> {
+struct KindCompiler<'a> {
     context: &'a Context<'a>,
     facts: &'a [KindFacts],
     place: usize,
@@ -68,32 +68,32 @@ struct Compiling<'a> {
 
 /// The slots of a kind so far.
 #[derive(Default)]
-struct Drawing {
+struct KindSlots {
     slots: Vec<SlotValue>,
     known: Slots,
 }
 
-impl<'a> Compiling<'a> {
-    fn said(&self) -> &'a Kind {
+impl<'a> KindCompiler<'a> {
+    fn declared(&self) -> &'a Kind {
         &self.context.template.kinds[self.place]
     }
 
     fn wrong(&self, message: impl std::fmt::Display) -> Problem {
-        let kind = self.said();
+        let kind = self.declared();
         self.context.wrong(kind.spot, format!("kind {:?}: {message}", kind.name))
     }
 
     fn kind(&self) -> Result<(tree::Kind, u64), Problem> {
-        let said = self.said();
-        let mut drawing = Drawing::default();
-        for value in &said.values {
-            self.draw(&mut drawing, value)?;
+        let declared = self.declared();
+        let mut drawn = KindSlots::default();
+        for value in &declared.values {
+            self.draw(&mut drawn, value)?;
         }
-        let (rdn, naming) = self.rdn(&mut drawing)?;
-        let mut attributes = self.place(&drawing.known).attributes(&said.attributes)?;
+        let (rdn, naming) = self.rdn(&mut drawn)?;
+        let mut attributes = self.place(&drawn.known).attributes(&declared.attributes)?;
         let mut most = self.facts[self.place].dn.saturating_mul(2);
-        for (said, made) in said.attributes.iter().zip(&attributes) {
-            most = most.saturating_add(items::most(said, made));
+        for (declared, made) in declared.attributes.iter().zip(&attributes) {
+            most = most.saturating_add(items::most(declared, made));
         }
         if most > ENTRY {
             return Err(
@@ -107,64 +107,63 @@ impl<'a> Compiling<'a> {
             }
         }
         let kind = tree::Kind {
-            name: said.name.clone(),
+            name: declared.name.clone(),
             start: 0,
             count: self.facts[self.place].count,
-            structural: said.structural.clone(),
+            structural: declared.structural.clone(),
             rdn,
             naming,
             above: self.above()?,
-            body: Body { slots: drawing.slots, attributes },
+            body: Body { slots: drawn.slots, attributes },
         };
         Ok((kind, most))
     }
 
     fn place<'s>(&'s self, slots: &'s Slots) -> Place<'s> {
         let (context, kinds) = (self.context, self.facts);
-        let head = ["kind", self.said().name.as_str()];
+        let head = ["kind", self.declared().name.as_str()];
         Place { context, head, slots, kinds, kind: Some(self.place) }
     }
 
-    /// One more value of the entry.
-    fn draw(&self, drawing: &mut Drawing, value: &Named) -> Result<(), Problem> {
+    /// Adds a value of the entry.
+    fn draw(&self, drawn: &mut KindSlots, value: &Named) -> Result<(), Problem> {
         let (name, item) = (value.name.as_str(), &value.item);
-        let told = |reason| self.context.wrong(item.spot, format!("{name}: {reason}"));
+        let problem = |reason| self.context.wrong(item.spot, format!("{name}: {reason}"));
         if item.count.is_some() {
-            return Err(told("a value that is drawn once has no count".to_owned()));
+            return Err(problem("a value that is drawn once has no count".to_owned()));
         }
-        if drawing.known.contains_key(name) {
-            return Err(told("stands twice".to_owned()));
+        if drawn.known.contains_key(name) {
+            return Err(problem("occurs twice".to_owned()));
         }
-        let (names, place) = (["value", name], self.place(&drawing.known));
-        let text = place.text(&item.text, &names).map_err(told)?;
-        let gate = place.gate(item, &names, &[]).map_err(told)?;
+        let (names, place) = (["value", name], self.place(&drawn.known));
+        let text = place.text(&item.text, &names).map_err(problem)?;
+        let gate = place.gate(item, &names, &[]).map_err(problem)?;
         if text.most > ENTRY {
-            return Err(told(format!("it could have {} bytes; the most is {ENTRY}", text.most)));
+            return Err(problem(format!("it could have {} bytes; the most is {ENTRY}", text.most)));
         }
-        let facts =
-            SlotFacts { at: drawing.slots.len(), most: text.most, printable: text.printable };
-        drawing.known.insert(name.to_owned(), facts);
-        drawing.slots.push(SlotValue { gate, text });
+        let facts = SlotFacts { at: drawn.slots.len(), most: text.most, printable: text.printable };
+        drawn.known.insert(name.to_owned(), facts);
+        drawn.slots.push(SlotValue { gate, text });
         Ok(())
     }
 
-    /// The RDN's attributes with their slots, and the slots it takes.
+    /// Returns the attributes of the RDN with their slots, and all slots that it needs.
     #[allow(clippy::type_complexity, reason = "two lists")]
-    fn rdn(&self, drawing: &mut Drawing) -> Result<(Vec<(Vec<u8>, usize)>, Vec<usize>), Problem> {
-        let said = self.said();
+    fn rdn(&self, drawn: &mut KindSlots) -> Result<(Vec<(Vec<u8>, usize)>, Vec<usize>), Problem> {
+        let declared = self.declared();
         let (mut rdn, mut naming): (Vec<(Vec<u8>, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
-        for attribute in named_by(self.context, said)? {
+        for attribute in named_by(self.context, declared)? {
             let item = &attribute.items[0];
-            for place in needed(said, &item.text) {
-                let Named { name, item } = &said.values[place];
+            for place in needed(declared, &item.text) {
+                let Named { name, item } = &declared.values[place];
                 check(self.context, name, item)?;
                 naming.push(place);
             }
             let slot = match item.text[..] {
-                [Piece::Tag(Tag::Value { ref name })] if drawing.known.contains_key(name) => {
-                    drawing.known[name].at
+                [Piece::Tag(Tag::Value { ref name })] if drawn.known.contains_key(name) => {
+                    drawn.known[name].at
                 }
-                _ => self.hidden(drawing, attribute)?,
+                _ => self.naming_slot(drawn, attribute)?,
             };
             naming.push(slot);
             rdn.push((attribute.description.clone().into_bytes(), slot));
@@ -174,37 +173,37 @@ impl<'a> Compiling<'a> {
         Ok((rdn, naming))
     }
 
-    /// A slot for an attribute that names, so that it is made once for the name and the line.
-    fn hidden(&self, drawing: &mut Drawing, attribute: &Attribute) -> Result<usize, Problem> {
+    /// Adds a slot for a naming attribute, so that the RDN and the attribute get the same value.
+    fn naming_slot(&self, drawn: &mut KindSlots, attribute: &Attribute) -> Result<usize, Problem> {
         let (description, item) = (attribute.description.as_str(), &attribute.items[0]);
         let names = ["attribute", description, "0"];
-        let text = self.place(&drawing.known).text(&item.text, &names);
-        let told = |reason| self.context.wrong(item.spot, format!("{description}: {reason}"));
-        drawing.slots.push(SlotValue { gate: Presence::default(), text: text.map_err(told)? });
-        Ok(drawing.slots.len() - 1)
+        let text = self.place(&drawn.known).text(&item.text, &names);
+        let problem = |reason| self.context.wrong(item.spot, format!("{description}: {reason}"));
+        drawn.slots.push(SlotValue { gate: Presence::default(), text: text.map_err(problem)? });
+        Ok(drawn.slots.len() - 1)
     }
 
     fn longest_dn(&self) -> Result<u64, Problem> {
-        let mut drawing = Drawing::default();
-        let said = self.said();
+        let mut drawn = KindSlots::default();
+        let declared = self.declared();
         let mut wanted: HashSet<usize> = HashSet::new();
-        for attribute in named_by(self.context, said)? {
-            wanted.extend(needed(said, &attribute.items[0].text));
+        for attribute in named_by(self.context, declared)? {
+            wanted.extend(needed(declared, &attribute.items[0].text));
         }
-        for (place, value) in said.values.iter().enumerate() {
+        for (place, value) in declared.values.iter().enumerate() {
             if wanted.contains(&place) {
-                self.draw(&mut drawing, value)?;
+                self.draw(&mut drawn, value)?;
             }
         }
         let mut rdn = 0_u64;
-        for attribute in named_by(self.context, said)? {
-            let slot = self.hidden(&mut drawing, attribute)?;
-            // All escaped, with the attribute before it and a comma behind.
-            let value = drawing.slots[slot].text.most.saturating_mul(3);
+        for attribute in named_by(self.context, declared)? {
+            let slot = self.naming_slot(&mut drawn, attribute)?;
+            // In the worst case every character is escaped; an attribute and a comma are added.
+            let value = drawn.slots[slot].text.most.saturating_mul(3);
             rdn = rdn.saturating_add(value).saturating_add(attribute.description.len() as u64 + 2);
         }
         let branch = |place: usize| self.branches.get(place).map_or(0, |one| one.dn.len() as u64);
-        let above = match &said.parent {
+        let above = match &declared.parent {
             Parent::Branch(place) => branch(*place),
             Parent::Kind { name, .. } => self.facts[self.above_kind(name)?].dn,
             Parent::Itself { branch: place, levels, .. } => {
@@ -225,8 +224,8 @@ impl<'a> Compiling<'a> {
 
     fn above(&self) -> Result<ParentRule, Problem> {
         let own = self.facts[self.place].count;
-        let stream = self.context.stream(&["kind", &self.said().name, "parent"]);
-        match &self.said().parent {
+        let stream = self.context.stream(&["kind", &self.declared().name, "parent"]);
+        match &self.declared().parent {
             Parent::Branch(branch) => Ok(ParentRule::Branch(*branch)),
             Parent::Kind { name, pick } => {
                 let kind = self.above_kind(name)?;
@@ -252,7 +251,7 @@ impl<'a> Compiling<'a> {
     }
 }
 
-/// Attributes of a name, at most.
+/// Most attributes in an RDN.
 const PARTS: usize = 8;
 
 /// The attributes of the RDN, in its order.
@@ -269,7 +268,7 @@ fn named_by<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribu
         kind.rdn[..*place].iter().any(|one| one.eq_ignore_ascii_case(&kind.rdn[*place]))
     };
     if let Some(place) = (0..kind.rdn.len()).find(stands_before) {
-        return Err(wrong(format!("{} stands twice in rdn", kind.rdn[place])));
+        return Err(wrong(format!("{} occurs twice in rdn", kind.rdn[place])));
     }
     let found: Vec<&Attribute> =
         kind.rdn.iter().map(|name| attribute(context, kind, name)).collect::<Result<_, _>>()?;
@@ -282,7 +281,7 @@ fn named_by<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribu
     Ok(found)
 }
 
-/// Whether its entries, with one name for all, have a parent each.
+/// Whether every parent has just one such entry, so that all may have the same name.
 const fn is_only(kind: &Kind) -> bool {
     match (&kind.count, &kind.parent) {
         (Count::Fixed(1), _) => true,
@@ -311,7 +310,7 @@ fn attribute<'a>(
     Ok(found)
 }
 
-/// A text that names must be there in every entry, and so must the values in it.
+/// Checks that a naming text, and all values in it, are present in every entry.
 fn check(context: &Context<'_>, name: &str, item: &Item) -> Result<(), Problem> {
     let is_always = item.chance >= 1.0 && item.conditions.is_empty();
     if !is_always || item.count.is_some() {
@@ -332,7 +331,7 @@ fn check(context: &Context<'_>, name: &str, item: &Item) -> Result<(), Problem> 
     Ok(())
 }
 
-/// 1 and 12 look like 11 and 2.
+/// Two adjacent numbers may be ambiguous: 1 and 12 look like 11 and 2.
 fn run_together(pair: &[Piece]) -> bool {
     let is_count = |piece: &Piece| matches!(piece, Piece::Tag(Tag::Number { width: 0..=1, .. }));
     let is_open = |piece: &Piece| {
@@ -341,7 +340,7 @@ fn run_together(pair: &[Piece]) -> bool {
     pair.iter().any(is_count) && pair.iter().all(is_open)
 }
 
-/// Two kinds whose entries have the same names in the same place.
+/// Refuses two kinds whose entries could have the same name below the same parent.
 fn distinct(context: &Context<'_>) -> Result<(), Problem> {
     let mut known: HashMap<String, &str> = HashMap::new();
     for kind in &context.template.kinds {
@@ -350,8 +349,8 @@ fn distinct(context: &Context<'_>) -> Result<(), Problem> {
             let values: Vec<_> = values.map(|place| &kind.values[place]).collect();
             (one.description.to_lowercase(), &one.items[0].text, values)
         });
-        let said = format!("{:?} {:?}", kind.parent, texts.collect::<Vec<_>>());
-        if let Some(other) = known.insert(said, &kind.name) {
+        let pattern = format!("{:?} {:?}", kind.parent, texts.collect::<Vec<_>>());
+        if let Some(other) = known.insert(pattern, &kind.name) {
             let reason = format!("kind {:?}: its entries have the names of {other:?}", kind.name);
             return Err(context.wrong(kind.spot, reason));
         }
@@ -359,12 +358,12 @@ fn distinct(context: &Context<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The values of the entry that a text needs, in their order.
+/// The values of the entry that a text needs, in order.
 fn needed(kind: &Kind, text: &[Piece]) -> Vec<usize> {
     reached(kind, text, |_| true)
 }
 
-/// The values of the entry that a text names by tags of that sort, and so on.
+/// The values that a text names, directly or through other values, by tags that `follows` accepts.
 fn reached(kind: &Kind, text: &[Piece], follows: fn(&Tag) -> bool) -> Vec<usize> {
     let names = kind.values.iter().enumerate().map(|(place, value)| (value.name.as_str(), place));
     let places: HashMap<&str, usize> = names.collect();
@@ -383,7 +382,7 @@ fn reached(kind: &Kind, text: &[Piece], follows: fn(&Tag) -> bool) -> Vec<usize>
         }
     };
     mark(text, &[], &mut wanted);
-    // A value names only those before it, so one way back finds all.
+    // A value names only those before it, so one pass backwards finds all.
     for place in (0..kind.values.len()).rev() {
         if wanted[place] {
             let item = &kind.values[place].item;

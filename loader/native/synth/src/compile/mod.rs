@@ -1,4 +1,4 @@
-//! A model becomes a tree: names are looked up, and whatever does not make sense is told with its place.
+//! Compiles a model into a tree: resolves names, and reports errors with their location.
 
 mod branches;
 pub(crate) mod items;
@@ -12,22 +12,22 @@ use crate::problem::{Location, Problem};
 use crate::tags::time::Clock;
 use crate::tree::Tree;
 
-/// Entries of a tree, at most.
+/// Most entries of a tree.
 pub const ENTRIES: u64 = 1 << 40;
-/// Bytes of an entry, at most: what the readers of LDIF take.
+/// Most bytes of an entry: the limit of the LDIF readers.
 pub const ENTRY: u64 = 256 << 20;
 
-/// What decides the bytes besides the template.
+/// Everything besides the template that decides the output.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub seed: i64,
-    /// Instead of the template's.
+    /// Replaces the suffix of the template.
     pub suffix: Option<String>,
-    /// Entries of the kind that has no count of its own.
+    /// Number of entries of the kind that has no count of its own.
     pub entries: Option<u64>,
-    /// When `entries` is not given and the template leaves a count open.
+    /// Used if `entries` is not set and the template leaves a count open.
     pub otherwise: Option<u64>,
-    /// With what slapd would make up: entryUUID, entryCSN, names and times.
+    /// Whether to add the operational attributes that slapd would generate: entryUUID, entryCSN, names and times.
     pub operational: bool,
 }
 
@@ -36,7 +36,7 @@ pub fn compile(template: &Template, options: &Options) -> Result<Tree, Problem> 
         template,
         seed: options.seed,
         suffix: options.suffix.as_ref().unwrap_or(&template.suffix),
-        is_given: options.suffix.is_some(),
+        is_override: options.suffix.is_some(),
     };
     let branches = branches::compile(&context)?;
     let counts = counts(&context, options)?;
@@ -59,26 +59,26 @@ pub fn compile(template: &Template, options: &Options) -> Result<Tree, Problem> 
     Ok(tree)
 }
 
-/// The same for two files that say the same.
+/// Two files with the same meaning have the same fingerprint.
 fn fingerprint(template: &Template) -> String {
-    let said = (
+    let content = (
         &template.lists,
         &template.branches,
         &template.kinds,
         template.operational,
         &template.learned,
     );
-    format!("{:032x}", xxhash_rust::xxh3::xxh3_128(format!("{said:?}").as_bytes()))
+    format!("{:032x}", xxhash_rust::xxh3::xxh3_128(format!("{content:?}").as_bytes()))
 }
 
-/// What all parts of compiling need.
+/// Shared by all parts of the compiler.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     template: &'a Template,
     seed: i64,
     suffix: &'a str,
-    /// The suffix is not the template's.
-    is_given: bool,
+    /// Whether the suffix came from the caller instead of the template.
+    is_override: bool,
 }
 
 impl Context<'_> {
@@ -91,7 +91,7 @@ impl Context<'_> {
     }
 }
 
-/// How many entries each kind has.
+/// Returns the number of entries of each kind.
 fn counts(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem> {
     let kinds = &context.template.kinds;
     let open: Vec<&Kind> = kinds.iter().filter(|kind| kind.count == Count::Asked).collect();

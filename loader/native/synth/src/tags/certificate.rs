@@ -1,9 +1,9 @@
-//! X.509 certificates of nobody (RFC 5280), as long as they are to be. The signature is random: nothing verifies it, and
-//! LDAP servers look at the form alone.
+//! Meaningless X.509 certificates (RFC 5280) of a given length. The signature is random: nothing verifies it, and LDAP
+//! servers check only the form.
 
 use super::random_bytes;
 
-/// Bytes of one whose extension is empty, about.
+/// Approximate bytes of a certificate whose extension is empty.
 pub const BARE: u64 = 236;
 
 const SEQUENCE: u8 = 0x30;
@@ -13,12 +13,12 @@ const BITS: u8 = 0x03;
 const OCTETS: u8 = 0x04;
 const UTF8: u8 = 0x0C;
 const UTC_TIME: u8 = 0x17;
-/// The algorithm Ed25519, and the types commonName and subjectKeyIdentifier, as identifiers.
+/// Object identifiers of Ed25519, commonName and subjectKeyIdentifier.
 const ED25519: [u8; 5] = [0x06, 0x03, 0x2B, 0x65, 0x70];
 const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];
 const KEY_IDENTIFIER: [u8; 5] = [0x06, 0x03, 0x55, 0x1D, 0x0E];
 
-/// Appends one of about `length` bytes.
+/// Appends a certificate of about `length` bytes.
 pub fn write(bits: u64, length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&whole(bits, length.saturating_sub(BARE)));
 }
@@ -26,7 +26,7 @@ pub fn write(bits: u64, length: u64, out: &mut Vec<u8>) {
 fn whole(bits: u64, padding: u64) -> Vec<u8> {
     let algorithm = element(SEQUENCE, &[&ED25519]);
     let key = element(BITS, &[&[0], &random(bits, 1, 32)]);
-    // A serial number is positive.
+    // Serial numbers must be positive.
     let serial = element(INTEGER, &[&[1], &random(bits, 2, 8)]);
     let date = element(UTC_TIME, &[b"260101000000Z"]);
     let name = named("nobody");
@@ -55,7 +55,7 @@ fn named(name: &str) -> Vec<u8> {
     element(SEQUENCE, &[&element(SET, &[&pair])])
 }
 
-/// Tag, length and content (X.690, DER).
+/// A DER element (X.690): tag, length and content.
 fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag];

@@ -1,8 +1,8 @@
 //! Numbers as digits.
 
-/// Digits of a number with the zeros before it, at most; of a hexadecimal one.
+/// Most digits of a number with leading zeros.
 pub const WIDEST: usize = 64;
-const HEX: usize = 16;
+const HEX_DIGITS: usize = 16;
 
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
@@ -21,7 +21,7 @@ pub fn pair(number: usize) -> [u8; 2] {
     PAIRS[number % 100]
 }
 
-/// Appends a number with zeros before it up to that width.
+/// Appends a number, zero-padded to the width.
 #[allow(clippy::cast_possible_truncation, reason = "numbers below 100")]
 pub fn decimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
     let mut text = [b'0'; WIDEST];
@@ -41,16 +41,16 @@ pub fn decimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
     out.extend_from_slice(&text[at.min(WIDEST.saturating_sub(width))..]);
 }
 
-/// The same in lower case hexadecimal.
+/// Appends a number in lower case hexadecimal, zero-padded to the width.
 pub fn hexadecimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
-    let mut text = [b'0'; HEX];
-    let mut at = HEX;
+    let mut text = [b'0'; HEX_DIGITS];
+    let mut at = HEX_DIGITS;
     while number > 0 {
         at -= 1;
         text[at] = b"0123456789abcdef"[(number & 15) as usize];
         number >>= 4;
     }
-    out.extend_from_slice(&text[at.min(HEX.saturating_sub(width))..]);
+    out.extend_from_slice(&text[at.min(HEX_DIGITS.saturating_sub(width))..]);
 }
 
 #[cfg(test)]

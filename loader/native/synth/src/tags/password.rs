@@ -1,4 +1,4 @@
-//! Passwords as slapd keeps them.
+//! Passwords in the forms that slapd stores.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine as _;
@@ -7,14 +7,14 @@ use sha1::{Digest as _, Sha1};
 
 use crate::draw::again;
 
-/// What one password may cost: KiB and passes, and KiB times passes: some 60 ms.
+/// Limits of one password's cost: KiB, passes, and KiB times passes, which is some 60 ms.
 const MEMORY: u32 = 65_536;
 const PASSES: u32 = 10;
 const COST: u32 = 65_536;
-/// SHA-1's 20 bytes and 8 of salt.
+/// 20 bytes of SHA-1 and 8 of salt.
 const SALTED: usize = 28;
 
-/// Appends RFC 2307 salted SHA-1, the hash slapd knows without a module.
+/// Appends a salted SHA-1 hash (RFC 2307), which slapd supports without a module.
 pub fn ssha(password: &[u8], bits: u64, out: &mut Vec<u8>) {
     let salt = bits.to_be_bytes();
     let mut salted = [0; SALTED];
@@ -23,7 +23,7 @@ pub fn ssha(password: &[u8], bits: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{SSHA}");
     let start = out.len();
     out.resize(start + SALTED.div_ceil(3) * 4, 0);
-    // The room is exactly what it takes.
+    // The room has exactly the encoded size.
     let _ = STANDARD.encode_slice(salted, &mut out[start..]);
 }
 
@@ -36,7 +36,7 @@ pub fn params(memory: u32, passes: u32) -> Result<Params, String> {
     Params::new(memory, passes, 1, Some(32)).map_err(|error| error.to_string())
 }
 
-/// Appends Argon2id as slapd's module argon2 keeps it: the string of the reference implementation.
+/// Appends an Argon2id hash as slapd's module argon2 stores it, in the format of the reference implementation.
 pub fn argon2(password: &[u8], params: &Params, bits: u64, out: &mut Vec<u8>) {
     let mut salt = [0; 16];
     salt[..8].copy_from_slice(&bits.to_be_bytes());
@@ -44,7 +44,7 @@ pub fn argon2(password: &[u8], params: &Params, bits: u64, out: &mut Vec<u8>) {
     let mut hash = [0; 32];
     let hasher = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
     let mut memory = vec![Block::default(); params.block_count()];
-    // It refuses lengths only, and these are given.
+    // It can only fail for wrong lengths, and these are fixed.
     let _ = hasher.hash_password_into_with_memory(password, &salt, &mut hash, &mut memory);
     let (cost, passes) = (params.m_cost(), params.t_cost());
     let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));

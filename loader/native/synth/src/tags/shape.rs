@@ -1,4 +1,4 @@
-//! One of several texts; where the values are to be few, the same ones again and again.
+//! Picks one of several texts; if `phrases` limits the distinct values, the same ones recur.
 
 use std::sync::OnceLock;
 
@@ -11,9 +11,9 @@ use crate::distribution::Alias;
 use crate::draw::{Stream, again};
 use crate::vocabulary::Ranks;
 
-/// Phrases that are told apart; of more, some may be the same.
-const TOLD_APART: u64 = 1 << 16;
-/// Tries to find one that is not there yet.
+/// Up to this many phrases are made distinct; of more, some may be equal.
+const MOST_DISTINCT: u64 = 1 << 16;
+/// Most attempts to make a distinct phrase.
 const TRIES: u8 = 16;
 
 #[derive(Debug)]
@@ -22,21 +22,21 @@ pub struct Shape {
     alias: Alias,
     texts: Vec<Text>,
     phrases: Option<Ranks>,
-    /// Which try made each phrase.
+    /// The attempt that made each phrase.
     tries: OnceLock<Vec<u8>>,
 }
 
 impl Shape {
     pub fn new(name: &str, scope: &Scope<'_>) -> Result<Self, String> {
         if scope.in_shape {
-            return Err(format!("shape {name:?} stands in a shape"));
+            return Err(format!("shape {name:?} is used in a shape"));
         }
         let all = &scope.learned.shapes;
         let what = format_args!("shape {name:?} in [shapes]");
-        let said = &all[place(name, all.iter().map(|one| one.name.as_str()), what)?];
-        let weights: Vec<f64> = said.texts.iter().map(|(_, weight)| *weight).collect();
+        let declared = &all[place(name, all.iter().map(|one| one.name.as_str()), what)?];
+        let weights: Vec<f64> = declared.texts.iter().map(|(_, weight)| *weight).collect();
         let alias = Alias::new(&weights).ok_or("weights must be above 0")?;
-        let texts = said.texts.iter().enumerate().map(|(number, (text, _))| {
+        let texts = declared.texts.iter().enumerate().map(|(number, (text, _))| {
             let stream = scope.stream.part(number as u64 + 1);
             items::text(text, |place| Scope {
                 stream: stream.part(place as u64),
@@ -48,7 +48,7 @@ impl Shape {
             stream: scope.stream,
             alias,
             texts: texts.collect::<Result<_, _>>()?,
-            phrases: said.phrases.clone(),
+            phrases: declared.phrases.clone(),
             tries: OnceLock::new(),
         })
     }
@@ -58,7 +58,7 @@ impl Shape {
         self.texts[text].write(at, out);
     }
 
-    /// Phrase `number`, at a try.
+    /// Writes phrase `number` as made by the given attempt.
     fn phrase(&self, number: u64, turn: u8, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let index = number + (u64::from(turn) << 40);
         let names = &mut *at.names;
@@ -76,7 +76,7 @@ impl Shape {
                 })
                 .unwrap_or(TRIES - 1)
         };
-        (0..count.min(TOLD_APART)).map(&mut found).collect()
+        (0..count.min(MOST_DISTINCT)).map(&mut found).collect()
     }
 
     pub fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {

@@ -1,4 +1,4 @@
-//! Times as generalizedTime (RFC 4517, 3.3.13), in UTC, and the operational attributes that have some.
+//! Times as generalizedTime (RFC 4517, 3.3.13) in UTC, and the operational attributes that need them.
 
 use time::OffsetDateTime;
 
@@ -7,12 +7,12 @@ use super::{Made, write_uuid};
 use crate::draw::{Stream, again, below, unit};
 use crate::model::Operational;
 
-/// 9999-12-31, the last day that has four digits of a year.
+/// 9999-12-31, the last day with a four-digit year.
 const LAST: i64 = 253_402_300_799;
 /// 0000-01-01.
 const FIRST: i64 = -62_167_219_200;
 
-/// Seconds since 1970, both included.
+/// Both bounds are inclusive, in seconds since 1970.
 pub fn between(from: i64, to: i64) -> Result<Made, String> {
     if from < FIRST || to > LAST || from > to {
         return Err("the times must be of years 0 to 9999, the earlier one first".to_owned());
@@ -20,14 +20,14 @@ pub fn between(from: i64, to: i64) -> Result<Made, String> {
     Ok(Made::Time { from, seconds: from.abs_diff(to) + 1 })
 }
 
-/// Appends the later one of two times, so that recent ones are likelier.
+/// Appends the later of two random times, so that recent ones are likelier.
 pub fn write(from: i64, seconds: u64, bits: u64, out: &mut Vec<u8>) {
     let later = bits.max(again(bits, 1));
     stamp(out, from.saturating_add_unsigned(below(later, seconds)));
     out.push(b'Z');
 }
 
-/// Appends the fourteen digits of a time of years 0 to 9999.
+/// Appends the fourteen digits of a time in years 0 to 9999.
 fn stamp(out: &mut Vec<u8>, seconds: i64) {
     let time = OffsetDateTime::from_unix_timestamp(seconds.clamp(FIRST, LAST))
         .unwrap_or(OffsetDateTime::UNIX_EPOCH);
@@ -50,7 +50,7 @@ fn stamp(out: &mut Vec<u8>, seconds: i64) {
     out.extend_from_slice(&text);
 }
 
-/// Seconds since 1970 of `YYYYMMDD` or `YYYYMMDDhhmmss`, in UTC.
+/// Parses `YYYYMMDD` or `YYYYMMDDhhmmss` in UTC into seconds since 1970.
 pub fn parse(text: &str) -> Option<i64> {
     let digits = text.strip_suffix('Z').unwrap_or(text);
     let whole = match digits.len() {
@@ -69,20 +69,20 @@ pub fn parse(text: &str) -> Option<i64> {
     Some(date.with_time(time).assume_utc().unix_timestamp())
 }
 
-/// What slapd would make up anew for each load: with these in the LDIF two builds are equal.
+/// Operational attributes that slapd would generate anew for each load: with them in the LDIF, two builds are equal.
 #[derive(Debug)]
 pub struct Clock {
     when: Operational,
-    /// creatorsName and modifiersName, as lines.
+    /// The lines of creatorsName and modifiersName.
     names: Vec<u8>,
     uuid: Stream,
     times: Stream,
     entries: u64,
 }
 
-/// Microseconds to a second.
+/// Microseconds per second.
 const MICROS: u64 = 1_000_000;
-/// Of entries that were never changed.
+/// Share of entries that were never changed.
 const UNCHANGED: f64 = 0.4;
 
 impl Clock {
@@ -96,12 +96,12 @@ impl Clock {
         Self { when, names, uuid: stream("entryUUID"), times: stream("times"), entries }
     }
 
-    /// Bytes of all its lines, at most.
+    /// Most bytes of all its lines.
     pub fn most(&self) -> u64 {
         self.names.len() as u64 + 250
     }
 
-    /// Appends the lines of entry `number` of the tree.
+    /// Appends the lines of entry `number`.
     pub fn write(&self, number: u64, out: &mut Vec<u8>) {
         let (created, modified) = self.times(number);
         out.extend_from_slice(b"entryUUID: ");
@@ -114,7 +114,7 @@ impl Clock {
         stamp(out, modified);
         out.extend_from_slice(b"Z\nentryCSN: ");
         stamp(out, modified);
-        // Whatever the second, the rest is another for each entry.
+        // The rest of the CSN differs between entries even within one second.
         out.push(b'.');
         decimal(out, number % MICROS, 6);
         out.extend_from_slice(b"Z#");
@@ -123,7 +123,7 @@ impl Clock {
         out.extend_from_slice(b"#000#000000\n");
     }
 
-    /// Seconds since 1970 of the creation and of the last change.
+    /// The times of creation and of the last change, in seconds since 1970.
     fn times(&self, number: u64) -> (i64, i64) {
         match self.when {
             Operational::Load { from } => {
@@ -134,7 +134,7 @@ impl Clock {
         }
     }
 
-    /// Entries came one after another, evenly; a change is likelier short ago.
+    /// Creation times are evenly spread; changes are likelier in recent times.
     #[allow(clippy::cast_possible_truncation, reason = "less than the span")]
     fn grown(&self, from: i64, to: i64, number: u64) -> (i64, i64) {
         let span = from.abs_diff(to);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn an_invalid_time_is_refused() {
         for wrong in ["", "2026", "20261301", "20260230", "2026010x", "20260101240000"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }

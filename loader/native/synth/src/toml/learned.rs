@@ -1,4 +1,4 @@
-//! Tables that only learned templates have: `[words]`, `[shapes]`, `[letters]`.
+//! Tables of learned templates: `[words]`, `[shapes]`, `[letters]`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::tags::{SlotFacts, Slots};
 use crate::vocabulary::letters::LATIN;
 use crate::vocabulary::{Case, Learned, Letters, Ranks, Shape, Step, Vocabulary, Words};
 
-/// Vocabularies or shapes, and texts or ranks of one, at most.
+/// Most vocabularies or shapes, and (next constant) most texts or ranks of one.
 const MOST: usize = 20_000;
 const MOST_PARTS: usize = 1_000;
-/// Words that are kept in memory, at most.
+/// Most words that are kept in memory.
 const MOST_WORDS: u64 = 8_000_000;
 
 type Tables = HashMap<String, Arc<Letters>>;
@@ -38,7 +38,7 @@ pub fn read(root: &Table<'_, '_>) -> Result<Learned, Problem> {
     Ok(learned)
 }
 
-/// The tables in the table of that key, by their names.
+/// The subtables of the table at this key, by name.
 fn tables<'t, 'd>(
     root: &Table<'t, 'd>,
     key: &str,
@@ -95,7 +95,7 @@ fn words(name: &str, table: &Table<'_, '_>, letters: &Tables) -> Result<Vocabula
     Vocabulary::new(words).map_err(|reason| table.wrong("count", reason))
 }
 
-/// Lists of the last rank of a step, its share, and the letters of its words.
+/// Parses lists of the last rank of a step, its share, and the letters of its words.
 fn ranks(table: &Table<'_, '_>) -> Result<Ranks, Problem> {
     let wrong = |reason: String| table.wrong("ranks", reason);
     let steps = table.all("ranks");
@@ -120,8 +120,8 @@ fn step(value: &Value<'_>) -> Option<Step> {
 
 fn shape(name: &str, table: &Table<'_, '_>, values: &Slots) -> Result<Shape, Problem> {
     table.only(&["texts", "ranks", "distinct"])?;
-    let said = table.all("texts");
-    if said.is_empty() || said.len() > MOST_PARTS {
+    let listed = table.all("texts");
+    if listed.is_empty() || listed.len() > MOST_PARTS {
         return Err(table.wrong("texts", format!("must be a list of 1 to {MOST_PARTS} texts")));
     }
     let text = |value| {
@@ -136,12 +136,12 @@ fn shape(name: &str, table: &Table<'_, '_>, values: &Slots) -> Result<Shape, Pro
         })?;
         Ok((parsed, weight))
     };
-    let texts = said.into_iter().map(text).collect::<Result<_, _>>()?;
+    let texts = listed.into_iter().map(text).collect::<Result<_, _>>()?;
     let phrases = table.get("ranks").map(|_| ranks(table)).transpose()?;
     Ok(Shape { name: name.to_owned(), texts, phrases })
 }
 
-/// Values of any kind, which texts may name; whether the entry has it is seen where the shape is used.
+/// Placeholders for values that texts may name; whether the entry has them is checked where the shape is used.
 fn values(root: &Table<'_, '_>) -> Slots {
     let kinds = root.all("kinds").into_iter().filter_map(|kind| kind.get_ref().as_table());
     let values = kinds.filter_map(|kind| kind.get("values")?.get_ref().as_table());

@@ -1,6 +1,6 @@
-//! Templates in our own syntax: TOML, whose texts hold tags in braces. `docs/templates.md` is its manual.
+//! Templates in TOML, whose texts have tags in braces. `docs/templates.md` is the manual.
 //!
-//! A template is hostile until it is checked: whatever is wrong is a [`Problem`] with line and column.
+//! A template is untrusted input: every error is a [`Problem`] with line and column.
 
 mod learned;
 mod parts;
@@ -19,12 +19,12 @@ use crate::tags::time;
 
 pub use tags::is_tag;
 
-/// Bytes of a template, at most.
+/// Most bytes of a template.
 pub const LARGEST: u64 = 16 << 20;
 pub const SUFFIX: &str = "dc=example,dc=com";
 
-/// Reads the template of a file, or `text` that was converted from it. Its lists are looked for beside the file, then in
-/// `lists`.
+/// Reads the template in a file, or `text` that was converted from that file. Its lists are looked up beside the file,
+/// then in `lists`.
 pub fn read(path: &Path, text: Option<String>, lists: &[PathBuf]) -> Result<Template, Problem> {
     let text = text.map_or_else(|| read_text(path, LARGEST, "a template"), Ok)?;
     let beside = path.parent().map(Path::to_path_buf);
@@ -32,7 +32,7 @@ pub fn read(path: &Path, text: Option<String>, lists: &[PathBuf]) -> Result<Temp
     parse(path, &text, &places)
 }
 
-/// Reads a template from its text; `path` is for messages, and lists are looked for in `places`.
+/// Parses a template; `path` is for messages, and lists are looked up in `places`.
 pub fn parse(path: &Path, text: &str, places: &[PathBuf]) -> Result<Template, Problem> {
     let document = Document { path, text, lines: &Lines::of(text) };
     let whole = DeTable::parse(text).map_err(|error| {
@@ -78,7 +78,7 @@ fn operational(root: &Table<'_, '_>) -> Result<model::Operational, Problem> {
     }
 }
 
-/// The text of a template, for places.
+/// The text of a template, to turn offsets into locations.
 #[derive(Debug, Clone, Copy)]
 struct Document<'d> {
     path: &'d Path,
@@ -86,14 +86,14 @@ struct Document<'d> {
     lines: &'d Lines,
 }
 
-/// Where the lines of a text begin, so that places are found without reading it again for each.
+/// Start offsets of all lines, so that locations are found without scanning the text each time.
 #[derive(Debug)]
 struct Lines {
     starts: Vec<usize>,
     is_ascii: bool,
 }
 
-/// Bytes of a line whose characters are counted.
+/// Most bytes of a line in which columns are counted.
 const LONG: usize = 10_000;
 
 impl Lines {
@@ -103,7 +103,7 @@ impl Lines {
         Self { starts, is_ascii: text.is_ascii() }
     }
 
-    /// The place of a byte of that text; without a column far along a line that is not ASCII.
+    /// The location of a byte; beyond `LONG` bytes of a line with non-ASCII characters, the column is unknown.
     fn spot(&self, text: &str, byte: usize) -> Location {
         let line = self.starts.partition_point(|&start| start <= byte);
         let start = self.starts[line - 1];
@@ -128,7 +128,7 @@ impl Document<'_> {
         self.lines.spot(self.text, byte.min(self.text.len()))
     }
 
-    /// What is wrong at a byte of a text whose quotes are at `span`; at the quotes when it is not as it is written.
+    /// An error at a byte of a text quoted at `span`; at the quotes if the text has escapes.
     fn wrong_within(self, span: &Range<usize>, text: &str, wrong: tags::TextError) -> Problem {
         let written = self.text.get(span.clone()).unwrap_or_default();
         let at = written.find(text).map_or(span.start, |start| span.start + start + wrong.at);
@@ -136,18 +136,18 @@ impl Document<'_> {
     }
 }
 
-/// A table of the template, asked by key; every answer that is not as asked is a problem with its place.
+/// A table of the template. Values of the wrong type are reported with their location.
 #[derive(Debug, Clone)]
 struct Table<'t, 'd> {
     document: Document<'d>,
-    /// What it is, for messages.
+    /// Its name in messages.
     what: String,
     span: Range<usize>,
     entries: &'t DeTable<'d>,
 }
 
 impl<'t, 'd> Table<'t, 'd> {
-    /// A value that is a table.
+    /// Expects a value that is a table.
     fn of(document: Document<'d>, what: &str, value: &'t Value<'d>) -> Result<Self, Problem> {
         let span = value.span();
         match value.get_ref().as_table() {
@@ -160,7 +160,7 @@ impl<'t, 'd> Table<'t, 'd> {
         self.entries.get(key)
     }
 
-    /// A problem at the value of `key`, or at the table when it has none.
+    /// An error at the value of `key`, or at the table if it has no such key.
     fn wrong(&self, key: &str, message: impl Display) -> Problem {
         match self.get(key) {
             Some(value) => self.document.wrong(value.span().start, format!("{key}: {message}")),
@@ -172,7 +172,7 @@ impl<'t, 'd> Table<'t, 'd> {
         self.document.spot(self.span.start)
     }
 
-    /// Keys that mean nothing are mistakes, not remarks.
+    /// Unknown keys are errors.
     fn only(&self, known: &[&str]) -> Result<(), Problem> {
         for (key, _) in self.entries {
             let name: &str = key.get_ref();
@@ -185,7 +185,7 @@ impl<'t, 'd> Table<'t, 'd> {
         Ok(())
     }
 
-    /// What `read` makes of a value; a problem with this message where it makes nothing of it.
+    /// Converts a value with `read`; if that returns None, the error has this message.
     fn read<T>(
         &self,
         key: &str,
@@ -208,7 +208,7 @@ impl<'t, 'd> Table<'t, 'd> {
         self.get(key).map(|value| Self::of(self.document, key, value)).transpose()
     }
 
-    /// The values of a list; one that is no list stands for a list of itself.
+    /// The values of a list; any other value counts as a list of one.
     fn all(&self, key: &str) -> Vec<&'t Value<'d>> {
         self.get(key).map(listed).unwrap_or_default()
     }
@@ -223,7 +223,7 @@ impl<'t, 'd> Table<'t, 'd> {
         self.read(key, "must be a number from 0 to 1", share)
     }
 
-    /// Seconds since 1970: a TOML date, or digits in quotes.
+    /// Seconds since 1970, from a TOML date or from digits in quotes.
     fn time(&self, key: &str) -> Result<Option<i64>, Problem> {
         self.read(key, "must be a date such as 2015-12-31", |value| match value {
             DeValue::String(text) => time::parse(text),
@@ -236,7 +236,7 @@ impl<'t, 'd> Table<'t, 'd> {
     }
 }
 
-/// The values of a list, or the one value alone.
+/// The values of a list, or the single value.
 fn listed<'t, 'd>(value: &'t Value<'d>) -> Vec<&'t Value<'d>> {
     value.get_ref().as_array().map_or_else(|| vec![value], |values| values.iter().collect())
 }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_byte_has_a_line_and_a_column() {
-        // Far along a long line there is no column.
+        // Beyond `LONG` bytes there is no column.
         let long = "\u{f6}".repeat(LONG);
         for (text, byte, line, column) in [
             ("a\nb\u{f6} c", 6, 2, 4),

@@ -1,4 +1,4 @@
-//! Lists, branches and kinds: tables of the template become parts of the model.
+//! Lists, branches and kinds: converts tables of the template into parts of the model.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -18,28 +18,28 @@ use crate::vocabulary::Learned;
 
 type Lists = Vec<Arc<List>>;
 
-/// Lists of a template, and bytes of all of them, at most.
+/// Most lists of a template.
 const LISTS: usize = 1_000;
-const ROOM: usize = 256 << 20;
-/// Branches, kinds, and values or attributes of one, at most.
+const MOST_LIST_BYTES: usize = 256 << 20;
+/// Most branches or kinds, and most values or attributes of one.
 const MOST: usize = 4_000;
-/// Texts of one attribute, at most.
+/// Most texts of one attribute.
 const ITEMS: usize = 10_000;
 
-/// Lists to pick from: a file beside the template or among those shipped, values in the template itself, or values with
+/// Reads the lists to pick from: a file beside the template or a shipped one, values in the template, or values with
 /// weights.
 pub fn lists(root: &Table<'_, '_>, places: &[PathBuf]) -> Result<Lists, Problem> {
     let Some(table) = root.table("lists")? else { return Ok(Vec::new()) };
     if table.entries.len() > LISTS {
         return Err(root.wrong("lists", format!("more than {LISTS} lists")));
     }
-    let (mut lists, mut left) = (Vec::new(), ROOM);
+    let (mut lists, mut left) = (Vec::new(), MOST_LIST_BYTES);
     for (key, value) in table.entries {
         let name: &str = key.get_ref();
         let list = list(&table, name, value.get_ref(), places)?;
-        // An empty value takes room too.
+        // An empty value needs memory too.
         left = left.checked_sub(list.size() + list.count()).ok_or_else(|| {
-            table.wrong(name, format!("the lists have more than {ROOM} bytes together"))
+            table.wrong(name, format!("the lists have more than {MOST_LIST_BYTES} bytes together"))
         })?;
         lists.push(Arc::new(list));
     }
@@ -73,7 +73,7 @@ fn list(
     list.ok_or_else(|| table.wrong(name, reason))
 }
 
-/// Only files below the places: a template of strangers must not read any others.
+/// Reads a file only from these directories, because an untrusted template must not read others.
 fn from_file(
     table: &Table<'_, '_>,
     name: &str,
@@ -90,7 +90,7 @@ fn from_file(
     List::read(name, &path)
 }
 
-/// The suffix first, unless it is described.
+/// The suffix is added as the first branch unless the template describes it.
 pub fn branches(root: &Table<'_, '_>, lists: &Lists) -> Result<Vec<Branch>, Problem> {
     let spot = |value: &Value<'_>| root.document.spot(value.span().start);
     let plain = |spot, dn: &str| Branch { spot, dn: dn.to_owned(), attributes: Vec::new() };
@@ -226,12 +226,11 @@ fn branch_named(
     })
 }
 
-/// What texts of one kind may speak of.
+/// What the texts of one kind may refer to.
 struct Reading<'r> {
     lists: &'r Lists,
     learned: &'r Learned,
     kinds: &'r [KindFacts],
-    /// Values so far.
     values: Slots,
 }
 
@@ -282,7 +281,7 @@ impl Reading<'_> {
         entries.into_iter().map(attribute).collect()
     }
 
-    /// A text, or a table that says when it is there, and how often.
+    /// Reads a text, or a table with its chance, conditions and count.
     fn item(&self, table: &Table<'_, '_>, name: &str, value: &Value<'_>) -> Result<Item, Problem> {
         let (document, at) = (table.document, value.span().start);
         if let DeValue::String(text) = value.get_ref() {
@@ -314,7 +313,7 @@ impl Reading<'_> {
         parsed.map_err(|wrong| table.document.wrong_within(&value.span(), text, wrong))
     }
 
-    /// Whatever can be said of a tag before the numbers of entries are known, so that it is told at its own place.
+    /// Checks what does not depend on the numbers of entries, so that errors have the location of the tag.
     fn check(&self, tag: &Tag) -> Result<(), String> {
         let scope = Scope {
             stream: Stream::new(0, &[]),

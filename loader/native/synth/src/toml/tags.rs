@@ -1,4 +1,4 @@
-//! Texts with tags: `{tag}` or `{tag:argument}`; `{{` and `}}` are braces. How tags are spelled.
+//! Parses texts with tags: `{tag}` or `{tag:argument}`; `{{` and `}}` are literal braces.
 
 use std::str::FromStr;
 
@@ -7,12 +7,12 @@ use crate::model::{Class, Pick, Piece, Tag, Text};
 use crate::problem::suggestion;
 use crate::tags::{Slots, time};
 
-/// Pieces of a text, at most.
+/// Most pieces of a text.
 const PIECES: usize = 10_000;
-/// An Argon2 hash of tens of microseconds, so that a million of them take a minute: real ones cost a thousand times that.
+/// KiB of an Argon2 hash by default: a million take a minute; real hashes cost a thousand times that.
 const KIB: u32 = 64;
 
-/// The tags, and how each is written.
+/// The tags and their syntax.
 const FORMS: [(&str, &str); 25] = [
     ("number", "{number}, {number:WIDTH} or {number:WIDTH:START}"),
     ("digits", "{digits:WIDTH}"),
@@ -41,19 +41,19 @@ const FORMS: [(&str, &str); 25] = [
     ("chars", "{chars:CLASS:COUNT} with a class of hex, alpha, mixed or base64"),
 ];
 
-/// What no value may be called.
+/// Whether the name is that of a tag, which no value may have.
 pub fn is_tag(name: &str) -> bool {
     FORMS.iter().any(|(known, _)| *known == name)
 }
 
-/// What is wrong, and at which byte of the text.
+/// An error message, and the offset in the text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TextError {
     pub at: usize,
     pub message: String,
 }
 
-/// `values`: the entry's values that may be named. `check`: what else is to be said of a tag.
+/// `values` are those that the text may name. `check` examines each tag.
 pub fn parse(
     text: &str,
     values: &Slots,
@@ -80,9 +80,9 @@ pub fn parse(
                     at,
                     message: "braces do not match (write {{ for a brace)".to_owned(),
                 })?;
-                let told = |message| TextError { at, message };
-                let tag = tag(inside, values).map_err(told)?;
-                check(&tag).map_err(|reason| told(format!("{{{inside}}}: {reason}")))?;
+                let problem = |message| TextError { at, message };
+                let tag = tag(inside, values).map_err(problem)?;
+                check(&tag).map_err(|reason| problem(format!("{{{inside}}}: {reason}")))?;
                 found.push(Piece::Tag(tag));
                 at += inside.len() + 2;
             }
@@ -91,7 +91,7 @@ pub fn parse(
     Ok(found)
 }
 
-/// What stands between a brace and the next one, which must be its end.
+/// The text from after a brace up to the next one, which must close it.
 fn inside(text: &str) -> Option<&str> {
     let text = text.strip_prefix('{')?;
     let end = text.find(['{', '}'])?;
@@ -108,7 +108,7 @@ fn push(found: &mut Text, literal: &str) {
     }
 }
 
-/// The tag that stands between two braces.
+/// Parses the text between two braces.
 fn tag(inside: &str, values: &Slots) -> Result<Tag, String> {
     let (name, argument) = inside.split_once(':').unwrap_or((inside, ""));
     let words: Vec<&str> =
@@ -188,7 +188,7 @@ fn spelled(name: &str, words: &[&str]) -> Option<Tag> {
     })
 }
 
-/// A number of values or the like: `3`, `between:1:3`, and the other distributions likewise.
+/// Parses a distribution: `3`, `between:1:3`, and so on.
 pub fn distribution(text: &str) -> Result<Distribution, String> {
     let (name, argument) = text.split_once(':').unwrap_or((text, ""));
     let words: Vec<&str> = argument.split(':').collect();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn mistakes_are_reported_with_their_location() {
         for (text, at, reason) in [
             ("ab {digits:3", 3, "braces do not match"),
             ("digits:3}", 8, "braces do not match"),

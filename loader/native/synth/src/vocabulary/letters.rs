@@ -1,32 +1,32 @@
-//! Which letter follows which: a coarse table, and words made by walking it.
+//! A coarse table of which letter follows which, and words generated from it.
 
 use crate::draw::{again, below};
 
-/// a to z, letters of two bytes, letters of three.
+/// a to z, then all two-byte letters, then all three-byte letters.
 pub const SYMBOLS: usize = 28;
-/// The head of a word, and every symbol.
+/// One row for the beginning of a word, and one for each symbol.
 pub const ROWS: usize = SYMBOLS + 1;
 const TWO: usize = 26;
-/// Letters that stand for all others of as many bytes in UTF-8.
+/// Letters that represent all others with the same number of bytes in UTF-8.
 const TWO_BYTES: [char; 16] =
     ['à', 'á', 'ä', 'å', 'æ', 'ç', 'è', 'é', 'ê', 'í', 'ñ', 'ó', 'ö', 'ø', 'ú', 'ü'];
 const THREE_BYTES: u32 = 0x4E00;
 const THREE_BYTES_COUNT: u64 = 512;
-/// Letters that can follow in a word that counts ([`Letters::counted`]).
+/// Number of possible next letters in the suffix of a unique word ([`Letters::counted`]).
 const FOLLOWERS: usize = 16;
 const BASE: u64 = FOLLOWERS as u64;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Letters {
-    /// Cumulated weights.
+    /// Cumulative weights.
     rows: Vec<[u32; SYMBOLS]>,
-    /// The most frequent followers, first.
+    /// The most frequent next letters, most frequent first.
     best: Vec<[u8; FOLLOWERS]>,
 }
 
 impl Letters {
-    /// One digit a symbol: 9 for the most frequent, each less is half of it, 0 is never. None unless there are as many
-    /// as there must be.
+    /// Parses one digit per symbol: 9 is the most frequent, each digit less is half of that, 0 is never. Returns None
+    /// unless the table has the right size.
     pub fn new(rows: &[&str]) -> Option<Self> {
         if rows.len() != ROWS {
             return None;
@@ -38,12 +38,12 @@ impl Letters {
         Some(Self { rows, best })
     }
 
-    /// Appends a word of so many letters that follows from `bits`; `ascii`: of a to z alone.
+    /// Appends a word of this many letters, decided by `bits`; `ascii` allows only a to z.
     pub fn walk(&self, bits: u64, letters: u64, ascii: bool, out: &mut Vec<u8>) {
         self.walk_on(bits, letters, ascii, out);
     }
 
-    /// The row after the last letter.
+    /// Like `walk`, and returns the row of the last letter.
     fn walk_on(&self, bits: u64, letters: u64, ascii: bool, out: &mut Vec<u8>) -> usize {
         let mut row = 0;
         for turn in 0..letters {
@@ -60,8 +60,8 @@ impl Letters {
         row
     }
 
-    /// Appends a word of at least so many letters that no other number below `count` gets: its last letters count in
-    /// digits of what may follow the letter before.
+    /// Appends a word of at least this many letters that is unique among the numbers below `count`: its last letters
+    /// encode the number, with the likeliest next letters as digits.
     pub fn counted(
         &self,
         bits: u64,
@@ -83,7 +83,7 @@ impl Letters {
     }
 }
 
-/// Digits of base [`BASE`] that tell so many numbers apart.
+/// Number of digits of base [`BASE`] that distinguish `count` numbers.
 pub fn digits(count: u64) -> u64 {
     let mut digits = 1;
     let mut most = BASE;
@@ -100,7 +100,7 @@ fn marks(row: &str) -> Option<[u8; SYMBOLS]> {
     if row.len() == SYMBOLS { digits.try_into().ok() } else { None }
 }
 
-/// A row after which nothing was ever seen goes on like a new word; where even that is empty, anyhow.
+/// A row without observations uses that of the beginning of a word, or if that is empty too, equal weights.
 fn filled(row: [u8; SYMBOLS], spare: &[u8; SYMBOLS]) -> [u8; SYMBOLS] {
     [row, *spare].into_iter().find(|row| row.iter().any(|mark| *mark > 0)).unwrap_or([1; SYMBOLS])
 }
@@ -113,7 +113,7 @@ fn cumulated(row: &[u8; SYMBOLS]) -> [u32; SYMBOLS] {
     })
 }
 
-/// Of letters of one byte, which look like themselves only.
+/// Only one-byte letters, which stay distinct.
 fn best(row: &[u8; SYMBOLS]) -> [u8; FOLLOWERS] {
     let mut order: Vec<u8> = (0..26).collect();
     order.sort_by_key(|&symbol| std::cmp::Reverse(row[usize::from(symbol)]));
@@ -134,7 +134,7 @@ fn push(symbol: usize, bits: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// Of the words and names that are shipped.
+/// The table of the shipped words and names.
 pub const LATIN: [&str; ROWS] = [
     "9998888878889778489757805500",
     "4666446560477904097765435300",

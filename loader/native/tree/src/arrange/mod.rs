@@ -1,8 +1,8 @@
-//! Shards of an export made into files that slapadd can load one after the other.
+//! Arranges the shards of an export into files that slapadd can load one after the other.
 //!
-//! Two passes: [`plan`] decides about every entry from hashes alone, [`pieces`] writes. Parents come
-//! first, sorted by depth, in `0000-interior.ldif`; the rest of shard n goes to `000n.ldif`. Most files of
-//! a large export hold nothing but leaves that stay, and are not even read.
+//! There are two passes: [`plan`] decides about every entry from hashes alone, and [`pieces`] writes. Parents come
+//! first, sorted by depth, in `0000-interior.ldif`; the other entries of shard n go to `000n.ldif`. Most files of a
+//! large export have only leaves that stay in place, and are not even read.
 
 mod pieces;
 mod plan;
@@ -26,30 +26,30 @@ use crate::row;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Arrangement {
-    /// Entries written.
+    /// Number of entries written.
     pub entries: u64,
-    /// Entries left out, for a newer one has their entryUUID or DN.
+    /// Entries left out because a newer one has their entryUUID or DN.
     pub duplicates: u64,
-    /// Entries left out with `drop_orphans`, for an ancestor of theirs is nowhere.
+    /// Entries left out with `drop_orphans` because an ancestor is missing.
     pub dropped: u64,
-    /// That of a tree digest of all files written with nothing ignored.
+    /// The checksum of a tree digest of all written files that ignores nothing.
     pub checksum: String,
-    /// Files written, in the order in which they load, and what each holds.
+    /// The written files in the order of loading, and the totals of each.
     pub files: Vec<(String, Totals)>,
-    /// Files that hold a file of the input as it is: its name, and that of the one in the input.
+    /// Files taken over unchanged from the input: the new name and the input's name.
     pub taken: Vec<(String, String)>,
-    /// Parents that the input lacks, each once, with the first child that names it.
+    /// The missing parents, each with the first child that refers to it.
     pub orphans: Vec<Orphan>,
-    /// entryUUIDs that were met under more than one DN, of which one entry is kept. One may be listed more than once.
+    /// entryUUIDs found under several DNs, of which one entry is kept. A UUID may be listed repeatedly.
     pub renamed: Vec<String>,
 }
 
-/// An entry whose parent is nowhere.
+/// An entry without a parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
     pub parent: String,
     pub dn: String,
-    /// Its entryUUID; empty when it has none.
+    /// Its entryUUID, or empty.
     pub uuid: String,
 }
 
@@ -61,7 +61,7 @@ impl Orphan {
     }
 }
 
-/// The entryUUID; empty when the record has none.
+/// Returns the entryUUID, or an empty string.
 fn uuid(record: &Record<'_>) -> Result<String> {
     let mut uuid = String::new();
     for field in record.entry()?.fields {
@@ -77,28 +77,26 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What to arrange, and how.
+/// The input and options of an arrangement.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a> {
-    /// Shards read side by side: of two entries with the same DN or entryUUID the greater CSN is newer.
+    /// Shards from one parallel read: of two entries with the same DN or entryUUID, the greater CSN is newer.
     pub paths: &'a [PathBuf],
-    /// Shards read after all of those, one after the other: later is newer.
+    /// Shards read after those, one after the other: the later one is newer.
     pub again: &'a [PathBuf],
     pub root: &'a str,
-    /// What the root gets; no other entry has any.
+    /// The values of contextCSN for the root entry; all others are removed.
     pub context_csns: &'a [String],
     pub compress: bool,
-    /// Leave out entries whose parent is nowhere, instead of only naming it.
+    /// Leave out entries without a parent, instead of only reporting the parent.
     pub drop_orphans: bool,
-    /// Tell of parents that are nowhere. Of a part of a tree there may be as many as entries.
+    /// Report missing parents. A part of a tree may have as many as entries.
     pub name_orphans: bool,
 }
 
-/// Arranges shards in `out_dir`, which must be empty. On the disk when it returns; same input, same
-/// bytes.
+/// Arranges shards in `out_dir`, which must be empty, and syncs the files. The same input gives the same bytes.
 ///
-/// A file with rows beside it, all of whose records stay where they are, is taken as it is: linked, so
-/// that `paths` stay whole too.
+/// A file with a file of rows whose records all stay in place is linked unchanged; `paths` remain as well.
 pub fn arrange(task: &Task<'_>, out_dir: &Path, counters: &Counters) -> Result<Arrangement> {
     expect_empty(out_dir)?;
     let stamp = RootStamp::new(task.root, task.context_csns);
@@ -129,7 +127,7 @@ fn expect_empty(directory: &Path) -> Result<()> {
     check().in_file(Some(directory))
 }
 
-/// The second pass.
+/// Writes in the second pass.
 struct Writer {
     pieces: Pieces,
     stamp: RootStamp,
@@ -168,14 +166,14 @@ impl Writer {
         self.pieces.end_shard()
     }
 
-    /// Whether the file, which the reader made as it must be, has only leaves that stay.
+    /// Whether the file can be taken over: it is in the right format and has only leaves that stay in place.
     fn may_take(&self, path: &Path, verdicts: &[RowDecision]) -> bool {
         row::row_file_of(path).exists()
             && self.pieces.fits(path)
             && verdicts.iter().all(|verdict| verdict.is_plain())
     }
 
-    /// The whole file as it is.
+    /// Takes over the whole file unchanged.
     fn take(&mut self, path: &Path, shard: usize, rows: usize, checksum: Checksum) -> Result<()> {
         let tally = Totals { entries: rows as u64, checksum };
         self.all.join(tally);
@@ -211,7 +209,7 @@ impl Writer {
         }
     }
 
-    /// Leaves the record as it shall be written in `text`: what it adds to the checksum.
+    /// Writes the record to `text` with the required changes, and returns its contribution to the checksum.
     fn edit(&mut self, record: &Record<'_>) -> Result<u128> {
         self.editor.begin();
         let editor = &mut self.editor;

@@ -1,4 +1,4 @@
-//! The files of an arrangement while they are written.
+//! The files of an arrangement under construction.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,14 +11,14 @@ use ldif::Output;
 
 use crate::fingerprint::Totals;
 
-/// Leaves are the bulk, so another thread compresses them. One more makes no difference to the bytes.
+/// Leaves are the bulk, so another thread compresses them. The bytes do not depend on the number of threads.
 const LEAF_THREADS: u32 = 1;
 
 pub(super) struct Pieces {
     directory: PathBuf,
     suffix: &'static str,
     leaf: Option<(Output, String, Totals)>,
-    /// One file a depth, so that interior entries need no memory however many they are.
+    /// One file per depth, so that interior entries take no memory.
     depths: BTreeMap<usize, (PathBuf, Output)>,
     interior: Totals,
     /// Finished files of leaves.
@@ -38,12 +38,12 @@ impl Pieces {
         }
     }
 
-    /// Whether a file may stand as it is among the others.
+    /// Whether a file has the right format to be taken over.
     pub(super) fn fits(&self, path: &Path) -> bool {
         path.as_os_str().as_encoded_bytes().ends_with(self.suffix.as_bytes())
     }
 
-    /// Makes a finished file the shard, without copying it where the file system allows. Returns its new name.
+    /// Makes a finished file the shard, linked if the file system can, else copied. Returns its new name.
     pub(super) fn take(&mut self, path: &Path, shard: usize, tally: Totals) -> Result<String> {
         let target = self.shard(shard);
         let taken = fs::hard_link(path, &target).or_else(|_| copy(path, &target));
@@ -60,7 +60,7 @@ impl Pieces {
         format!("{number:04}.{}", self.suffix)
     }
 
-    /// Adds to the file of the current shard, which begins with its first leaf.
+    /// Adds an entry to the file of the current shard, which is created for its first leaf.
     pub(super) fn leaf(&mut self, shard: usize, text: &[u8], print: u128) -> Result<()> {
         if self.leaf.is_none() {
             let output = Output::create(&self.shard(shard), LEAF_THREADS)?;
@@ -90,8 +90,8 @@ impl Pieces {
         output.write(text)
     }
 
-    /// Puts the depths one behind the other (zstd frames may follow each other) and syncs all. Returns all files in
-    /// the order of their names, and what each holds.
+    /// Concatenates the files of the depths (zstd frames may follow one another) and syncs everything. Returns all
+    /// files in the order of their names, with their totals.
     pub(super) fn finish(self) -> Result<Vec<(String, Totals)>> {
         let mut paths = Vec::new();
         for (path, output) in self.depths.into_values() {

@@ -1,7 +1,7 @@
-//! The first pass: which entries stay, and which of them others stand under.
+//! The first pass: decides which entries stay, and which of them have children.
 //!
-//! Memory: 2 bytes an entry, 8 to 16 more while duplicates are looked for, and hashes of the entries that may
-//! be one, of the parents, and nothing else: rows are read again instead. 30 million entries: 60 MB, 0.4 GB at the peak.
+//! Memory: 2 bytes per entry, 8 to 16 more during the search for duplicates, and hashes of the parents and of possible
+//! duplicates. Rows are read repeatedly instead of kept. 30 million entries take 60 MB, and 0.4 GB at the peak.
 
 use common::{Counters, Result};
 use rustc_hash::FxHashSet;
@@ -12,24 +12,24 @@ use crate::fingerprint::{Checksum, hash};
 use crate::name::ParsedDn;
 use crate::row::EntryRecord;
 
-/// What becomes of an entry.
+/// What happens to an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
     Leaf,
-    /// Others stand under it, or it is the root.
+    /// It has children, or it is the root.
     Interior,
-    /// Left out: a newer one has its DN, or is the same entry once more.
+    /// Left out: a newer entry has its DN, or the same entry occurs again.
     Overtaken,
-    /// Left out: a newer one has its entryUUID under another DN.
+    /// Left out: a newer entry has its entryUUID under another DN.
     Renamed,
-    /// Left out: an ancestor is nowhere.
+    /// Left out: an ancestor is missing.
     Dropped,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowDecision {
     pub(super) fate: Decision,
-    /// The first to name a parent that is nowhere.
+    /// Whether it is the first to refer to a missing parent.
     pub(super) orphan: bool,
 }
 
@@ -40,7 +40,7 @@ impl RowDecision {
         matches!(self.fate, Decision::Leaf | Decision::Interior)
     }
 
-    /// Stays where it is, and there is nothing to say about it.
+    /// Whether it stays in place and needs no report.
     pub(super) fn is_plain(self) -> bool {
         self == Self::LEAF
     }
@@ -50,7 +50,7 @@ impl RowDecision {
 #[derive(Debug, Clone, Copy, Default)]
 struct FileRows {
     rows: usize,
-    /// What they add to the checksum of the tree.
+    /// Their contribution to the checksum of the tree.
     checksum: Checksum,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct RowDecisions {
 }
 
 impl RowDecisions {
-    /// Those of the next file, and what its records add to the checksum.
+    /// Returns the decisions for the next file, and the contribution of its records to the checksum.
     pub(super) fn next_file(&mut self) -> (&[RowDecision], Checksum) {
         let (from, lot) = (self.at, self.lots.next().unwrap_or_default());
         self.at += lot.rows;
@@ -71,7 +71,7 @@ impl RowDecisions {
     }
 }
 
-/// What of a row decides which of two is newer.
+/// The parts of a row that decide which of two entries is newer.
 #[derive(Debug, Clone, Copy)]
 struct Key {
     at: usize,
@@ -98,14 +98,14 @@ pub(super) fn verdicts(
     let total = lots.iter().map(|lot| lot.rows).sum();
     let verdicts = vec![RowDecision::LEAF; total];
     let mut plan = Plan { rows, counters, verdicts, name_orphans: task.name_orphans };
-    let ([uuids, dns], parents) = plan.look(&mut lots)?;
+    let ([uuids, dns], parents) = plan.scan_rows(&mut lots)?;
     let mut doubtful = Vec::new();
     plan.mark_parents(root, parents, |at, row| {
         if uuids.again(row.uuid) || dns.again(row.dn) {
             doubtful.push(Key::of(at, row));
         }
     })?;
-    // Where nothing was met twice, which is nearly always, that was all.
+    // Duplicates are rare; without any, the first marking of parents is final.
     if plan.drop_older(&mut doubtful, again) || task.drop_orphans {
         while task.drop_orphans && plan.drop_orphans(root)? > 0 {}
         let parents = plan.parents()?;
@@ -122,8 +122,8 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Looks at every row: which keys may be there twice, and all parents. Adds up the checksums.
-    fn look(&self, lots: &mut [FileRows]) -> Result<(DuplicateCandidates, Parents)> {
+    /// Reads all rows, collects possible duplicates and all parents, and adds up the checksums.
+    fn scan_rows(&self, lots: &mut [FileRows]) -> Result<(DuplicateCandidates, Parents)> {
         let [mut uuids, mut dns] = [(); 2].map(|()| PossibleDuplicates::new(self.verdicts.len()));
         let mut parents = Parents::default();
         self.rows.each(self.counters, true, |file, _, row| {
@@ -135,9 +135,9 @@ impl Plan<'_> {
         Ok(([uuids, dns], parents))
     }
 
-    /// Of rows with the same key only the newest stays; whether any does not. An entry must win both by entryUUID and
-    /// by DN: one that was overtaken at its DN is gone from there, even when its successor moved on. What was read
-    /// `again`, from that row on, is the truth, whatever its CSN: an entry that moved with its parent keeps its own.
+    /// Keeps only the newest of rows with the same key, and returns whether any was removed. An entry must be the
+    /// newest by both entryUUID and DN: one that was replaced at its DN is gone, even if its successor moved on. Rows
+    /// from `again` on are newer whatever their CSN, because an entry that moved with its parent keeps its CSN.
     fn drop_older(&mut self, keys: &mut [Key], again: usize) -> bool {
         let mut any = false;
         let age = |key: &Key| if key.at < again { (key.csn, key.at) } else { (u128::MAX, key.at) };
@@ -155,7 +155,7 @@ impl Plan<'_> {
         any
     }
 
-    /// Decides of the rows that stay which are interior, and which name a parent that is nowhere; shows them to `see`.
+    /// Marks interior entries and missing parents among the remaining rows, and passes the latter to `see`.
     fn mark_parents(
         &mut self,
         root: &ParsedDn,
@@ -176,7 +176,7 @@ impl Plan<'_> {
         self.each_kept(|verdict, _, row| verdict.orphan = all.remove(&row.parent))
     }
 
-    /// Drops the entries whose parent is nowhere; their children are next. Returns how many.
+    /// Drops entries whose parent is missing; the next call drops their children. Returns the number dropped.
     fn drop_orphans(&mut self, root: &ParsedDn) -> Result<usize> {
         let Parents { all: mut missing, .. } = self.parents()?;
         self.each_kept(|_, _, row| {
@@ -193,7 +193,7 @@ impl Plan<'_> {
         Ok(dropped)
     }
 
-    /// Of the rows that stay.
+    /// The parents of the remaining rows.
     fn parents(&mut self) -> Result<Parents> {
         let mut parents = Parents::default();
         self.each_kept(|_, _, row| parents.see(row))?;
@@ -213,10 +213,10 @@ impl Plan<'_> {
     }
 }
 
-/// Of entryUUIDs, and of DNs.
+/// For entryUUIDs and for DNs.
 type DuplicateCandidates = [PossibleDuplicates; 2];
 
-/// Hashes of the DNs that rows name as their parents'.
+/// Hashes of the DNs of all parents.
 #[derive(Default)]
 struct Parents {
     all: FxHashSet<u128>,
@@ -225,23 +225,23 @@ struct Parents {
 
 impl Parents {
     fn see(&mut self, row: &EntryRecord) {
-        // Children of one parent often stand together.
+        // Children of the same parent are often consecutive.
         if self.last.replace(row.parent) != Some(row.parent) {
             self.all.insert(row.parent);
         }
     }
 }
 
-/// What stands above the root is nobody's business here, nor is the parent of a DN of one RDN.
+/// Ignores the parent of the root and that of a DN with a single RDN.
 fn forget_above(root: &ParsedDn, missing: &mut FxHashSet<u128>) {
     missing.remove(&hash(root.parent()));
     missing.remove(&hash(b""));
 }
 
-/// Which hashes may have been seen twice: all that were, and few besides. So hardly any are left to be
-/// sorted. Memory: 4 to 8 bytes a hash.
+/// Finds hashes that may occur twice: all that do, and few others, so that little has to be sorted. Takes 4 to 8 bytes
+/// per hash.
 struct PossibleDuplicates {
-    /// For each value of the upper bits of a hash: seen, and seen again.
+    /// Two bitmaps indexed by the upper bits of a hash: seen once, and seen twice.
     bits: Vec<[u64; 2]>,
     shift: u32,
 }
@@ -292,7 +292,7 @@ mod tests {
             hashes.iter().chain(twice).for_each(|&hash| met.see(hash));
             assert!(twice.iter().all(|&hash| met.again(hash)));
             let others = hashes[size / 10..].iter().filter(|&&hash| met.again(hash)).count();
-            // Of a handful any number may meet by chance.
+            // A small set may have any number of chance collisions.
             assert!(size < 1000 || others <= size / 4, "{others} of {size}");
         }
     }

@@ -1,4 +1,4 @@
-//! The rows of all files (`row.rs`), streamed as often as one likes: they are never all in memory.
+//! Streams the rows of all files (`row.rs`) repeatedly, without keeping them all in memory.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -16,11 +16,11 @@ pub(super) struct EntryRecords {
     sources: Vec<Source>,
 }
 
-/// Where a file's rows are.
+/// The source of a file's rows.
 enum Source {
     List(List),
-    /// Made of its records, for it came without.
-    Made(Vec<EntryRecord>),
+    /// Computed from the records, because the file has no list of rows.
+    Computed(Vec<EntryRecord>),
 }
 
 impl EntryRecords {
@@ -32,15 +32,15 @@ impl EntryRecords {
         Ok(Self { sources })
     }
 
-    /// In each file.
+    /// The number of rows in each file.
     pub(super) fn counts(&self) -> impl Iterator<Item = usize> {
         self.sources.iter().map(|source| match source {
             Source::List(list) => list.rows,
-            Source::Made(rows) => rows.len(),
+            Source::Computed(rows) => rows.len(),
         })
     }
 
-    /// Every row in its order, with the number of its file and its own. `counted`: as entry and bytes too.
+    /// Calls `see` with each row, its file and its number. `counted` adds entries and bytes to the counters.
     pub(super) fn each(
         &self,
         counters: &Counters,
@@ -55,7 +55,7 @@ impl EntryRecords {
             };
             match source {
                 Source::List(list) => list.each(counters, counted, each)?,
-                Source::Made(rows) => rows.iter().for_each(each),
+                Source::Computed(rows) => rows.iter().for_each(each),
             }
         }
         Ok(())
@@ -64,7 +64,7 @@ impl EntryRecords {
 
 impl Source {
     fn of(path: &Path, counters: &Counters) -> Result<Self> {
-        if let Some(list) = List::beside(path)? {
+        if let Some(list) = List::of_file(path)? {
             return Ok(Self::List(list));
         }
         let (mut rows, mut printer) = (Vec::new(), Fingerprinter::new(context_csn()));
@@ -72,37 +72,37 @@ impl Source {
             rows.push(EntryRecord::of(record, &mut printer)?);
             Ok(())
         })?;
-        Ok(Self::Made(rows))
+        Ok(Self::Computed(rows))
     }
 }
 
-/// Rows looked at between two looks at the counters.
-const LOT: usize = 4096;
+/// Rows between two updates of the counters.
+const BATCH: usize = 4096;
 
-const CUT: &str = "the list of rows is cut";
+const TRUNCATED: &str = "the list of rows is truncated";
 
 struct List {
     path: PathBuf,
-    /// In it.
+    /// Number of rows in the list.
     rows: usize,
 }
 
 impl List {
-    /// `None` for a file that came without.
-    fn beside(path: &Path) -> Result<Option<Self>> {
+    /// `None` if the file has no list of rows.
+    fn of_file(path: &Path) -> Result<Option<Self>> {
         let path = row::row_file_of(path);
         match fs::metadata(&path) {
             Ok(found) if found.len() % row::SIZE as u64 == 0 => {
                 let rows = usize::try_from(found.len()).unwrap_or(usize::MAX) / row::SIZE;
                 Ok(Some(Self { path, rows }))
             }
-            Ok(_) => Err(Error::new(Code::Truncated, CUT).in_file(Some(&path))),
+            Ok(_) => Err(Error::new(Code::Truncated, TRUNCATED).in_file(Some(&path))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::from(error).in_file(Some(&path))),
         }
     }
 
-    /// Every row in its order. `counted`: as entry and bytes too.
+    /// Calls `see` with each row. `counted` adds entries and bytes to the counters.
     fn each(
         &self,
         counters: &Counters,
@@ -110,11 +110,11 @@ impl List {
         mut see: impl FnMut(&EntryRecord),
     ) -> Result<()> {
         let mut file = File::open(&self.path).in_file(Some(&self.path))?;
-        let mut lot = vec![0; LOT.min(self.rows) * row::SIZE];
+        let mut lot = vec![0; BATCH.min(self.rows) * row::SIZE];
         let mut left = self.rows;
         while left > 0 {
             counters.check()?;
-            let count = LOT.min(left);
+            let count = BATCH.min(left);
             let lot = &mut lot[..count * row::SIZE];
             file.read_exact(lot).in_file(Some(&self.path))?;
             let mut bytes = 0;

@@ -10,7 +10,7 @@ use ldif::write;
 use tree::fingerprint::Fingerprinter;
 use tree::{Digest, Names};
 
-/// One entry: its DN, and its attributes in their order.
+/// One entry: its DN, and its attributes in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub dn: String,
@@ -50,7 +50,7 @@ pub fn digest(text: &[u8], ignore: &[&str]) -> Digest {
     digest
 }
 
-/// Uncompressed, in the order of their names.
+/// The uncompressed files in the order of their names.
 pub fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut paths: Vec<_> = fs::read_dir(directory).unwrap().map(|it| it.unwrap().path()).collect();
     paths.sort();

@@ -1,14 +1,14 @@
-//! What is used of libldap and liblber. From their public headers ldap.h and lber.h, which are the same
-//! in this respect from OpenLDAP 2.4 to 2.6, and from sasl.h.
+//! Declarations for libldap and liblber (ldap.h, lber.h, which agree in OpenLDAP 2.4 to 2.6) and sasl.h.
 //!
-//! Nothing is linked: libldap has another soname in OpenLDAP 2.5 than in 2.6, and one build of this core runs with both.
+//! The libraries are loaded at run time: their soname differs between OpenLDAP 2.5 and 2.6, and one build supports
+//! both.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-/// An LDAP session; only libldap knows what is inside.
+/// An opaque LDAP session.
 #[repr(C)]
 pub struct Ldap {
     _inside: [u8; 0],
@@ -40,7 +40,7 @@ pub struct Layer {
     pub next: *mut Layer,
 }
 
-/// `Sockbuf_IO`: what a layer does.
+/// `Sockbuf_IO`: the functions of a layer.
 #[repr(C)]
 pub struct LayerIo {
     pub setup: Option<unsafe extern "C" fn(*mut Layer, *mut c_void) -> c_int>,
@@ -51,7 +51,7 @@ pub struct LayerIo {
     pub close: Option<unsafe extern "C" fn(*mut Layer) -> c_int>,
 }
 
-/// `sasl_interact_t`: something that a mechanism wants to know.
+/// `sasl_interact_t`: a question of a SASL mechanism.
 #[repr(C)]
 pub struct Question {
     pub id: c_ulong,
@@ -62,7 +62,7 @@ pub struct Question {
     pub length: c_uint,
 }
 
-/// `ldap_conncb`: who wants to know of connections made and closed.
+/// `ldap_conncb`: callbacks for connections that are opened and closed.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ConnectCallbacks {
@@ -109,7 +109,7 @@ pub const SB_GET_FD: c_int = 1;
 pub const SB_SET_NONBLOCK: c_int = 4;
 pub const SB_NEEDS_READ: c_int = 11;
 pub const SB_NEEDS_WRITE: c_int = 12;
-/// Where SASL's security layer lies; what comes later at the same level lies above it.
+/// Level of SASL's security layer; a layer added later at the same level is above it.
 pub const LEVEL_APPLICATION: c_int = 30;
 
 unsafe extern "C" {
@@ -122,8 +122,7 @@ const SONAMES: [&str; 2] = ["libldap.so.2", "libldap-2.5.so.0"];
 
 static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
 
-/// Why there is no libldap on this host, if there is none; looked for at the first call. To be asked before any function
-/// below is called.
+/// Returns why libldap cannot be loaded, if so; loads it at the first call. Call this before any function below.
 pub fn missing() -> Option<&'static str> {
     FUNCTIONS.get_or_init(load).as_ref().err().map(String::as_str)
 }
@@ -136,12 +135,12 @@ fn load() -> Result<Functions, String> {
     Functions::find(library()?).map_err(|error| error.to_string())
 }
 
-/// The one that the process has already, which is python-ldap's; else the first that the host has. Two in one process
-/// would read ldap.conf, and set up TLS and SASL, twice and differently.
+/// Opens the libldap that python-ldap has loaded in this process, else the first on the host. A second copy would read
+/// ldap.conf, and set up TLS and SASL, again and differently.
 fn library() -> Result<Library, String> {
     let open = |flags| {
         SONAMES.iter().find_map(|name| {
-            // SAFETY: what libldap and the libraries below it do when they are loaded is safe at any time.
+            // SAFETY: libldap and its dependencies may be loaded at any time.
             unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL | flags) }.ok()
         })
     };
@@ -150,7 +149,7 @@ fn library() -> Result<Library, String> {
         .ok_or_else(|| format!("none of {} can be loaded", SONAMES.join(", ")))
 }
 
-/// Functions as in a block `extern "C"`, found by name in libldap; those of liblber as well, for libldap needs it.
+/// Declares functions like a block `extern "C"`, looked up in libldap, through which those of liblber are found too.
 macro_rules! found_at_run_time {
     ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $result:ty)?;)*) => {
         struct Functions {
@@ -158,7 +157,7 @@ macro_rules! found_at_run_time {
         }
 
         impl Functions {
-            /// The library stays loaded for good.
+            /// The library is never unloaded.
             fn find(library: Library) -> Result<Self, libloading::Error> {
                 let found = Self {
                     // SAFETY: the types are those of ldap.h and lber.h.
@@ -172,7 +171,7 @@ macro_rules! found_at_run_time {
         $(
             #[allow(clippy::too_many_arguments, reason = "libldap's own")]
             pub unsafe fn $name($($argument: $kind),*) $(-> $result)? {
-                // SAFETY: the caller's promises are those that libldap asks for.
+                // SAFETY: the caller guarantees what libldap requires.
                 unsafe { (functions().$name)($($argument),*) }
             }
         )*

@@ -1,7 +1,6 @@
-//! An eye on a session while libldap connects: TLS handshakes heed neither a timeout nor us.
+//! Limits how long libldap may take to connect: its TLS handshakes ignore timeouts and cancellation.
 //!
-//! libldap 2.5 tries a handshake that stands still again and again, for ever. Whoever waits for it is
-//! freed by closing the socket for both directions.
+//! libldap 2.5 retries a stalled handshake for ever. Shutting down the socket in both directions ends it.
 
 #![allow(unsafe_code, reason = "libldap is C")]
 
@@ -18,10 +17,10 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::ffi::{self, ConnectCallbacks, Ldap, Sockbuf};
 
-/// Between two looks.
+/// Time between two checks.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Knows the socket of one session; lives as long as that.
+/// Watches the socket of one session; lives as long as the session.
 #[derive(Debug)]
 pub(super) struct Guard {
     state: Box<Mutex<State>>,
@@ -31,13 +30,13 @@ pub(super) struct Guard {
 #[derive(Debug, Default)]
 struct State {
     socket: Option<RawFd>,
-    /// A handshake may be going on since then.
+    /// Start of a handshake that may be in progress.
     since: Option<Instant>,
-    /// It took too long.
+    /// The handshake took too long.
     given_up: bool,
 }
 
-// SAFETY: the pointer in `callbacks` is to `state`, which minds threads.
+// SAFETY: the pointer in `callbacks` leads to `state`, which is thread-safe.
 unsafe impl Send for Guard {}
 // SAFETY: likewise.
 unsafe impl Sync for Guard {}
@@ -51,12 +50,12 @@ impl Guard {
         Self { state, callbacks }
     }
 
-    /// What libldap keeps as its option `CONNECT_CB`.
+    /// The value of libldap's option `CONNECT_CB`.
     pub(super) fn option(&self) -> *const c_void {
         ptr::from_ref(&*self.callbacks).cast()
     }
 
-    /// Runs `work`, and ends its handshakes when they take longer than `limit` or we are cancelled.
+    /// Runs `work`, and aborts its handshakes if they exceed `limit` or the work is cancelled.
     pub(super) fn watching<T>(
         &self,
         stop: &Counters,
@@ -89,7 +88,7 @@ impl Guard {
         lock(&self.state).since = Some(Instant::now());
     }
 
-    /// It is over; true when that was our doing, because it took too long.
+    /// The handshake has ended; returns true if it was aborted because it took too long.
     pub(super) fn end(&self) -> bool {
         let mut state = lock(&self.state);
         state.since = None;
@@ -100,9 +99,9 @@ impl Guard {
 impl State {
     fn close(&self) {
         if let Some(socket) = self.socket {
-            // SAFETY: libldap tells us before it closes the socket, and waits for our lock then.
+            // SAFETY: before libldap closes the socket it calls `closing`, which waits for our lock.
             let socket = unsafe { BorrowedFd::borrow_raw(socket) };
-            // It may be closed from the other side already.
+            // The other side may have closed it already.
             let _ = shutdown(socket, Shutdown::Both);
         }
     }
@@ -117,7 +116,7 @@ unsafe extern "C" fn connected(
     callbacks: *mut ConnectCallbacks,
 ) -> c_int {
     let mut socket: RawFd = -1;
-    // SAFETY: libldap calls with its own connection and our callbacks, whose argument is a `State`.
+    // SAFETY: libldap passes its own connection and our callbacks, whose argument is a `State`.
     let state = unsafe {
         ffi::ber_sockbuf_ctrl(sockbuf, ffi::SB_GET_FD, (&raw mut socket).cast());
         &*(*callbacks).argument.cast::<Mutex<State>>()
@@ -128,7 +127,7 @@ unsafe extern "C" fn connected(
     ffi::SUCCESS
 }
 
-/// libldap is about to close it.
+/// libldap is about to close the socket.
 unsafe extern "C" fn closing(
     _session: *mut Ldap,
     _sockbuf: *mut Sockbuf,

@@ -1,5 +1,5 @@
-//! A layer of our own on top of a connection's: through it we reach those below (TLS, SASL, the socket)
-//! without libldap's reading of messages.
+//! Our own layer on top of a connection: it gives access to the layers below (TLS, SASL, the socket), bypassing
+//! libldap's parsing of messages.
 
 #![allow(unsafe_code, reason = "liblber is C")]
 
@@ -10,7 +10,7 @@ use std::ptr;
 
 use super::ffi::{self, Layer, LayerIo, Sockbuf};
 
-/// Belongs to a session, and is gone with it.
+/// Belongs to a session and ends with it.
 #[derive(Debug)]
 pub(super) struct BufferedLayer {
     sockbuf: *mut Sockbuf,
@@ -18,19 +18,19 @@ pub(super) struct BufferedLayer {
     socket: RawFd,
 }
 
-/// What one attempt to read or write came to.
+/// The result of one attempt to read or write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IoResult {
     Bytes(usize),
-    /// Nothing goes before the socket is readable.
+    /// Wait until the socket is readable.
     NeedsRead,
-    /// Nothing goes before the socket is writable.
+    /// Wait until the socket is writable.
     NeedsWrite,
-    /// The other side is done.
+    /// The other side has closed the connection.
     End,
 }
 
-/// liblber never writes to it, though it takes it as mutable.
+/// Mutable in liblber's interface, but liblber never writes to it.
 static IO: LayerIo = LayerIo {
     setup: Some(remember),
     remove: None,
@@ -41,17 +41,17 @@ static IO: LayerIo = LayerIo {
 };
 
 impl BufferedLayer {
-    /// Puts the layer on a bound connection, and makes its socket non-blocking.
+    /// Adds the layer to a bound connection, and makes its socket non-blocking.
     ///
     /// # Safety
     ///
-    /// `sockbuf` is that of a connected session and lives as long as this.
+    /// `sockbuf` belongs to a connected session and outlives this layer.
     pub(super) unsafe fn install(sockbuf: *mut Sockbuf) -> io::Result<Self> {
         let mut layer: *mut Layer = ptr::null_mut();
         let mut socket: RawFd = -1;
         let io = ptr::from_ref(&IO).cast_mut();
-        // SAFETY: the caller vouches for `sockbuf`. `remember` gets the address of `layer` and writes to
-        // it during the call only. The options want an int to write to, and any pointer that is not null.
+        // SAFETY: the caller guarantees `sockbuf`. `remember` gets the address of `layer` and writes to it only during
+        // the call. The options require an int to write to, and any pointer that is not null.
         let taken = unsafe {
             let place = (&raw mut layer).cast();
             ffi::ber_sockbuf_add_io(sockbuf, io, ffi::LEVEL_APPLICATION, place) == 0
@@ -61,32 +61,32 @@ impl BufferedLayer {
         if taken && !layer.is_null() && socket >= 0 {
             return Ok(Self { sockbuf, layer, socket });
         }
-        Err(io::Error::other("libldap does not give its connection away"))
+        Err(io::Error::other("libldap does not expose its connection"))
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
-        // SAFETY: the session that this belongs to keeps the socket open.
+        // SAFETY: the session that owns this layer keeps the socket open.
         unsafe { BorrowedFd::borrow_raw(self.socket) }
     }
 
     pub(super) fn read(&mut self, room: &mut [u8]) -> io::Result<IoResult> {
         forget_error();
-        // SAFETY: the layers below read at most `room.len()` bytes into `room`.
+        // SAFETY: the layers below write at most `room.len()` bytes into `room`.
         let count = unsafe { read_below(self.layer, room.as_mut_ptr().cast(), length(room)) };
         self.judge(count)
     }
 
-    /// After anything but `Bytes` the same bytes must be given again, at the same place: layers that
-    /// encrypt may have taken them in.
+    /// Unless it returns `Bytes`, the same bytes at the same address must be passed again, because encrypting layers
+    /// may have buffered them.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<IoResult> {
         forget_error();
-        // SAFETY: the layers below read at most `bytes.len()` bytes, and write to none of them.
+        // SAFETY: the layers below read at most `bytes.len()` bytes and modify none.
         let count =
             unsafe { write_below(self.layer, bytes.as_ptr().cast_mut().cast(), length(bytes)) };
         self.judge(count)
     }
 
-    /// One TLS layer answers 0 where it has to wait, the other and the socket -1; both tell what for.
+    /// To wait, one TLS library returns 0, the other and the socket -1; all say for which event.
     fn judge(&self, count: c_long) -> io::Result<IoResult> {
         let error = io::Error::last_os_error();
         if count > 0 {
@@ -111,9 +111,9 @@ impl BufferedLayer {
     }
 }
 
-/// A security layer may fail without an error of the system's, and then an old one would be seen.
+/// Clears errno: a security layer may fail without setting it, and an old value would be reported.
 fn forget_error() {
-    // SAFETY: this thread's own `errno`.
+    // SAFETY: `errno` belongs to this thread.
     unsafe { *ffi::__errno_location() = 0 };
 }
 
@@ -122,13 +122,13 @@ fn length(bytes: &[u8]) -> c_ulong {
 }
 
 unsafe extern "C" fn remember(layer: *mut Layer, place: *mut c_void) -> c_int {
-    // SAFETY: `install` gives the address of a pointer that outlives the call.
+    // SAFETY: `install` passes the address of a pointer that outlives the call.
     unsafe { *place.cast() = layer };
     0
 }
 
 unsafe extern "C" fn pass_control(layer: *mut Layer, option: c_int, value: *mut c_void) -> c_int {
-    // SAFETY: liblber calls with our layer, and what lies below it is whole.
+    // SAFETY: liblber passes our layer, and the layers below it are intact.
     unsafe {
         let next = (*layer).next;
         (*(*next).io).control.map_or(0, |control| control(next, option, value))
@@ -136,12 +136,12 @@ unsafe extern "C" fn pass_control(layer: *mut Layer, option: c_int, value: *mut 
 }
 
 unsafe extern "C" fn pass_read(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c_long {
-    // SAFETY: as liblber called us.
+    // SAFETY: liblber guarantees the arguments.
     unsafe { read_below(layer, room, length) }
 }
 
 unsafe extern "C" fn pass_write(layer: *mut Layer, bytes: *mut c_void, length: c_ulong) -> c_long {
-    // SAFETY: as liblber called us.
+    // SAFETY: liblber guarantees the arguments.
     unsafe { write_below(layer, bytes, length) }
 }
 
@@ -149,7 +149,7 @@ unsafe extern "C" fn pass_write(layer: *mut Layer, bytes: *mut c_void, length: c
 ///
 /// `layer` is ours and on a connection, so that there is one below it; `room` has `length` bytes.
 unsafe fn read_below(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c_long {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let next = (*layer).next;
         (*(*next).io).read.map_or(-1, |read| read(next, room, length))
@@ -160,7 +160,7 @@ unsafe fn read_below(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c
 ///
 /// As `read_below`.
 unsafe fn write_below(layer: *mut Layer, bytes: *mut c_void, length: c_ulong) -> c_long {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let next = (*layer).next;
         (*(*next).io).write.map_or(-1, |write| write(next, bytes, length))

@@ -1,4 +1,4 @@
-//! A session of libldap: connected, encrypted and bound, then given away as a wire.
+//! A libldap session: connected, encrypted and bound, after which its connection is used directly.
 
 #![allow(unsafe_code, reason = "libldap is C")]
 
@@ -25,38 +25,38 @@ use opening::PendingSession;
 use crate::error::PARAM_ERROR;
 use crate::{ConnectionOptions, Error, Failure, Phase, Result};
 
-/// libldap sets itself up at the first session, and not every version of it minds threads there.
+/// libldap initializes itself with the first session, and not every version does that thread-safely.
 static SETTING_UP: Mutex<()> = Mutex::new(());
 
-/// Its end is the session's; the guard's comes after that.
+/// Dropping it ends the session; the guard is dropped after that.
 #[derive(Debug)]
 struct Handle {
     session: *mut Ldap,
     guard: Guard,
 }
 
-// SAFETY: libldap binds no session to a thread; one at a time uses it, for `Session` is not `Sync`.
+// SAFETY: libldap does not bind a session to a thread, and only one thread uses it, since `Session` is not `Sync`.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the session is ours, and nobody uses it after this. Errors tell nothing any more.
+        // SAFETY: we own the session, and it is not used after this. Errors no longer matter.
         unsafe { ffi::ldap_unbind_ext(self.session, ptr::null_mut(), ptr::null_mut()) };
     }
 }
 
-/// Bound. What is read and written here passes libldap's security layers, but not its messages.
+/// A bound session. Reads and writes pass through libldap's security layers, but not its message parsing.
 #[derive(Debug)]
 pub(crate) struct Session {
     wire: BufferedLayer,
     _handle: Handle,
 }
 
-// SAFETY: as `Handle`; the wire lies inside its session.
+// SAFETY: as for `Handle`; the connection belongs to its session.
 unsafe impl Send for Session {}
 
 impl Session {
-    /// Connects, starts TLS, binds.
+    /// Connects, starts TLS and binds.
     pub(crate) fn open(link: &ConnectionOptions, stop: &Counters) -> Result<Self> {
         stop.check()?;
         if let Some(why) = ffi::missing() {
@@ -65,7 +65,7 @@ impl Session {
         let opening = PendingSession { handle: initialize(link)?, link, stop };
         let guard = &opening.handle.guard;
         if let Err(error) = guard.watching(stop, link.connect_timeout, || opening.run()) {
-            // That may be why.
+            // A cancellation may be the cause.
             stop.check()?;
             return Err(error);
         }
@@ -82,7 +82,7 @@ impl Session {
         self.wire.read(room)
     }
 
-    /// As `BufferedLayer::write`: what was refused must be given again.
+    /// After a refusal the same bytes must be passed again, as with `BufferedLayer::write`.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<IoResult> {
         self.wire.write(bytes)
     }
@@ -90,7 +90,7 @@ impl Session {
 
 fn take_over(handle: &Handle) -> io::Result<BufferedLayer> {
     let mut sockbuf: *mut ffi::Sockbuf = ptr::null_mut();
-    // SAFETY: the option writes one pointer. The wire stays with its session in `Session`.
+    // SAFETY: the option writes one pointer. `Session` keeps the connection together with its session.
     unsafe {
         ffi::ldap_get_option(handle.session, ffi::OPT_SOCKBUF, (&raw mut sockbuf).cast());
         if sockbuf.is_null() {
@@ -105,7 +105,7 @@ fn initialize(link: &ConnectionOptions) -> Result<Handle> {
     let mut session: *mut Ldap = ptr::null_mut();
     let code = {
         let _alone = lock(&SETTING_UP);
-        // SAFETY: writes one pointer; a null URI stands for that of ldap.conf.
+        // SAFETY: writes one pointer; a null URI means that of ldap.conf.
         unsafe { ffi::ldap_initialize(&raw mut session, pointer(uri.as_ref())) }
     };
     if code != ffi::SUCCESS || session.is_null() {
@@ -117,18 +117,18 @@ fn initialize(link: &ConnectionOptions) -> Result<Handle> {
     Ok(handle)
 }
 
-/// Where nothing is said, ldap.conf decides.
+/// ldap.conf decides about options that are not set.
 fn set_sasl(handle: &Handle, link: &ConnectionOptions) -> Result<()> {
     if link.as_written {
         let on: c_int = 1;
-        // SAFETY: the option reads an int, or takes any pointer but null for "on".
+        // SAFETY: the option reads an int, or accepts any pointer except null as "on".
         unsafe {
             ffi::ldap_set_option(handle.session, ffi::OPT_SASL_NOCANON, (&raw const on).cast())
         };
     }
     let Some(properties) = &link.secprops else { return Ok(()) };
     let properties = text(properties, "the security properties")?;
-    // SAFETY: the option reads a text, which libldap takes apart during the call.
+    // SAFETY: the option reads a string, which libldap parses during the call.
     let code = unsafe {
         ffi::ldap_set_option(handle.session, ffi::OPT_SASL_SECPROPS, properties.as_ptr().cast())
     };
@@ -147,19 +147,19 @@ fn set_options(handle: &Handle, link: &ConnectionOptions) {
         micros: c_long::from(link.connect_timeout.subsec_micros()),
     };
     let set = |option, value: *const c_void| {
-        // SAFETY: each option below is given what it wants, and libldap copies it or it lives long enough.
+        // SAFETY: each option gets its type, and libldap copies the value or the value outlives the session.
         unsafe { ffi::ldap_set_option(handle.session, option, value) };
     };
     set(ffi::OPT_PROTOCOL_VERSION, ptr::from_ref(&version).cast());
     set(ffi::OPT_REFERRALS, ptr::null());
-    // Any pointer but null is "on".
+    // Any pointer except null means "on".
     set(ffi::OPT_RESTART, ptr::from_ref(&version).cast());
     set(ffi::OPT_NETWORK_TIMEOUT, ptr::from_ref(&timeout).cast());
-    // Not copied: it lives in the handle.
+    // libldap does not copy it; the handle keeps it alive.
     set(ffi::OPT_CONNECT_CB, handle.guard.option());
 }
 
-/// An error when it is over a while since `begun`; zero is without limit.
+/// Returns an error if more than `silence` has passed since `begun`; zero means no limit.
 pub(crate) fn check_silence(begun: Instant, silence: Duration) -> Result<()> {
     let passed = begun.elapsed();
     if silence.is_zero() || passed < silence {
@@ -168,29 +168,29 @@ pub(crate) fn check_silence(begun: Instant, silence: Duration) -> Result<()> {
     Err(Error::silent(passed.as_secs_f64()))
 }
 
-/// An answer of libldap's, or null.
+/// An answer from libldap, or null.
 struct Message(*mut Answer);
 
 impl Drop for Message {
     fn drop(&mut self) {
         if !self.0.is_null() {
-            // SAFETY: it is ours, and nobody uses it after this.
+            // SAFETY: we own it, and it is not used after this.
             unsafe { ffi::ldap_msgfree(self.0) };
         }
     }
 }
 
-/// What libldap says about a result code.
+/// libldap's text for a result code.
 pub(crate) fn meaning(code: i32) -> String {
     // SAFETY: the text is constant.
     let text = unsafe { CStr::from_ptr(ffi::ldap_err2string(code)) };
     text.to_string_lossy().into_owned()
 }
 
-/// An option that is a text, if it has a value.
+/// The value of a string option, if it is set.
 fn text_option(handle: &Handle, option: c_int) -> Option<CString> {
     let mut value: *mut c_char = ptr::null_mut();
-    // SAFETY: options of this kind write a pointer, to a text that is ours then, or null.
+    // SAFETY: such an option writes a pointer to a string that we then own, or null.
     unsafe {
         let code = ffi::ldap_get_option(handle.session, option, (&raw mut value).cast());
         if code != ffi::SUCCESS || value.is_null() {

@@ -1,4 +1,4 @@
-//! From a session to a bound one: TLS, then simple or SASL bind, with every wait in steps that can be given up.
+//! Opens a session: TLS, then a simple or SASL bind, with all waits in steps so that they can be cancelled.
 
 #![allow(unsafe_code, reason = "libldap is C")]
 
@@ -12,10 +12,10 @@ use super::{Handle, Message, check_silence, ffi, meaning, pointer, sasl, text, t
 use crate::error::{CONNECT_ERROR, SERVER_DOWN, TIMEOUT};
 use crate::{ConnectionOptions, Error, Failure, Phase, Result};
 
-/// How long libldap may overlook that we are cancelled while a server keeps it waiting.
+/// Longest wait of libldap between checks for cancellation, in microseconds.
 const PATIENCE: c_long = 100_000;
 
-/// A session on its way.
+/// A session that is not bound yet.
 pub(super) struct PendingSession<'a> {
     pub(super) handle: Handle,
     pub(super) link: &'a ConnectionOptions,
@@ -23,7 +23,7 @@ pub(super) struct PendingSession<'a> {
 }
 
 impl PendingSession<'_> {
-    /// Starts TLS and binds; libldap connects at the first request.
+    /// Starts TLS and binds; libldap connects with the first request.
     pub(super) fn run(&self) -> Result<()> {
         if self.link.start_tls > 0 && self.offers_tls()? {
             self.install_tls()?;
@@ -31,11 +31,11 @@ impl PendingSession<'_> {
         self.bind()
     }
 
-    /// False when the server refuses and TLS was not demanded.
+    /// Returns false if the server refuses `StartTLS` and it was not required.
     fn offers_tls(&self) -> Result<bool> {
         let mut id: c_int = 0;
         let none = ptr::null_mut();
-        // SAFETY: writes the number of the request.
+        // SAFETY: writes the request's number.
         let code = unsafe { ffi::ldap_start_tls(self.handle.session, none, none, &raw mut id) };
         self.expect_sent(code)?;
         let answer = self.answer(id)?;
@@ -47,10 +47,10 @@ impl PendingSession<'_> {
         }
     }
 
-    /// A handshake that fails is never forgiven: what follows would go over the open connection in clear.
+    /// A failed handshake is always an error: otherwise the bind would be sent in clear text.
     fn install_tls(&self) -> Result<()> {
         self.handle.guard.begin();
-        // SAFETY: the session is connected, and has nothing under way.
+        // SAFETY: the session is connected and has no request in progress.
         let code = unsafe { ffi::ldap_install_tls(self.handle.session) };
         self.expect_handshake()?;
         if code == ffi::SUCCESS { Ok(()) } else { Err(self.failure(Phase::Tls, code).into()) }
@@ -71,7 +71,7 @@ impl PendingSession<'_> {
             bytes: secret.as_ptr().cast_mut().cast(),
         };
         let (mut id, none) = (0, ptr::null_mut());
-        // SAFETY: libldap copies what it is given; no mechanism is a simple bind.
+        // SAFETY: libldap copies its arguments; no mechanism means a simple bind.
         let code = unsafe {
             let (dn, secret) = (pointer(dn), &raw const secret);
             ffi::ldap_sasl_bind(
@@ -95,8 +95,8 @@ impl PendingSession<'_> {
         let mut chosen: *const c_char = ptr::null();
         let mut id: c_int = 0;
         loop {
-            // SAFETY: `answers` lives longer than the loop and only `interact` looks at it; `answer` is
-            // null or the last answer; `chosen` and `id` are written to.
+            // SAFETY: `answers` outlives the loop, and only `interact` reads it; `answer` is null or the last answer;
+            // `chosen` and `id` are written to.
             let code = unsafe {
                 ffi::ldap_sasl_interactive_bind(
                     self.handle.session,
@@ -124,14 +124,14 @@ impl PendingSession<'_> {
         }
     }
 
-    /// Waits for an answer, in steps, so that it can be broken off.
+    /// Waits for an answer in steps, so that it can be cancelled.
     fn answer(&self, id: c_int) -> Result<Message> {
         let begun = Instant::now();
         loop {
             self.stop.check()?;
             let mut answer = Message(ptr::null_mut());
             let mut timeout = ffi::Timeval { seconds: 0, micros: PATIENCE };
-            // SAFETY: writes one pointer, to an answer that is ours then.
+            // SAFETY: writes one pointer, to an answer that we then own.
             let kind = unsafe {
                 ffi::ldap_result(self.handle.session, id, 1, &raw mut timeout, &raw mut answer.0)
             };
@@ -157,7 +157,7 @@ impl PendingSession<'_> {
     fn judge(&self, answer: &Message, phase: Phase) -> Result<()> {
         let mut code: c_int = 0;
         let none = ptr::null_mut();
-        // SAFETY: writes the result code; what else could be had is not asked for. The answer stays ours.
+        // SAFETY: writes the result code only. We keep ownership of the answer.
         let parsed = unsafe {
             let (none_text, handle) = (ptr::null_mut(), self.handle.session);
             ffi::ldap_parse_result(
@@ -177,8 +177,7 @@ impl PendingSession<'_> {
         }
     }
 
-    /// An error where a request could not be sent: then there is no connection, TLS on it failed, or libldap
-    /// cannot bind that way.
+    /// Returns an error if a request could not be sent: no connection, failed TLS, or an unsupported bind.
     fn expect_sent(&self, code: c_int) -> Result<()> {
         self.expect_handshake()?;
         match code {
@@ -188,7 +187,7 @@ impl PendingSession<'_> {
         }
     }
 
-    /// An error where we ended a handshake that took too long. Afterwards none is going on.
+    /// Returns an error if the guard aborted a handshake. In any case none is in progress afterwards.
     fn expect_handshake(&self) -> Result<()> {
         if !self.handle.guard.end() {
             return Ok(());
@@ -198,12 +197,14 @@ impl PendingSession<'_> {
         Err(Failure::new(Phase::Tls, TIMEOUT, text).into())
     }
 
-    /// With the words that libldap keeps for the last error.
+    /// An error with libldap's text for the last failure.
     fn failure(&self, phase: Phase, code: c_int) -> Failure {
-        let told = text_option(&self.handle, ffi::OPT_DIAGNOSTIC_MESSAGE);
-        let told = told.map(|text| text.to_string_lossy().into_owned());
-        match told.filter(|told| !told.is_empty()) {
-            Some(told) => Failure::new(phase, code, format!("{}: {told}", meaning(code))),
+        let diagnostic = text_option(&self.handle, ffi::OPT_DIAGNOSTIC_MESSAGE);
+        let diagnostic = diagnostic.map(|text| text.to_string_lossy().into_owned());
+        match diagnostic.filter(|diagnostic| !diagnostic.is_empty()) {
+            Some(diagnostic) => {
+                Failure::new(phase, code, format!("{}: {diagnostic}", meaning(code)))
+            }
             None => Failure::new(phase, code, meaning(code)),
         }
     }

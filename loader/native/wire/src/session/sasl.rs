@@ -1,4 +1,4 @@
-//! Answers to what SASL mechanisms ask: from the link, else from ldap.conf. Nobody is prompted.
+//! Answers the questions of SASL mechanisms from the connection options, else from ldap.conf. Nobody is prompted.
 
 #![allow(unsafe_code, reason = "libsasl2 is C")]
 
@@ -18,7 +18,7 @@ const ECHO: c_ulong = 0x4005;
 const NO_ECHO: c_ulong = 0x4006;
 const REALM: c_ulong = 0x4008;
 
-/// Lives while the bind goes on: mechanisms are given pointers into it.
+/// Must outlive the bind, because mechanisms get pointers into it.
 #[derive(Debug)]
 pub(super) struct SaslAnswers<'a> {
     link: &'a ConnectionOptions,
@@ -40,7 +40,7 @@ impl<'a> SaslAnswers<'a> {
         }
     }
 
-    /// As libldap wants to hand it to [`interact`].
+    /// A pointer for libldap to pass to [`interact`].
     pub(super) fn as_defaults(&mut self) -> *mut c_void {
         ptr::from_mut(self).cast()
     }
@@ -70,8 +70,8 @@ pub(super) unsafe extern "C" fn interact(
     questions: *mut c_void,
 ) -> c_int {
     let mut question: *mut Question = questions.cast();
-    // SAFETY: `defaults` is what `as_defaults` gave, alive and borrowed by nobody while libldap calls.
-    // `questions` is an array that ends with an `END`.
+    // SAFETY: `defaults` comes from `as_defaults`, is alive, and is not borrowed elsewhere during the call. `questions`
+    // is an array that ends with `END`.
     unsafe {
         let answers = &*defaults.cast::<SaslAnswers<'_>>();
         while (*question).id != END {
@@ -86,10 +86,10 @@ fn answer(question: &mut Question, answers: &SaslAnswers<'_>) {
     let mut text = answers.of(question.id);
     if text.is_empty() && question.id == REALM && !question.default.is_null() {
         let default: *const c_char = question.default;
-        // SAFETY: a mechanism's default is a text that lives as long as the question.
+        // SAFETY: a mechanism's default is a string that lives as long as the question.
         text = unsafe { std::ffi::CStr::from_ptr(default) }.to_bytes();
     }
-    // An empty slice has an address too, which a mechanism may look at: that is no end of a text.
+    // The pointer of an empty slice has no NUL, which a mechanism may read.
     let place: *const u8 = if text.is_empty() { c"".as_ptr().cast() } else { text.as_ptr() };
     question.result = place.cast();
     question.length = c_uint::try_from(text.len()).unwrap_or(0);
