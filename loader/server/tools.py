@@ -192,10 +192,24 @@ Release = tuple[int, int, int]
 def release() -> Release | None:
     """Returns the installed slapd's release, such as (2, 5, 13); None if there is no slapd or it prints no release."""
     try:
-        with Child(server_tool("slapd", "-VV")) as child:
-            child.wait()
+        command = server_tool("slapd", "-VV")
+        if os.environ.get(ENV_TOOLS):  # the command begins with a prefix such as podman, not with slapd
+            return _printed_release(command)
+        status = os.stat(command[0])
+        return _release_of(command[0], status.st_ino, status.st_mtime_ns)
     except ToolMissing:
         return None
+
+
+@functools.lru_cache
+def _release_of(path: str, _inode: int, _changed: int) -> Release | None:
+    """Returns the release that the slapd at `path` prints; cached, because a build needs it four times."""
+    return _printed_release([path, "-VV"])
+
+
+def _printed_release(command: Sequence[str]) -> Release | None:
+    with Child(command) as child:
+        child.wait()
     match = re.search(r"slapd (\d+)\.(\d+)(?:\.(\d+))?", " ".join(child.stderr_lines))
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 

@@ -123,6 +123,14 @@ def test_the_format_follows_the_version(
     assert tools.lmdb_format() == known
 
 
+def test_an_exchanged_slapd_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for release in ((2, 6, 10), (2, 7, 0)):
+        (tmp_path / "slapd").unlink(missing_ok=True)
+        program(tmp_path / "slapd", f"echo '@(#) $OpenLDAP: slapd {'.'.join(map(str, release))}' >&2")
+        assert tools.release() == release
+
+
 OTHER = 12345  # an account that owns nothing else
 
 
