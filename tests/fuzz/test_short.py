@@ -13,7 +13,7 @@ import pytest
 from loader import ldif
 from loader.progress import Meter
 from tests.fuzz.hostile import mutate
-from tests.fuzz.hostile.__main__ import chance_of, outcome_of
+from tests.fuzz.hostile.campaign import chance_of, outcome_of
 from tests.fuzz.hostile.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
