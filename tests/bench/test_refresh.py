@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import replication
-from fixtures.bench.data import BULK, Data, data, provided
+from fixtures.bench.data import BULK, PROVIDED, Data, data
 from fixtures.bench.servers import settings
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
@@ -35,7 +35,7 @@ LEAST = 2.0  # at 1 % the provider's answer alone takes an eighth of a seeding; 
 @pytest.mark.parametrize("session_log", [0, 1_000_000], ids=["present", "delete"])
 @pytest.mark.parametrize("share", [0.0025, 0.01])
 def test_a_refresh_beside_a_new_seeding(short_tmp: Path, share: float, session_log: int) -> None:
-    made = data(provided(BULK), ENTRIES, short_tmp)
+    made = data(PROVIDED[BULK], ENTRIES, short_tmp)
     made.keep()
     provider = _provider(made, session_log)
     ditseed("build", made.path, "--config", provider.config_path, "-w").ok()

@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.campaign.faults import trials
 from fixtures.campaign.faults.kinds import KINDS
-from fixtures.campaign.faults.trials import Clean, Trial, attempt
+from fixtures.campaign.faults.trials import Clean, Trial
 from fixtures.campaign.faults.verbs import LOCAL, VERBS, Material, Stage
 from tests.support.require import require
 
@@ -61,7 +61,7 @@ def test_each_call_that_fails_is_told_as_what_it_is(stage: Stage, name: str) -> 
     for number in range(random.randint(1, step), known.usual.calls + 1, step):
         with trials.room_of(stage, verb, f"{name}-{number}") as (scene, control):
             control.fail_at(number)
-            done = attempt(scene, control.environment(scene.below))
+            done = scene.attempt(control.environment(scene.below))
             assert control.hits == 1
             assert done.how != "internal", f"{control.what}: {done.err}"
             assert done.status in (0, *STATUSES), f"{control.what}: {done.err}"
@@ -77,7 +77,7 @@ def test_what_is_lost_or_left_behind_is_noticed(stage: Stage) -> None:
         known.usual, known.result - {next(iter(known.result))} | {"an entry"}, known.footprint - {"copy/data.mdb"}, "0"
     )
     with trials.room_of(stage, verb, "noticed") as (scene, _):
-        assert attempt(scene, {}).status == 0
+        assert scene.attempt({}).status == 0
         assert not list(trials.judged(scene, known, {}))
         (scene.place / "copied.conf").unlink()
         found = list(trials.judged(scene, wanted, {}))
@@ -93,13 +93,13 @@ def test_a_backup_never_lacks_the_configuration(stage: Stage) -> None:
     verb, words = VERBS["backup"], ("--config", config, "-b", stage.provider.suffix)
     with trials.room_of(stage, verb, "counted") as (scene, control):
         scene.arguments = ("backup", "run", "--init", *words, "-R", scene.place / "repository")
-        assert attempt(scene, control.environment([config])).status == 0
+        assert scene.attempt(control.environment([config])).status == 0
         calls = control.calls
     for number in range(calls, calls // 2, -6):
         with trials.room_of(stage, verb, "unreadable") as (scene, control):
             scene.arguments = ("backup", "run", "--init", *words, "-R", scene.place / "repository")
             control.fail_at(number)
-            done = attempt(scene, control.environment([config]))
+            done = scene.attempt(control.environment([config]))
             assert done.how in ("config.unreadable", "storage.failed"), f"{control.what}: {done}"
             assert not list(scene.place.glob("repository/*/manifest.json"))
 
@@ -115,7 +115,7 @@ def test_a_database_that_cannot_be_read_is_named(stage: Stage, verb: str) -> Non
         with trials.room_of(stage, VERBS["clone"], "named") as (scene, control):
             scene.arguments = (verb, place, *words)
             control.fail_at(number)
-            done = attempt(scene, control.environment([place]))
+            done = scene.attempt(control.environment([place]))
             assert str(place / "data.mdb") in done.err, f"{control.what}: {done.err}"
             ways.add(done.how)
     assert ways == {"storage.failed"}
@@ -125,9 +125,9 @@ def test_calls_are_counted_and_fail_once(stage: Stage) -> None:
     with trials.room_of(stage, VERBS["tune-maxsize"], "counted") as (scene, control):
         control.fail_at(1)
         environment = control.environment(scene.below)
-        assert attempt(scene, environment).status != 0
+        assert scene.attempt(environment).status != 0
         assert (control.hits, control.what.split()[0]) == (1, "read")
-        assert attempt(scene, environment).status == 0
+        assert scene.attempt(environment).status == 0
         assert control.hits == 1
 
 

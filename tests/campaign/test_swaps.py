@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.campaign import swap_trials
-from fixtures.campaign.neighbourhood import WatchedDirectory, differences
+from fixtures.campaign import swaps
+from fixtures.campaign.outside import WatchedDirectory, differences
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
@@ -24,7 +24,7 @@ CAUGHT = 300  # seconds at most; it ends when the program is found out
 
 def campaign(*words: object) -> tuple[int, str]:
     """In a process of its own: it enters a mount namespace."""
-    require(swap_trials.missing())
+    require(swaps.missing())
     done = subprocess.run(
         [CAMPAIGN, "--verbose", "swaps", *map(str, words)], capture_output=True, text=True, check=False
     )
@@ -44,7 +44,7 @@ def test_nothing_outside_is_touched() -> None:
 
 @pytest.mark.long
 def test_a_careless_program_is_found_out() -> None:
-    status, printed = campaign("--seconds", CAUGHT, "--verb", swap_trials.CARELESS)
+    status, printed = campaign("--seconds", CAUGHT, "--verb", swaps.CARELESS)
     assert status == 1, printed
     assert re.search(r"^HARM in run \d+, careless: touched: ", printed, re.MULTILINE), printed
 

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import ldap
 
-from fixtures import replication
+from fixtures import partial
 from fixtures.compat.topologies import CLONE, LDIF, ONLINE, SEARCH, Topology
+from fixtures.partial import syncrepl
 from fixtures.replication import wait_in_sync
 from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import REPLICATOR, Settings, peer_dn
 from fixtures.tls import Authority
-from fixtures.trees import department, record, write_people
 from tests.support.command import Done, ditseed
-from tests.support.trees import Tree, differences, tree
 
 MODULES = ("back_mdb", "syncprov", "accesslog")
 SYNCPROV = "overlay syncprov\nsyncprov-checkpoint 100 1\nsyncprov-sessionlog 100000"
@@ -54,7 +53,6 @@ class Site:
     suffix: str = Settings.suffix
     second: tuple[str, ...] = ()
     number: int = 0
-    done: int = 0
 
     # --- servers ------------------------------------------------------------------------------
 
@@ -73,10 +71,8 @@ class Site:
 
     def fill(self, server: Slapd, suffix: str = Settings.suffix) -> None:
         """Not with -w: with glued databases slapadd 2.5.13 breaks down then."""
-        ldif = self.place / "people.ldif"
-        write_people(ldif, suffix, self.people)
         where = [*server.config_arguments, "-b", suffix, "-S", "1"]
-        server.tool("slapadd", "-q", *where, "-l", ldif)
+        server.tool("slapadd", "-q", *where, stdin=partial.tree(suffix, self.people).encode())
 
     def replica(self, lines: tuple[str, ...]) -> Slapd:
         """Stopped and empty; without lines none of its databases is a consumer."""
@@ -117,10 +113,10 @@ class Site:
 
     def change(self, count: int) -> None:
         """Spread over the writers, in turn: each sees what the others wrote before it goes on."""
+        changes = list(partial.changes(Settings.suffix, self.people, count, seed=1))
         share = -(-count // len(self.writers))
-        for writer in self.writers:
-            writer.ldapmodify(change_records(Settings.suffix, self.people, self.done, share))
-            self.done += share
+        for number, writer in enumerate(self.writers):
+            writer.ldapmodify("\n".join(changes[number * share : (number + 1) * share]))
             for other in {*self.writers, self.source} - {writer}:
                 wait_in_sync(writer, other, TIMEOUT)
 
@@ -214,7 +210,7 @@ def _multi(made: Site, delta: str = "", overlays: Lines | None = None) -> None:
         configure(one, one.suffix, (syncrepl(other, delta), "multiprovider on"))
         wait_in_sync(made.source, second, TIMEOUT)
     made.writers = [made.source, second]
-    _as_provider(made, with_log, syncrepl(made.source, delta, 1), syncrepl(second, delta, 2))
+    _as_provider(made, with_log, syncrepl(made.source, delta), syncrepl(second, f"{delta} rid=002"))
 
 
 def _cascade(made: Site) -> None:
@@ -238,7 +234,7 @@ def _glued(made: Site) -> None:
 def _several(made: Site) -> None:
     """A second database, with a tree and a provider's overlay of its own."""
     _provider(made, lambda home: (SYNCPROV, _database(home, "second", SECOND, SYNCPROV)), SECOND)
-    made.second = (syncrepl(made.source, f'searchbase="{SECOND}"', 2),)
+    made.second = (syncrepl(made.source, f'searchbase="{SECOND}" rid=002'),)
     made.overlays = lambda home: (_database(home, "second", SECOND, *made.second),)
     made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
 
@@ -259,14 +255,6 @@ SHAPES: dict[str, Callable[[Site], None]] = {
     "glued": _glued,
     "several": _several,
 }
-
-
-def syncrepl(source: Slapd, options: str = "", rid: int = 1) -> str:
-    """The plain line, with the options in the place of those that it has already."""
-    line = replication.syncrepl(source, source.uri).replace("rid=001", f"rid={rid:03d}")
-    for name in re.findall(r"(\S+)=", options):
-        line = re.sub(rf'\s{re.escape(name)}=("[^"]*"|\S+)', "", line)
-    return f"{line} {options}".rstrip()
 
 
 def _log(home: Path) -> str:
@@ -331,72 +319,9 @@ def _online(site: Site, made: Slapd, suffix: str) -> Done:
 
 def unlike(made: Site, natural: Slapd, other: Slapd) -> list[str]:
     """What the two hold that is not the same."""
-    found: list[str] = []
+    differences: list[str] = []
     for suffix in made.suffixes(natural):
-        mine, theirs = _tree(natural, suffix), _tree(other, suffix)
-        assert mine, "an empty database proves nothing"
-        found += differences(mine, theirs)
-    return found
-
-
-def _tree(server: Slapd, suffix: str) -> Tree:
-    """Each consumer makes glue of its own above what it was sent, with an entryUUID that nobody else has."""
-    where = ("-b", suffix, "-o", "ldif-wrap=no")
-    found = tree(server.tool("slapcat", *server.config_arguments, *where).decode())
-    made = ("entryUUID: ", "entryCSN: ", "createTimestamp: ", "modifyTimestamp: ")
-    return {
-        dn: tuple(line for line in lines if not line.startswith(made)) if "objectClass: glue" in lines else lines
-        for dn, lines in found.items()
-    }
-
-
-KINDS = 8
-
-
-def change_records(suffix: str, people: int, start: int, count: int) -> str:
-    """Change records start to start + count, for ldapmodify; `people` are there from the beginning."""
-    return "".join("".join(_change(suffix, people, number)) + "\n" for number in range(start, start + count))
-
-
-def _change(suffix: str, people: int, number: int) -> Iterator[str]:
-    """Each round of KINDS adds one entry, changes others, and deletes the one of the round before."""
-    turn, kind = divmod(number, KINDS)
-    person = turn % people
-    there = f"uid=user{person:07d},{department(suffix, person)}"
-    new = f"uid=new{turn},{department(suffix, turn)}"
-    if kind == 0:
-        yield _added(new, turn)
-    elif kind == 1:  # into a filter of odd numbers, or out of it
-        yield f"dn: {there}\nchangetype: modify\nreplace: employeeNumber\nemployeeNumber: {person + turn + 1}\n"
-    elif kind == 2:
-        yield f"dn: {there}\nchangetype: modify\nadd: description\ndescription: change {number}\n"
-    elif kind == 3:
-        yield f"dn: {there}\nchangetype: modify\nreplace: userPassword\nuserPassword: secret {number}\n"
-    elif kind == 4:
-        yield f"dn: {new}\nchangetype: modrdn\nnewrdn: uid=renamed{turn}\ndeleteoldrdn: 1\n"
-    elif kind == 5:
-        place = department(suffix, turn + 1)
-        renamed = f"uid=renamed{turn},{department(suffix, turn)}"
-        yield f"dn: {renamed}\nchangetype: modrdn\nnewrdn: uid=renamed{turn}\ndeleteoldrdn: 0\nnewsuperior: {place}\n"
-    elif kind == 6:
-        moved = f"uid=renamed{turn},{department(suffix, turn + 1)}"
-        yield f"dn: {moved}\nchangetype: modify\nadd: title\ntitle: Moved\n-\ndelete: mail\n"
-    else:
-        yield _gone(suffix, turn)
-
-
-def _added(dn: str, turn: int) -> str:
-    rdn = dn.partition(",")[0].partition("=")[2]
-    pairs = [("objectClass", "inetOrgPerson"), ("uid", rdn), ("cn", f"New {turn}"), ("sn", "New")]
-    more = [("mail", f"{rdn}@example.com"), ("employeeNumber", str(turn)), ("userPassword", "new")]
-    text = record(dn, [*pairs, *more]).rstrip("\n")
-    first, _, rest = text.partition("\n")
-    return f"{first}\nchangetype: add\n{rest}\n"
-
-
-def _gone(suffix: str, turn: int) -> str:
-    """Every other one that was added stays."""
-    moved = f"uid=renamed{turn},{department(suffix, turn + 1)}"
-    if turn % 2:
-        return f"dn: {moved}\nchangetype: delete\n"
-    return f"dn: {moved}\nchangetype: modify\nreplace: title\ntitle: Stays\n"
+        expected = partial.stored(natural, "-b", suffix)
+        assert expected, "an empty database proves nothing"
+        differences += partial.differences(expected, partial.stored(other, "-b", suffix), ("contextCSN",))
+    return differences

@@ -17,9 +17,10 @@ from fixtures.compat.topologies import (
     Option,
     Topology,
 )
+from fixtures.partial import syncrepl
 from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import Settings
-from tests.compat import building, replicas
+from tests.compat import building
 from tests.compat.test_topologies import shown
 
 pytestmark = pytest.mark.slapd
@@ -38,7 +39,7 @@ def test_option(row: Option) -> None:
 def _unknown_to_slapd() -> dict[str, list[str]]:
     source = Slapd()
     try:
-        replication.consumer(source, Settings(database_lines=(replicas.syncrepl(source, GROUPS[UNKNOWN]),)))
+        replication.consumer(source, Settings(database_lines=(syncrepl(source, GROUPS[UNKNOWN]),)))
     except ServerError as error:
         return {} if "tls_crlcheck" in str(error) else {UNKNOWN: [str(error)]}
     finally:

@@ -15,23 +15,7 @@ WORDS: tuple[Any, ...] = (
     *([], {}, [[]], [None], {"": None}, [1, "a", None], "2026-01-01T00:00:00", "9999-12-31T23:59:59+00:00"),
     *("00000000000000000000000000000000", "20261121070501.123456Z#000000#001#000000", "dc=example,dc=com"),
 )
-TOKENS = (
-    b'"',
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b",",
-    b":",
-    b"\\u0000",
-    b"\\ud800",
-    b"null",
-    b"NaN",
-    b"1e999",
-    b"\xff",
-    b"\n",
-    b" ",
-)
+TOKENS = (*rb'" { } [ ] , : \u0000 \ud800 null NaN 1e999'.split(), b"\xff", b"\n", b" ")
 
 
 def json_text(chance: Random, facts: Any) -> bytes:
@@ -131,36 +115,11 @@ def _again(chance: Random, found: bytearray, tokens: tuple[bytes, ...]) -> None:
 _OCTETS: tuple[Callable[[Random, bytearray, tuple[bytes, ...]], None], ...] = (_flip, _insert, _cut, _again)
 
 VALUES = (
-    *(
-        b"",
-        b"-1",
-        b"0",
-        b"08",
-        b"0x",
-        b"99999999999999999999",
-        b"TRUE",
-        b"maybe",
-        b"{0}",
-        b"{-1}",
-        b"{99999999999999999999}x",
-    ),
-    *(b'"', b'"a b', b"a\\", b"\xff\xfe", b"\xc3\xa9", b"dc=", b"cn=x,", b"=", b",", b"dc=example,dc=com", b"x" * 3000),
-    *(
-        b"( 1.2.3 NAME 'x' )",
-        b"( ",
-        b")",
-        b"( 1.2.3 NAME ( 'a' 'b' ) SUP x )",
-        b"objectClass eq",
-        b"default pres,eq,sub",
-    ),
-    *(
-        b'rid=1 provider=ldap://x searchbase="" type=refreshOnly',
-        b"rid=",
-        b"-rw-------",
-        b"-rwz",
-        b"default 1,2",
-        b"a,b 1",
-    ),
+    *b"-1 0 08 0x 99999999999999999999 TRUE maybe {0} {-1} {99999999999999999999}x".split(),
+    *b'" dc= cn=x, = , dc=example,dc=com ( ) rid= -rw------- -rwz'.split(),
+    *(b"", b'"a b', b"a\\", b"\xff\xfe", b"\xc3\xa9", b"x" * 3000, b"default 1,2", b"a,b 1"),
+    *(b"( 1.2.3 NAME 'x' )", b"( 1.2.3 NAME ( 'a' 'b' ) SUP x )", b"objectClass eq", b"default pres,eq,sub"),
+    b'rid=1 provider=ldap://x searchbase="" type=refreshOnly',
 )
 
 
