@@ -234,7 +234,7 @@ def test_a_lock_is_renewed(server: S3Server, bucket: Remote, monkeypatch: pytest
     with remote.opened(remote.parse(bucket.url)) as store, remote_lock.exclusive(store) as lock:
         other = msgspec.json.encode(msgspec.structs.replace(lock.own, host="elsewhere"))
         server.put(key, other)
-        with pytest.raises(errors.RemoteFailed, match="another's"):
+        with pytest.raises(errors.RemoteFailed, match="another process"):
             lock.require()
         lock.renew(store)
     assert server.get(key) == other
@@ -249,7 +249,7 @@ def test_a_run_that_has_lost_its_lock_publishes_nothing(
     repository.init(where)
     with remote.opened(where) as far, repository.at(where, changes=True) as mine:
         far.write(remote_lock.LOCK, b"garbage")
-        with pytest.raises(errors.RemoteFailed, match="another's"):
+        with pytest.raises(errors.RemoteFailed, match="another process"):
             taking.run(BackupOptions(mine, stopped.config_path), QUIET)
     assert place.listed() == []
     assert remote_lock.LOCK in place.names()

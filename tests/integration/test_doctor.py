@@ -449,7 +449,7 @@ FAULTS: dict[str, tuple[Fault, int, str]] = {
     "emptied": (replaced("data/data.mdb", lambda _: b""), CRITICAL, r"data.mdb: .*\(empty\)"),
     "cut": (replaced("data/data.mdb", cut), CRITICAL, "data.mdb: it was cut"),
     "overwritten": (replaced("data/data.mdb", without_root), CRITICAL, "data.mdb: "),
-    "no LMDB": (replaced("data/data.mdb", lambda old: os.urandom(len(old))), CRITICAL, "no 64-bit LMDB database"),
+    "no LMDB": (replaced("data/data.mdb", lambda old: os.urandom(len(old))), CRITICAL, "not a 64-bit LMDB database"),
     "lock of another LMDB": (replaced("data/lock.mdb", lambda old: os.urandom(len(old))), UNKNOWN, "lock format"),
     "slapd.d without cn=config": (replaced("slapd.d/cn=config.ldif", None), CRITICAL, "tools cannot read"),
     "slapd.d that is none": (replaced("slapd.d/cn=config.ldif", lambda _: b"no LDIF"), CRITICAL, "tools cannot read"),

@@ -398,7 +398,7 @@ def test_stopped(moved: Slapd, number: signal.Signals) -> None:
 def test_a_reader_that_goes(moved: Slapd) -> None:
     done = _piped(arguments_of(*_words(moved)), ["head", "-c", "1000"])
     assert done.status == ReaderGone.exit_status
-    assert "hint: Look for the reason in its own messages" in done.err
+    assert "hint: Look for the reason in that process's messages" in done.err
     assert len(done.out) == 1000
 
 

@@ -145,7 +145,7 @@ def test_the_searches_of_a_log(asked: tuple[Slapd, Path], tmp_path: Path) -> Non
     assert found["searches"] == 2 * every
     assert found["notes"][0].endswith(" of the searches are of other databases")  # the root DSE
     by_index = {one["index"]: one for one in found["missing"]}
-    assert by_index["cn sub"]["filter"] in ("(cn=*xxxx*)", "(cn=*xxxx)")
+    assert by_index["cn sub"]["filter"] in ("(cn=*xxxx*)", "(cn=*xx)")  # the one that took longer
     assert by_index["cn sub"]["searches"] == 4
     assert by_index["cn sub"]["seconds"] > 0
     assert "uid eq" not in by_index

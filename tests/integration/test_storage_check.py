@@ -121,7 +121,7 @@ def test_what_is_no_place_for_a_database(tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_bytes(b"no database")
     damaged = ditseed("storage", "check", tmp_path, "--json").facts
     assert damaged["database"]["map_size"] is None
-    assert "no 64-bit LMDB database" in damaged["not_looked_at"][-1]["why"]
+    assert "not a 64-bit LMDB database" in damaged["not_looked_at"][-1]["why"]
 
 
 @pytest.mark.slapd
