@@ -265,7 +265,7 @@ def sync_command(
     if give_back:
         results = ending.restore_local_leases()
         show(*results or ["servers of this host have no expired or abandoned lease of nosync, envflags or checkpoint"])
-        return EXIT_OK if all(result.endswith("put back") for result in results) else EXIT_DIFFERENT
+        return EXIT_OK if all(result.endswith("restored") for result in results) else EXIT_DIFFERENT
     from loader.operations.add import lending
     from loader.operations.tune import State, syncing
 

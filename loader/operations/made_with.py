@@ -208,8 +208,8 @@ def _compare(
 
 
 def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> Iterator[str]:
-    """Yields the first problem per attribute, except built-in ones: no configuration changes them, but slapd and its
-    overlays store some values differently. `of_unknown`: the original configuration is unknown."""
+    """Yields the first problem per attribute. Skips built-in attributes: no configuration changes them, but slapd and
+    its overlays store some values differently. `of_unknown`: the original configuration is unknown."""
     for problem in audit.problems:
         other = problem.kind in _OTHER
         if other or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):

@@ -170,7 +170,7 @@ def _database_of(path: Path, config: Config, suffix: str | None) -> Database:
 
 
 def _level(path: Path, has_config: bool) -> str:
-    """Returns the highest level that takes minutes."""
+    """Returns the most thorough level that takes only minutes."""
     used = 0
     with suppress(MdbDamaged):
         used = meta.read_meta(path).used

@@ -227,7 +227,7 @@ def test_a_lease_lasts_until_its_end_or_the_next_boot(server: Slapd, tmp_path: P
     assert "no expired or abandoned lease of" in ditseed("tune", "sync", "--give-back").ok().out
     assert _settings(server) == {"olcDbNoSync"}
     leases.write(tmp_path, lease, boot="of the day before")
-    assert "put back" in ditseed("tune", "sync", "--give-back").ok().out
+    assert ": restored" in ditseed("tune", "sync", "--give-back").ok().out
     assert _is_put_back(server)
 
 
@@ -356,7 +356,7 @@ def test_it_is_given_back_where_nothing_is_written(kind: str, value: str, before
     with running:
         _tune(running, f"--{kind}", value, "--lease", "0", "--apply").ok()
         assert _now(running, kind) == value
-        assert "put back" in ditseed("tune", "sync", "--give-back").ok().out
+        assert ": restored" in ditseed("tune", "sync", "--give-back").ok().out
         assert (_now(running, kind), standing()) == (before, [])
 
 

@@ -270,7 +270,7 @@ class _Loading(BuildSteps):
                 raise
         killpoint("slices.middle")
         if self.scanned.claimed and not any(part.rooted for part in self._done().values()):
-            reason = f"the input has no entry {self.place.database.suffix} to bear contextCSN"
+            reason = f"the input has no entry {self.place.database.suffix} to hold contextCSN"
             raise LdifUnreadable(path=self.source.paths[0], reason=reason)
 
     def _done(self) -> dict[str, _LoadedSlice]:

@@ -210,8 +210,8 @@ def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
 
 
 def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
-    """Returns the bytes of the data file, and those of each table, largest first. The last item, "the rest", is free
-    pages and the pages of long ID lists, which LMDB does not count with their index."""
+    """Returns the bytes of the data file, and the bytes of each table, largest first. The last item, "the rest", is
+    free pages and the pages of long ID lists, which LMDB does not count with their index."""
     with held.checked_file(directory / DATA) as pin:
         size = pin.stat().st_size
         # Without a lock.mdb no slapd has the database open; reading the file by itself then creates no lock.mdb.
@@ -221,7 +221,7 @@ def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
 
 
 def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, float]]]]:
-    """Yields step, unit, highest rate, and time slices (seconds, share of that rate), for each step that counts."""
+    """Yields step, unit, highest rate, and time slices (seconds, share of that rate), for each step that has counts."""
     for step in run.steps:
         for counted, unit, scale in (("entries", "entries/s", 1), ("bytes", "MiB/s", 1 << 20)):
             if len(step.points) > 1 and getattr(step, counted):
@@ -231,8 +231,8 @@ def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, 
 
 
 def rates_of(step: StepRecord, counted: str, least: float) -> list[tuple[float, float]]:
-    """Returns seconds and rate of the step's time slices, each of `least` seconds or more. Counts can fall, because
-    those of a failed call are subtracted again; such a slice has the rate 0."""
+    """Returns seconds and rate of the step's time slices, each of `least` seconds or more. Counts can fall, because the
+    counts of a failed call are subtracted; such a slice has the rate 0."""
     kept = [step.points[0]]
     for point in step.points[1:]:
         if point.at - kept[-1].at >= least:

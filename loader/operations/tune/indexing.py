@@ -81,7 +81,7 @@ def change_indexes(
     reindex: bool = True,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Changes the list. In a slapd.d, `reindex` builds new indexes before the configuration names them."""
+    """Changes the list of indexes. In a slapd.d, `reindex` builds new indexes before the configuration names them."""
     config, database = target.config, target.config.database(suffix)
     present = indexes.parse(database.indexes)
     reindex = reindex and config.is_directory
@@ -168,8 +168,8 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
 
 
 def _run_slapindex(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
-    """Runs slapindex as the owner of the database, with the changed configuration. It only adds keys, so if it fails or
-    is killed, the old indexes are still complete. Raises MapFull, ToolFailed, FileUnsafe."""
+    """Runs slapindex as the owner of the database, with the changed configuration. slapindex only adds keys, so if it
+    fails or is killed, the old indexes are still complete. Raises MapFull, ToolFailed, FileUnsafe."""
     with held.opened(directory) as open_dir, open_dir.pinned(DATA, written=True) as data:
         owner = Owner.of(data)
         # slapindex follows symbolic links in the directory, so it does not run as root if others can write there.
