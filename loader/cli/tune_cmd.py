@@ -56,7 +56,7 @@ class Change(Server):
     config_path: OptionalConfig = None
     apply: Annotated[
         bool,
-        "Make the change; without it, the change is only shown. A slapd.conf is never edited: the lines to change are "
+        "Make the change; without --apply, it is only shown. A slapd.conf is never edited: the lines to change are "
         "shown.",
     ] = False
     dry_run: DryRun = False

@@ -196,7 +196,7 @@ def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
     }
     for name, command in verbs.items():
         done = ditseed(*command)
-        assert "was left by a run of" in done.err, name
+        assert "was left changed by a run of" in done.err, name
         assert "ditseed tune sync -H" in done.err, name
     undo = done.err.splitlines()[-1]
     assert "was left" not in ditseed("-q", *command).ok().err
@@ -269,7 +269,7 @@ def test_another_server_keeps_its_own(server: Slapd, tmp_path: Path) -> None:
     with Slapd() as other:
         other.configure(NOSYNC)
         done = ditseed(*_adding(other, write(tmp_path / "y.ldif", TOP, person("y")))).ok()
-        assert "was left by a run of" in done.err  # a notice
+        assert "was left changed by a run of" in done.err  # a notice
         assert _settings(other) == {"olcDbNoSync"}
     assert _settings(server) == {"olcDbNoSync"}
     assert len(standing()) == 1
