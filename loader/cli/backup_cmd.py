@@ -460,11 +460,11 @@ def verify_command(
 def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> int:
     """Restore a backup into a scratch directory, start a real slapd on it, and search it.
 
-    The running slapd and its database are not touched: the slapd of the drill listens on a private socket,
-    without network, syncrepl or log. It counts the entries, looks some up, and compares the counts and the contextCSN
-    with the manifest. The result, and how long the restore took, is written down beside the backup: `list`,
-    `show`, `check` and `prune` use it. Exit status: 0 all is well, 1 it is not. If `latest` is a set of
-    backups of one moment, all of it is drilled, one backup after the other, unless -b names a suffix.
+    The running slapd and its database are not touched: the slapd of the drill listens on a private socket, without
+    network, syncrepl or log. It counts the entries, looks some up, and compares the counts and the contextCSN with the
+    manifest. The result, and how long the restore took, is written down beside the backup: `list`, `show`, `check` and
+    `prune` use it. Exit status: 0 all is well, 1 it is not. If `latest` is a set of backups of one moment, all of them
+    are drilled, one after the other, unless -b names a suffix.
 
     \b
       ditseed backup drill latest -R /srv/backup --tmp /srv/scratch

@@ -25,9 +25,7 @@ def command(
     repo: Annotated[Path | None, "-R --repo", "Directory that holds the backups."],
     is_check: Annotated[bool, "--check", "Report as a monitoring plugin."],
     is_fix: Annotated[bool, "--fix", "Clear dead readers, and restore settings that killed runs have left changed."],
-    uri: Annotated[
-        str | None, "-H --uri URI", "The provider to ask for its contextCSN (default: the one in olcSyncrepl)."
-    ],
+    uri: Annotated[str | None, "-H --uri URI", "The provider to ask for its contextCSN (default: as in olcSyncrepl)."],
     account: Account,
     as_json: Json,
 ) -> int:

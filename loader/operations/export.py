@@ -90,7 +90,7 @@ class ReadingPlan(Struct, frozen=True):
 
     @property
     def may_repeat(self) -> bool:
-        """Whether an entry that changes or moves meanwhile may be in two pieces; only without entryUUID ranges."""
+        """True without entryUUID ranges: an entry that changes or moves meanwhile may then be in two pieces."""
         cut = [piece.search for piece in self.partitions if not piece.search.subentries]
         return len(cut) > 1 and not all("(entryUUID>=" in search.where for search in cut)
 

@@ -145,7 +145,7 @@ class MovedContainers(Struct):
     def require_renamed(self, uuids: Sequence[str]) -> None:
         """Raises SharedUuid if one of these entryUUIDs, each read under several DNs, belongs to several entries."""
         distinct = list(dict.fromkeys(uuids))
-        self._ask(lambda server: require_none(server, self.start.base, distinct, self.start.subentries))
+        self._ask(lambda server: require_unshared(server, self.start.base, distinct, self.start.subentries))
 
     def _new(self) -> list[Path]:
         """Returns the files that no earlier call returned, in the order in which they were read."""
@@ -276,7 +276,7 @@ def with_uuids(uuids: Iterable[str | bytes]) -> str:
     return f"(|{''.join(f'(entryUUID={text})' for text in texts)})"
 
 
-def require_none(server: Session, base: str, uuids: Sequence[str | bytes], subentries: bool) -> None:
+def require_unshared(server: Session, base: str, uuids: Sequence[str | bytes], subentries: bool) -> None:
     """Raises SharedUuid if two entries share one of these entryUUIDs. slapd never generates such entries, but slapadd
     accepts them. Only the server can distinguish them from one entry that was renamed during the read.
     `subentries`: whether the server returns subentries on request."""

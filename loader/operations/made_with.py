@@ -91,7 +91,7 @@ class Origin(Struct, frozen=True):
 class Fit(Struct, frozen=True):
     """How a file fits a configuration. `rebuild`: index tables to rebuild. `unknown`: attribute types and object
     classes that the configuration lacks. `otherwise`: differences that cannot be repaired in place. `entries`: number
-    of checked entries. `left_out`: unchecked index tables; also in `rebuild`, unless nothing differs."""
+    of checked entries. `left_out`: unchecked index tables; if anything differs, `rebuild` has them, too."""
 
     rebuild: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()

@@ -166,7 +166,7 @@ class _IndexPages(Struct, frozen=True):
         return round(sum(count * self.tree(ids) for ids, count in keys.items()))
 
     def whole(self, keys: Mapping[float, float] | Mapping[int, int]) -> float:
-        """`keys`: number of IDs -> number of keys that have as many."""
+        """`keys`: number of IDs -> number of keys that have this many."""
         room, key_node = self.page_size - _HEADER, _POINTER + _NODE + self.key_bytes
         total = squares = trees = 0.0
         for ids, count in keys.items():
@@ -225,7 +225,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
 
 def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, float]:
-    """Returns, for the whole, a map from IDs per key to the number of such keys."""
+    """Returns the keys of the whole database: number of IDs -> number of keys that have this many."""
     once, twice, seen = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
     predicted = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
     seldom = growth.factor * (once + 2 * twice)  # IDs of keys that occur once or twice in the sample
@@ -337,7 +337,7 @@ def _built(sample: Sample | SizeClass, total: int, target: Target, scratch: Path
 
 
 def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, timed: float) -> tuple[int, int, float]:
-    """Builds the inputs for `timed` seconds again and again. Returns the numbers of entries and of rejected records,
+    """Builds the inputs again and again for `timed` seconds. Returns the numbers of entries and of rejected records,
     and the upper quartile of the durations, because a long build also has slow moments. A first, cold build is not
     timed if others follow."""
     limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), directory)

@@ -102,8 +102,8 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
 def _as_replica(
     problems: tuple[Problem, ...], config: Config, database: Database
 ) -> tuple[tuple[Problem, ...], list[str]]:
-    """Returns the problems other than missing RDN values, and a note instead of these, if the syncrepl of the database
-    leaves out attributes: a consumer then stores entries without them, even without the attribute of the RDN."""
+    """Returns the problems and notes. If the syncrepl of the database leaves out attributes, a note replaces the
+    problems of missing RDN values: a consumer stores entries without these attributes, even the RDN's."""
     try:
         replications = [
             syncrepl.parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")

@@ -378,7 +378,7 @@ def _contents(database: Database) -> Findings:
         return
     if rebuild := [name for name in drift.rebuild if name not in drift.left_out]:
         what = f"the index of {listed(rebuild)} lacks entries or has too many"
-        why = "Searches by them miss entries without an error. The configuration differs from that of the load."
+        why = "Searches that use it miss entries without an error. The database was loaded with another configuration."
         # Given several attributes, slapindex may skip some of them; given none, it rebuilds all indexes.
         named = rebuild if len(rebuild) == 1 else ()
         yield finding("indexes", WARNING, what, why, *database.slapindex(*named))

@@ -94,8 +94,8 @@ def families(run: RunReport) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily
 
     began = run.recorder.began
-    counted = "Entries of the report; of a run that failed, those that its last step had counted."
-    rejects = "Entries that were rejected; none of a run that failed before they were counted."
+    counted = "Entries in the report; if the run failed, those that its last step had counted."
+    rejects = "Rejected entries; no value if the run failed before they were counted."
     gauges: tuple[tuple[str, str, float | None], ...] = (
         ("success", "1 if the run was done, with rejects or without; else 0.", run.is_done),
         ("exit_status", "As docs/errors.md lists them.", run.status),
@@ -111,7 +111,7 @@ def families(run: RunReport) -> Iterator[Metric]:
         if value is not None:
             family.add_metric([run.verb], float(value))
         yield family
-    text = "Seconds that a step took in this run; steps that run beside each other are added up."
+    text = "Seconds that a step took in this run; steps that run in parallel are added up."
     steps = GaugeMetricFamily("ditseed_run_step_seconds", text, labels=["verb", "step"])
     for step, seconds in run.seconds_by_step.items():
         steps.add_metric([run.verb, step], seconds)

@@ -570,7 +570,7 @@ def _hardware(situation: Situation, facts: Facts) -> Findings:
 
 
 def alignment(device: Device, physical: PhysicalVolume | None) -> Findings:
-    """`physical`: the LVM physical volume on `device`; None if there is none."""
+    """Yields a warning if `device` is misaligned. `physical`: the LVM physical volume on it, or None."""
     sector, unit, where = max(device.physical_sector, _SECTOR), max(device.min_io, _SECTOR), ""
     if device.alignment_offset > 0:
         where = f"its first sector lies {device.alignment_offset} bytes off"

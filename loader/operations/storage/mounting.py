@@ -69,7 +69,7 @@ def of(mount: Mount, fstab: Path) -> Volume:
 
 
 def with_options_of(new: Volume, old: Volume | None) -> Volume:
-    """Adds the old volume's general options, which protect the directory. Only the old `noauto` counts."""
+    """Adds the old volume's general options, which protect the directory. `noauto` comes only from the old volume."""
     mine = [option for option in new.options.split(",") if option != "noauto"]
     more = [option for option in (old.options.split(",") if old else ()) if option in {*GENERAL} - {*mine}]
     return msgspec.structs.replace(new, options=",".join([*mine, *more]) or "defaults")

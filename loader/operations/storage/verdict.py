@@ -186,7 +186,7 @@ def sentence(verdict: Sequence[Added], hung: Sequence[str], failing: Sequence[st
             words.append(f"{each.layer} {f'takes {_ms(each.own)}' if each.is_lowest else f'adds nothing{added}'}")
     unknown = [each.layer for each in verdict if each.seconds is None and each.layer not in failing]
     if not known and not words:
-        return f"not known: layers were measured beside each other in fewer than {LEAST_ROUNDS} rounds"
+        return f"not known: layers were measured together in fewer than {LEAST_ROUNDS} rounds"
     return "; ".join([*words, f"not known of {', '.join(unknown)}"] if unknown else words)
 
 

@@ -279,8 +279,8 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
 
 class IndexCost(Struct, frozen=True):
     """The index table of an attribute, shared by all kinds of its index. `indexes`: empty if the table is left from an
-    earlier configuration. `share`: of the bytes in use. `records`: entry IDs, or three values for each of the `ranges`.
-    `unused`: arguments of --remove for kinds that no search uses; None if no searches were given."""
+    earlier configuration. `share`: part of the bytes in use. `records`: entry IDs, and three values for each of the
+    `ranges`. `unused`: arguments of --remove for kinds that no search uses; None if no searches were given."""
 
     attribute: str
     indexes: tuple[str, ...]
