@@ -283,7 +283,7 @@ def sync_command(
         raise UsageProblem(reason="--why is for --lease")
     is_lendable = changes and changes[0] != (syncing.NOSYNC, OFF) and change.config_path is None
     if lease is not None and not is_lendable:
-        raise UsageProblem(reason="--lease is for a setting of a running server (-H), and for --nosync on")
+        raise UsageProblem(reason="--lease needs a setting of a running server (-H), and is refused with --nosync off")
 
     lender = connection_of(change) if change.applies and lease is not None else None
     outcome = None

@@ -1,9 +1,9 @@
 """Settings of a running server that are changed for a time through cn=config, and restored whatever happens.
 
 nosync, envflags and checkpoint are lent for a load, or until a time (`ditseed tune sync --lease`). olcUpdateDN is lent
-for a load that writes as replication does: slapd lets that account write attributes that otherwise only syncrepl may
-write (entryUUID, entryCSN, contextCSN ...), and refuses all other writes meanwhile ("shadow context"; be_isupdate in
-servers/slapd/add.c and modify.c of OpenLDAP 2.4 to 2.6).
+for a load that writes as replication does: slapd lets the account in it write attributes that otherwise only syncrepl
+may write (entryUUID, entryCSN, contextCSN ...), and refuses all other writes meanwhile ("shadow context"; be_isupdate
+in servers/slapd/add.c and modify.c of OpenLDAP 2.4 to 2.6).
 
 Each lease is recorded before the change (loader/run/lease.py). If a run was killed, or a lease expired, the next
 start of `ditseed add` or `ditseed tune` against that server restores the setting.

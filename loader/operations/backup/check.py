@@ -48,7 +48,7 @@ class Check(monitoring.Check, frozen=True):
 
 
 def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
-    """Like `judged`, but returns status UNKNOWN instead of raising an error."""
+    """Calls `judged`; if that raises an error, returns the status UNKNOWN with the error."""
     try:
         return judged(repo, limits, suffix)
     except LoaderError as error:
