@@ -57,8 +57,8 @@ LocalFiles = Annotated[
 def init_command(repo: RepoOption, as_json: Json) -> None:
     """Create a repository.
 
-    `run` creates none unless it has --init, because it would do so in the empty mount point of a disk
-    that is not mounted. An existing repository stays as it is.
+    `run` creates a repository only with --init. Otherwise it would create one in the empty mount point of a disk that
+    is not mounted. An existing repository stays as it is.
 
     \b
       ditseed backup init -R /srv/backup
@@ -167,7 +167,7 @@ def run_command(
     is_encrypted = conditions.recipients or conditions.recipients_files
     if options.incremental and is_encrypted:
         reason = "it reads the pages of earlier backups, which needs an identity on this host"
-        raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full one")
+        raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full backup")
     keys = age.recipients(conditions.recipients, conditions.recipients_files) if is_encrypted else None
     packing = replace(packing, recipients=keys, ldif=conditions.kind == LDIF)
     if conditions.init:
@@ -350,11 +350,11 @@ def check_command(
 
 @declare("prune", command)
 def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: DryRun, as_json: Json) -> None:
-    """Remove old backups, all but those that an option keeps.
+    """Remove old backups: all except those that an option keeps.
 
-    For each suffix by itself, these are kept in any case: the latest, the latest that can be restored, the
-    latest that `verify` or `drill` found good, and all whose manifest cannot be read. Backups of several
-    databases at one moment are kept or removed together, also with -b.
+    For each suffix, these are always kept: the latest backup, the latest that can be restored, the latest
+    that `verify` or `drill` found good, and all whose manifest cannot be read. Backups of several
+    databases at one moment are kept or removed together, even with -b.
 
     \b
       ditseed backup prune -R /srv/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
@@ -460,11 +460,11 @@ def verify_command(
 def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> int:
     """Restore a backup into a scratch directory, start a real slapd on it, and search it.
 
-    The running slapd and its database are not touched: the slapd of the drill listens on a private socket,
-    without network, syncrepl or log. It counts the entries, looks some up, and compares the counts and the contextCSN
-    with the manifest. The result, and how long the restore took, is written down beside the backup: `list`,
-    `show`, `check` and `prune` use it. Exit status: 0 all is well, 1 it is not. If `latest` is a set of
-    backups of one moment, all of it is drilled, one backup after the other, unless -b names a suffix.
+    The running slapd and its database are not touched: the slapd of the drill listens on a private socket, without
+    network, syncrepl or log. It counts the entries, looks some up, and compares the counts and the contextCSN with the
+    manifest. The result, and how long the restore took, is written down beside the backup: `list`, `show`, `check` and
+    `prune` use it. Exit status: 0 all is well, 1 it is not. If `latest` is a set of backups of one moment, all of them
+    are drilled, one after the other, unless -b names a suffix.
 
     \b
       ditseed backup drill latest -R /srv/backup --tmp /srv/scratch
@@ -498,8 +498,8 @@ def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> i
 def extract_command(backup: WhichBackup, options: ExtractOptions, progress_mode: ProgressMode = "auto") -> None:
     """Write entries of a backup to standard output, as LDIF that ldapadd takes.
 
-    For the wrong delete at night: the server goes on running. A filter is evaluated by slapcat with the
-    configuration in the backup.
+    After a mistaken delete: the server keeps running. A filter is evaluated by slapcat with the configuration in the
+    backup.
 
     \b
       ditseed backup extract latest -R /srv/backup --dn ou=sales,dc=example,dc=com > sales.ldif

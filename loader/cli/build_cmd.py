@@ -26,9 +26,9 @@ def command(
     With --from, the tree of a template is generated and loaded in one go, under the database's suffix, without LDIF on
     disk. The same command makes the same file.
 
-    Databases that are glued to the one of -b (subordinate) are built with it, each from the entries that belong to it;
-    all are checked before the first is put into place. With --target or -g only the one database is built, and entries
-    of the others are rejected.
+    Databases that are glued to the database of -b (subordinate) are built as well, each from the entries that belong to
+    it; all are checked before the first is put into place. With --target or -g, only the database of -b is built, and
+    entries of the others are rejected.
 
     Entries that slapd would not accept are written to the file of rejects, with the reason; if there are more than
     --max-rejects, the build fails and the target stays as it was. Exit status 1: done, with rejects.

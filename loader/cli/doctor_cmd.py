@@ -25,7 +25,7 @@ def command(
     repo: Annotated[Path | None, "-R --repo", "Directory that holds the backups."],
     is_check: Annotated[bool, "--check", "Report as a monitoring plugin."],
     is_fix: Annotated[bool, "--fix", "Clear dead readers, and restore settings that killed runs have left changed."],
-    uri: Annotated[str | None, "-H --uri URI", "The provider to ask for its contextCSN (default: that of syncrepl)."],
+    uri: Annotated[str | None, "-H --uri URI", "The provider to ask for its contextCSN (default: as in olcSyncrepl)."],
     account: Account,
     as_json: Json,
 ) -> int:
@@ -34,8 +34,8 @@ def command(
     Looks at the release of slapd, the format of the files, the room in the map (maxsize, free pages, readers), nosync
     and leases, indexes (a sample), storage, backups, replication, certificates and limits, of all mdb databases of the
     configuration or of -b. Without --config, the usual paths are tried. Facts that could not be read are listed. The
-    contextCSN of a provider is read as the account of olcSyncrepl, or as that of -D. The exit status is 0 if everything
-    could be read and nothing is worse than a note, and 1 otherwise.
+    contextCSN of a provider is read with the account of olcSyncrepl, or of -D. The exit status is 0 if everything could
+    be read and nothing is worse than a note, and 1 otherwise.
 
     With --check it is a monitoring plugin: exit status 0, 1, 2 or 3, and performance data. It warns before slapd
     refuses writes (MDB_MAP_FULL), and leaves the indexes out.

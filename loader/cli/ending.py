@@ -125,7 +125,7 @@ def _run(command: click.Command, name: str) -> int:
 
 
 def _call(command: click.Command, name: str) -> int:
-    """Runs the verb; returns its exit status. `command.main` would make a SIGTERM an Abort, and a broken pipe a 1."""
+    """Runs the verb; returns its exit status. `command.main` would turn SIGTERM into Abort, a broken pipe into 1."""
     files.sweep_temporary()
     variable = f"_{name.upper()}_COMPLETE"
     if variable in os.environ:
@@ -209,8 +209,8 @@ def _warn_of_leases() -> None:
         for lent in lease.abandoned():
             if lent.kind != _SESSION_LOG:
                 _log.warning(
-                    "%s of %s at %s was left by a run of %s that was killed (if that server is gone for good: "
-                    "`ditseed replica release -H %s --forget`). To put it back:\n%s",
+                    "%s of %s at %s was left changed by a run of %s that was killed (if that server is gone for good: "
+                    "`ditseed replica release -H %s --forget`). To restore it:\n%s",
                     *(lent.kind, lent.database, lent.target, lent.taken, lent.target, lent.undo),
                 )
 

@@ -447,7 +447,7 @@ def add_common_options(command: click.Command) -> click.Command:
 
 def options(profile_variable: str | None = None) -> list[click.Option]:
     """Returns the options of every verb. --log-file is last: -q and -v set its level, and a profile may name it.
-    `profile_variable`: that of --profile before the verb; --profile after the verb has none, so that it wins."""
+    `profile_variable`: for --profile before the verb; --profile after the verb has none, so that it wins."""
     option = partial(click.Option, is_eager=True, expose_value=False)
     path = click.Path(path_type=Path, readable=False)
     quiet, verbose = "Print nothing to stderr but errors.", "Report servers, files, tools and steps on stderr"
@@ -462,7 +462,7 @@ def options(profile_variable: str | None = None) -> list[click.Option]:
 
 
 def _set_verbosity(context: click.Context, option: click.Parameter, value: int) -> None:
-    """Adds the number of -v, or sets -1 for -q; either may come before the verb and after it."""
+    """Adds the number of -v, or sets -1 for -q; either may come before or after the verb."""
     if not value:
         return
     step = -1 if option.name == "quiet" else value
@@ -472,7 +472,7 @@ def _set_verbosity(context: click.Context, option: click.Parameter, value: int) 
 
 
 def _open_log(context: click.Context, option: click.Parameter, path: Path | None) -> None:
-    """Opens the log file. A log file given before the verb precedes that of a variable or profile."""
+    """Opens the log file. A log file given before the verb wins over one from a variable or profile."""
     explicit = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
     if path is None or context.resilient_parsing or (log.has_file() and not explicit):
         return

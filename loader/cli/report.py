@@ -127,8 +127,8 @@ _REJECTS_SHOWN = 10  # the file has all of them
 def show_report(
     report: object, as_json: bool, printed: Mapping[str, object] | Iterable[str] | Callable[[], None] | None = None
 ) -> None:
-    """Prints a report. Without `as_json` it is `printed`: facts, lines, or a function that prints; None: the facts of a
-    run, after its first rejected entries with their reasons are logged."""
+    """Prints a report: as JSON, or else `printed` (facts, lines, or a function that prints). If `printed` is None, logs
+    the first rejected entries with their reasons, then prints the facts of the run."""
     if as_json:
         show_json(report)
     elif isinstance(printed, Mapping):

@@ -225,8 +225,8 @@ def migrate_command(
 
     FROM has the files of the service: it is the mount point of a volume, or a directory of a larger one. TO is the
     mount point of a new, empty file system. Without --apply every step and command is printed, and nothing is changed.
-    The old volume is kept. If a run is interrupted, the same command goes on; --rollback goes back from any step, also
-    when all is done. Exit status 1: rolled back, but the new volume cannot be mounted on TO. Run it as root.
+    The old volume is kept. If a run is interrupted, the same command goes on; --rollback goes back from any step, even
+    the last. Exit status 1: rolled back, but the new volume cannot be mounted on TO. Run it as root.
 
     \b
       ditseed storage migrate /var/lib/ldap /mnt/new
@@ -354,9 +354,9 @@ def bench_command(
 ) -> int:
     """Measure how fast databases are loaded and searched in each DIR, and their size on disk.
 
-    In a directory of its own in each DIR, which is removed afterwards: slapadd -q (nosync), slapadd, which syncs each
-    entry, and `ditseed build` load the same generated people; a private slapd is searched for them; fio measures the
-    storage alone. A DIR must belong to you, and nobody else may write to it; any mounted file system will do.
+    In a new directory in each DIR, which is removed afterwards, slapadd -q (nosync), slapadd (which syncs each entry)
+    and `ditseed build` load the same generated people, a private slapd is searched for these people, and fio measures
+    the storage alone. A DIR must belong to you, and nobody else may write to it; any mounted file system will do.
 
     \b
       ditseed storage bench /mnt/ext4 /mnt/xfs
@@ -422,8 +422,8 @@ def watch_command(
 
     PATH is a data.mdb, a database directory, or any directory. Its file system, the logical volume, the physical
     volumes and the disks are read directly (past the page cache) at random places, one small read of each in every
-    interval, each by its own thread at real-time priority. Run it as root. It ends after --samples, or by
-    Ctrl-C; another signal ends it with exit status 128 and its number.
+    interval, each by its own thread at real-time priority. Run it as root. It ends after --samples, or by Ctrl-C;
+    another signal ends it with exit status 128 plus its number.
 
     In addition to the layers it times the probes of --probe. It prints a table at the end, on a terminal also while it
     runs; use --json for a log.

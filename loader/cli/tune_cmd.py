@@ -56,7 +56,7 @@ class Change(Server):
     config_path: OptionalConfig = None
     apply: Annotated[
         bool,
-        "Make the change; without it, the change is only shown. A slapd.conf is never edited: the lines to change are "
+        "Make the change; without --apply, it is only shown. A slapd.conf is never edited: the lines to change are "
         "shown.",
     ] = False
     dry_run: DryRun = False
@@ -265,7 +265,7 @@ def sync_command(
     if give_back:
         results = ending.restore_local_leases()
         show(*results or ["servers of this host have no expired or abandoned lease of nosync, envflags or checkpoint"])
-        return EXIT_OK if all(result.endswith("put back") for result in results) else EXIT_DIFFERENT
+        return EXIT_OK if all(result.endswith("restored") for result in results) else EXIT_DIFFERENT
     from loader.operations.add import lending
     from loader.operations.tune import State, syncing
 
@@ -283,7 +283,7 @@ def sync_command(
         raise UsageProblem(reason="--why is for --lease")
     is_lendable = changes and changes[0] != (syncing.NOSYNC, OFF) and change.config_path is None
     if lease is not None and not is_lendable:
-        raise UsageProblem(reason="--lease is for a setting of a running server (-H), and for --nosync on")
+        raise UsageProblem(reason="--lease needs a setting of a running server (-H), and is refused with --nosync off")
 
     lender = connection_of(change) if change.applies and lease is not None else None
     outcome = None

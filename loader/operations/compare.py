@@ -52,7 +52,7 @@ class Side(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """A differing entry. `attributes`: names of those that differ; None if they were not compared."""
+    """A differing entry. `attributes`: names of the attributes that differ; None if they were not compared."""
 
     kind: str  # "only-a", "only-b", "changed"
     dn: str
@@ -88,11 +88,11 @@ class CompareReport(Struct, frozen=True):
     only_b: int
     changed: int
     samples: tuple[Sample, ...]
-    subtrees: tuple[Subtree, ...]  # the most different ones
+    subtrees: tuple[Subtree, ...]  # those with the most differences
     ignored: tuple[str, ...]
     seconds: float
     local: tuple[str, ...] = ()  # attributes that may differ, because each server stores its own values
-    notes: tuple[str, ...] = ()  # name data that may not have been compared
+    notes: tuple[str, ...] = ()  # on data that may not have been compared
     hidden: tuple[Hidden, ...] = ()
     equal_but_for: tuple[str, ...] = ()  # hidden attributes; everything else is equal
 

@@ -1,7 +1,7 @@
 """Exports a running server: reads pieces of the tree in parallel and arranges them into shards, parents first.
 
 Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica seed` too. While a piece is read, its
-files are named `try-...` with the connection that reads it; once it is whole and recorded, they are `part-PIECE-...`.
+files are named `try-CONNECTION-...`. Once it is complete, they are renamed to `part-PIECE-...`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loader.declared import ExportLimits
 from loader.errors import EmptyInput, LimitTooLow, LoaderError, ReplicasApart, ServerRefused
 from loader.ldif import Arrangement, ArrangeTask, Manifest
 from loader.operations import live, packaged
-from loader.operations.live import MovedContainers, Replicas
+from loader.operations.live import MovedContainers, Providers
 from loader.operations.shards import PARTS, Finished, ShardDirectory, Whole, export_run, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint
@@ -90,7 +90,7 @@ class ReadingPlan(Struct, frozen=True):
 
     @property
     def may_repeat(self) -> bool:
-        """True if an entry that changes or moves during the reading may be in two pieces: without entryUUID ranges."""
+        """True without entryUUID ranges: an entry that changes or moves meanwhile may then be in two pieces."""
         cut = [piece.search for piece in self.partitions if not piece.search.subentries]
         return len(cut) > 1 and not all("(entryUUID>=" in search.where for search in cut)
 
@@ -150,7 +150,7 @@ def trial_plan(options: ExportOptions, meter: Meter) -> tuple[Start, ReadingPlan
 
 def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> ReadingPlan:
     """Samples the first entries and divides the tree into pieces; retries if the connection breaks."""
-    base, narrowing, replicas = start.base, options.narrowing, Replicas(options.providers, start.base, meter)
+    base, narrowing, replicas = start.base, options.narrowing, Providers(options.providers, start.base, meter)
 
     def attempt() -> ReadingPlan:
         connection, attributes = replicas.living(), start.attributes
@@ -163,7 +163,7 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
                 for number, csns in replicas.context_csns().items():
                     if options.providers[number] is not connection:
                         with session(options.providers[number]) as other:
-                            live.require_like(server, other, names, csns)
+                            live.require_same_entries(server, other, names, csns)
             count = options.pieces or (1 if sample.whole else options.jobs * len(options.providers))
             entries = planner.expected(server, base)
             pieces, how = planner.plan(server, base, sample, count, entries)
@@ -198,7 +198,7 @@ def notes(
 
     def attempt() -> tuple[int | None, bool]:
         """Returns the server's entry count, and whether its contextCSN is still that of the start."""
-        with session(Replicas(options.providers, start.base, meter).living()) as server:
+        with session(Providers(options.providers, start.base, meter).living()) as server:
             counted = planner.expected(server, start.base)
             return counted, live.context_csns(server, start.base) == start.context_csns
 
@@ -301,7 +301,7 @@ class ExportSteps(Struct, frozen=True):
     def _late(self, meter: Meter, start: Start) -> list[str]:
         # Late files are numbered in the order of reading, so those of an interrupted attempt are removed.
         self._remove("late-*")
-        csns_of, looker = self._settled(meter, start)
+        csns_of, looker = self._covering_provider(meter, start)
         narrowing = self.options.narrowing
         containers = self.containers(meter, start, looker, start.context_csns)
         killpoint("late.middle")
@@ -309,12 +309,12 @@ class ExportSteps(Struct, frozen=True):
             containers.settle()
         return list(containers.since)
 
-    def _settled(self, meter: Meter, start: Start) -> tuple[dict[int, list[str]], Connection]:
+    def _covering_provider(self, meter: Meter, start: Start) -> tuple[dict[int, list[str]], Connection]:
         """Returns each provider's contextCSN, and a provider that covers them all.
 
         Changes known only to a provider that died may be lost, so its pieces are read again from the others.
         """
-        replicas = Replicas(self.options.providers, start.base, meter)
+        replicas = Providers(self.options.providers, start.base, meter)
         cut = self.run.catalogue.facts_of("plan", ReadingPlan)
         while True:
             csns_of = replicas.context_csns()
@@ -333,7 +333,7 @@ class ExportSteps(Struct, frozen=True):
 
     def arrange(self, meter: Meter, start: Start, since: Sequence[str]) -> Arranged:
         """Writes each entry to the shards once, parents first."""
-        looker = Replicas(self.options.providers, start.base, meter).covering(csn.by_server(since))
+        looker = Providers(self.options.providers, start.base, meter).covering(csn.by_server(since))
         containers = self.containers(meter, start, looker, since)
         narrowing = self.options.narrowing
         if narrowing and since and not narrowing.is_flat:
@@ -421,10 +421,10 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
 #
 # A sample has the entries of some windows of entryUUID, all over the tree. entryUUIDs that slapd generated lie close
 # together where it loaded many entries at once, so the number of entries in some windows does not tell how many there
-# are in all. slapd's monitor tells it, or a search that asks for no attributes.
+# are in all. slapd's monitor does, or a search that requests no attributes.
 
 _COUNT_FOR = 30.0  # seconds for counting, in which slapd returns the names of some millions of entries
-_READ_WHOLE = 100_000  # a tree of at most so many entries is read whole, so that no large entry is missed
+_READ_WHOLE = 100_000  # entries; a tree up to this size is read whole, so that no large entry is missed
 _SPREAD = 16  # windows of a part
 _LEAST = 4  # a part with less than a quarter of the wanted entries is too small
 _WIDER = 8  # factor by which the next part is larger if a part was too small

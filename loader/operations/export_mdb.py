@@ -60,7 +60,7 @@ def export_database(
         sink = ShardDirectory(output.path, run)
         manifest = sink.done_before()
         if manifest is None:
-            read = run.do("read", lambda meter: _read(options, sink, meter), _Read)
+            read = run.do("read", lambda meter: _read(options, sink, meter), _ReadFacts)
 
             def publish(_: Meter) -> None:
                 sink.take([shard.name for shard in read.shards])
@@ -94,14 +94,14 @@ def stream_database(part: Part, jobs: int, compress: bool, progress: Progress) -
     return StreamReport(export.base, export.entries, export.checksum, csns, export.bytes, seconds, notes)
 
 
-class _Read(Struct, frozen=True):
+class _ReadFacts(Struct, frozen=True):
     whole: Whole
     ranges: int
     notes: list[str]
     shards: list[ShardFile]
 
 
-def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _Read:
+def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _ReadFacts:
     arranged, started = files.emptied(sink.arranged), units.moment()
     export = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
     shards = [
@@ -109,7 +109,7 @@ def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _Read:
         for name, checksum, entries, content in export.files
     ]
     whole = Whole(export.base, started, list(export.context_csns), export.entries, export.checksum)
-    return _Read(whole, export.ranges, _notes(export, "are in the last shards"), shards)
+    return _ReadFacts(whole, export.ranges, _notes(export, "are in the last shards"), shards)
 
 
 def _notes(export: Exported, late: str) -> list[str]:

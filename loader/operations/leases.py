@@ -10,7 +10,7 @@ from loader.server.session import Session
 
 
 def mark(config: Config, database: Database) -> str:
-    """Returns the entryUUID of cn=config and the directory of the database, which are the same by every URI; "" if
+    """Returns the entryUUID of cn=config and the directory of the database, which do not depend on the URI; "" if
     cn=config shows no entryUUID."""
     uuids = config.values("cn=config", "entryUUID")
     return f"{uuids[0]} {database.directory}" if uuids and database.directory else ""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 LOOK = "look.ldif"  # in the directory of the parts: the changed containers
 INNER_NOTES = ".inner"
 INNER = "(hasSubordinates=TRUE)"
-LOOKS = 20  # passes; beyond them, TreeRestless: the tree is being rebuilt, not used
+LOOKS = 20  # maximum passes before TreeRestless: the tree is being rebuilt, not used
 AT_ONCE = 200  # entryUUIDs in one search
 COVERING = 60.0  # seconds for one provider to catch up with the contextCSN of the others
 _LATELY = datetime.timedelta(hours=1)
@@ -145,7 +145,7 @@ class MovedContainers(Struct):
     def require_renamed(self, uuids: Sequence[str]) -> None:
         """Raises SharedUuid if one of these entryUUIDs, each read under several DNs, belongs to several entries."""
         distinct = list(dict.fromkeys(uuids))
-        self._ask(lambda server: require_none(server, self.start.base, distinct, self.start.subentries))
+        self._ask(lambda server: require_unshared(server, self.start.base, distinct, self.start.subentries))
 
     def _new(self) -> list[Path]:
         """Returns the files that no earlier call returned, in the order in which they were read."""
@@ -195,11 +195,10 @@ class MovedContainers(Struct):
         return exists
 
     def _missed(self, orphans: Sequence[Orphan]) -> list[str]:
-        """Returns the subtrees to read again for orphans, whose container was renamed to that DN and back.
-
-        Orphans that were deleted or renamed themselves are left to syncrepl. Raises MissingParents if an orphan still
-        has its DN: then its parent is hidden, and leaving out the orphan would lose it.
-        """
+        """Returns the subtrees to read again: the present parents of orphans that did not change and so were read while
+        a container above them had another name for a time. Orphans that were deleted or renamed themselves are left to
+        syncrepl. Raises MissingParents if an orphan still has its DN: then its parent is hidden, and leaving out the
+        orphan would lose it."""
 
         def current(server: Session, name: str, uuid: str) -> list[tuple[str, dict[str, str]]]:
             """Returns the current DNs of an orphan, each with its entryCSN by server ID; empty if it was deleted."""
@@ -277,7 +276,7 @@ def with_uuids(uuids: Iterable[str | bytes]) -> str:
     return f"(|{''.join(f'(entryUUID={text})' for text in texts)})"
 
 
-def require_none(server: Session, base: str, uuids: Sequence[str | bytes], subentries: bool) -> None:
+def require_unshared(server: Session, base: str, uuids: Sequence[str | bytes], subentries: bool) -> None:
     """Raises SharedUuid if two entries share one of these entryUUIDs. slapd never generates such entries, but slapadd
     accepts them. Only the server can distinguish them from one entry that was renamed during the read.
     `subentries`: whether the server returns subentries on request."""
@@ -302,7 +301,7 @@ def require_none(server: Session, base: str, uuids: Sequence[str | bytes], suben
 
 def lowest(csn_sets: Iterable[Sequence[str]]) -> list[str]:
     """Returns the contextCSN that all of these contextCSNs cover: the lowest CSN per server ID. A server ID that a
-    provider lacks is left out, because that provider has no changes of it, and claiming less is always safe."""
+    provider lacks is left out, because that provider has no changes from it, and claiming less is always safe."""
     by_sid = [csn.by_server(csns) for csns in csn_sets]
     common = set.intersection(*map(set, by_sid))
     return sorted(min(csns[sid] for csns in by_sid) for sid in common)
@@ -328,8 +327,8 @@ def require_same(starts: Sequence[Start]) -> None:
         raise OtherTree(uri=other.uri, other=first.uri, reason=reason)
 
 
-def require_like(leader: Session, other: Session, names: Sequence[str], csns: Sequence[str]) -> None:
-    """Raises OtherTree if a sample of these entries differs between the two. `csns`: the contextCSN of `other`."""
+def require_same_entries(leader: Session, other: Session, names: Sequence[str], csns: Sequence[str]) -> None:
+    """Raises OtherTree if the servers differ in a sample of these entries. `csns`: the contextCSN of `other`."""
 
     def read(server: Session, name: str) -> Attributes | None:
         try:
@@ -361,7 +360,7 @@ def require_like(leader: Session, other: Session, names: Sequence[str], csns: Se
             raise OtherTree(uri=other.uri, other=leader.uri, reason=reason)
 
 
-class Replicas(Struct, frozen=True):
+class Providers(Struct, frozen=True):
     """The providers of a read, numbered from 0. A single provider is retried patiently; of several, those that do
     not answer are skipped."""
 

@@ -91,7 +91,7 @@ class Origin(Struct, frozen=True):
 class Fit(Struct, frozen=True):
     """How a file fits a configuration. `rebuild`: index tables to rebuild. `unknown`: attribute types and object
     classes that the configuration lacks. `otherwise`: differences that cannot be repaired in place. `entries`: number
-    of checked entries. `left_out`: unchecked index tables; also in `rebuild`, unless nothing differs."""
+    of checked entries. `left_out`: unchecked index tables; if anything differs, `rebuild` has them, too."""
 
     rebuild: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -208,8 +208,8 @@ def _compare(
 
 
 def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> Iterator[str]:
-    """Yields the first problem per attribute, except built-in ones: no configuration changes them, but slapd and its
-    overlays store some values differently. `of_unknown`: the original configuration is unknown."""
+    """Yields the first problem per attribute. Skips built-in attributes: no configuration changes them, but slapd and
+    its overlays store some values differently. `of_unknown`: the original configuration is unknown."""
     for problem in audit.problems:
         other = problem.kind in _OTHER
         if other or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):

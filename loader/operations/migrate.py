@@ -143,7 +143,7 @@ def planned(
                 maxsize = choose_maxsize(place, size, options.maxsize, changing=changing)
                 require_room(native.limits_of(work.build_options, place), lambda: size)
             except LoaderError as error:
-                # MissingParents is harmless: an entry may have been moved below a newer one, not among the first.
+                # MissingParents is harmless: an entry may be below a newer one, which is not among the first.
                 if not isinstance(error, MissingParents) or is_all:
                     if strict:
                         raise
@@ -180,8 +180,8 @@ def _seconds_per_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
 
 
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
-    """Returns the expected bytes of the new database, from a sample, or those in use in the old one if no sample can be
-    built. The bytes of id2e are those of the old one, because a sample may miss a few large entries."""
+    """Returns the expected bytes of the new database, from a sample; if no sample can be built, the bytes in use in the
+    old one. The size of id2e is the old one's, because a sample may miss a few large entries."""
     facts, freed = readers.free_list(options.source)
     try:
         target = native.target_of(_building(options, place), place)
@@ -362,7 +362,7 @@ class Migrated(msgspec.Struct, frozen=True):
 
 class MigratePlan(msgspec.Struct, frozen=True):
     """What `migrate` would do. `slaptest`: lines that slaptest prints. `accepted`: whether slaptest accepts the
-    configuration. `foreseen`: None if not."""
+    configuration. `foreseen`: None if it does not."""
 
     examined: Examined
     directory: str

@@ -137,7 +137,7 @@ class DeclaredBuild(declared.Placing, declared.Sorting, declared.Rejecting):
     inputs: tuple[Path, ...] = ()
     suffix: declared.Suffix = None
     target: declared.Target = None
-    glue: Annotated[bool, "-g --no-glue", "Do not build the databases glued to it (subordinate), as slapadd -g."] = True
+    glue: Annotated[bool, "-g --no-glue", "Do not build the glued databases (subordinate), as slapadd -g."] = True
     engine: declared.Engine = ENGINES[0]
     verify: Annotated[declared.VerifyNew, Choice([*LEVELS, FULL])] = "quick"
     write_context: Annotated[
@@ -231,13 +231,13 @@ class VolumeOptions:
     database: Annotated[int, "--database-size", declared.Size(), "Size of the database."]
     kind: Annotated[str, "--fs", Choice(FILE_SYSTEMS), "File system."] = "xfs"
     stripes: Annotated[
-        int | None, IntRange(1), "Number of stripes (default: one on each disk, or on each two with --redundant)."
+        int | None, IntRange(1), "Number of stripes (default: one per disk, or per two disks with --redundant)."
     ] = None
     stripe_size: Annotated[int, declared.Size(), {"show_default": False}, "Stripe size (default: 64K)."] = STRIPE
     size: Annotated[int | None, "--volume-size", declared.Size(), "Size of the volume (default: all of the disks)."] = (
         None
     )
-    memory: Annotated[int, declared.Size(), {"required": False}, "Memory of the server (default: of this host)."] = (
+    memory: Annotated[int, declared.Size(), {"required": False}, "Memory of the server (default: this host's)."] = (
         field(default_factory=defaults.memory)
     )
     group: Annotated[str, "--vg", "Name of the volume group."] = "ldap"
@@ -257,5 +257,5 @@ class VolumeOptions:
 
     @property
     def raid_extents(self) -> int:
-        """Extents of LVM's metadata subvolume (rmeta) on each leg. One holds the superblock and 2^21 bitmap bits."""
+        """Extents of LVM's metadata subvolume (rmeta) on each leg: one, for the superblock and 2^21 bitmap bits."""
         return 1 if self.redundant else 0

@@ -15,7 +15,7 @@ from loader.sources import location, mdb
 
 Entry = Mapping[str, Set[bytes]]  # attribute in lower case -> values
 
-MOST = 2  # entries that the package creates
+MOST = 2  # maximum number of entries that the package creates
 _OPERATIONAL = {
     *("structuralobjectclass", "entryuuid", "entrycsn", "creatorsname", "createtimestamp"),
     *("modifiersname", "modifytimestamp", "entrydn", "subschemasubentry", "hassubordinates"),
@@ -70,8 +70,8 @@ def write_root_entry(path: Path) -> Path:
 
 
 def with_root_entry(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:
-    """Returns `sources`, preceded by the root entry if they lack it. `first`: the source that is read first; slapcat
-    writes the root entry at its beginning."""
+    """Returns `sources`, preceded by the root entry if they lack it. `first`: the source that is read first; if slapcat
+    wrote it, it begins with the root entry."""
     if [name for name, _ in location.entries(first, most=1)] == [""]:
         return tuple(sources)
     return (write_root_entry(scratch / FILE), *sources)

@@ -6,11 +6,11 @@ database. Both are called before the work begins.
 The core builds the sample in a scratch directory. Parents that the sample lacks are replaced by glue entries, as
 in slapd. These parents are also built alone: the difference between the two builds is due to the sample.
 
-Most tables grow with the entries. An index does not: an ID in a key that many entries have takes 8 bytes, a key of its
-own some 26, and a key of more than 65,535 entries becomes a range of three numbers (idlexp). So each index is computed
-from the numbers of IDs of its keys. The number of distinct keys is estimated as ecologists estimate species: from
-the numbers of keys that occur once and twice in the sample (Chao's estimator as extrapolated by Colwell et al. 2012,
-Journal of Plant Ecology 5).
+Most tables grow with the entries. An index does not: an ID in a key that many entries have takes 8 bytes, an ID that is
+alone in its key some 26, and a key of more than 65,535 entries becomes a range of three numbers (idlexp). So each index
+is computed from the numbers of IDs of its keys. The number of distinct keys is estimated as ecologists estimate
+species: from the numbers of keys that occur once and twice in the sample (Chao's estimator as extrapolated by Colwell
+et al. 2012, Journal of Plant Ecology 5).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ modifyTimestamp: 20000101000000Z
 
 class Limits(Struct, frozen=True):
     """Bounds of a new database. `maxsize`: bytes; None if it is chosen once the size is known. `directory`: its file
-    system must hold the database; None leaves the disk out."""
+    system must hold the database; None: disk space is not checked."""
 
     suffix: str
     maxsize: int | None
@@ -76,7 +76,7 @@ class Limits(Struct, frozen=True):
 
 def require_room(limits: Limits, *predictions: Callable[[], float]) -> None:
     """Raises MaxsizeTooSmall or NoSpace if the database does not fit. The last prediction returns its size in bytes.
-    Those before it return upper bounds in less time: the first bound that fits spares the rest."""
+    The others return upper bounds in less time; if one of these fits, the rest is not called."""
     maxsize, directory = limits.maxsize, limits.directory
     free = math.inf if directory is None else files.free_bytes(directory)
     needed = 0.0
@@ -131,8 +131,8 @@ class TableForecast(Struct, frozen=True):
 
 class Growth(Struct, frozen=True):
     """`before`: tables of the parents alone; None without parents. `sampled`, `wanted`: entries besides the parents in
-    the sample, and in the whole. `longest`: IDs of a key that is no range. `is_added`: the forecast is added to one
-    that includes the parents."""
+    the sample, and in the whole. `longest`: maximum IDs of a key that is no range. `is_added`: the forecast is added to
+    one that includes the parents."""
 
     before: TableSizes | None
     after: TableSizes
@@ -166,7 +166,7 @@ class _IndexPages(Struct, frozen=True):
         return round(sum(count * self.tree(ids) for ids, count in keys.items()))
 
     def whole(self, keys: Mapping[float, float] | Mapping[int, int]) -> float:
-        """`keys`: number of IDs -> number of keys that have as many."""
+        """`keys`: number of IDs -> number of keys that have this many."""
         room, key_node = self.page_size - _HEADER, _POINTER + _NODE + self.key_bytes
         total = squares = trees = 0.0
         for ids, count in keys.items():
@@ -197,7 +197,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
         )
 
     def remaining(sizes: TableSizes) -> int:
-        """Pages outside id2e and the indexes, dn2i above all; no table counts those of the trees of keys."""
+        """Pages outside id2e and the indexes, mainly dn2i's; no table counts the pages of its keys' trees."""
         own = sum(sizes.own[name] for name in sizes.indexes)
         return sizes.pages - sizes.own.get("id2e", 0) - own - key_trees(sizes)
 
@@ -225,7 +225,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
 
 def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, float]:
-    """Returns, for the whole, a map from IDs per key to the number of such keys."""
+    """Returns the keys of the whole database: number of IDs -> number of keys that have this many."""
     once, twice, seen = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
     predicted = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
     seldom = growth.factor * (once + 2 * twice)  # IDs of keys that occur once or twice in the sample
@@ -301,8 +301,8 @@ def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED)
 
 
 class _Built(Struct, frozen=True):
-    """A sample that was built with the parents that it lacks. `growth`: None if no entry of it was accepted. `seconds`:
-    for the whole without these parents, which take `fixed` seconds."""
+    """A sample that was built with the parents that it lacks. `growth`: None if none of its entries was accepted.
+    `seconds`: build time of the whole without these parents, which take `fixed` seconds."""
 
     growth: Growth | None
     rejected: int
@@ -337,7 +337,7 @@ def _built(sample: Sample | SizeClass, total: int, target: Target, scratch: Path
 
 
 def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, timed: float) -> tuple[int, int, float]:
-    """Builds the inputs for `timed` seconds again and again. Returns the numbers of entries and of rejected records,
+    """Builds the inputs again and again for `timed` seconds. Returns the numbers of entries and of rejected records,
     and the upper quartile of the durations, because a long build also has slow moments. A first, cold build is not
     timed if others follow."""
     limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), directory)

@@ -102,8 +102,8 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
 def _as_replica(
     problems: tuple[Problem, ...], config: Config, database: Database
 ) -> tuple[tuple[Problem, ...], list[str]]:
-    """Returns the problems other than missing RDN values, and a note instead of these, if the syncrepl of the database
-    leaves out attributes: a consumer then stores entries without them, even without the attribute of the RDN."""
+    """Returns the problems and notes. If the syncrepl of the database leaves out attributes, a note replaces the
+    problems of missing RDN values: a consumer stores entries without these attributes, even the RDN's."""
     try:
         replications = [
             syncrepl.parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")
@@ -170,7 +170,7 @@ def _database_of(path: Path, config: Config, suffix: str | None) -> Database:
 
 
 def _level(path: Path, has_config: bool) -> str:
-    """Returns the highest level that takes minutes."""
+    """Returns the most thorough level that takes only minutes."""
     used = 0
     with suppress(MdbDamaged):
         used = meta.read_meta(path).used

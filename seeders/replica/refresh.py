@@ -225,7 +225,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
             raise RefreshUseless(uri=self.provider.uri, sent=answer.entries, held=self.start.held)
         if answer.repeated:  # entryUUIDs sent twice: shared by two entries, or an entry changed or moved meanwhile
             with session(self.provider) as provider:
-                live.require_none(provider, search.base, answer.repeated, subentries=False)
+                live.require_unshared(provider, search.base, answer.repeated, subentries=False)
         claimed = self.start.reached
         if answer.cookie:
             csns = re.search(r"(?:^|,)csn=([^,]*)", answer.cookie.decode())

@@ -196,7 +196,7 @@ def test_what_a_killed_run_left_is_put_back_by_fix(slapd_instance: Slapd, tmp_pa
     assert plugin.status == 2
     assert numbers(plugin.out.splitlines()[0])["leases"]["value"] == "1"
     fixed = examined(server, "--fix")
-    told = f"fixed: nosync of {SUFFIX} at {server.ldapi_uri}: put back"
+    told = f"fixed: nosync of {SUFFIX} at {server.ldapi_uri}: restored"
     assert (fixed.status, told in fixed.out) == (0, True), fixed
     assert of_rule(examined(server, "--json"), "lease") == []
 
@@ -619,7 +619,7 @@ def test_a_consumer_and_its_provider(provider: Slapd) -> None:
         (stored,) = contents.context_csns(server.database_dir, SUFFIX)
         edits.stamp(server.database_dir, SUFFIX, (f"2099{stored[4:]}",))
         assert rules()["replication.ahead"] == "critical"
-        assert_told(checked(server), "DOCTOR", CRITICAL, "has newer changes of server ID 001")
+        assert_told(checked(server), "DOCTOR", CRITICAL, "has newer changes from server ID 001")
         server.start()
         bound = ("-H", provider.uri, "-D", "cn=replicator", "-y", provider.replicator_password_file, "-b", SUFFIX)
         consumer = ("--consumer", server.uri, "--consumer-bind-dn", "cn=replicator")
@@ -777,7 +777,7 @@ def test_a_backup_that_was_verified_long_ago_is_never_ok(kept: Path, tmp_path: P
     known = repository.proofs(repo, one).verification
     assert known is not None
     record.write_bytes(manifest.text(manifest.sealed(structs.replace(known, made=moment(-999)))))
-    assert_told(ditseed(*command), "BACKUP", WARNING, "no backup was for .* verified")
+    assert_told(ditseed(*command), "BACKUP", WARNING, "no backup was verified for ")
 
 
 def test_a_repository_on_a_dead_disk_is_never_ok(kept: Path, host: Slapd) -> None:

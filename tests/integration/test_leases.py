@@ -196,7 +196,7 @@ def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
     }
     for name, command in verbs.items():
         done = ditseed(*command)
-        assert "was left by a run of" in done.err, name
+        assert "was left changed by a run of" in done.err, name
         assert "ditseed tune sync -H" in done.err, name
     undo = done.err.splitlines()[-1]
     assert "was left" not in ditseed("-q", *command).ok().err
@@ -227,7 +227,7 @@ def test_a_lease_lasts_until_its_end_or_the_next_boot(server: Slapd, tmp_path: P
     assert "no expired or abandoned lease of" in ditseed("tune", "sync", "--give-back").ok().out
     assert _settings(server) == {"olcDbNoSync"}
     leases.write(tmp_path, lease, boot="of the day before")
-    assert "put back" in ditseed("tune", "sync", "--give-back").ok().out
+    assert ": restored" in ditseed("tune", "sync", "--give-back").ok().out
     assert _is_put_back(server)
 
 
@@ -269,7 +269,7 @@ def test_another_server_keeps_its_own(server: Slapd, tmp_path: Path) -> None:
     with Slapd() as other:
         other.configure(NOSYNC)
         done = ditseed(*_adding(other, write(tmp_path / "y.ldif", TOP, person("y")))).ok()
-        assert "was left by a run of" in done.err  # a notice
+        assert "was left changed by a run of" in done.err  # a notice
         assert _settings(other) == {"olcDbNoSync"}
     assert _settings(server) == {"olcDbNoSync"}
     assert len(standing()) == 1
@@ -356,7 +356,7 @@ def test_it_is_given_back_where_nothing_is_written(kind: str, value: str, before
     with running:
         _tune(running, f"--{kind}", value, "--lease", "0", "--apply").ok()
         assert _now(running, kind) == value
-        assert "put back" in ditseed("tune", "sync", "--give-back").ok().out
+        assert ": restored" in ditseed("tune", "sync", "--give-back").ok().out
         assert (_now(running, kind), standing()) == (before, [])
 
 

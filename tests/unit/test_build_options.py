@@ -57,7 +57,7 @@ def test_a_dry_run_reads_no_stream() -> None:
 )
 def test_what_slapadd_does_not_know(ldif: Path, more: dict[str, object], option: str) -> None:
     options(ldif, **more).require_fitting()
-    with pytest.raises(UsageProblem, match=f"--engine slapadd does not know {option}"):
+    with pytest.raises(UsageProblem, match=f"--engine slapadd does not support {option}"):
         options(ldif, engine="slapadd", **more).require_fitting()
 
 

@@ -94,7 +94,7 @@ class AddOptions(DeclaredAdd, LdifInputs):
         return self.rejects.absolute() if self.rejects else self.directory / "rejects.ldif"
 
     def identity(self) -> dict[str, object]:
-        """Returns the options that a resumed run must share. A run whose input files changed begins anew instead."""
+        """Returns the options that a resumed run must share. With changed input files, the run begins anew."""
         return {
             "uri": self.connection.uri,
             "inputs": [str(path if is_stream(path) else path.absolute()) for path in self.files.paths()],
@@ -261,8 +261,8 @@ def _require_access(server: Session, name: str) -> None:
 
 
 def _begins_anew(options: AddOptions, directory: Path, identity: Report) -> bool:
-    """Returns whether a new run replaces the one in `directory`: it finished with other options, only its input files
-    changed, or the database that it loaded is no longer on the server."""
+    """Returns whether a new run replaces the one in `directory`: if that finished with other options, if only its input
+    files changed, or if the database that it loaded is no longer on the server."""
     with recorded(directory) as catalogue:
         if catalogue is None:
             return False
@@ -371,8 +371,8 @@ class _AddSteps(msgspec.Struct, frozen=True):
         if scan.attributes is not None:
             without = sorted(set(without).intersection(scan.attributes))
             naming = tuple(sorted(set(naming).intersection(scan.attributes)))
-        # Attributes whose values name entries: whether the server looks these entries up, and whether entries with such
-        # attributes must be added singly. Unknown properties of slapd are assumed to be true.
+        # Values of the attributes `naming` are DNs. `looks`: the server may look these DNs up. `singly`: entries with
+        # such values must be added one at a time. Both are true if slapd's overlays are unknown.
         looks, singly = True, bool(naming) and offer.openldap and offer.memberof
         if naming and offer.openldap:
             with suppress(LoaderError), session(options.connection) as server:
@@ -439,7 +439,7 @@ _ADVICE = {
     "insufficientAccessRights": "Give the same command as an account that may add entries there (`ditseed add "
     "--dry-run` asks beforehand); EXTERNAL on ldapi:/// may only if a rule of olcAccess of that database allows it.",
     "referral": "The server is a replica, or does not hold that part of the tree: give the same command with -H and "
-    "the URI that it names, which is that of the provider.",
+    "the provider's URI, which the message names.",
     "(?s)unwillingToPerform.*shadow context": "The server is a replica, which only syncrepl may change: give the "
     "same command with -H and the URI of its provider (see olcSyncrepl).",
     # back-mdb's messages after an LMDB error (servers/slapd/back-mdb/add.c, modify.c); the error itself is only in

@@ -1,9 +1,9 @@
 """Settings of a running server that are changed for a time through cn=config, and restored whatever happens.
 
 nosync, envflags and checkpoint are lent for a load, or until a time (`ditseed tune sync --lease`). olcUpdateDN is lent
-for a load that writes as replication does: slapd lets that account write attributes that otherwise only syncrepl may
-write (entryUUID, entryCSN, contextCSN ...), and refuses all other writes meanwhile ("shadow context"; be_isupdate in
-servers/slapd/add.c and modify.c of OpenLDAP 2.4 to 2.6).
+for a load that writes as replication does: slapd lets the account in it write attributes that otherwise only syncrepl
+may write (entryUUID, entryCSN, contextCSN ...), and refuses all other writes meanwhile ("shadow context"; be_isupdate
+in servers/slapd/add.c and modify.c of OpenLDAP 2.4 to 2.6).
 
 Each lease is recorded before the change (loader/run/lease.py). If a run was killed, or a lease expired, the next
 start of `ditseed add` or `ditseed tune` against that server restores the setting.
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 def nosync_on(connection: Connection) -> Iterator[None]:
     """Runs the body with nosync on; afterwards everything committed is on the server's disk.
 
-    If nosync was on without a lease, it stays on. Raises ConfigHidden, and LeaseStands if the restoring fails.
+    If nosync was on without a lease, it stays on. Raises ConfigHidden, and LeaseStands if restoring it fails.
     """
     nosync, database = _sync_lease(connection, syncing.NOSYNC, "ditseed add")
     if database.nosync and nosync.name not in {other.name for other in lease.all_leases()}:
@@ -97,25 +97,25 @@ def release(connection: Connection, *kinds: str) -> None:
 
 
 def put_back(lent: Lease, access: Connection) -> str:
-    """Restores one lease with the account `access`, if it is for that server, or over ldapi. Returns the outcome."""
+    """Restores one lease: as `access` if that is for the lease's server, else over ldapi. Returns the outcome."""
     if access.uri == lent.target:
         connection = access
     elif is_local(lent):
         connection = Connection(uri=lent.target, mechanism="EXTERNAL")
     else:
-        return f"left: give -H {lent.target} and an account, or the command that is printed"
+        return f"left changed: give -H {lent.target} and an account, or run the command that is printed"
     try:
         release(connection, lent.kind)
     except LoaderError as error:
-        return f"left ({error})"
-    return "left" if is_left(lent) else "put back"
+        return f"left changed ({error})"
+    return "left changed" if is_abandoned(lent) else "restored"
 
 
 def is_local(lent: Lease) -> bool:
     return lent.target.lower().startswith("ldapi:")
 
 
-def is_left(lent: Lease) -> bool:
+def is_abandoned(lent: Lease) -> bool:
     """Returns whether the lease is still recorded and no running process owns it."""
     key = (lent.kind, lent.target, lent.database)
     return key in [(other.kind, other.target, other.database) for other in lease.abandoned()]

@@ -15,7 +15,7 @@ from loader.operations.backup.options import Limits
 from loader.operations.backup.repository import Listing, Where
 from loader.operations.monitoring import Status
 
-_EARLIER = 7  # number of earlier backups whose entries are compared with those of the latest
+_EARLIER = 7  # number of earlier backups whose numbers of entries are compared with the latest's
 
 
 class Check(monitoring.Check, frozen=True):
@@ -48,7 +48,7 @@ class Check(monitoring.Check, frozen=True):
 
 
 def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
-    """Like `judged`, but returns status UNKNOWN instead of raising an error."""
+    """Calls `judged`; if that raises an error, returns the status UNKNOWN with the error."""
     try:
         return judged(repo, limits, suffix)
     except LoaderError as error:
@@ -139,7 +139,7 @@ def _unproven(kind: str, age: float | None, limit: float | None) -> str:
     """Returns a warning if the last verification or drill is older than `limit`, else ""."""
     if not limit or (age is not None and age <= limit):
         return ""
-    return f"no backup {'was ever' if age is None else f'was for {units.duration(age)}'} {kind}"
+    return f"no backup was ever {kind}" if age is None else f"no backup was {kind} for {units.duration(age)}"
 
 
 # --- for Prometheus -------------------------------------------------------------------------------

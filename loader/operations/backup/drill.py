@@ -102,8 +102,8 @@ def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
 
 
 def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
-    """Drills a backup, or all of a set if neither a suffix nor an ID selects one; stores and returns the records.
-    Raises LoaderError if a drill could not be tried."""
+    """Drills one backup, or every backup of a set if neither a suffix nor an ID is given; stores and returns the
+    records. Raises LoaderError if a drill could not be tried."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         records = list[Drill]()
@@ -141,7 +141,7 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
             with private.configured(config, database, directory, settings) as config_dir:
                 tools.change_owner(owner, directory)
                 if owner is not None and not tools.may_read(owner, [config_dir]):
-                    reason = f"slapd runs as uid {owner.uid} for the drill, which cannot enter the directory of --tmp"
+                    reason = f"the drill runs slapd as uid {owner.uid}, which cannot enter the directory of --tmp"
                     raise UsageProblem(reason=f"{reason}: give another directory, or --run-as")
                 with private.running(config_dir, owner, configuration.tools_tmpdir()) as session:
                     killpoint("drill.started")
@@ -272,5 +272,5 @@ def _left_out(contents: Contents) -> list[str]:
             config = contents.config()
             names.update(backmdb.protected(backmdb.definitions(config, configuration.of_modules(config))))
         except LoaderError as error:
-            log.warning("attributes of modules that clients may not set are unknown: %s", error)
+            log.warning("attributes of modules are written even if clients may not set them: %s", error)
     return sorted(names)

@@ -106,7 +106,7 @@ class Backup(msgspec.Struct, frozen=True):
 
     @property
     def file(self) -> str:
-        """The name of the file with the data; that of the map if the backup is incremental."""
+        """The name of the data file; the name of the map if the backup is incremental."""
         return self.stored_name(ENTRIES if self.is_ldif else MAP if self.incremental else PACK)
 
     @property
@@ -140,7 +140,7 @@ def read(directory: Path) -> Backup:
         if backup.id != directory.name:
             raise Unfit("is not the manifest of this directory")
         if backup.id not in backup.set_ids:
-            raise Unfit("names a set that does not include its backup")
+            raise Unfit("names a set that does not include this backup")
         _require_consistent(backup)
     except FileNotFoundError:
         raise ManifestBroken(path=path, reason="is missing") from None
@@ -155,7 +155,7 @@ def _require_consistent(backup: Backup) -> None:
     data = (ENTRIES,) if backup.is_ldif else (MAP,) if backup.incremental else (MAP, PACK)
     names = [stored.name for stored in backup.files]
     if {*names} - {backup.config_file} != {*map(backup.stored_name, data)} or len({*names}) != len(names):
-        raise Unfit("not a manifest: its files are not those of its kind")
+        raise Unfit("not a manifest: its files are not those of a backup of its kind")
     shared = [stored.name for stored in backup.packs]
     if not all(map(PACK_NAME.fullmatch, shared)) or (shared and not backup.incremental):
         raise Unfit("not a manifest: a backup of its kind has no such packs")

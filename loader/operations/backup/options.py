@@ -97,7 +97,7 @@ class WhichBackup:
         datetime.datetime | None,
         "--as-of TIME",
         _Moment(),
-        "Use the newest backup made until TIME: 2026-11-25T03:00, in the time zone of this host, or 2026-11-25T02:00Z.",
+        "Use the newest backup made by TIME: 2026-11-25T03:00, in the time zone of this host, or 2026-11-25T02:00Z.",
     ] = None
 
     def begin(self) -> None:
@@ -191,7 +191,7 @@ class Limits:
         "--max-shrink SHARE",
         Share(),
         {"default": f"{SHRINK:.0%}"},
-        "WARNING if the latest backup has fewer entries by this share than the median of the seven before it.",
+        "WARNING if the latest backup has this share fewer entries than the median of the seven before it.",
     ] = SHRINK
 
 
@@ -226,7 +226,7 @@ class RestoreOptions:
     target: Target = None
     replace: Annotated[
         bool,
-        "Replace the existing database once the restored one is checked. Its data file is kept in the directory as "
+        "Replace the existing database once the restored one is checked. The old data file stays in the directory as "
         "data.mdb.replaced-TIME.",
     ] = False
     verify: VerifyCopy = None

@@ -146,7 +146,7 @@ def _created(path: Path) -> Iterator[BinaryIO]:
 
 
 def require_length(path: Path, length: int, stored: StoredFile) -> None:
-    """Raises BackupDamaged unless `length` is that of the manifest."""
+    """Raises BackupDamaged if the manifest has another length."""
     if length != stored.bytes:
         reason = f"has {units.number(length)} bytes, the manifest says {units.number(stored.bytes)}"
         raise BackupDamaged(path=path, reason=reason)
@@ -219,8 +219,8 @@ def content(directory: Path, backup: Backup, name: str, identities: Identities |
 
 @contextmanager
 def plain(directory: Path, backup: Backup, identities: Identities | None, target: Path) -> Iterator[Path]:
-    """Yields the path of the unencrypted data file. An encrypted one is first decrypted to `target`, a new file in a
-    private directory, which is removed in the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
+    """Yields the path of the unencrypted data file. An encrypted file is first decrypted to `target`, in a private
+    directory; `target` is removed at the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     path = directory / backup.file
     if not backup.is_encrypted:
         yield path
@@ -260,8 +260,8 @@ _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
 class PackUse(msgspec.Struct, frozen=True):
-    """A pack in a map. `number`: its number in the runs. `sha256`: of its index. `pages`: number of its pages. `used`:
-    number of those that the backup uses, including bases of differences."""
+    """A pack in a map. `number`: its number in the runs. `sha256`: the SHA-256 of its index. `pages`: number of its
+    pages. `used`: number of its pages that the backup uses, including the bases of differences."""
 
     number: _U32
     sha256: Digest64
@@ -297,7 +297,7 @@ class PageMap:
     pieces: tuple[PagePiece, ...]
 
     def segments(self) -> list[tuple[bytes, int, int]]:
-        """Returns for each piece its runs, the number of pages of the own pack that earlier pieces use, its pages."""
+        """Returns for each piece: its runs, the pages that earlier pieces stored in the own pack, its pages."""
         before = itertools.accumulate((piece.fresh for piece in self.pieces), initial=0)
         return [(piece.runs, first, piece.pages) for piece, first in zip(self.pieces, before, strict=False)]
 
@@ -324,7 +324,7 @@ def read_map(directory: Path, backup: Backup, identities: Identities | None = No
         if any(not 0 < use.used <= use.pages for use in uses):
             raise Unfit("it uses no page of a pack, or more pages than the pack has")
         if backup.incremental and {use.name for use in uses} != {stored.name for stored in backup.packs}:
-            raise Unfit("its packs are not those of the manifest")
+            raise Unfit("its packs differ from those in the manifest")
         if not backup.incremental and len(uses) > 1:
             raise Unfit("a full backup has one pack")
     except (Unfit, zstandard.ZstdError, msgspec.MsgspecError, MemoryError) as error:
@@ -359,8 +359,8 @@ def previous(repo: Path, backup: Backup) -> PreviousBackup:
 
 
 class StoredPages(msgspec.Struct, frozen=True):
-    """`own`: the new pack, named as in the backup's own directory. `packs`: the packs of an incremental backup, the new
-    one last. `shared_name`: the name of the new pack there; None if the pack is empty."""
+    """`own`: the new pack, in the backup's own directory. `packs`: the shared packs of an incremental backup, the new
+    one last. `shared_name`: the new pack's name among these; None if the pack is empty."""
 
     map: StoredFile
     own: StoredFile
@@ -368,8 +368,8 @@ class StoredPages(msgspec.Struct, frozen=True):
     shared_name: str | None
 
     def publish(self, repo: Path, directory: Path) -> None:
-        """Moves the new pack into the directory of shared packs, or removes it if empty. The next run removes the pack
-        if the backup is never published."""
+        """Moves the new pack into the directory of shared packs, or removes it if empty. If the run ends before the
+        backup is published, the next run removes the pack."""
         if self.shared_name is None:
             (directory / PACK).unlink()
             return
@@ -446,8 +446,8 @@ def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: I
 
 
 def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = None) -> PagePacks:
-    """Opens the packs of a map. `own`: the decrypted pack of a full backup. Raises BackupDamaged, also if the SHA-256
-    of an index is not that of the map."""
+    """Opens the packs of a map. `own`: the decrypted pack of a full backup. Raises BackupDamaged if a pack cannot be
+    read, or if its index does not have the SHA-256 in the map."""
     with ExitStack() as stack:
         packs = []
         for use in page_map.packs:
@@ -461,7 +461,7 @@ def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = Non
                 raise BackupDamaged(path=path, reason="its index is not where it should be")
             index = os.pread(descriptor, length, size - length)
             if hashlib.sha256(index).hexdigest() != use.sha256 or not index.startswith(_MAGIC):
-                raise BackupDamaged(path=path, reason="the sha256 of its index is not that of the map")
+                raise BackupDamaged(path=path, reason="the sha256 of its index differs from the one in the map")
             packs.append((use.number, held.through(descriptor), path, index[len(_MAGIC) :]))
         with explained_packs(repo / backup.id):
             return PagePacks(packs, page_map.page_size, page_map.transaction)

@@ -1,9 +1,9 @@
 """A repository on another host, with a local temporary directory for the files that a verb needs.
 
 Manifests and records are fetched when the repository is opened. Other files are fetched whole when a verb needs them,
-and only if they have the length in the manifest. Names and contents are the same as in a local repository, so either
-can be copied to the other. The server's listing is not trusted: names must match ditseed's patterns. A new backup is
-written locally and then sent, its manifest last; a backup is removed with its manifest first.
+and only if their lengths match the manifest. Names and contents are the same as in a local repository, so either can be
+copied to the other. The server's listing is not trusted: names must match ditseed's patterns. A new backup is written
+locally and then sent, its manifest last; a backup is removed with its manifest first.
 
 Only one ditseed at a time changes the repository. The lock is an object with the name of its holder, who renews it. A
 lock that is not renewed lapses; a lock of a process of this host is free as soon as that process is gone. An empty lock
@@ -56,12 +56,12 @@ LOCK = "lock.json"
 LAPSE = 15 * 60.0  # seconds without a renewal after which a lock is free
 _RENEWAL = 60.0  # seconds between renewals of the lock
 _SETTLE = 1.0  # seconds to wait until a competing process has written its lock
-_LARGEST = 4096  # bytes of a lock that are read at most
+_LARGEST = 4096  # maximum bytes of a lock that are read
 _LOST = "Nothing was published or removed since. Run the same command again."
 
 
 class Remote(Repository):
-    """A repository on a server. `path`: the local directory for its files. `lock`: None if it is opened for reading."""
+    """A repository on a server. `path`: the local directory for its files. `lock`: None for a reader."""
 
     is_remote = True
 
@@ -95,7 +95,8 @@ class Remote(Repository):
         super().require_space(needed, keep_free)
 
     def bring(self, backup: Backup, data: bool = True) -> None:
-        """Fetches missing files; `data` first drops other backups'. Raises BackupDamaged, NoSpace, RemoteFailed."""
+        """Fetches missing files. With `data`, first removes the local files of other backups. Raises BackupDamaged,
+        NoSpace, RemoteFailed."""
         small = {f"{backup.id}/{stored.name}" for stored in backup.small_files}
         wanted = {name: stored for name, stored in backup.stored() if data or name in small}
         for name, stored in wanted.items():
@@ -227,7 +228,7 @@ def _is_marked(store: Store) -> bool:
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The process that has the lock. `started`: clock ticks since the boot, since process IDs are reused."""
+    """The process that has the lock. `started`: its start in clock ticks after the boot: a process ID is reused."""
 
     host: Name
     boot: Name
@@ -259,9 +260,8 @@ _UNKNOWN = Holder(
 
 
 class Lock:
-    """This process's lock on a repository. `is_held`: None if the server was too full for it; False if the server
-    refuses to overwrite files: then no other run can remove the files of this one either, and no lock is needed. All
-    methods raise RemoteFailed if the server fails."""
+    """This process's lock on a repository. `is_held`: None if the server was too full for the lock; False if the server
+    refuses to overwrite files: no run can then remove files, so no lock is needed. All methods raise RemoteFailed."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.own = store, myself()
@@ -296,8 +296,8 @@ class Lock:
         self.is_held = True
 
     def require(self) -> None:
-        """Checks that the lock is still this process's; called before anything is published or removed. If the server
-        was too full for a lock, tries again to acquire it. Raises RemoteLocked, RemoteFailed."""
+        """Checks that this process still has the lock, before anything is published or removed. If the server was too
+        full for a lock, tries again to acquire it. Raises RemoteLocked, RemoteFailed."""
         if self.is_held and not self.own.holds_lock(self.store):
             reason = f"another process took or removed {LOCK} during this run"
             raise RemoteFailed(place=self.store.location, reason=reason, advice=_LOST)
@@ -308,12 +308,12 @@ class Lock:
                 log.info("%s is still too full for %s", self.store.location, LOCK)
 
     def renew(self, store: Store) -> None:
-        """Renews the lock. `store`: a connection of its own, since this runs in another thread."""
+        """Renews the lock. `store`: a separate connection, because this runs in another thread."""
         if self.is_held and self.own.holds_lock(store):
             store.write(LOCK, self.own.encoded())
 
     def release(self) -> None:
-        """Removes or empties the lock. A failure is only logged, to hide no error of the run: the lock lapses."""
+        """Removes or empties the lock. Only logs a failure, to hide no error of the run; the lock then lapses."""
         try:
             if self.is_held and self.own.holds_lock(self.store):
                 try:

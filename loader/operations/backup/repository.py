@@ -270,7 +270,7 @@ def _read_all(repo: Path) -> tuple[list[Backup], list[Path], list[ManifestBroken
         except ManifestBroken as error:
             broken.append(error)
             continue
-        # When a set is published, its leader is renamed last; when a set is removed, first.
+        # A set's leader is renamed last when the set is published, and first when it is removed.
         leader = repo / backup.set_ids[0]
         if not leader.exists() and leader.with_name(leader.name + PARTIAL).exists():
             unfinished.append(directory)
@@ -285,8 +285,8 @@ def unfinished_backups(repo: Path) -> list[Path]:
 
 
 def follows(repo: Where, when: datetime.datetime) -> str:
-    """Returns `follows` for a new manifest: a second after the newest backup of any suffix if that is dated after
-    `when`, or "". Warns if the clock has gone back."""
+    """Returns `follows` for a new manifest. If the newest backup of any suffix is dated after `when`, warns that the
+    clock has gone back, and returns one second after that backup; else returns ""."""
     last = next(reversed(listing(repo).every), None)
     if last is None or last.order <= when:
         return ""
@@ -301,8 +301,8 @@ def follows(repo: Where, when: datetime.datetime) -> str:
 
 
 def collect(repo: Repository) -> int:
-    """Removes the packs that no backup needs; returns the bytes freed. The caller holds the lock. No pack is removed as
-    long as any manifest cannot be read."""
+    """Removes the packs that no backup needs; returns the bytes freed. The caller holds the lock. If any manifest
+    cannot be read, no pack is removed."""
     packs, every = repo.packs(), listing(repo)
     if packs and every.broken:
         shown = plain.with_operator_paths(str(repo.path))
@@ -339,7 +339,7 @@ def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup
     """Returns the backup that `find` selects; without an ID or suffix, all readable backups of its set."""
     if is_id(which) or suffix is not None:
         return (find(repo, which, suffix),)
-    backups = listing(repo)  # once: another account may replace what is there meanwhile
+    backups = listing(repo)  # read once, because another account may change the repository meanwhile
     latest = _latest(of(repo), backups, which, suffix)
     return next(group for group in sets(backups.backups) if latest in group)
 
@@ -556,8 +556,8 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
     examined, because a set stays or goes as a whole.
 
     Besides what the policy keeps, each suffix keeps its latest backup, the latest that can be restored, and the latest
-    that was proven good; all of them if none can be restored. Damaged backups do not count for the policy. Nor do empty
-    ones of a suffix that has backups with entries, since an empty backup may show a lost database.
+    that was proven good. If no backup of a suffix can be restored, it keeps all of them. Damaged backups do not count
+    for the policy. If a suffix has backups with entries, its empty ones do not count: they may show a lost database.
     """
     reasons: dict[str, list[str]] = {backup.id: [] for backup in every.backups}
     proven, groups = {backup.id: proofs(repo, backup) for backup in every.backups}, sets(every.backups)

@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 _BUILT = "built"  # temporary directory beside the data file for a build from LDIF
 _ENVIRONMENT = "environment"  # temporary directory beside the data file for rebuilding indexes
 _ANEW = (
-    "Give this configuration the schema and the multival of the backup's, or rebuild the database from its "
-    "entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
+    "Give this configuration the schema and multival of the backup's configuration, or rebuild the database from "
+    "its entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
 )
 
 
@@ -100,7 +100,7 @@ class Contents(msgspec.Struct, frozen=True):
             return meter.seconds
 
     def _build(self, target: Path, progress: Progress) -> float:
-        """Builds the database with exactly the stored entries: without schema checks, naming values or glue entries."""
+        """Builds the database with exactly the stored entries: checks no schema, adds no RDN values or glue entries."""
         from loader.operations import build  # imported here: slow to load, and most backups store pages
 
         original, built = self.config(), target.with_name(_BUILT)
@@ -158,7 +158,7 @@ class RestoreReport(msgspec.Struct, frozen=True):
 
 
 class RestoreTarget(msgspec.Struct, frozen=True):
-    """Where a database is restored. `like`: path whose owner a new directory gets."""
+    """Where a database is restored. `like`: path whose owner becomes the owner of a new directory."""
 
     directory: Path
     mode: int
@@ -205,7 +205,7 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
 
 def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, RestoreTarget]]:
     """Returns the backup, or the backups of one moment, with their targets. Checks all before reading data of any.
-    Raises NoSpace; directories on one file system count together."""
+    Raises NoSpace if a file system has no room for all databases on it."""
     if options.every:
         backups = repository.find_set(repo, options.which)
         pairs = [(backup, _target(dataclasses.replace(options, suffix=backup.suffix))) for backup in backups]
@@ -260,7 +260,7 @@ def _require_fitting(stored: Path, backup: Backup, target: RestoreTarget) -> Non
     if not backup.is_ldif:
         require_readable_format(stored, backup.lmdb_format)
     if database.maxsize < backup.data_bytes:
-        text = "maxsize of %s is %s, but the backup has %s in use: raise it, or writes will fail (ditseed tune maxsize)"
+        text = "maxsize of %s is %s, but the backup uses %s: raise maxsize (ditseed tune maxsize), or writes will fail"
         log.warning(text, database.suffix, units.size(database.maxsize), units.size(backup.data_bytes))
 
 

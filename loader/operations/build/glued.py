@@ -224,8 +224,8 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         writes_context = options.write_context and is_superior
         reached: list[str] = []
         if writes_context:
-            # The greatest entryCSNs of the other databases are in the LDIF or were generated. An environment that is
-            # gone was published, which implies that the superior is already built and has its contextCSN.
+            # The greatest entryCSNs of the other databases: those in the LDIF, then those that the builds generated. If
+            # an environment is gone, it was published, so the superior is built and has its contextCSN.
             reached += (text for share in split.shares for text in share.newest.values())
             for environment in (part.run.directory / "environment" for part in parts):
                 if environment.exists():

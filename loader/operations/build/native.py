@@ -1,6 +1,6 @@
 """The steps of a build by the native core: one call reads the input once, and writes the data file.
 
-The core refuses a configuration, naming the setting, unless it is proven to write what slapd would write.
+The core accepts only a configuration for which its output is proven to equal slapd's; else it names the setting.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Ta
 from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
-LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map that much
+LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map this many
 OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # the first proven release, and the first release that is not
 MOST_ENTRIES = 2**32 - 3  # entries per database; positions.rs of the core has the same limit
 LONGEST_INTLEN = 8  # bytes of an integer key; longer keys were never compared with slapd's
@@ -82,8 +82,8 @@ def require_keys(settings: Settings) -> None:
 
 
 def require_numbers(entries: int | None, options: BuildOptions, source: str = "") -> None:
-    """Raises TooManyEntries before the first entry is read. `entries`: None if unknown. `source`: name of the source in
-    the message, if the entries are not in files."""
+    """Raises TooManyEntries if a database cannot hold `entries` (None: unknown). `source`: name of the source in the
+    message, if the entries are not in files."""
     if entries is not None and entries > MOST_ENTRIES:
         path = source or ", ".join(map(str, options.inputs)) or "the template"
         counts = f"{units.number(entries)} entries, at most {units.number(MOST_ENTRIES)} in a database"
@@ -91,8 +91,8 @@ def require_numbers(entries: int | None, options: BuildOptions, source: str = ""
 
 
 def require_rules(foreign: Mapping[str, str], unproven: Mapping[str, str]) -> None:
-    """Raises NotProven unless both are empty. Attribute types -> rule or syntax. `foreign`: not OpenLDAP's own.
-    `unproven`: unknown to the core, of attributes that the settings name (index, multival, sortvals)."""
+    """Raises NotProven unless both are empty. They map attribute types to a rule or syntax: that is not OpenLDAP's own
+    (`foreign`), or that the core does not know, although an index, multival or sortvals needs it (`unproven`)."""
     for name, rule in sorted(foreign.items()):
         raise NotProven(reason=f"{name} has {rule}, which a module that is not OpenLDAP's defines")
     for name, rule in sorted(unproven.items()):
@@ -112,7 +112,7 @@ def tables() -> tuple[Table, ...]:
 
 def made_for(config: Config, database: Database, options: BuildOptions) -> str:
     """Returns a checksum of all that determines how entries are stored: slapd's release, the schema, and the relevant
-    settings (all settings if the core does not support them). A run is resumed only if it is the same."""
+    settings (all settings if the core does not support them). A run is resumed only if its checksum is the same."""
     try:
         settings: object = proven_settings(config, database, options)
     except NotProven:
@@ -184,8 +184,8 @@ def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
 
 
 def predicted(options: BuildOptions, target: Target, meter: Meter, is_rough: bool = False) -> int:
-    """Returns the bytes of the database, estimated from a sample of the files; 0 for a generated tree, and for faulty
-    input, because the load reports the fault with its line."""
+    """Returns the bytes of the database, estimated from a sample of the files; 0 for a generated tree. Returns 0 also
+    for faulty input: the load reports the fault with its line."""
     if options.tree is not None:
         return 0
     try:
@@ -214,8 +214,8 @@ class NativeSteps(BuildSteps):
         _ = self.target
 
     def load(self, meter: Meter, claimed: Sequence[str] | None) -> NativeLoaded:
-        """Reads the input with one native call. First raises MaxsizeTooSmall or NoSpace if a sample of the input shows
-        that there is no room; a stream cannot be sampled."""
+        """Reads the input with one native call. Before that, samples the input (except a stream), and raises
+        MaxsizeTooSmall or NoSpace if the database would not fit."""
         options = self.options
         if options.tree is None and not options.files.streamed:
             require_room(
@@ -238,7 +238,7 @@ class NativeSteps(BuildSteps):
         account: bool = False,
     ) -> NativeLoaded:
         """Builds the database from the inputs. `claimed`, `live` and `account`: as in `loader.sinks.mdb`. Raises
-        AllRejected, because an empty database must not replace one with entries."""
+        AllRejected if no entry is accepted: an empty database must not replace one with entries."""
         options = self.options
         value_check: mdb.ValueCheck = (
             "count" if options.copies_provider else "refuse" if options.check_values else "skip"
@@ -343,5 +343,5 @@ class NativeSteps(BuildSteps):
 
 
 def _invalid(built: Built | Transferred) -> list[str]:
-    """Returns the numbers of values that violate their syntax, as text for the report."""
+    """Returns how many values of each attribute violate their syntax, as text for the report."""
     return [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]

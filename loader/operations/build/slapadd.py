@@ -160,7 +160,7 @@ class _Sizing(BuildSteps):
     """The bodies of the steps before the load."""
 
     def schema(self, scan: Scanned) -> dict[str, str]:
-        """Checks all names before the load. Returns the LDIF's attribute names that are synonyms, as in `_sized`."""
+        """Checks before the load that the schema has all names. Returns the LDIF's synonyms, as in `_sized`."""
         self.require_schema(scan)
         config = self.place.config
         known = definitions(config, configuration.read_compiled_schema(config))
@@ -270,7 +270,7 @@ class _Loading(BuildSteps):
                 raise
         killpoint("slices.middle")
         if self.scanned.claimed and not any(part.rooted for part in self._done().values()):
-            reason = f"the input has no entry {self.place.database.suffix} to bear contextCSN"
+            reason = f"the input has no entry {self.place.database.suffix} to hold contextCSN"
             raise LdifUnreadable(path=self.source.paths[0], reason=reason)
 
     def _done(self) -> dict[str, _LoadedSlice]:

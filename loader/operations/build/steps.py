@@ -1,5 +1,5 @@
-"""Shared by the engines of a build (native.py, slapadd.py): options, the scan of the LDIF, the check for names that the
-schema lacks, and the last steps of a build."""
+"""What the engines of a build (native.py, slapadd.py) share: options, the scan of the LDIF, the check for names that
+the schema lacks, and the last steps of a build."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from loader.sources.dit import Synthetic
 from loader.sources.location import LdifFiles
 from loader.storage import files
 
-NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
+NO_CONTEXT = "Give -w if the LDIF comes from slapcat, or use LDIF from `ditseed export`, which always has a contextCSN."
 _NATIVE = {
     "memory": "--memory",
     "jobs": "--jobs",
@@ -77,7 +77,7 @@ class BuildOptions(DeclaredBuild, LdifInputs):
     `write_context`, computed from the entries; and no entry may be newer than that contextCSN."""
 
     seeding: bool = False
-    check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
+    check_schema: bool = True  # False: store entries unchecked, as slapadd -s and slapd's consumers do
     complete_naming: bool = True  # add missing RDN values to entries, as slapadd does
     tree: Synthetic | None = None  # replaces `inputs`
     # Set only if the database is part of a glued tree:
@@ -112,11 +112,11 @@ class BuildOptions(DeclaredBuild, LdifInputs):
 
     @property
     def copies_provider(self) -> bool:
-        """Whether the database is a consumer's, or part of one: it gets the provider's values, even invalid ones."""
+        """Whether the database belongs to a consumer, and so gets the provider's values, even invalid ones."""
         return self.seeding or self.claimed is not None
 
     def subordinates(self, place: TargetDatabase) -> list[Database]:
-        """Returns the glued mdb databases to build with that of `place`. Raises GlueRefused if one cannot be built."""
+        """Returns the mdb databases that are glued to that of `place`. Raises GlueRefused if one cannot be built."""
         if not self.glue or self.target is not None:
             return []
         glued = [each for each in configs.subordinates(place.config, place.database) if each.backend == "mdb"]
@@ -155,7 +155,7 @@ class BuildOptions(DeclaredBuild, LdifInputs):
             unknown = [option for name, option in _NATIVE.items() if getattr(self, name) != getattr(default, name)]
             unknown += [f"--verify {FULL}"] if self.verify == FULL else []
         if unknown:
-            raise UsageProblem(reason=f"--engine slapadd does not know {', '.join(unknown)}")
+            raise UsageProblem(reason=f"--engine slapadd does not support {', '.join(unknown)}")
         if self.shards and self.engine != "slapadd":
             raise UsageProblem(reason="--shards works with --engine slapadd only")
         if self.shards and self.tree:

@@ -64,7 +64,7 @@ def fixed(report: Report) -> Report:
                 done.append(f"{database.suffix}: slots of dead readers could not be cleared ({error})")
     access = report.server.request.access
     for left in lease.abandoned():
-        if left.kind in lending.KINDS and lending.is_left(left):
+        if left.kind in lending.KINDS and lending.is_abandoned(left):
             done.append(f"{left.kind} of {left.database} at {left.target}: {lending.put_back(left, access)}")
     if not done:
         return report

@@ -40,7 +40,7 @@ Fact = TypeVar("Fact")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """`access`: how to bind at providers; its URI overrides that of olcSyncrepl. `quick`: do not check indexes."""
+    """`access`: how to bind to providers; its URI overrides the one in olcSyncrepl. `quick`: do not check indexes."""
 
     suffix: str | None = None
     repo: Path | None = None
@@ -139,11 +139,11 @@ class Server:
             pid = tools.slapd_on(self.config)
             if pid is None:
                 if hidden := tools.unreadable_slapd():
-                    reason = f"the configuration of slapd (process {hidden}) cannot be seen: run it as root"
+                    reason = f"the configuration of slapd (process {hidden}) cannot be seen: run ditseed as root"
                     raise UsageProblem(reason=reason)
                 return Slapd(pid_file=str(tools.stale_pid_file(self.config) or ""))
             if tools.has_other_network(pid):
-                raise UsageProblem(reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there")
+                raise UsageProblem(reason=f"slapd (process {pid}) runs in another network namespace: run ditseed there")
             answers = questions.answers_of(tools.uris(pid), [database.suffix for database in self.databases])
             return Slapd(pid, silence=answers.silence, failed=answers.failed)
 
@@ -239,7 +239,7 @@ class Database:
 
     @cached_property
     def _has_dead_readers(self) -> bool:
-        """Whether dead readers keep pages (opening the database would clear them); True if unknown (see `seen`)."""
+        """Whether dead readers, which opening the database would clear, keep pages; True if unknown (see `seen`)."""
         directory = self.configured.directory
         if directory is None or not directory.is_dir():
             return False
@@ -248,7 +248,7 @@ class Database:
             newest = meta.read_meta(directory).txnid
             return any(not slot.is_alive and (slot.txnid or newest) < newest for slot in readers.slots(directory))
         except (LoaderError, OSError):
-            return newest is not None  # without meta pages it cannot be opened either
+            return newest is not None  # without meta pages, the database cannot be opened
 
     @cached_property
     def damage(self) -> str:
@@ -324,7 +324,7 @@ class Database:
             yield self._provider(own, replace(access, uri=uri, base=base), stored)
 
     def _provider(self, own: Connection | None, explicit: Connection, stored: tuple[str, ...]) -> Replication:
-        """Reads the contextCSN as `explicit` (command line) or as `own` (olcSyncrepl), which is always tested."""
+        """Reads the contextCSN as `explicit` (command line) or `own` (olcSyncrepl). `own` is always tested."""
         is_explicit = own is None or own.uri != explicit.uri or bool(explicit.bind_dn or explicit.mechanism)
         shown: tuple[str, ...] | None = None
         dead = refused = ""

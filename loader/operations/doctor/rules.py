@@ -39,12 +39,12 @@ CRITICAL, WARNING, NOTE, OK = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 
 AVAILABLE_WARNING, AVAILABLE_CRITICAL = 0.20, 0.10  # available share of maxsize
 BEHIND_WARNING, BEHIND_CRITICAL = 300.0, 3600.0  # seconds that a consumer is behind, by contextCSN
-BACKUP_AGE = 26 * 3600.0  # seconds; an older last backup is reported
+BACKUP_AGE = 26 * 3600.0  # seconds; a last backup older than this is reported
 _SHOWN = 5  # names listed in one finding
 _DAY = 86_400.0
 _LOG = "journalctl -u slapd -n 50"
 
-# Source of the reason -> rules.
+# Where the reason is documented -> rules.
 _SOURCES = {
     "docs/add.md": ("lease",),
     "docs/restore.md": ("data", "kept"),
@@ -107,11 +107,11 @@ def _data(database: Database) -> Findings:
         words = ("-R", str(server.request.repo or "REPO"), "--config", server.path, "-b", database.suffix, "--replace")
         restore = shlex.join(["ditseed", "backup", "restore", "latest", *words])
         mend = (f"findmnt -T {directory}; ls -l {directory}", "systemctl stop slapd", restore, "systemctl start slapd")
-        why = "slapd does not start on such a file, starts empty, or answers with errors. Mount its volume, or restore."
+        why = "slapd does not start, starts without entries, or answers with errors. Mount its volume, or restore."
         yield finding("data", CRITICAL, database.damage, why, *mend)
 
 
-class Barred(NamedTuple):
+class Denied(NamedTuple):
     """A file that slapd's account cannot read or write (`verb`). `subject`: a suffix, "configuration" or "TLS".
     `is_own`: whether the account owns the file."""
 
@@ -122,24 +122,24 @@ class Barred(NamedTuple):
 
 
 def _access(server: Server) -> Findings:
-    account, barred = server.read("whether slapd may reach its files", lambda: _barred(server)) or ("", [])
-    for subject, verb in dict.fromkeys((file.subject, file.verb) for file in barred):
+    account, denied = server.read("whether slapd may reach its files", lambda: _denied(server)) or ("", [])
+    for subject, verb in dict.fromkeys((file.subject, file.verb) for file in denied):
         own, foreign = (
-            [file.path for file in barred if file == (subject, verb, file.path, is_own)] for is_own in (True, False)
+            [file.path for file in denied if file == (subject, verb, file.path, is_own)] for is_own in (True, False)
         )
         mend = [shlex.join(["chown", "-h", f"{account}:", "--", *foreign])] if foreign else []
         mend += [shlex.join(["chmod", "u+rwX", "--", *own])] if own else []
         if subject == "TLS":
             mend = [f"setfacl -m u:{account}:r {quote(path)}" for path in own + foreign]
         severity = CRITICAL
-        why = "slapd cannot start again. Tools that root runs without `runuser -u` leave such files."
+        why = "slapd cannot start again. Tools that root ran without `runuser -u` have created such files."
         if (subject, verb) == ("configuration", "write"):
             severity, why = WARNING, "slapd cannot store changes of cn=config."
         what = f"slapd's account {account} cannot {verb} {listed(own + foreign)}"
         yield finding("access", severity, what, why, *mend, subject=subject)
 
 
-def _barred(server: Server) -> tuple[str, list[Barred]]:
+def _denied(server: Server) -> tuple[str, list[Denied]]:
     """Returns the name of slapd's account ("" for root), and the files that it needs but cannot read or write."""
     config, by_suffix = server.config, dict[str, list[Path]]()
     for database in server.databases:
@@ -157,24 +157,24 @@ def _barred(server: Server) -> tuple[str, list[Barred]]:
     try:
         account = pwd.getpwuid(uid)
     except KeyError:
-        raise UsageProblem(reason=f"user ID {uid}, as which slapd runs, has no name here") from None
+        raise UsageProblem(reason=f"slapd runs as user ID {uid}, which has no name on this host") from None
     if os.geteuid() not in (0, uid):
         raise UsageProblem(reason=f"only root, or {account.pw_name} itself, can tell")
 
-    barred: list[Barred] = []
+    denied: list[Denied] = []
     for suffix, needed in by_suffix.items():
         if needed[0].is_dir():
-            barred += _barred_of(account, suffix, needed, "-maxdepth", "0")
-    of_config = list(_barred_of(account, "configuration", [config.path]))
+            denied += _denied_to(account, suffix, needed, "-maxdepth", "0")
+    of_config = list(_denied_to(account, "configuration", [config.path]))
     # slapd never writes to slapd.conf, to TLS files, or to a slapd.d whose top directory is read-only.
     is_written = config.is_directory and not any((file.path, file.verb) == (server.path, "write") for file in of_config)
     tls = _tls_files(server, "Certificate", "CertificateKey", "CACertificate")
-    of_tls = _barred_of(account, "TLS", tls, "-maxdepth", "0")
-    barred += [file for file in of_config if is_written or file.verb == "read"]
-    return account.pw_name, barred + [file for file in of_tls if file.verb == "read"]
+    of_tls = _denied_to(account, "TLS", tls, "-maxdepth", "0")
+    denied += [file for file in of_config if is_written or file.verb == "read"]
+    return account.pw_name, denied + [file for file in of_tls if file.verb == "read"]
 
 
-def _barred_of(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], *options: str) -> Iterator[Barred]:
+def _denied_to(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], *options: str) -> Iterator[Denied]:
     """Tests files with find(1), run as the account: it uses access(2), which respects ACLs and read-only mounts."""
     present = [str(path) for path in paths if path.exists()]
     if not present:
@@ -194,7 +194,7 @@ def _barred_of(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], 
             raise ToolFailed(tool="find", status=answer.status, reason="; ".join(answer.stderr_lines[-2:]))
     for line in lines:
         path, verb = line[1:], "write" if line[0] == "w" else "read"
-        yield Barred(subject, verb, path, Path(path).lstat().st_uid == account.pw_uid)
+        yield Denied(subject, verb, path, Path(path).lstat().st_uid == account.pw_uid)
 
 
 def _slapd(server: Server) -> Findings:
@@ -202,7 +202,7 @@ def _slapd(server: Server) -> Findings:
     if slapd is None:
         return
     if slapd.pid is None:
-        what, why = "slapd is not running", "No process of this host was started on this configuration."
+        what, why = "slapd is not running", "No process on this host uses this configuration."
         if slapd.pid_file:
             what += f"; its pid file {slapd.pid_file} is still there: it did not stop, it died"
         severity = graded(server.request.quick or bool(slapd.pid_file))
@@ -370,7 +370,7 @@ def _contents(database: Database) -> Findings:
         look = partial(verify.shared_uuids, directory, AuditResources(), Meter("entryUUIDs"))
         for uuid, first, other in database.read("entryUUIDs", look) or ():
             what = f"{first} and {other} share the entryUUID {uuid}"
-            why = "Replication cannot tell them apart: deleting one of them removes either from a replica."
+            why = "Replication cannot tell them apart: if one is deleted, a replica may remove the other."
             mend = "# delete one of them and add it again: slapd generates a new entryUUID"
             yield finding("shared_uuid", WARNING, what, why, mend)
     drift = database.drift
@@ -378,7 +378,7 @@ def _contents(database: Database) -> Findings:
         return
     if rebuild := [name for name in drift.rebuild if name not in drift.left_out]:
         what = f"the index of {listed(rebuild)} lacks entries or has too many"
-        why = "Searches by them miss entries without an error. The configuration differs from that of the load."
+        why = "Searches that use it miss entries without an error. The database was loaded with another configuration."
         # Given several attributes, slapindex may skip some of them; given none, it rebuilds all indexes.
         named = rebuild if len(rebuild) == 1 else ()
         yield finding("indexes", WARNING, what, why, *database.slapindex(*named))
@@ -387,12 +387,12 @@ def _contents(database: Database) -> Findings:
         yield finding("indexes", OK, f"its indexes agree with a sample of {drift.entries} entries{left_out}")
     if drift.unknown:
         what = f"the schema lacks {listed(drift.unknown)}, which entries have"
-        why = "slapd cannot decode such entries, or shows them without these."
+        why = "slapd cannot decode such entries, or shows them incompletely."
         mend = "# load the schema that defines them into the configuration"
         yield finding("schema", WARNING, what, why, mend)
     if drift.otherwise:
         what = f"made with another configuration: {listed(drift.otherwise)}"
-        why = "Searches may miss entries. Unlike index tables, this cannot be rebuilt in place: it needs LDIF."
+        why = "Searches may miss entries. Only index tables can be rebuilt in place; rebuild the database from LDIF."
         build = f"ditseed build /srv/export --config {database.server.path} -b {database.suffix} --replace"
         export = f"ditseed export {database.directory} -o /srv/export"
         yield finding("made_otherwise", WARNING, what, why, export, build)
@@ -415,7 +415,7 @@ def _replication(database: Database) -> Findings:
         if seconds is not None:
             what = f"is {units.duration(seconds)} behind" if 0 < seconds < float("inf") else "is not behind"
             if seconds == float("inf"):
-                what = "has seen no change of one of the server IDs of"
+                what = "has seen no change from one of the server IDs of"
             what += f" {link.provider}, by contextCSN"
             why = "The consumer receives no changes, or receives them more slowly than they are made."
             compare = f"ditseed replica verify -H {link.provider} -b {database.suffix} --consumer ldapi:///"
@@ -424,8 +424,8 @@ def _replication(database: Database) -> Findings:
         elif not (link.dead or link.refused):
             age = link.age
             stored = "has no contextCSN" if age is None else f"has seen changes until {units.duration(age)} ago"
-            what = f"a consumer of {link.provider}, which did not show its contextCSN; it {stored}"
-            why = "It is behind only if the provider has changed since."
+            what = f"a consumer of {link.provider}, which did not show its contextCSN; the consumer {stored}"
+            why = "The consumer is behind only if the provider has changed since."
             yield finding("replication", NOTE, what, why, "ditseed doctor -H PROVIDER -D DN -y FILE")
     # The database may legitimately be newer if it accepts writes, or if a provider shows no contextCSN.
     if database.is_multi_provider or not all(link.shown for link in consumer):
@@ -434,8 +434,8 @@ def _replication(database: Database) -> Findings:
     ours = csn.by_server(text for link in consumer for text in link.stored)
     if ahead := [sid for sid, text in sorted(ours.items()) if sid in theirs and text > theirs[sid]]:
         names = ", ".join(dict.fromkeys(link.provider for link in consumer))
-        what = f"has newer changes of server ID {', '.join(ahead)} than its provider {names}, by contextCSN"
-        why = "The provider was restored from an older backup. syncprov refuses a newer consumer, or both differ."
+        what = f"has newer changes from server ID {', '.join(ahead)} than its provider {names}, by contextCSN"
+        why = "The provider was restored from an older backup. syncprov refuses a newer consumer, or the two differ."
         seed = "ditseed replica seed --help  # or restore the provider from a newer backup"
         check = "# if the provider is right, seed this consumer again:"
         yield finding("replication.ahead", CRITICAL, what, why, check, seed)
@@ -447,10 +447,10 @@ def _storage(server: Server) -> Findings:
     for database in server.databases:
         look = partial(storage_check.check_database, database.configured, server.config.path)
         report = database.read("storage", look) if database.data else None
-        # Its unreadable facts do not affect the status: in a container, tune2fs and lvs never see the device.
+        # Unreadable facts of `storage check` do not affect the status: in a container, tune2fs and lvs see no device.
         server.left_out += [fact for fact in (report.situation.unseen if report else ()) if fact not in server.left_out]
         for each in report.findings if report else ():
-            # The rules `maxsize` and `sync` judge the last two in more detail.
+            # The rules `maxsize` and `sync` cover maxsize.used and nosync in more detail.
             if each.severity.rank < WARNING.rank or each in seen or each.rule in ("maxsize.used", "nosync"):
                 continue
             seen.add(each)
@@ -536,7 +536,7 @@ def _openssl(path: Path, *arguments: str, pem: bytes | None = None) -> bytes:
 
 def certificates_of(path: Path) -> list[Certificate]:
     pem = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-    blocks = pem.findall(files.read(path))[:20]  # enough for own files; a distribution's bundle of CAs is not judged
+    blocks = pem.findall(files.read(path))[:20]  # enough for own files; the rest of a large CA bundle is not read
     if not blocks:
         raise UsageProblem(reason=f"{path} has no certificate in PEM format")
     certificates = []
@@ -574,6 +574,6 @@ def _settings(database: Database) -> Findings:
     is_unlimited |= not {"unlimited", "-1", *sizes}.isdisjoint(everybody.split())
     if "syncprov" in configured.overlays and not is_unlimited:
         what = "neither olcSizeLimit nor olcLimits lets an account read all entries (500 by default)"
-        why = "Only the root DN can read all, but no consumer or `ditseed export`. Put the rule before all others."
+        why = "Only the root DN can read all entries; a consumer or `ditseed export` cannot. Put the rule first."
         export = "ditseed export -H ldap://HOST -D DN -y FILE -o /srv/export  # its hint has the commands for DN"
         yield finding("limits", NOTE, what, why, export)

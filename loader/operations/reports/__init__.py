@@ -94,8 +94,8 @@ def families(run: RunReport) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily
 
     began = run.recorder.began
-    counted = "Entries of the report; of a run that failed, those that its last step had counted."
-    rejects = "Entries that were rejected; none of a run that failed before they were counted."
+    counted = "Entries in the report; if the run failed, those that its last step had counted."
+    rejects = "Rejected entries; no value if the run failed before they were counted."
     gauges: tuple[tuple[str, str, float | None], ...] = (
         ("success", "1 if the run was done, with rejects or without; else 0.", run.is_done),
         ("exit_status", "As docs/errors.md lists them.", run.status),
@@ -111,7 +111,7 @@ def families(run: RunReport) -> Iterator[Metric]:
         if value is not None:
             family.add_metric([run.verb], float(value))
         yield family
-    text = "Seconds that a step took in this run; steps that run beside each other are added up."
+    text = "Seconds that a step took in this run; steps that run in parallel are added up."
     steps = GaugeMetricFamily("ditseed_run_step_seconds", text, labels=["verb", "step"])
     for step, seconds in run.seconds_by_step.items():
         steps.add_metric([run.verb, step], seconds)
@@ -210,8 +210,8 @@ def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
 
 
 def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
-    """Returns the bytes of the data file, and those of each table, largest first. The last item, "the rest", is free
-    pages and the pages of long ID lists, which LMDB does not count with their index."""
+    """Returns the bytes of the data file, and the bytes of each table, largest first. The last item, "the rest", is
+    free pages and the pages of long ID lists, which LMDB does not count with their index."""
     with held.checked_file(directory / DATA) as pin:
         size = pin.stat().st_size
         # Without a lock.mdb no slapd has the database open; reading the file by itself then creates no lock.mdb.
@@ -221,7 +221,7 @@ def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
 
 
 def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, float]]]]:
-    """Yields step, unit, highest rate, and time slices (seconds, share of that rate), for each step that counts."""
+    """Yields step, unit, highest rate, and time slices (seconds, share of that rate), for each step that has counts."""
     for step in run.steps:
         for counted, unit, scale in (("entries", "entries/s", 1), ("bytes", "MiB/s", 1 << 20)):
             if len(step.points) > 1 and getattr(step, counted):
@@ -231,8 +231,8 @@ def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, 
 
 
 def rates_of(step: StepRecord, counted: str, least: float) -> list[tuple[float, float]]:
-    """Returns seconds and rate of the step's time slices, each of `least` seconds or more. Counts can fall, because
-    those of a failed call are subtracted again; such a slice has the rate 0."""
+    """Returns seconds and rate of the step's time slices, each of `least` seconds or more. Counts can fall, because the
+    counts of a failed call are subtracted; such a slice has the rate 0."""
     kept = [step.points[0]]
     for point in step.points[1:]:
         if point.at - kept[-1].at >= least:

@@ -90,7 +90,7 @@ class BenchRow(msgspec.Struct, frozen=True):
 
 
 class BenchReport(msgspec.Struct, frozen=True):
-    """`version`: that of OpenLDAP."""
+    """`version`: the version of OpenLDAP."""
 
     version: str
     rows: tuple[BenchRow, ...]
@@ -186,8 +186,8 @@ class _Measuring(msgspec.Struct, frozen=True):
     progress: Progress
 
     def rehearse(self) -> None:
-        """Loads and opens a database without measuring it: this reveals at once what slapd's installation lacks, and
-        has the programs in memory for the first row."""
+        """Loads and opens a database without measuring it: this shows at once what slapd's installation lacks, and
+        loads the programs into memory before the first row."""
         tree = self.part or self.whole
         with self._step("try slapadd, slapd", self.work) as (directory, meter):
             self._slapadd(directory, tree, meter, "-q")

@@ -43,7 +43,7 @@ _LMDB = "lmdb.h, Caveats"
 _CHANGE_MAXSIZE = "ditseed tune maxsize -H ldapi:/// -Y EXTERNAL --maxsize"
 _NO_COPY = {"md raid0", "md linear"}
 _NO_BARRIER = {"nobarrier", "barrier=0"}
-# XFS mount option -> the Linux version that no longer accepts it.
+# XFS mount option -> the first Linux version that refuses it.
 _REMOVED = {
     **dict.fromkeys(("barrier", "nobarrier"), "4.19"),
     **dict.fromkeys(("delaylog", "nodelaylog", "ihashsize", "irixsgid", "osyncisdsync", "osyncisosync"), "4.0"),
@@ -90,7 +90,7 @@ filesystem.cow (btrfs(5), chattr(1))
   checksums of btrfs), for files created after it was set on their directory. An existing database is therefore copied,
   while slapd is stopped, by the account that owns it.
 filesystem.read_only (mount(8))
-  slapd needs to write. If it was writable before, see dmesg: the kernel may have switched it after an error.
+  slapd needs to write. If it could before, see dmesg: the kernel may have made the mount read-only after an error.
 filesystem.journal (ext4(5), has_journal; tune2fs(8))
   After a crash, slapd cannot start until e2fsck has guessed which blocks belong to data.mdb.
 volume.redundancy (lvmraid(7))
@@ -99,7 +99,7 @@ volume.linear (lvcreate(8); three disks striped gave three times the throughput 
   The disk that holds the used part of data.mdb gets every read and write; stripes share them. A linear volume cannot be
   striped in place: make another one and move the database to it while slapd is stopped.
 volume.uneven (lvextend(8): -i concerns the extents that it adds)
-  It was extended when fewer physical volumes had room, so part of the database is on fewer disks.
+  The volume was extended when fewer physical volumes had room, so part of the database is on fewer disks.
 volume.same_disk (lvmraid(7))
   Stripes over partitions of one disk add seeks and no throughput.
 volume.stripe_size (lvcreate(8), --readahead; measured: docs/storage.md)
@@ -141,9 +141,9 @@ mount.data=writeback (mount(8), ext4(5))
 mount.discard (xfs(5), discard; fstrim(8))
   This can slow down the device. A weekly fstrim does the same.
 fstab.missing (fstab(5))
-  Unless a unit of systemd mounts it, slapd finds an empty directory after the next boot.
+  Unless a unit of systemd mounts the volume, slapd finds an empty directory after the next boot.
 fstab.subvolume (btrfs(5), subvol)
-  Unless it is the default subvolume (btrfs subvolume get-default), the next boot mounts another one.
+  Unless this is the default subvolume (btrfs subvolume get-default), the next boot mounts another one.
 fstab.kind (fstab(5))
   The next boot mounts another file system there, or fails.
 fstab.removed (xfs(5), Removed mount options)
@@ -151,11 +151,11 @@ fstab.removed (xfs(5), Removed mount options)
 fstab.barrier (ext4(5), barrier)
   A power cut can then damage the database.
 alignment (sfdisk(8))
-  Pages lie across two sectors or stripes: one read becomes two, and one write two that each read first. Only a new
-  partition mends it, with the data moved.
+  Pages lie across two sectors or stripes: one read becomes two, and one write becomes two reads and two writes. Only
+  a new partition helps; the data must be moved to it.
 alignment.extents (pvcreate(8), --dataalignment)
-  Every stripe lies across two of the device. It is set when the physical volume is made, so its extents have to move to
-  another one (pvmove does this while the volume is in use).
+  Every stripe lies across two stripes of the device. Alignment is set when a physical volume is made, so the extents
+  must move to another one (pvmove does this while the volume is in use).
 space (the vendors' rule for directories: twice the database at least, three times if possible)
   A build, a restore or a copy is made beside the database and needs as much again; the database itself grows while a
   long read, such as a backup, keeps old pages in use.
@@ -266,7 +266,7 @@ def _kind(situation: Situation, facts: Facts) -> Findings:
 
 
 def _without_cow(situation: Situation) -> tuple[str, ...]:
-    """Returns the commands. The file's owner copies it, because root writes to no directory of another account."""
+    """Returns commands that copy the file, as its owner: root writes to no directory of another account."""
     file = situation.facts.path
     if situation.database is None:
         return (f"chattr +C {quote(file)}",)
@@ -321,7 +321,7 @@ def _stripes(situation: Situation, facts: Facts) -> Findings:
     if stripes == (top.min_io, top.opt_io) or (unit and stripes == (unit, width)):
         yield _ok("stripes", where, f"{what}, as {top.path} has")
     elif unit and not parameters.stripe_unit and is_xfs and top.size < XFS_LEAST:
-        yield _ok("stripes", where, f"{what}: mkfs.xfs takes no stripes over below 1 GiB")
+        yield _ok("stripes", where, f"{what}: mkfs.xfs ignores stripes below 1 GiB")
     elif unit:
         mend: tuple[str, ...] = (
             "# on a new volume with these stripes (mkfs.xfs takes them over by itself):",
@@ -533,7 +533,7 @@ def _next_boot(facts: Facts) -> Findings:
             mend = [_changed(entry, entry.kind, [*others, f"subvol={mount.root}"])]
             yield _finding(WARNING, "fstab.subvolume", target, what, mend)
     if entry.kind not in ("auto", mount.kind):
-        what = f"{line}, says {entry.kind}; mounted is {mount.kind}"
+        what = f"{line}, says {entry.kind}, but {mount.kind} is mounted"
         yield _finding(WARNING, "fstab.kind", target, what, [_changed(entry, mount.kind, entry.options)])
         return
     gone = sorted(_REMOVED.keys() & names.values()) if mount.kind == "xfs" else []
@@ -570,7 +570,7 @@ def _hardware(situation: Situation, facts: Facts) -> Findings:
 
 
 def alignment(device: Device, physical: PhysicalVolume | None) -> Findings:
-    """`physical`: the LVM physical volume on `device`; None if there is none."""
+    """Yields a warning if `device` is misaligned. `physical`: the LVM physical volume on it, or None."""
     sector, unit, where = max(device.physical_sector, _SECTOR), max(device.min_io, _SECTOR), ""
     if device.alignment_offset > 0:
         where = f"its first sector lies {device.alignment_offset} bytes off"

@@ -1,4 +1,4 @@
-"""The commands by which `check` mends something and `plan` makes a volume: one function for each."""
+"""The commands that `check` prints to fix a finding, and `plan` to create a volume: one function for each."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ XFS_MINIMUM = 300 << 20  # bytes; mkfs.xfs refuses a smaller device
 
 
 def lvcreate(group: str, name: str, extents: int, stripe_size: int, legs: Sequence[str], copies: int = 1) -> str:
-    """Returns an lvcreate with a stripe of `stripe_size` bytes on each leg, or on each pair of legs if `copies` is 2.
-    -y and --wipesignatures wipe what former file systems left there; without them lvcreate asks, and a script aborts.
+    """Returns an lvcreate command with a stripe of `stripe_size` bytes on each leg, or each pair of legs if `copies` is
+    2. -y and --wipesignatures wipe old signatures; without them lvcreate asks, and a script aborts.
     """
     stripes = len(legs) // copies
     kind = f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1 " if copies > 1 else ""
@@ -32,7 +32,7 @@ def _more_disks(volume: Volume, reason: str, extents: int, disks: Sequence[str])
 
 
 def placeholders(count: int) -> list[str]:
-    """Returns names that the reader replaces by those of real disks."""
+    """Returns placeholder names, which the user replaces with the names of real disks."""
     return [f"/dev/DISK{number}" for number in range(1, count + 1)]
 
 
@@ -41,7 +41,7 @@ def read_ahead(group: str, name: str, sectors: int) -> str:
 
 
 def add_to_fstab(source: str, target: str, kind: str, options: str = "defaults 0 2") -> str:
-    """Returns a printf, because the echo of some shells interprets the escapes of fstab(5)."""
+    """Returns a printf command: the echo of some shells would interpret the escapes of fstab(5)."""
     line = " ".join((*map(fstab_word, (source, target, kind)), options))
     return f"printf '%s\\n' {quote(line)} >>/etc/fstab"
 
@@ -57,7 +57,7 @@ def name_of(volume: Volume) -> str:
 def enlarging(
     volumes: Volumes, volume: Volume, lack: int, options: str = "", data: Volume | None = None
 ) -> tuple[str, ...]:
-    """Returns an lvextend by at least `lack` bytes, after a vgextend if the group lacks free extents.
+    """Returns an lvextend command for at least `lack` bytes, after a vgextend if the group lacks free extents.
 
     `data`: for a thin pool, the hidden volume with its data extents.
     """
@@ -78,7 +78,7 @@ def enlarging(
 
 
 def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, ...]:
-    """Returns the lvcreate of a striped volume of equal size: on free extents, else on disks that have to be added."""
+    """Returns commands that create a striped volume as large as `volume`: on free extents, or on disks to be added."""
     physical = on_own_disks(physical)
     for stripes in range(len(physical), 1, -1):
         each = -(-volume.extents // stripes)
@@ -98,7 +98,7 @@ def _striped(volume: Volume, each: int, legs: Sequence[str]) -> tuple[str, ...]:
 
 
 def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
-    """Returns, of the volumes that share a disk, the one with the most free extents; and all others."""
+    """Returns the volumes that share no disk; of several on one disk, only the one with the most free extents."""
     disks: dict[str, PhysicalVolume] = {}
     for volume in sorted(physical, key=lambda each: -each.free):
         if disks.keys().isdisjoint(volume.disks):

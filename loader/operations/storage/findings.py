@@ -24,7 +24,7 @@ class Severity(str, Enum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`rule`: name of the rule, for programs. `mend`: commands, or lines of a file. `source`: who states the reason."""
+    """`rule`: its name, for programs. `mend`: commands, or lines of a file. `source`: where the reason is given."""
 
     severity: Severity
     rule: str

@@ -96,7 +96,7 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(request: MoveRequest, state: Path) -> MovePlan:
-    """Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe, NotPermitted. `state`: the run directory."""
+    """`state`: the run directory. Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe, NotPermitted."""
     source, target, fstab = Path(request.source), Path(request.target), Path(request.fstab)
     for path in (source, target):
         _require_directory(path)

@@ -14,7 +14,7 @@ from loader.operations.storage.commands import fstab_word
 from loader.storage import files, mounts
 from loader.storage.mounts import Mount
 
-# Options that a line of fstab should keep if another volume replaces its own: they belong to no file system type.
+# Options that a line of fstab should keep if another volume replaces its own: every file system type has them.
 GENERAL = ("nodev", "nosuid", "noexec", "noatime", "nodiratime", "nofail", "noauto")
 
 
@@ -30,7 +30,7 @@ class Volume(msgspec.Struct, frozen=True):
         return ["mount", "-t", self.kind, "-o", self.options, device or self.device, path]
 
     def is_at(self, path: str) -> bool:
-        """Returns whether it is mounted on `path`. A mounted device that is unreadable is recognized by its path."""
+        """Returns whether the volume is mounted on `path`. A device that is unreadable is recognized by its path."""
         mount = mounts.mounted_at(Path(path))
         return mount is not None and self._is(mount.source, is_mounted=True)
 
@@ -41,7 +41,7 @@ class Volume(msgspec.Struct, frozen=True):
         return bool(self.uuid) and uuid == self.uuid
 
     def mount(self, path: str) -> None:
-        """Does nothing if it is mounted already. Raises MigrationRefused, ToolFailed."""
+        """Does nothing if the volume is already mounted there. Raises MigrationRefused, ToolFailed."""
         if self.is_at(path):
             return
         device = self.device
@@ -69,7 +69,7 @@ def of(mount: Mount, fstab: Path) -> Volume:
 
 
 def with_options_of(new: Volume, old: Volume | None) -> Volume:
-    """Adds the old volume's general options, which protect the directory. `noauto` is the old volume's alone."""
+    """Adds the old volume's general options, which protect the directory. `noauto` comes only from the old volume."""
     mine = [option for option in new.options.split(",") if option != "noauto"]
     more = [option for option in (old.options.split(",") if old else ()) if option in {*GENERAL} - {*mine}]
     return msgspec.structs.replace(new, options=",".join([*mine, *more]) or "defaults")
@@ -94,7 +94,7 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def left_out(self) -> Lines:
-        """Replaces `after` while the volume cannot be mounted any more: a boot would wait for the volume."""
+        """What replaces `after` if the volume cannot be mounted any more: a boot would wait for the volume."""
         comment, *rest = self.after
         mark = comment.partition(": ")[0]
         return (f"{mark}: kept, this volume could not be mounted when the migration was rolled back", *rest)
@@ -146,7 +146,7 @@ def undo(fstab: Path, edits: Sequence[Edit]) -> None:
 
 
 def leave_out(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Keeps, unlike `undo`, the lines of a volume that cannot be mounted any more as comments."""
+    """Like `undo`, but keeps the lines of a volume that cannot be mounted any more, as comments."""
     lines = _read(fstab)
     _replace(fstab, [(edit.after, edit.left_out) for edit in edits if _where(lines, edit.after) is not None])
 

@@ -50,7 +50,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Leg(msgspec.Struct, frozen=True):
-    """`extents`: extents of the disk. `used`: those that the volume takes. `left`: those that remain."""
+    """`extents`: extents of the disk. `used`: extents that the volume takes. `left`: the remaining extents."""
 
     disk: str
     extents: int

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # the range that is accepted from a file
 LEAST_ROUNDS = 5
 LEAST_DELAY = 1e-4  # seconds; a smaller added delay is never reported
-_SHARE = 0.1  # of the time of the layers below; single reads differ by less anyway
-_OF_WORST = 0.05  # of the largest delay that any layer adds; a smaller delay explains nothing
+_SHARE = 0.1  # share of the time of the layers below; a smaller delay may be chance
+_OF_WORST = 0.05  # share of the largest delay that any layer adds; a smaller delay explains nothing
 _SAME = 1.5  # factor by which an upper layer's read may be faster than the lower layer's read that served it
 
 Times = Mapping[str, Mapping[int, float]]  # layer -> round -> seconds
@@ -44,7 +44,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Seconds. davg, dstd_dev: mean and standard deviation of the last n reads. emin, emax: extremes that are released
+    """Seconds. davg, dstd_dev: mean and standard deviation of the last n reads. emin, emax: extremes that decay
     exponentially."""
 
     last: Seconds
@@ -138,7 +138,7 @@ def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
         median = statistics.median(own.values()) if own else None
         compared.append((Added(layer.name, over, len(differences), seconds, median, not layer.on), differences))
 
-    # A layer adds delay if it does so in three of four rounds, and not little beside what other layers take or add.
+    # A layer adds delay if it does so in three of four rounds, and if the delay is not small beside the other layers'.
     worst = max((added.seconds or 0.0 for added, _ in compared if added.over), default=0.0)
     verdict = []
     for added, differences in compared:
@@ -186,7 +186,7 @@ def sentence(verdict: Sequence[Added], hung: Sequence[str], failing: Sequence[st
             words.append(f"{each.layer} {f'takes {_ms(each.own)}' if each.is_lowest else f'adds nothing{added}'}")
     unknown = [each.layer for each in verdict if each.seconds is None and each.layer not in failing]
     if not known and not words:
-        return f"not known: layers were measured beside each other in fewer than {LEAST_ROUNDS} rounds"
+        return f"not known: layers were measured together in fewer than {LEAST_ROUNDS} rounds"
     return "; ".join([*words, f"not known of {', '.join(unknown)}"] if unknown else words)
 
 
@@ -199,7 +199,7 @@ def _ms(seconds: float | None) -> str:
 FORMAT = 1
 HUNG = 2  # intervals; so a device that stops is reported before three intervals have passed
 STALE = 3  # intervals; an older state means that the watch may not be running
-_LEAST_STALE = 1.0  # seconds; STALE intervals count as no less
+_LEAST_STALE = 1.0  # seconds; minimum of STALE intervals
 _TOKEN = str.maketrans({"=": "-", "'": "", "|": "-", "\n": " "})
 
 
@@ -207,7 +207,7 @@ class LayerState(msgspec.Struct, frozen=True):
     """`size`: bytes of a read. `reads`: number of measured reads. `problem`: why the last read measured nothing;
     `is_error`: whether it failed. `limit`: seconds after which a read counts as failed. `failed`: reads that failed
     since the start; `error`: why the last of them did. `errors`: failed reads that still count. Unix times:
-    `in_flight_since`, `measured` (end of the last measured read), `failed_at`. Of a probe, reads are its operations."""
+    `in_flight_since`, `measured` (end of the last measured read), `failed_at`. A probe's operations count as reads."""
 
     name: str
     path: str
@@ -298,8 +298,8 @@ class Check(monitoring.Check, frozen=True):
 
 
 def check(path: Path, limits: Limits, now: float | None = None) -> Check:
-    """Never raises a LoaderError: a state that cannot be read, or of a watch that has ended, is UNKNOWN. `now`: Unix
-    time."""
+    """Judges the state file. Never raises a LoaderError: an unreadable state, or an ended watch, is UNKNOWN. `now`:
+    Unix time."""
     try:
         state = msgspec.json.decode(files.read(path), type=State)
         if state.format != FORMAT:
@@ -353,7 +353,7 @@ def judge(row: LayerState, state: State, limits: Limits, now: float) -> tuple[St
 
 
 def _perfdata(state: State, limits: Limits) -> Iterator[str]:
-    """Yields seconds, as the guidelines prefer. Labels are short: RRDtool distinguishes only 19 characters."""
+    """Yields performance data in seconds. Labels are short: RRDtool distinguishes only 19 characters."""
     labels: list[str] = []
     for row in state.rows:
         name = row.name.removeprefix("/dev/").removeprefix("mapper/").translate(_TOKEN)
@@ -375,8 +375,8 @@ _GAUGES = {
     "last": "Time of the last read.",
     "davg": "Mean time of the last reads.",
     "dstd_dev": "Standard deviation of the times of the last reads.",
-    "emin": "Least time, released exponentially.",
-    "emax": "Largest time, released exponentially.",
+    "emin": "Least time, decaying exponentially.",
+    "emax": "Largest time, decaying exponentially.",
 }
 
 

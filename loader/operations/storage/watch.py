@@ -135,12 +135,12 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Probe(threading.Thread):
-    """Puts its samples into `results`, once `begin` is called; the main thread gives them to `take`. `phase`: seconds
+    """Puts its samples into `results`, once `begin` is called; the main thread gives them to `record`. `phase`: seconds
     after the beginning of a round.
 
     `size`: bytes of a read, None before the target is open. `notes`: differences from what was requested, and why.
-    `begun`: when the present read began (monotonic), or None. `last`: the last sample that was taken. `ready`: set when
-    the target is open, or could not be opened.
+    `begun`: when the present read began (monotonic), or None. `last`: the last sample that was recorded. `ready`: set
+    when the target is open, or could not be opened.
     """
 
     def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample], readings: Readings) -> None:
@@ -166,7 +166,7 @@ class Probe(threading.Thread):
         self._ended.set()
         self._pace.put(None)
 
-    def take(self, sample: Sample) -> None:
+    def record(self, sample: Sample) -> None:
         self.last = sample
         self.readings.add(sample.round, sample.at, sample.seconds, sample.problem if sample.is_error else None)
 
@@ -283,7 +283,7 @@ class Watch:
             probes = {probe.layer.name: probe for probe in self._probes}
             while not self._results.empty():
                 sample = self._results.get()
-                probes[sample.layer].take(sample)
+                probes[sample.layer].record(sample)
             yield self._state(number)
 
     def _state(self, number: int) -> State:

@@ -136,7 +136,7 @@ def opened(where: Path | Connection) -> Iterator[Target]:
 
 
 def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Sequence[str]] | None = None) -> Outcome:
-    """Checks the change and, with `apply`, makes it. `first` runs before it (it builds new indexes) and returns notes.
+    """Checks the change and, with `apply`, makes it after calling `first`, which builds new indexes and returns notes.
 
     If the run is killed before the change is made, the old settings stay and the same command makes the change; if it
     is killed later, the command finds nothing to do.

@@ -81,7 +81,7 @@ def change_indexes(
     reindex: bool = True,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Changes the list. In a slapd.d, `reindex` builds new indexes before the configuration names them."""
+    """Changes the list of indexes. In a slapd.d, `reindex` builds new indexes before the configuration names them."""
     config, database = target.config, target.config.database(suffix)
     present = indexes.parse(database.indexes)
     reindex = reindex and config.is_directory
@@ -168,8 +168,8 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
 
 
 def _run_slapindex(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
-    """Runs slapindex as the owner of the database, with the changed configuration. It only adds keys, so if it fails or
-    is killed, the old indexes are still complete. Raises MapFull, ToolFailed, FileUnsafe."""
+    """Runs slapindex as the owner of the database, with the changed configuration. slapindex only adds keys, so if it
+    fails or is killed, the old indexes are still complete. Raises MapFull, ToolFailed, FileUnsafe."""
     with held.opened(directory) as open_dir, open_dir.pinned(DATA, written=True) as data:
         owner = Owner.of(data)
         # slapindex follows symbolic links in the directory, so it does not run as root if others can write there.
@@ -279,8 +279,8 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
 
 class IndexCost(Struct, frozen=True):
     """The index table of an attribute, shared by all kinds of its index. `indexes`: empty if the table is left from an
-    earlier configuration. `share`: of the bytes in use. `records`: entry IDs, or three values for each of the `ranges`.
-    `unused`: arguments of --remove for kinds that no search uses; None if no searches were given."""
+    earlier configuration. `share`: part of the bytes in use. `records`: entry IDs, and three values for each of the
+    `ranges`. `unused`: arguments of --remove for kinds that no search uses; None if no searches were given."""
 
     attribute: str
     indexes: tuple[str, ...]

@@ -81,7 +81,7 @@ def map_usage(database: Database, target: Target) -> MapUsage:
         advice = "a slapcat or backup during writes can fill the map"
         notes.append(f"copy-on-write headroom is short: {headroom} left; {advice}")
     if free is not None and free < min(maxsize, round(used * SHORT)) - files.allocated_bytes(meta.data_file(directory)):
-        notes.append("the file system is full before that headroom is")
+        notes.append("the file system fills up before that headroom is used")
     recommended = max(sizing.recommended_size(used), maxsize)
     return replace(usage, used=used, map_size=map_size, free=free, recommended=recommended, notes=tuple(notes))
 

@@ -94,7 +94,7 @@ def _flags(database: Database) -> tuple[str, ...]:
 
 
 def _env_flags(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
-    """Returns the attributes for new envflags, and nosync again: slapd would clear its flag with the removed flags."""
+    """Returns the attributes for new envflags. Repeats nosync if it is on: slapd would clear it with removed flags."""
     flags = () if value == NONE else tuple(value.split(","))
     return {"olcDbEnvFlags": (*flags, NOSYNC) if database.nosync else flags}
 
