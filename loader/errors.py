@@ -577,7 +577,7 @@ class AddLost(LoaderError, code="add.entries_lost", status=65):
     hint = "Compare the server with the LDIF (ditseed compare), and please report this, with {where}."
 
 
-class LeaseStands(LoaderError, code="add.lease_stands", status=66):
+class SettingNotRestored(LoaderError, code="add.setting_not_restored", status=66):
     message = "{what} of {suffix} could not be reset: {reason}"
     hint = "When the server is reachable, run: {undo}. The next `ditseed add` or `replica seed` to it does the same."
 

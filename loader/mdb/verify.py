@@ -181,8 +181,8 @@ def require_unique_uuids(env: Path, meter: Meter, scratch: Path | None = None) -
 def _reading(env: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
     """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core.
 
-    A reader slot is taken in an environment that other processes may write to, but not without lock.mdb, or if a meta
-    page is damaged, which the core then reports."""
+    Takes a reader slot if `env` is a directory with lock.mdb and sound meta pages. The core reports damaged meta pages.
+    """
     path, txn, is_readable = meta.data_file(env), None, False
     with suppress(MdbDamaged):
         is_readable = env.is_dir() and bool(meta.read_meta(env))

@@ -34,7 +34,7 @@ class Lease(msgspec.Struct, frozen=True):
     """One setting of one database that is changed for a time.
 
     `undo`: the command that restores the setting by hand. `taken`: UTC, ISO 8601. `before`: the value to restore.
-    `mark`: the database's, or "". `by`: the account and process that took the lease. `why`: the purpose. `expires`
+    `mark`: names the database, or "". `by`: the account and process that took the lease. `why`: the purpose. `expires`
     (UTC) and `boot`: the end, and the boot ID, of a lease that no process holds.
     """
 
@@ -57,7 +57,7 @@ class Lease(msgspec.Struct, frozen=True):
         return f"{self.kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     @property
-    def is_held(self) -> bool:
+    def is_active(self) -> bool:
         """Whether a process holds the lease, or the lease has not expired."""
         try:
             with exclusive(_lock(self)):
@@ -88,7 +88,7 @@ def leased(
     """Changes a setting while the body runs. The first run that needs the change records the lease, and the last run to
     end restores the setting. With `alone`, raises Locked while another run holds the lease.
 
-    Each run calls `change`. If `restore` fails, it raises LeaseStands, and the lease stays.
+    Each run calls `change`. If `restore` fails, it raises SettingNotRestored, and the lease remains in the log.
     """
     guard, lock, refused = _lock(lease, ".guard"), _lock(lease), False
     with ExitStack() as holding:
@@ -136,7 +136,7 @@ def record(lease: Lease, overwrite: bool = True) -> None:
 
 
 def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:
-    """Restores the setting of a lease that nobody holds, and removes the lease. Raises Locked, LeaseStands."""
+    """Restores the setting of a lease that nobody holds, and removes the lease. Raises Locked, SettingNotRestored."""
     with exclusive(_lock(lease)):
         if restore is not None:
             restore()
@@ -154,12 +154,12 @@ def all_leases() -> list[Lease]:
 
 def abandoned(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
     """Returns the leases that nobody holds any more: their runs were killed, or could not restore the setting."""
-    return [lease for lease in _matching(server, kind) if not lease.is_held]
+    return [lease for lease in _matching(server, kind) if not lease.is_active]
 
 
 def active(server: ServerIdentity, kind: str) -> list[Lease]:
     """Returns the leases that a process holds, or that have not expired."""
-    return [lease for lease in _matching(server, kind) if lease.is_held]
+    return [lease for lease in _matching(server, kind) if lease.is_active]
 
 
 def boot_id() -> str:

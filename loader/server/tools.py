@@ -43,7 +43,7 @@ def server_tool(name: str, *arguments: str) -> list[str]:
 
 
 def server_tool_as(owner: Owner | None, name: str, *arguments: str) -> list[str]:
-    """Returns the command line of a tool that runs as `owner`, who owns new files; without root, as this account."""
+    """Returns the command line that runs a tool as `owner` if this process is root's, otherwise as this account."""
     if os.geteuid() != 0 or owner is None or owner.uid == 0:
         return server_tool(name, *arguments)
     # The kernel clears the parent death signal when the user changes, so setpriv sets the signal again.

@@ -245,7 +245,7 @@ class _EntryCheck(Struct):
 
 
 def _is_same(before: Attributes, after: Attributes) -> bool:
-    """Compares _MARKS and attribute names (some overlays write without a new entryCSN); without _MARKS, all values."""
+    """Whether _MARKS and attribute names agree (some overlays set no new entryCSN); without _MARKS, all values."""
     if not all(mark in before for mark in _MARKS):
         return before == after
     return before.keys() == after.keys() and all(before[mark] == after.get(mark) for mark in _MARKS)
@@ -289,7 +289,7 @@ def require_below(server: Session, parent: str) -> None:
 
 
 def require_may_add_first_entry(server: Session, config: Config, database: Database) -> None:
-    """Raises NoWriteAccess if the rules of an empty database certainly let this account add no first entry."""
+    """Raises NoWriteAccess if the rules of an empty database certainly forbid this account to add the first entry."""
     who = server.who_am_i()
     if database.root_dn is not None and dn.key(database.root_dn) == dn.key(who):
         return
