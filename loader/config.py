@@ -287,7 +287,7 @@ class Config:
 
     def database_of(self, suffixes: Sequence[str], file: str, chosen: str | None = None) -> Database:
         """Returns the mdb database with the suffix `chosen`, else with one of `suffixes` (those in a data file), else
-        the only one. Raises NoSuchSuffix, naming the file, if that cannot hold all `suffixes`; ManySuffixes, NotMdb."""
+        the only one. Raises NoSuchSuffix if that database cannot hold all `suffixes`; ManySuffixes, NotMdb."""
         if chosen is None:
             keys = {dn.key(own) for database in self.mdb_databases for own in database.suffixes}
             chosen = next((suffix for suffix in suffixes if dn.key(suffix) in keys), None)
@@ -315,7 +315,7 @@ def _suffixes(databases: Iterable[Database]) -> str:
 
 
 def parse(path: Path, entries: Iterable[Entry], uri: str | None = None) -> Config:
-    """Builds a Config from the entries of cn=config (slapcat -n0, or a search; any case). Raises ConfigValue."""
+    """Builds a Config from the entries of cn=config (slapcat -n0, or a search; in any case). Raises ConfigValue."""
     config = Config(path, (), tuple(entries), uri=uri)
     databases = []
     for name in (name for name, _ in config.entries if _is_database(name)):
@@ -376,7 +376,7 @@ def subordinates(config: Config, database: Database) -> list[Database]:
 
 def suffixes_below(config: Config, database: Database) -> list[str]:
     """Returns the suffixes of other databases below those of `database`, without duplicates, in configuration order.
-    slapd looks for their entries in those databases. Skips hidden and disabled ones (backend.c, select_backend)."""
+    slapd uses those databases for entries below. Omits hidden and disabled databases (backend.c, select_backend)."""
     below: dict[str, str] = {}
     for other in config.databases:
         reader = config.reader(other.entry_dn)

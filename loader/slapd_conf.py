@@ -154,7 +154,7 @@ def _own_statements(path: Path, text: str) -> Iterator[Statement]:
 
 
 def sections(directives: Sequence[Statement]) -> Iterator[list[Statement]]:
-    """Yields the directives of each `database` or `backend`, without those after and for a proxy cache overlay."""
+    """Yields the directives of each section (`database` or `backend`), up to an overlay pcache, which ends them."""
 
     def is_no_cache(directive: Statement) -> bool:
         return directive.keyword != "overlay" or directive.words[1:2] not in (("pcache",), ("proxycache",))

@@ -175,11 +175,11 @@ class IndexCounts(Struct, frozen=True):
 
 
 class TableSizes(Struct, frozen=True):
-    """Sizes in a data file. `own`: table -> pages, counted like `table_bytes`. `indexes`: index -> key counts."""
+    """Sizes in a data file. `tables`: table -> pages, counted like `table_bytes`. `indexes`: index -> key counts."""
 
     pages: int
     page_size: int
-    own: dict[str, int]
+    tables: dict[str, int]
     indexes: dict[str, IndexCounts]
 
 
@@ -187,14 +187,14 @@ def table_sizes(data: Path, without: Path | None = None) -> TableSizes:
     """Returns the sizes in a data file without a writer. `without`: the file of a subset of the entries, whose IDs are
     subtracted from the counts of each index key."""
     facts = meta.read_meta(data)
-    own, counts = _key_counts(data)
+    tables, counts = _key_counts(data)
     less = _key_counts(without)[1] if without else {}
     indexes = {}
     for name, keys in counts.items():
         fewer = less.get(name, {})
         ids = Counter(count - fewer.get(key, 0) for key, count in keys.items() if count > fewer.get(key, 0))
         indexes[name] = IndexCounts(dict(sorted(ids.items())), len(next(iter(keys), bytes(4))))
-    return TableSizes(facts.pages, facts.page_size, own, indexes)
+    return TableSizes(facts.pages, facts.page_size, tables, indexes)
 
 
 def _key_counts(data: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]]:

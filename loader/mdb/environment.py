@@ -155,7 +155,7 @@ def _prepare_lock(directory: held.Directory, data: Path) -> None:
     except OSError:
         return  # read-only file system: liblmdb works without lock.mdb
     with held.closing_descriptor(descriptor):
-        Owner.of(data).give(descriptor)
+        Owner.of(data).apply_to(descriptor)
 
 
 @contextmanager

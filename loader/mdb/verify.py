@@ -63,11 +63,11 @@ class Finding(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """All problems of one kind. `count`: number of problems. `told`: the first problems, which are reported."""
+    """All problems of one kind. `count`: number of problems. `examples`: the first problems, up to a limit."""
 
     kind: str
     count: int
-    told: tuple[Finding, ...]
+    examples: tuple[Finding, ...]
 
 
 class AuditReport(Struct, frozen=True):
@@ -110,7 +110,7 @@ def verify(env: Path, level: str, meter: Meter, seen: _native.Seen | None = None
     if damage:
         count = sum(problem.count for problem in damage)
         more = f" (and {units.number(count - 1)} more)" if count > 1 else ""
-        raise MdbDamaged(path=path, reason=f"{damage[0].told[0]}{more}")
+        raise MdbDamaged(path=path, reason=f"{damage[0].examples[0]}{more}")
     return Verified(level, report.entries)
 
 

@@ -61,7 +61,7 @@ class Lease(msgspec.Struct, frozen=True):
         """Whether a process holds the lease, or the lease has not expired."""
         try:
             with exclusive(_lock(self)):
-                return _lasts(self)
+                return _is_unexpired(self)
         except Locked:
             return True
 
@@ -109,7 +109,7 @@ def leased(
                 holding.close()
                 with suppress(Locked), exclusive(lock):  # Locked: another run still holds it
                     written = _find(lease)
-                    if written is not None and not _lasts(written):
+                    if written is not None and not _is_unexpired(written):
                         if not refused:
                             restore()
                         killpoint(f"{lease.kind}.given-back")
@@ -185,7 +185,7 @@ def _forget(lease: Lease) -> None:
             written.append(Row(_LEASE, lease.name, {}, undone=True))
 
 
-def _lasts(lease: Lease) -> bool:
+def _is_unexpired(lease: Lease) -> bool:
     if not lease.expires or lease.boot != boot_id():
         return False
     return datetime.now(timezone.utc) < datetime.fromisoformat(lease.expires)

@@ -166,7 +166,7 @@ def change_owner(owner: Owner | None, top: Path) -> None:
     create links in a directory as soon as it owns the directory."""
     if owner is not None:
         for descriptor in _each(top):
-            owner.give(descriptor)
+            owner.apply_to(descriptor)
 
 
 def let_read(owner: Owner | None, top: Path) -> None:

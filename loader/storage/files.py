@@ -49,7 +49,7 @@ class Owner(Struct, frozen=True):
     def from_status(cls, status: os.stat_result) -> Owner:
         return cls(status.st_uid, status.st_gid)
 
-    def give(self, descriptor: int) -> None:
+    def apply_to(self, descriptor: int) -> None:
         """Gives an open file to this owner if the process runs as root; no other process can or needs to."""
         if os.geteuid() == 0:
             os.fchown(descriptor, self.uid, self.gid)
@@ -303,7 +303,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
                     copy.write(after)
                     copy.flush()
                     status = os.fstat(model.fileno())
-                    Owner.from_status(status).give(copy.fileno())
+                    Owner.from_status(status).apply_to(copy.fileno())
                     os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode))
                     for label in os.listxattr(model.fileno()):  # ACLs and the SELinux label
                         with suppress(OSError):  # not permitted: the directory's default stays

@@ -31,7 +31,7 @@ _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequi
 _TRANSPORTS = {"botocore", "aiobotocore", "aiohttp", "paramiko", "fsspec", "s3fs"}
 _S3_HINT = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials."
 _BUCKET_HINT = "Create the bucket with the tools of the provider, or correct its name after s3://."
-_SSH_HINT = "Connect once with sftp(1) as this user: SSH needs a key (~/.ssh, agent), and the host's key in known_hosts."
+_SSH_HINT = "Connect once with sftp(1) as this user: it needs a key (~/.ssh, agent), and the host's key in known_hosts."
 _HINT = "Check that the server runs and is reachable, then run the same command again: no backup there has changed."
 
 

@@ -442,7 +442,7 @@ def _check(plan: MovePlan, meter: Meter, top: tuple[int, int, int]) -> None:
         path = plan.source / name
         audit = databases.audit(path, databases.default_level(path), AuditResources(), meter)
         if not audit.sound:
-            first = audit.problems[0].told[0]
+            first = audit.problems[0].examples[0]
             raise MdbDamaged(path=path, reason=f"{first}; --rollback mounts the former volume")
 
 
