@@ -376,7 +376,7 @@ def subordinates(config: Config, database: Database) -> list[Database]:
 
 def suffixes_below(config: Config, database: Database) -> list[str]:
     """Returns the suffixes of other databases below those of `database`, without duplicates, in configuration order.
-    slapd uses those databases for entries below. Omits hidden and disabled databases (backend.c, select_backend)."""
+    slapd searches those databases for the suffixes. Omits hidden and disabled databases (backend.c, select_backend)."""
     below: dict[str, str] = {}
     for other in config.databases:
         reader = config.reader(other.entry_dn)

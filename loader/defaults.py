@@ -11,7 +11,7 @@ from pathlib import Path
 
 ENV_STATE_DIR = "DITSEED_STATE_DIR"  # directory for runs, leases, and the settings before `tune`
 ENV_TOOLS = "DITSEED_TOOLS"  # command prefix for slapadd, slapcat, ...: "chroot /srv/x", "podman exec ldap"
-ENV_EPOCH = "SOURCE_DATE_EPOCH"  # time of a build instead of now, seconds since 1970
+ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time that a build uses instead of now, in seconds since 1970
 CONFIG_FILE = "~/.config/ditseed/config.toml"  # as shown in help texts; ~/.config stands for XDG_CONFIG_HOME
 ENV_PROFILE = "DITSEED_PROFILE"  # profile in the configuration file, like --profile
 ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: name of a point at which the process dies

@@ -231,7 +231,7 @@ def _with_paths(attributes: Attributes, quoted: Callable[[str], str]) -> dict[st
 
 
 def _indexes(directives: Sequence[Statement], entries: Sequence[Entry]) -> dict[str, list[Index]]:
-    """Returns number of an mdb database -> indexes of that database, with attributes as slapd writes them: the first
+    """Returns the indexes of each mdb database by the database's number. Spells attributes as slapd does: the first
     name of the type, options sorted. slapd numbers all databases except frontend and config."""
     first: dict[str, str] = {}  # name or OID of an attribute type, in lower case -> its first name
     for _, attributes in entries:

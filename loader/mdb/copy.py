@@ -68,11 +68,11 @@ class Copied(Struct, frozen=True):
 
 class CopyMode(Struct, frozen=True):
     """`compact`: copy only the pages in use, in key order. `reflink`: share blocks with the source; "try" falls back to
-    copying, "must" fails instead. `noting`: record the pages during the copy, so that a check need not reread them."""
+    copying, "must" fails instead. `record_pages`: record the pages, so that a check need not reread them."""
 
     compact: bool = False
     reflink: Literal["never", "try", "must"] = "never"
-    noting: bool = False
+    record_pages: bool = False
 
 
 _PAGE_BY_PAGE = CopyMode()
@@ -95,7 +95,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, mode: CopyMode = _PAGE_BY
             if mode.compact:
                 compact(snapshot.path, partial, snapshot.page, meter)
             else:
-                seen = noting(snapshot.path, snapshot.page) if mode.noting else None
+                seen = page_record(snapshot.path, snapshot.page) if mode.record_pages else None
                 shared = mode.reflink != "never" and _share(snapshot, partial)
                 if mode.reflink == "must" and not shared:
                     raise NoReflink(path=snapshot.path, target=target)
@@ -240,7 +240,7 @@ def plain(source: Path, target: Path, head: bytes, length: int, seen: Seen | Non
         _native.clone_plain(source, target, head, length, counters, seen=seen)
 
 
-def noting(source: Path, page: bytes) -> Seen:
+def page_record(source: Path, page: bytes) -> Seen:
     """Returns an empty record of the snapshot with meta page `page`. `plain` fills the record for a later check."""
     with meta.explained(source):
         return Seen(source, page)

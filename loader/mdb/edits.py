@@ -27,7 +27,7 @@ _YEAR_0 = 365  # days from 0000-01-01 (a leap year, as back-mdb counts) to date.
 
 
 def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
-    """Replaces contextCSN of the suffix entry as slapadd -w does: no normalised values, no index. Raises
+    """Replaces the contextCSN of a suffix entry as slapadd -w does: no normalised values, no index. Raises
     NotStampable if there is no such entry, or if `csns` are not exactly one CSN per server ID."""
     path = meta.data_file(env)
     values = contents.ordered(csn.by_server(csns).values())

@@ -1,10 +1,10 @@
-"""Checks a database at one of several levels, each slower than the one before; the native core does the work.
+"""Checks a database in the native core, at one of several levels. Each level includes the checks of those before it.
 
-quick    meta pages, tables and their flags, as many entries in id2e as nodes in dn2i (the core's level meta)
-pages    also every page: either reachable exactly once or free, keys in order
-tree     also every entry: it decodes and has its node, every node is in its parent's list, subtree counts are right
-indexes  also every index, compared with one rebuilt from the entries; needs schema and configuration
 none     no check at all
+quick    meta pages, tables and their flags; id2e has as many entries as dn2i has nodes (the core's level meta)
+pages    every page is either free or reachable exactly once, and keys are in order
+tree     every entry can be decoded and has its node, every node is in its parent's list, subtree counts are right
+indexes  every index equals one rebuilt from the entries; needs schema and configuration
 
 `mdb_stat` is no substitute: it succeeds on a database that slapd cannot read.
 """

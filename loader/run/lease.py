@@ -1,8 +1,8 @@
 """Leases: settings of servers that ditseed changed for a time, in `leases.log` of the state directory (mode 0600).
 
-A lease is written down before the setting is changed, and removed after the setting was restored. The runs that need
-the setting lock a file in `leases/`, and the kernel releases the lock with the process: a lease that is not locked was
-abandoned by a killed run. A lease that no process holds expires, at the latest at the next boot. A server has several
+A lease is recorded before the setting is changed, and removed after the setting was restored. The runs that need the
+setting lock a file in `leases/`, and the kernel releases the lock with the process. So a lease that is
+not locked was abandoned by a killed run, unless it was made by `lease_for` and has not expired. A server has several
 URIs, so a lease names the database by a mark that the server itself shows (loader/operations/leases.py).
 """
 
@@ -35,7 +35,7 @@ class Lease(msgspec.Struct, frozen=True):
 
     `undo`: the command that restores the setting by hand. `taken`: UTC, ISO 8601. `before`: the value to restore.
     `mark`: names the database, or "". `by`: the account and process that took the lease. `why`: the purpose. `expires`
-    (UTC) and `boot`: the end, and the boot ID, of a lease that no process holds.
+    (UTC) and `boot`: the end of a lease of `lease_for`, and the ID of the boot in which it is valid.
     """
 
     kind: str  # "nosync", "envflags", "checkpoint", "updatedn", "sessionlog"
@@ -177,7 +177,7 @@ def _find(lease: Lease) -> Lease | None:
 
 
 def _forget(lease: Lease) -> None:
-    """Removes a lease. With the last lease the log is emptied, so that it stays small."""
+    """Removes a lease. If no other lease is left, empties the log, so that it stays small."""
     with _writing() as written:
         if written.rows.keys() <= {(_LEASE, lease.name)}:
             written.clear()

@@ -76,7 +76,7 @@ class Connection(Struct, frozen=True):
             return None
         path = Path(self.password_file)
         with files.explained(path):
-            descriptor, status = held.secret(path, may_be_read=True)
+            descriptor, status = held.secret(path, others_may_read=True)
             with os.fdopen(descriptor, "rb") as file:
                 _warn_if_readable(self.password_file, status.st_mode)
                 return file.read()

@@ -110,8 +110,8 @@ _FOLDED = re.compile(rb"\r?\n ")
 
 
 def of_directories(directories: Sequence[Path]) -> Owner | None:
-    """Returns the first account other than root that owns one of the directories, or a directory or link on the path,
-    because it could replace the directory. None: root may run the tools, or this process is not root's."""
+    """Returns the first account other than root that owns one of the directories, or could replace one because it owns
+    a directory or link on the path. None: there is no such account, or this process does not run as root."""
     if os.geteuid() != 0:
         return None
     statuses = (status for path in directories for status in held.statuses_along(path))
@@ -216,7 +216,7 @@ def slapd_on(config: Config) -> int | None:
             # slapd ignores -f if -F is given too. The path is valid here even if slapd runs in a chroot or container.
             if configurations := (*_option_values(pid, "-F"), *_option_values(pid, "-f")):
                 path = Path(f"/proc/{pid}/root{os.path.join(start, configurations[0])}")
-        if files.same(path, config.path) or (path is None and pid == of_pid_file):  # without -F and -f
+        if files.same(path, config.path) or (path is None and pid == of_pid_file):  # started without -F and -f
             return pid
     return None
 

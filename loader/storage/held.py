@@ -271,11 +271,11 @@ def reading(path: Path, links: bool = True) -> int:
     return _open_pinned(*_pin_path(path, links), os.O_RDONLY, Path(plain.with_operator_paths(str(path))))
 
 
-def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
+def secret(path: Path, others_may_read: bool) -> tuple[int, os.stat_result]:
     """Opens a file of passwords or keys, or a pipe of the shell (-y <(command)), for reading. Follows links like
     `reading`.
 
-    Raises UsageProblem if another account owns the file or may write to it, or (unless `may_be_read`) may read it;
+    Raises UsageProblem if another account owns the file or may write to it, or (unless `others_may_read`) may read it;
     FileUnsafe, OSError.
     """
     descriptor, status = _pin_path(path)
@@ -287,9 +287,9 @@ def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
         if not _is_trusted(status) and str(status.st_uid) != os.environ.get("SUDO_UID"):
             advice = "put it into a file that belongs to the account that runs ditseed"
             raise UsageProblem(reason=f"{name} belongs to uid {status.st_uid}: {advice}")
-        if status.st_mode & (_OTHERS_WRITE if may_be_read else stat.S_IRWXG | stat.S_IRWXO):
-            can = "write to it" if may_be_read else "read or write it"
-            advice = f"chmod {'go-w' if may_be_read else '600'} {shlex.quote(name)}"
+        if status.st_mode & (_OTHERS_WRITE if others_may_read else stat.S_IRWXG | stat.S_IRWXO):
+            can = "write to it" if others_may_read else "read or write it"
+            advice = f"chmod {'go-w' if others_may_read else '600'} {shlex.quote(name)}"
             raise UsageProblem(reason=f"{name}: others can {can}: {advice}")
         with named(path):
             return os.open(through(descriptor), os.O_RDONLY | os.O_CLOEXEC), status

@@ -284,7 +284,7 @@ def _directory(top: Path) -> _Directory:
         return _Directory(os.path.realpath(top), frozenset(), frozenset(inodes))
     major, minor = map(int, mount.device.split(":"))
     devices = {os.makedev(major, minor)}
-    with suppress(OSError):  # if the device is dead
+    with suppress(OSError):  # the device may be dead
         devices.add(os.stat(top).st_dev)  # btrfs: its files have another device than the mount
     return _Directory(mount.target, frozenset(devices), frozenset())
 

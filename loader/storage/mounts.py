@@ -18,8 +18,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """`device`: the device number, such as "254:0". `root`: the mounted directory of the file system. `options`: the
-    mount's, then the file system's."""
+    """`device`: the device number, such as "254:0". `root`: the mounted directory of the file system. `options`: those
+    of the mount, then those of the file system."""
 
     device: str
     root: str

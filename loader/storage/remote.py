@@ -84,8 +84,8 @@ class Store(Struct, frozen=True):
     system: Any
 
     def names(self, directory: str = "") -> dict[str, int]:
-        """Returns name -> bytes of each file in a directory, and name -> -1 of each directory. Omits names that ditseed
-        never gives, because they may contain a path. Raises FileNotFoundError."""
+        """Returns name -> bytes for each file in a directory, and name -> -1 for each directory. Omits names that
+        ditseed never gives, because they may contain a path. Raises FileNotFoundError."""
         with _explained(self.location):
             listed = self.system.ls(self._path(directory), detail=True)
         return {
@@ -121,7 +121,7 @@ class Store(Struct, frozen=True):
             raise RemoteFailed(place=self.location, reason=f"{name} has {stored} bytes there, not {sent}", advice=_HINT)
 
     def write(self, name: str, content: bytes, new: bool = False) -> None:
-        """Writes a small file. `new`: fails with FileExistsError if it exists, unless S3 ignores If-None-Match."""
+        """Writes a small file. `new`: raises FileExistsError if it exists (some S3 servers replace it instead)."""
         with self._writing(name):
             self.system.pipe_file(self._path(name), content, mode="create" if new else "overwrite")
 

@@ -201,9 +201,8 @@ def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
 #
 # No other account can enter the target before `open_up`: its top directory is private (root's, mode 0700) before the
 # first file is created, and until the copy is verified. So nobody can replace a name in the target, although its inner
-# directories get their owners earlier. A private top directory contains only what an earlier run copied. Below any
-# other top directory a process may have a directory open, so it is refused unless it is empty (`claim`), or emptied
-# (`empty`).
+# directories get their owners earlier. A private top directory contains only what an earlier run copied. Any other top
+# directory must be empty (`claim`) or is emptied (`empty`), because a process may have a directory in it open.
 #
 # A file that an earlier run copied completely has the same size and time, which are set last. It is not copied again.
 
