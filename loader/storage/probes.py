@@ -128,8 +128,8 @@ class Reader(TimedProbe):
         return seconds
 
     def _settle(self) -> None:
-        """Sets `size` to the smallest size at which the device serves every read. A file system may silently serve a direct
-        read of less than a block from the page cache (btrfs does): a second read at an offset reveals that."""
+        """Sets `size` to the smallest size at which the device serves every read. A file system may silently serve a
+        direct read of less than a block from the page cache (btrfs does): a second read at an offset reveals that."""
         obstacles: dict[str, int] = {}  # obstacle -> largest size that met it
         most = min(_MOST, self._extent())
         while self.size <= most:
