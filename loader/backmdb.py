@@ -249,7 +249,7 @@ def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition
 
 
 def synonyms(schema: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields (name, earlier name) for each name in `used` (lower case) of an attribute type with an earlier name there.
+    """Yields (later name, earlier name) for names in `used` (lower case) that belong to the same attribute type.
     An OID counts as a name if the definition has it in digits."""
     types = {name: oid for _, names, oid in _attribute_types(schema) for name in (*names, oid.lower())}
     first: dict[str, str] = {}  # OID -> the first of its names in use

@@ -36,13 +36,13 @@ def words_of_line(line: str) -> list[str]:
 
 
 def words_of_value(value: str) -> list[str]:
-    """Splits a value of cn=config. A quote within a word closes nothing; slapd drops the last of these."""
+    """Splits a value of cn=config. A quote inside a word does not end quoting; slapd drops the last such quote."""
     words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
         quoted = rest.startswith('"')
         text = rest[1:] if quoted else rest
-        inner, end = (-1, len(text))  # inner: index of the last quote that closes nothing
+        inner, end = (-1, len(text))  # inner: index of the last quote inside the word
         for at, char in enumerate(text):
             if char == '"' and not (quoted and text[at + 1 : at + 2] in ("", *_SPACE)):
                 inner, quoted = at, True
@@ -315,7 +315,7 @@ def _suffixes(databases: Iterable[Database]) -> str:
 
 
 def parse(path: Path, entries: Iterable[Entry], uri: str | None = None) -> Config:
-    """Builds a Config from the entries of cn=config (slapcat -n0, or a search; in any case). Raises ConfigValue."""
+    """Builds a Config from the entries of cn=config. The case of names does not matter. Raises ConfigValue."""
     config = Config(path, (), tuple(entries), uri=uri)
     databases = []
     for name in (name for name, _ in config.entries if _is_database(name)):

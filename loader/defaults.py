@@ -20,7 +20,7 @@ ENV_STOP_AT = "DITSEED_STOP_AT"  # tests only: comma-separated points at which t
 RETRIES = 20  # consecutive retries of a piece without any progress
 SERVER_PATIENCE = 120.0  # seconds for which a load retries an unreachable server
 SILENCE_FACTOR = 20.0  # a step without progress for this many times its longest pause so far counts as stuck
-SILENCE = 300.0  # seconds for which a server that owes us an answer may send nothing
+SILENCE = 300.0  # seconds for which a server that has to answer may send nothing
 # Seconds; no step with a shorter pause counts as stuck. Exceeds SILENCE, so that the error names a silent server.
 SILENCE_FLOOR = SILENCE + 60.0
 KEPT_ENTRIES = 20_000  # entries; with more in finished partitions, changing the options requires --restart

@@ -144,7 +144,7 @@ class ToolMissing(LoaderError, code="tool.missing", status=7):
 
 class ToolUnreachable(LoaderError, code="tool.unreachable", status=102):
     message = "{tool} runs as {account}, which may not enter {place}"
-    hint = "Let {account} enter: chmod o+x {place}. Or put a {tool} that this account may run first in PATH."
+    hint = "Let {account} enter: chmod o+x {place}. Or put the directory of a {tool} that it may run first in PATH."
 
 
 class ToolFailed(LoaderError, code="tool.failed", status=8):
@@ -229,7 +229,7 @@ class ChangedSince(LoaderError, code="run.changed_since", status=87):
         "this command made {path} on {finished}, and another process has written to it since "
         "({then} entries then, {now} now); nothing was changed"
     )
-    hint = "A running slapd does that. To build the database again, stop slapd and add --restart (and --replace)."
+    hint = "This is expected if slapd uses the file. To build it again, stop slapd and add --restart (and --replace)."
 
 
 class DirectoryUnsafe(LoaderError, code="storage.directory_unsafe", status=18):

@@ -92,7 +92,7 @@ def change_named_entries(names: Iterable[str]) -> bool:
 
 
 def require_named_entries(names: Iterable[str]) -> bool:
-    """Whether an entry may have to be added after the entries that it names."""
+    """Whether, with these overlays, an entry may have to be added after the entries that it names."""
     return any(name in _REQUIRING or name not in BY_NAME for name in map(str.lower, names))
 
 

@@ -197,8 +197,8 @@ class Room(msgspec.Struct, frozen=True):
 
     `maxsize`: as configured, but at least `used`, because LMDB maps no less. `used`: up to the last page ever used.
     `reusable`: free pages that the next transactions may use. `held`: free pages that the oldest reader may still need.
-    `disk_free`: free on the file system, plus the file's blocks beyond `used`. `growth` of the file: bytes per
-    second; None if no reader lags, because then LMDB reuses pages."""
+    `disk_free`: free on the file system, plus the file's blocks beyond `used`. `growth`: bytes per second of the
+    file; None if no reader lags, because then LMDB reuses pages."""
 
     maxsize: int
     used: int

@@ -49,9 +49,9 @@ def configured(
     settings: Mapping[str, Values] | None = None,
     superior: Database | None = None,
 ) -> Iterator[Path]:
-    """Yields a slapd.d in `parent` (mode 0700, removed after the body) that has only `database`. `settings`: override
-    the database's; the default olcDbDirectory is an empty directory. `superior`: for glue, the database whose suffix
-    slapadd -b names. Raises SettingRefused, ConfigUnreadable."""
+    """Yields a slapd.d in `parent` (mode 0700, removed after the body) that has only `database`. `settings` override
+    those of the database; its default olcDbDirectory is an empty directory. `superior`: for glue, the database whose
+    suffix slapadd -b names. Raises SettingRefused, ConfigUnreadable."""
     require_supported(source, database, superior or database)
     directory = parent / "slapd.d"
     empty = directory / "empty"

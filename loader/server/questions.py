@@ -124,7 +124,7 @@ _EVEN = 1.5  # maximum ratio of the entry counts of two adjacent samples
 
 def entries(server: Session, suffix: str, sampled: bool) -> int | None:
     """Returns the entry count of cn=Monitor. If the account cannot read that and `sampled` is set, returns an estimate
-    from a range of entryUUIDs, which costs seconds of server time; or None if no range seems even."""
+    from a range of entryUUIDs (seconds of server time), or None if no range allows an estimate."""
 
     def count(bits: int) -> int | None:
         """Counts the entries with an entryUUID in the lowest 1/2^bits of its range; None beyond a limit."""

@@ -90,7 +90,7 @@ class Session:
             _simple_bind(handle, self.uri, self.connection)
 
     def call(self, operation: str, use: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
-        """Returns the result of `use` on python-ldap's connection. `limit`: timeout in seconds; 0: the usual one."""
+        """Returns the result of `use` on python-ldap's connection. `limit`: timeout in seconds; 0: the default."""
         self._is_blocked = True
         began = time.monotonic()
         try:

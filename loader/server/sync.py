@@ -38,8 +38,8 @@ class SyncAnswer(str, Enum):
 
 
 class Reply(Struct, frozen=True):
-    """A provider's reply. `server_id`: the provider's ID, three hex digits; None without a cookie. `reason`: why the
-    provider refused."""
+    """A provider's reply. `server_id`: the provider's ID, three hex digits; None if the reply has no cookie. `reason`:
+    why the provider refused."""
 
     answer: SyncAnswer
     server_id: str | None = None

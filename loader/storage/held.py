@@ -321,8 +321,8 @@ def _pin_path(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
 
 
 def _require_no_foreign_link(status: os.stat_result, above: os.stat_result, name: Path) -> None:
-    """Raises FileUnsafe if an account that can write to the directory `above` may have linked another account's file
-    there (without fs.protected_hardlinks the kernel permits that), so that root reads the file for that account."""
+    """Raises FileUnsafe if the file may be a hard link by which an account that can write to the directory `above` has
+    root read another account's file. The kernel forbids such links only with fs.protected_hardlinks."""
     if os.geteuid() != 0 or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode) or not is_foreign(above):
         return
     if status.st_uid != above.st_uid or (_is_trusted(status) and above.st_mode & _OTHERS_WRITE):
