@@ -153,7 +153,7 @@ def _lines(content: bytes, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _content(path: Path, secret: bool = False) -> bytes:
-    with files.explained(path), os.fdopen(held.secret(path, may_be_read=not secret)[0], "rb") as file:
+    with files.explained(path), os.fdopen(held.secret(path, others_may_read=not secret)[0], "rb") as file:
         content = file.read(_KEY_FILE_LIMIT + 1)
     if len(content) > _KEY_FILE_LIMIT:
         raise UsageProblem(reason=f"{path} is too large for a key file")

@@ -24,7 +24,7 @@ INTLEN, LONGEST_INTLEN = 4, 255  # slap.h, bconfig.c
 SUBSTR = {"olcIndexSubstrIfMinLen": 2, "olcIndexSubstrIfMaxLen": 4, "olcIndexSubstrAnyLen": 4}  # slap.h
 OPTIONS = ("lang-",)  # ad.c
 PAGE_SIZE = 4096  # without `dbpagesize`, LMDB uses the machine's page size
-NO_LIMIT = 2**32 - 1  # as a multival limit: none
+NO_LIMIT = 2**32 - 1  # the value of multival for no limit
 
 FRONTEND = "olcDatabase={-1}frontend,cn=config"
 
@@ -239,8 +239,8 @@ def schema_effects(config: Config, database: Database) -> Effects:
 
 
 def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition]:
-    """Returns all definitions. `compiled_in`: the entry cn=schema,cn=config of the installed slapd, since slapd does
-    not read that of a slapd.d (bconfig.c, cfAddSchema). Definitions in a slapd.conf itself come after included ones."""
+    """Returns all definitions. `compiled_in`: the entry cn=schema,cn=config of the installed slapd, since slapd
+    ignores that of a slapd.d (bconfig.c, cfAddSchema). Definitions in a slapd.conf itself come after included ones."""
     own = list(_parsed((entry for entry in config.entries if entry[0].lower() == "cn=config"), False))
     loaded = _parsed((entry for entry in config.entries if entry[0].lower().endswith("," + ROOT)), False)
     macros = [definition for definition in own if definition[0] == "macro"]
@@ -249,7 +249,7 @@ def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition
 
 
 def synonyms(schema: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields (name, earlier name) for each name in `used` (lower case) of the same attribute type as an earlier name.
+    """Yields (later name, earlier name) for names in `used` (lower case) that belong to the same attribute type.
     An OID counts as a name if the definition has it in digits."""
     types = {name: oid for _, names, oid in _attribute_types(schema) for name in (*names, oid.lower())}
     first: dict[str, str] = {}  # OID -> the first of its names in use

@@ -208,7 +208,7 @@ def run(argv: Sequence[str], *, stdin: bytes = b"") -> ToolOutput:
         question.seek(0)
         with Child(argv, stdin=question, stdout=out) as tool:
             status = tool.wait()
-        out.seek(0)  # the tool has moved the position, which is shared
+        out.seek(0)  # the tool shares the file position, and has moved it
         return ToolOutput(status, out.read(), tool.stderr_lines)
 
 

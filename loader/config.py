@@ -36,13 +36,13 @@ def words_of_line(line: str) -> list[str]:
 
 
 def words_of_value(value: str) -> list[str]:
-    """Splits a value of cn=config. A quote within a word closes nothing; slapd drops the last of these."""
+    """Splits a value of cn=config. A quote inside a word does not end quoting; slapd drops the last such quote."""
     words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
         quoted = rest.startswith('"')
         text = rest[1:] if quoted else rest
-        inner, end = (-1, len(text))  # inner: index of the last quote that closes nothing
+        inner, end = (-1, len(text))  # inner: index of the last quote inside the word
         for at, char in enumerate(text):
             if char == '"' and not (quoted and text[at + 1 : at + 2] in ("", *_SPACE)):
                 inner, quoted = at, True
@@ -287,7 +287,7 @@ class Config:
 
     def database_of(self, suffixes: Sequence[str], file: str, chosen: str | None = None) -> Database:
         """Returns the mdb database with the suffix `chosen`, else with one of `suffixes` (those in a data file), else
-        the only one. Raises NoSuchSuffix, naming the file, if that cannot hold all `suffixes`; ManySuffixes, NotMdb."""
+        the only one. Raises NoSuchSuffix if that database cannot hold all `suffixes`; ManySuffixes, NotMdb."""
         if chosen is None:
             keys = {dn.key(own) for database in self.mdb_databases for own in database.suffixes}
             chosen = next((suffix for suffix in suffixes if dn.key(suffix) in keys), None)
@@ -315,7 +315,7 @@ def _suffixes(databases: Iterable[Database]) -> str:
 
 
 def parse(path: Path, entries: Iterable[Entry], uri: str | None = None) -> Config:
-    """Builds a Config from the entries of cn=config (slapcat -n0, or a search; any case). Raises ConfigValue."""
+    """Builds a Config from the entries of cn=config. The case of names does not matter. Raises ConfigValue."""
     config = Config(path, (), tuple(entries), uri=uri)
     databases = []
     for name in (name for name, _ in config.entries if _is_database(name)):
@@ -376,7 +376,7 @@ def subordinates(config: Config, database: Database) -> list[Database]:
 
 def suffixes_below(config: Config, database: Database) -> list[str]:
     """Returns the suffixes of other databases below those of `database`, without duplicates, in configuration order.
-    slapd looks for their entries in those databases. Skips hidden and disabled ones (backend.c, select_backend)."""
+    slapd searches those databases for the suffixes. Omits hidden and disabled databases (backend.c, select_backend)."""
     below: dict[str, str] = {}
     for other in config.databases:
         reader = config.reader(other.entry_dn)

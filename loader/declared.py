@@ -72,7 +72,7 @@ def command(name: str, group: click.Group | None = None) -> Callable[[Callable[.
                 parameters += [_parameter(field.name, hint, field.default) for field, hint in groups[key]]
             else:
                 parameters.append(_parameter(key, hints[key], default))
-        # A hidden option is dropped if a visible option of the verb has its name.
+        # A hidden option is dropped if a visible option of the verb has the same name.
         visible = {word for option in parameters if not getattr(option, "hidden", False) for word in option.opts}
         parameters = [
             option for option in parameters if not (getattr(option, "hidden", False) and visible & {*option.opts})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ENV_STATE_DIR = "DITSEED_STATE_DIR"  # directory for runs, leases, and the settings before `tune`
 ENV_TOOLS = "DITSEED_TOOLS"  # command prefix for slapadd, slapcat, ...: "chroot /srv/x", "podman exec ldap"
-ENV_EPOCH = "SOURCE_DATE_EPOCH"  # time of a build instead of now, seconds since 1970
+ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time that a build uses instead of now, in seconds since 1970
 CONFIG_FILE = "~/.config/ditseed/config.toml"  # as shown in help texts; ~/.config stands for XDG_CONFIG_HOME
 ENV_PROFILE = "DITSEED_PROFILE"  # profile in the configuration file, like --profile
 ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: name of a point at which the process dies
@@ -20,8 +20,8 @@ ENV_STOP_AT = "DITSEED_STOP_AT"  # tests only: comma-separated points at which t
 RETRIES = 20  # consecutive retries of a piece without any progress
 SERVER_PATIENCE = 120.0  # seconds for which a load retries an unreachable server
 SILENCE_FACTOR = 20.0  # a step without progress for this many times its longest pause so far counts as stuck
-SILENCE = 300.0  # seconds for which a server that owes us an answer may send nothing
-# Seconds; no step with a shorter pause counts as stuck. Exceeds SILENCE, so that a silent server is reported as cause.
+SILENCE = 300.0  # seconds for which a server that has to answer may send nothing
+# Seconds; no step with a shorter pause counts as stuck. Exceeds SILENCE, so that the error names a silent server.
 SILENCE_FLOOR = SILENCE + 60.0
 KEPT_ENTRIES = 20_000  # entries; with more in finished partitions, changing the options requires --restart
 KEPT_SECONDS = 60.0  # seconds; with more spent on finished steps, changing the options requires --restart

@@ -20,7 +20,7 @@ EXIT_ERROR = 2
 
 
 class LoaderError(Exception):
-    """Base of all errors. Keyword arguments fill `message` (and `hint`); both are lower case, without a full stop."""
+    """Base of all errors. Keyword arguments fill `message`, a phrase in lower case, and `hint`, whole sentences."""
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = EXIT_ERROR
@@ -139,12 +139,12 @@ class OutputNotEmpty(LoaderError, code="storage.not_empty", status=16):
 
 class ToolMissing(LoaderError, code="tool.missing", status=7):
     message = "{tool} is not installed, or not in PATH"
-    hint = "Install {tool}, or add its directory to PATH. OpenLDAP's are in Debian's slapd and ldap-utils."
+    hint = "Install {tool}, or add its directory to PATH. Debian has OpenLDAP's tools in slapd and ldap-utils."
 
 
 class ToolUnreachable(LoaderError, code="tool.unreachable", status=102):
     message = "{tool} runs as {account}, which may not enter {place}"
-    hint = "Let {account} pass: chmod o+x {place}. Or install a {tool} that it may run, and put that first in PATH."
+    hint = "Let {account} enter: chmod o+x {place}. Or put the directory of a {tool} that it may run first in PATH."
 
 
 class ToolFailed(LoaderError, code="tool.failed", status=8):
@@ -229,7 +229,7 @@ class ChangedSince(LoaderError, code="run.changed_since", status=87):
         "this command made {path} on {finished}, and another process has written to it since "
         "({then} entries then, {now} now); nothing was changed"
     )
-    hint = "If slapd uses it, this is expected. To build it again, stop slapd and add --restart (and --replace)."
+    hint = "This is expected if slapd uses the file. To build it again, stop slapd and add --restart (and --replace)."
 
 
 class DirectoryUnsafe(LoaderError, code="storage.directory_unsafe", status=18):
@@ -438,7 +438,7 @@ class ServerRefused(LoaderError, code="server.refused", status=34):
 
 class NoWriteAccess(LoaderError, code="server.no_write_access", status=76):
     message = "{uri}: {who} may not add entries below {where}: {reason}"
-    hint = "Bind as that database's root DN (-D, -y), or let the account write, by its first rule: olcAccess: {rule}"
+    hint = "Bind as that database's root DN (-D, -y), or let the account write, with its first rule: olcAccess: {rule}"
 
 
 class TlsFailed(LoaderError, code="server.tls", status=35):
@@ -577,8 +577,8 @@ class AddLost(LoaderError, code="add.entries_lost", status=65):
     hint = "Compare the server with the LDIF (ditseed compare), and please report this, with {where}."
 
 
-class LeaseStands(LoaderError, code="add.lease_stands", status=66):
-    message = "{what} of {suffix} could not be reset: {reason}"
+class SettingNotRestored(LoaderError, code="add.setting_not_restored", status=66):
+    message = "{what} of {suffix} could not be restored: {reason}"
     hint = "When the server is reachable, run: {undo}. The next `ditseed add` or `replica seed` to it does the same."
 
 
@@ -719,7 +719,7 @@ class BackupDamaged(LoaderError, code="backup.damaged", status=63):
 
 class HiddenFromAccount(LoaderError, code="seed.hidden", status=88):
     message = "{uri}: {what}"
-    hint = """On the provider, let the account read everything, by the first rule of the database (slapd.access(5)):
+    hint = """On the provider, let the account read everything, with this first rule for the database (slapd.access(5)):
     olcAccess: {rule}. To make a replica without the hidden data, give --allow-hidden."""
 
 

@@ -43,10 +43,9 @@ Indexes = dict[str, Index]  # attribute in lower case -> index, in the order of 
 
 
 def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
-    """Parses lines like "cn,sn eq,sub". An attribute named twice gets the kinds of both, unless it is objectClass.
-
-    A line without kinds gets those of `default`, from an earlier line or from `present`. Raises UsageProblem.
-    """
+    """Parses lines like "cn,sn eq,sub". If two lines name an attribute, it gets the kinds of both; of objectClass only
+    the first line counts. A line without kinds stands for the kinds of `default`, which an earlier line or `present`
+    sets. Raises UsageProblem."""
     parsed: Indexes = {}
     for line in lines:
         if not line.strip():
@@ -90,7 +89,7 @@ def added(present: Indexes, lines: Iterable[str]) -> Indexes:
 
 
 def removed(present: Indexes, lines: Iterable[str]) -> Indexes:
-    """Returns `present` without the attributes in `lines`, or without the kinds named there. Ignores missing ones."""
+    """Returns `present` without the indexes in `lines`. A line without kinds removes all kinds of its attributes."""
     remaining = dict(present)
     for names, kinds in map(_split, filter(str.strip, lines)):
         for name in map(str.lower, names):
@@ -130,7 +129,7 @@ def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:
 
 
 def with_stale_keys(before: Indexes, after: Indexes, rebuilt: Sequence[str]) -> list[str]:
-    """Returns the attributes, except those `rebuilt`, whose tables keep keys of a kind that the index loses."""
+    """Returns the attributes that lose a kind and are not `rebuilt`: their tables keep the keys of that kind."""
     lose = attributes_to_reindex(after, before)
     return [name for name in lose if name.lower() in after and name not in rebuilt]
 

@@ -53,8 +53,8 @@ Translate = Callable[[_native.NativeError], Exception | None]
 
 @contextmanager
 def with_counters(meter: Meter, origin: str = "", translate: Translate | None = None) -> Iterator[Counters]:
-    """Yields counters for a native call, which `meter` includes. Turns the call's errors into the result of
-    `translate`, or if that is None, into the LoaderErrors of reading LDIF."""
+    """Yields counters for a native call, which `meter` includes. Turns an error of the call into the
+    result of `translate`, or if that is None, into the LoaderError of `as_loader_error`."""
     counters = Counters()
     with meter.counting(counters):
         try:
@@ -180,7 +180,7 @@ def records(
 @contextmanager
 def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[EntryDigests]:
     """Yields an empty digest of a tree, to be filled in the body. Attributes in `ignore` do not count. A digest uses
-    half of the sorting memory, because two are compared, and beyond it temporary files in $TMPDIR."""
+    half of the sorting memory, because two digests are compared, and beyond that temporary files in $TMPDIR."""
     memory = defaults.sorting_memory() // 2
     with with_counters(meter, origin) as counters:
         yield _native.tree(list(ignore), counters, memory=memory, scratch=tempfile.gettempdir())

@@ -60,7 +60,7 @@ OVERLAYS: tuple[Overlay, ...] = (
     Overlay("rwm", Shows.OTHER, why="names of attributes and object classes, and DNs, are mapped"),
     Overlay("pcache", Shows.OTHER, why="entries are those of another server"),
     *(Overlay(name, Shows.OTHER, why=f"contrib/slapd-modules/{name}", debian=False) for name in _CONTRIB),
-    # Each server maintains these attributes for itself (o_dont_replicate), failed binds unless
+    # Each server maintains these attributes for itself (o_dont_replicate); those of failed binds, unless
     # ppolicy_forward_updates is set. A full refresh transfers memberOf.
     Overlay("memberof", local=("memberOf",)),
     Overlay("ppolicy", local=_LOCKOUT),
@@ -92,7 +92,7 @@ def change_named_entries(names: Iterable[str]) -> bool:
 
 
 def require_named_entries(names: Iterable[str]) -> bool:
-    """Whether an entry must be added after the entries that it names."""
+    """Whether, with these overlays, an entry may have to be added after the entries that it names."""
     return any(name in _REQUIRING or name not in BY_NAME for name in map(str.lower, names))
 
 

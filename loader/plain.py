@@ -85,7 +85,7 @@ def with_operator_paths(text: str) -> str:
 
 
 def _path_of(descriptor: re.Match[str]) -> str:
-    """Returns the kernel's path for an unregistered descriptor, or the text unchanged if it has none or is closed."""
+    """Returns the kernel's path for an unregistered descriptor, or the text unchanged if the descriptor has none."""
     if descriptor[1] not in ("self", str(os.getpid())):
         return descriptor[0]
     try:

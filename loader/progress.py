@@ -91,7 +91,7 @@ class Meter:
 
     @contextmanager
     def counting(self, counters: Counting) -> Iterator[None]:
-        """Includes `counters` while a native call runs in the body; drops them again if the call fails."""
+        """Adds the counts of a native call that runs in the body to this meter. Drops them if the call fails."""
         with self._lock:
             self._running.append(counters)
         if self.cancelled.is_set():

@@ -154,7 +154,7 @@ def _own_statements(path: Path, text: str) -> Iterator[Statement]:
 
 
 def sections(directives: Sequence[Statement]) -> Iterator[list[Statement]]:
-    """Yields the directives of each `database` or `backend`, without those after and for a proxy cache overlay."""
+    """Yields the directives of each section (`database` or `backend`), up to an overlay pcache, which ends them."""
 
     def is_no_cache(directive: Statement) -> bool:
         return directive.keyword != "overlay" or directive.words[1:2] not in (("pcache",), ("proxycache",))
@@ -231,7 +231,7 @@ def _with_paths(attributes: Attributes, quoted: Callable[[str], str]) -> dict[st
 
 
 def _indexes(directives: Sequence[Statement], entries: Sequence[Entry]) -> dict[str, list[Index]]:
-    """Returns number of an mdb database -> indexes of that database, with attributes as slapd writes them: the first
+    """Returns the indexes of each mdb database by the database's number. Spells attributes as slapd does: the first
     name of the type, options sorted. slapd numbers all databases except frontend and config."""
     first: dict[str, str] = {}  # name or OID of an attribute type, in lower case -> its first name
     for _, attributes in entries:

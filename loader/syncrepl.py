@@ -67,7 +67,7 @@ class Syncrepl(Struct, frozen=True):
         return (dn.key(self.searchbase), self.filter, *options)
 
     def narrowing(self, suffix: str) -> tuple[str, ...]:
-        """Returns the options by which a consumer with `suffix` lacks or changes data of the provider."""
+        """Returns the options that make a consumer with `suffix` omit or change data of the provider."""
         massages = self.suffixmassage is not None and dn.key(self.suffixmassage) != dn.key(self.searchbase)
         narrows = {
             "filter": self.filter.lower() != ANYTHING,
@@ -84,8 +84,8 @@ class Syncrepl(Struct, frozen=True):
 def of_database(config: Config, database: Database, provider: str | None) -> Syncrepl | None:
     """Returns the syncrepl of a database; None if the database is not a consumer.
 
-    If several syncrepls replicate different data, returns the one of the `provider` (a URI). Raises SyncreplUnreadable,
-    and SyncreplsDiffer if the provider does not decide."""
+    If the syncrepls of the database replicate different data, returns the one for the URI `provider`. Raises
+    SyncreplsDiffer if none has this URI, or if those that have it differ; SyncreplUnreadable."""
     candidates = configured = [parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")]
     if len({syncrepl.content for syncrepl in configured}) > 1:
         candidates = [syncrepl for syncrepl in configured if provider and _is_same(syncrepl.provider, provider)]
@@ -132,7 +132,7 @@ def parse(value: str, where: str) -> Syncrepl:
 
 @dataclass(frozen=True)
 class Account:
-    """The account with which a consumer binds to its provider. `start_tls`: it requests StartTLS, critical or not."""
+    """The account with which a consumer binds to its provider. `start_tls`: whether it uses StartTLS."""
 
     dn: str
     password: str = field(repr=False)

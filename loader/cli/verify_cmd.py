@@ -49,8 +49,8 @@ def command(options: VerifyOptions, shown: Shown) -> int:
         }
     )
     for problem in report.problems:
-        more = problem.count - len(problem.told)
-        show(f"{problem.kind}: {units.number(problem.count)}", *(f"  {example}" for example in problem.told))
+        more = problem.count - len(problem.examples)
+        show(f"{problem.kind}: {units.number(problem.count)}", *(f"  {example}" for example in problem.examples))
         show(*([f"  ... and {units.number(more)} more (--limit)"] if more else []))
     show(*([f"to repair it, with slapd stopped: {report.mending}"] if report.mending else []))
     show(*(f"note: {note}" for note in report.notes))

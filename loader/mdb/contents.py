@@ -25,7 +25,7 @@ __all__ = ["Contents", "IndexCost", "IndexCosts"]
 CONTEXT, ENTRY = "contextCSN", "entryCSN"
 ENTRIES = "id2e"
 _NO_INDEXES = {"ad2i", "dn2i", "id2e", "id2v", "ixck"}
-_FEW = 5000  # entries read at most for a summary of a live database: a quarter of a second
+_FEW = 5000  # most entries read for a summary of a live database; they take a quarter of a second
 
 
 @contextmanager
@@ -43,14 +43,14 @@ def _table(tables: dict[str, TableRecord], name: str, env: Path) -> TableRecord:
 
 
 def row_counts(env: Path, names: Sequence[str]) -> list[int]:
-    """Returns the number of records of each table in `names`. Raises NotLmdb if one is missing."""
+    """Returns the number of records of each table in `names`. Raises NotLmdb if a table is missing."""
     with reading(env) as contents:
         tables = contents.tables
     return [_table(tables, name, env).entries for name in names]
 
 
 def entry_count(env: Path) -> int:
-    """Returns the number of records in id2e, placeholders for parents that were never added included."""
+    """Returns the number of records in id2e, including placeholders for parents that were never added."""
     return row_counts(env, (ENTRIES,))[0]
 
 
@@ -70,8 +70,8 @@ def number_of(contents: Contents, name: str) -> int | None:
 
 
 def suffix_id(contents: Contents, suffix: str | None) -> int | None:
-    """Returns the entry ID of a suffix, or None if it has no entry. Without `suffix`: that of the only suffix. The
-    entry of the empty DN (`suffix ""`) is the invisible root of dn2i itself, ID 0."""
+    """Returns the ID of a suffix entry; None if there is no such entry. Without `suffix`, returns the ID for the only
+    suffix. The entry of the empty DN (`suffix ""`) is the invisible root of dn2i, ID 0."""
     is_root = suffix is None or dn.key(suffix) == ""
     if is_root and contents.values(0, "objectClass") is not None:
         return 0
@@ -101,11 +101,11 @@ def _stored_csns(contents: Contents, suffix: str | None, env: Path) -> list[str]
 def newest_csns(env: Path, suffix: str | None = None, whole: bool = True, most: int | None = None) -> dict[str, str]:
     """Returns server ID -> greatest CSN, from the stored contextCSN and the entries changed since.
 
-    Reads the entryCSN index backwards, or all entries if there is no such index. No CSN of the result is too great. A
-    late change of another server can be missed; syncrepl then sends that once more. Without a stored contextCSN to stop
-    at, all entries are read (minutes for ten million), or with `whole=False` only those of the last second. `most`
-    limits the entries read through the index to those with the highest IDs in the newest seconds: after a bulk load all
-    entries may have the same second, and the last ones loaded are the newest."""
+    Reads the entryCSN index backwards, or all entries if there is no such index. Never returns too great a CSN, but can
+    miss a late change from another server, which syncrepl then sends once more. Without a stored contextCSN to stop at,
+    reads all entries (minutes for ten million), or with `whole=False` only those of the last second. `most` limits the
+    entries read through the index to those with the highest IDs in the newest seconds: after a bulk load all entries
+    may have the same second, and those loaded last are the newest."""
     with reading(env) as contents:
         return _newest(contents, _stored_csns(contents, suffix, env), whole, most)
 
@@ -175,11 +175,11 @@ class IndexCounts(Struct, frozen=True):
 
 
 class TableSizes(Struct, frozen=True):
-    """Sizes in a data file. `own`: table -> pages, counted like `table_bytes`. `indexes`: minus the second file's."""
+    """Sizes in a data file. `tables`: table -> pages, counted like `table_bytes`. `indexes`: index -> key counts."""
 
     pages: int
     page_size: int
-    own: dict[str, int]
+    tables: dict[str, int]
     indexes: dict[str, IndexCounts]
 
 
@@ -187,14 +187,14 @@ def table_sizes(data: Path, without: Path | None = None) -> TableSizes:
     """Returns the sizes in a data file without a writer. `without`: the file of a subset of the entries, whose IDs are
     subtracted from the counts of each index key."""
     facts = meta.read_meta(data)
-    own, counts = _key_counts(data)
+    tables, counts = _key_counts(data)
     less = _key_counts(without)[1] if without else {}
     indexes = {}
     for name, keys in counts.items():
         fewer = less.get(name, {})
         ids = Counter(count - fewer.get(key, 0) for key, count in keys.items() if count > fewer.get(key, 0))
         indexes[name] = IndexCounts(dict(sorted(ids.items())), len(next(iter(keys), bytes(4))))
-    return TableSizes(facts.pages, facts.page_size, own, indexes)
+    return TableSizes(facts.pages, facts.page_size, tables, indexes)
 
 
 def _key_counts(data: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]]:

@@ -3,7 +3,7 @@ packs of pages addressed by their content.
 
 A reader slot protects the snapshot (snapshot.py) while the native core reads its pages. LMDB overwrites no page of the
 snapshot meanwhile, so the pages can be read in any order, or shared with the copy by the file system at any moment.
-Only the two meta pages change; the copy's are built from the meta page that was current when the slot was taken.
+Only the two meta pages change. Those of the copy are built from the meta page that was current for the reader slot.
 MDB_NOSYNC and MDB_WRITEMAP do no harm: pages are read through the page cache, or directly after the kernel has written
 the dirty pages. During the copy the writer cannot reuse freed pages, so the target should be local and fast.
 lock.mdb is never copied.
@@ -53,9 +53,8 @@ class Sizes(Struct, frozen=True):
 
 
 class Copied(Struct, frozen=True):
-    """A finished copy that the caller has still to publish. `mode`: permissions of the file that was copied. `seen`:
-    what the core recorded about the pages, so that a check need not read them again. `sound`: the pages were already
-    checked during the copy."""
+    """A finished copy, not yet published. `mode`: permissions of the source file. `seen`: the core's record of the
+    pages, so that a check need not read them again. `sound`: the pages were already checked during the copy."""
 
     path: Path
     facts: meta.MetaPage
@@ -69,11 +68,11 @@ class Copied(Struct, frozen=True):
 
 class CopyMode(Struct, frozen=True):
     """`compact`: copy only the pages in use, in key order. `reflink`: share blocks with the source; "try" falls back to
-    copying, "must" fails instead. `noting`: record the pages during the copy, so that a check need not reread them."""
+    copying, "must" fails instead. `record_pages`: record the pages, so that a check need not reread them."""
 
     compact: bool = False
     reflink: Literal["never", "try", "must"] = "never"
-    noting: bool = False
+    record_pages: bool = False
 
 
 _PAGE_BY_PAGE = CopyMode()
@@ -96,7 +95,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, mode: CopyMode = _PAGE_BY
             if mode.compact:
                 compact(snapshot.path, partial, snapshot.page, meter)
             else:
-                seen = noting(snapshot.path, snapshot.page) if mode.noting else None
+                seen = page_record(snapshot.path, snapshot.page) if mode.record_pages else None
                 shared = mode.reflink != "never" and _share(snapshot, partial)
                 if mode.reflink == "must" and not shared:
                     raise NoReflink(path=snapshot.path, target=target)
@@ -151,9 +150,9 @@ class SendResult(Struct, frozen=True):
 
 
 def send(source: Path, descriptor: int, token: str | None, meter: Meter, file: Path | None = None) -> SendResult:
-    """Sends the environment in directory `source`, or the `file` that `compacted` has made of it, which is the same for
-    the same snapshot. Skips the bytes that `token` names if the token belongs to the same copy. Raises StreamBroken if
-    the receiver has ended, StreamRefused if `token` is invalid."""
+    """Sends the environment in directory `source`, or `file`, its compacted copy (`compacted` makes the same file from
+    the same snapshot). If `token` belongs to the same copy, skips the bytes that the receiver has. Raises StreamBroken
+    if the receiver has ended, StreamRefused if `token` is invalid."""
     with ExitStack() as stack:
         compacted = file is not None
         if file is None:
@@ -191,7 +190,7 @@ def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
 def receive(descriptor: int, run_dir: Path, target: Path, meter: Meter) -> Path:
     """Receives a stream for directory `target` into `run_dir`/data.mdb.partial (mode 0600), which the caller publishes.
 
-    Raises StreamBroken or NoSpace with the token by which the sender resumes; the bytes received so far stay.
+    Raises StreamBroken or NoSpace; both name the token with which the sender resumes. The bytes received are kept.
     """
     partial = run_dir / PARTIAL
     try:
@@ -224,7 +223,7 @@ def forget(run_dir: Path) -> None:
 
 
 def advice(run_dir: Path, target: Path) -> str:
-    """Returns sentences with what the operator can do after a stream broke."""
+    """Returns what the operator can do after a stream broke, in sentences."""
     if (found := token(run_dir)) is None:
         return "Nothing was received: look at the messages of the sender."
     have = units.size(int(found.rpartition("-")[2]))
@@ -241,14 +240,14 @@ def plain(source: Path, target: Path, head: bytes, length: int, seen: Seen | Non
         _native.clone_plain(source, target, head, length, counters, seen=seen)
 
 
-def noting(source: Path, page: bytes) -> Seen:
-    """Returns an empty record of the pages of the snapshot under `page`, which `plain` fills for a later check."""
+def page_record(source: Path, page: bytes) -> Seen:
+    """Returns an empty record of the snapshot with meta page `page`. `plain` fills the record for a later check."""
     with meta.explained(source):
         return Seen(source, page)
 
 
 def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
-    """Writes a compacted copy of the snapshot under meta page `page`, its pages in order. Detects the same problems as
+    """Writes a compacted copy of the snapshot with meta page `page`, in key order. Detects the same problems as
     `verify` at level pages."""
     with _counted(meter, source, target) as counters:
         _native.clone_compact(source, target, page, counters)
@@ -311,8 +310,8 @@ def paged(image: Snapshot, size: int, meter: Meter) -> Iterator[PageStream]:
 
 @contextmanager
 def explained_packs(path: Path) -> Iterator[None]:
-    """Translates errors of PagePacks and KnownPages into BackupDamaged, which names the pack, or else `path`; into
-    OSError if a file of the caller cannot be written."""
+    """Translates errors of PagePacks and KnownPages into BackupDamaged, which names the pack, or `path` if no pack is
+    known; into OSError if a file of the caller cannot be written."""
     try:
         yield
     except _native.NativeError as error:

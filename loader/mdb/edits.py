@@ -1,10 +1,10 @@
 """Small changes to a database that no process has open, each in one durable transaction of a child process.
 
 `stamp` writes the contextCSN that the provider had before the copy began into a copy of the provider's database.
-`cap_entry_csns` lowers each entryCSN that is newer than the contextCSN that the copy will claim: a consumer that starts
-with a cookie ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c, nonpresent_callback), so it
-would keep such an entry for ever if the provider deleted the entry before the consumer started. With the lower
-entryCSN the entry is deleted, or, if the provider still has it, sent again as newer.
+`cap_entry_csns` lowers each entryCSN that is newer than the contextCSN that the copy will claim. A consumer that starts
+with a cookie ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c, nonpresent_callback). So if
+the provider deleted such an entry before the consumer started, the consumer would keep the entry for ever. With the
+lower entryCSN the consumer deletes the entry, or receives it again if the provider still has it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _YEAR_0 = 365  # days from 0000-01-01 (a leap year, as back-mdb counts) to date.
 
 
 def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
-    """Replaces contextCSN of the suffix entry as slapadd -w does: no normalised values, no index. Raises
+    """Replaces the contextCSN of a suffix entry as slapadd -w does: no normalised values, no index. Raises
     NotStampable if there is no such entry, or if `csns` are not exactly one CSN per server ID."""
     path = meta.data_file(env)
     values = contents.ordered(csn.by_server(csns).values())
@@ -49,7 +49,7 @@ def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
 @isolated.isolated
 def _stamp(env: Path, suffix: str, owner: int | None, number: int | None, glue: list[int], values: list[str]) -> None:
     """`owner`: ID of the suffix entry; None: create the entry of the empty DN, as slapd does. `glue`: numbers of the
-    glue attributes in ad2i. `number`: of contextCSN in ad2i; None if ad2i lacks it."""
+    glue attributes in ad2i. `number`: number of contextCSN in ad2i; None if ad2i lacks it."""
     with opened(env, writable=True) as environment:
         entries, names = require_table(environment, ENTRIES), require_table(environment, "ad2i")
         with explained(env), environment.begin(write=True) as transaction:
@@ -95,8 +95,8 @@ def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter)
 
 @isolated.isolated
 def _cap(env: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter) -> None:
-    """`changes`: ID, entryCSN and new entryCSN of each entry. `number`: of entryCSN in ad2i. `longest`: IDs that an
-    index key can list; back-mdb stores more IDs as the range (0, lowest, highest)."""
+    """`changes`: ID, entryCSN and new entryCSN of each entry. `number`: number of entryCSN in ad2i. `longest`: most IDs
+    that an index key can list; back-mdb stores more IDs as the range (0, lowest, highest)."""
     with opened(env, writable=True) as environment:
         entries, index = require_table(environment, ENTRIES), table(environment, ENTRY)
         with meta.explained(meta.data_file(env)), environment.begin(write=True) as transaction:
@@ -163,8 +163,8 @@ def _empty(env: Path, names: list[str]) -> None:
 
 
 def set_map_size(path: Path, size: int) -> None:
-    """Writes `size`, but at least the bytes in use, as the map size into both meta pages of a data file. Other tools
-    than slapd map as many bytes; slapd uses maxsize instead."""
+    """Writes the map size into both meta pages of a data file: `size`, but at least the bytes in use. Tools other than
+    slapd map that many bytes; slapd uses maxsize instead."""
     facts = meta.read_meta(path)
     with path.open("r+b") as file:
         for number in (0, 1):

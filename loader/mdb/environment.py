@@ -42,7 +42,7 @@ ID = struct.Struct("=Q")  # an entry ID, as key and as value
 MANY = 512  # limit for named tables; slapd allows 128 or 256
 _LAG = 1.0  # seconds; a writer updates lock.mdb shortly after the meta page
 
-LOCK_UNUSED = "a process that does not use its lock.mdb wrote to it while it was read"
+LOCK_UNUSED = "a process that does not use its lock.mdb wrote to it while ditseed read it"
 
 Environment = Any  # lmdb.Environment, lmdb.Transaction and the handle of a table; py-lmdb before 3 has no types
 Transaction = Any
@@ -53,7 +53,7 @@ _open: set[tuple[int, int]] = set()
 
 @contextmanager
 def opened(env: Path, writable: bool = False) -> Iterator[Environment]:
-    """Opens an environment directory, even under a running slapd, or a private copy (a file), without a lock file.
+    """Opens an environment directory, even under a running slapd; or a private copy (a file), without a lock file.
 
     The file gets mapped, so this works only in a child process. Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, and
     UsageProblem if the environment is already open in this process."""
@@ -125,7 +125,7 @@ def linked(directory: Path, writable: bool) -> Iterator[Path]:
 @contextmanager
 def exclusive(directory: Path) -> Iterator[Path]:
     """Like `linked`, for changing data.mdb without liblmdb: locks the environment exclusively, so that other processes
-    wait to open it, and updates lock.mdb at the end. Raises TargetInUse if it is open, and what `linked` does."""
+    wait to open it, and updates lock.mdb at the end. Raises TargetInUse if it is open, and what `linked` raises."""
     with linked(directory, writable=True) as links, ExitStack() as stack:
         if (links / LOCK).exists():
             lock = os.open(links / LOCK, os.O_RDWR | os.O_CLOEXEC)
@@ -135,8 +135,8 @@ def exclusive(directory: Path) -> Iterator[Path]:
             except (BlockingIOError, PermissionError):
                 raise TargetInUse(path=directory, process="") from None
         yield links
-        # The first process that opens the environment writes the last transaction ID into lock.mdb, and all later
-        # processes trust it. The exclusive lock does not prevent this here: fcntl locks bind only other processes.
+        # All later processes trust the transaction ID that the first process to open the environment writes into
+        # lock.mdb: this process, which the exclusive lock does not hinder (fcntl locks bind only other processes).
         facts = meta.read_meta(links)
         size = max(facts.map_size, facts.used)
         with explained(links, facts):
@@ -144,7 +144,7 @@ def exclusive(directory: Path) -> Iterator[Path]:
 
 
 def _prepare_lock(directory: held.Directory, data: Path) -> None:
-    """Creates a missing lock.mdb for the owner of the data: slapd could not open one that liblmdb creates as root."""
+    """Creates a missing lock.mdb that data.mdb's owner owns: slapd could not open one that root's liblmdb creates."""
     try:
         descriptor = directory.create(LOCK)
     except FileExistsError:
@@ -155,7 +155,7 @@ def _prepare_lock(directory: held.Directory, data: Path) -> None:
     except OSError:
         return  # read-only file system: liblmdb works without lock.mdb
     with held.closing_descriptor(descriptor):
-        Owner.of(data).give(descriptor)
+        Owner.of(data).apply_to(descriptor)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Runs functions in child processes, because liblmdb maps the files that it opens: if a mapped file is truncated, or
-the disk fails, a signal kills the process. So only the child dies, and the parent reports an error and cleans up. Nor
-does any process open an environment twice.
+the disk fails, a signal kills the process. Then only the child dies, and the parent reports an error and cleans up.
+Child processes also ensure that no process opens an environment twice.
 
 A function decorated with `isolated` is called like any other, but runs in a child process. environment.py opens
 environments only in such processes.
@@ -97,7 +97,7 @@ class _Progress:
 
 
 def receive_result(child: Child, origin: Path, meter: Meter | None = None) -> Any:
-    """Returns the result of the child's work. Raises its LoaderError, or MdbDamaged of `origin` after a crash."""
+    """Returns the result of the child's work. Raises its LoaderError, or MdbDamaged for `origin` after a crash."""
     assert child.process.stdout is not None
     meter, progress, result = meter or Meter(""), _Progress(child), None
     with meter.counting(progress), meter.following(progress):
@@ -112,7 +112,7 @@ def receive_result(child: Child, origin: Path, meter: Meter | None = None) -> An
 
 
 def finish(child: Child, origin: Path) -> None:
-    """Waits for the child. Raises its LoaderError, MdbDamaged of `origin` after a crash, or ToolFailed."""
+    """Waits for the child. Raises its LoaderError, MdbDamaged for `origin` after a crash, or ToolFailed."""
     status = child.wait()
     if status == 0:
         return
@@ -181,7 +181,7 @@ def _sending(meter: Meter) -> Iterator[None]:
 
 @contextmanager
 def afterwards(check: Callable[[], None], errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Runs `check` after the body, also if the body raises one of `errors`: `check` may raise the cause instead."""
+    """Runs `check` after the body, even if it raised one of `errors`: then `check` may raise the cause instead."""
     try:
         yield
     except errors:

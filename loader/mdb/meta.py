@@ -69,7 +69,7 @@ def read_meta(source: Path) -> MetaPage:
 
 
 def parse(head: bytes, origin: str, *, alone: bool = False) -> MetaPage:
-    """Returns the newer meta page in the first HEAD_BYTES of a file, or if `alone`, the page `head` alone. Raises
+    """Returns the newer meta page in `head`, the first HEAD_BYTES of a file. `alone`: `head` is one meta page. Raises
     NotLmdb, MdbProtected, MdbDamaged."""
     if not head:
         raise NotLmdb(path=origin, reason="empty")

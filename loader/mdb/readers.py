@@ -81,7 +81,7 @@ def capacity(directory: Path) -> int:
 
 
 def _is_of_1_0(lock_format: int) -> bool:
-    """Whether a lock format of LMDB 1.0 has 64-byte slots that begin with an 8-byte transaction ID, and PID locks."""
+    """Whether a lock format is LMDB 1.0's with PID locks and 64-byte slots that begin with an 8-byte transaction ID."""
     layout = lock_format >> _VERSION_BITS
     return (
         lock_format & (1 << _VERSION_BITS) - 1 == _VERSION
@@ -197,8 +197,8 @@ class Room(msgspec.Struct, frozen=True):
 
     `maxsize`: as configured, but at least `used`, because LMDB maps no less. `used`: up to the last page ever used.
     `reusable`: free pages that the next transactions may use. `held`: free pages that the oldest reader may still need.
-    `disk_free`: on the file system, blocks of the file beyond `used` included. `growth`: present bytes per second; None
-    if no reader lags, because then LMDB reuses pages."""
+    `disk_free`: free on the file system, plus the file's blocks beyond `used`. `growth`: bytes per second of the
+    file; None if no reader lags, because then LMDB reuses pages."""
 
     maxsize: int
     used: int
@@ -218,8 +218,8 @@ class Room(msgspec.Struct, frozen=True):
 
 
 def measure(database: Database) -> tuple[Room, tuple[Reader, ...]]:
-    """Measures the free space in the map of a database that slapd may be using. Raises LoaderError, also if a process
-    that writes to the data file does not use the lock.mdb beside it."""
+    """Measures the free space in the map of a database that slapd may be using. Raises LockUnused if a process that
+    writes to the data file does not use the lock.mdb beside it, and other LoaderErrors."""
     directory = database.directory
     assert directory is not None
     holders.require_lock_used(directory)

@@ -7,9 +7,9 @@ a process opens the environment, as each child process here does.
 
 `images` takes snapshots of several databases at one moment, for a backup set. An accesslog and its database are two
 environments, so no transaction spans both. slapd commits a write to the database first and then to the log, and the
-log has the writes in the same order (slapo-accesslog). So the log's snapshot is taken first, and the database's
-snapshot contains all writes of the log. The log misses no write of the database if the first write logged after the
-log's snapshot is not in the database's snapshot. Otherwise both snapshots are taken again.
+log has the writes in the same order (slapo-accesslog). ditseed takes the log's snapshot first, so the database's
+snapshot contains every write that is in the log's. Then ditseed reads which write was logged next. If the database's
+snapshot lacks that write, both snapshots have the same last write. Otherwise ditseed takes both again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from loader.storage import files, holders
 from loader.storage.held import checked_file
 
 _log = logging.getLogger(__name__)
-_PERHAPS_UNUSED = (MdbBusy, MdbDamaged)  # possible errors of a reader if a writer ignores lock.mdb
+_IGNORED_LOCK = (MdbBusy, MdbDamaged)  # errors that a reader may meet if a writer ignores lock.mdb
 
 
 class Snapshot(Struct, frozen=True, dict=True):
-    """A data file in which LMDB overwrites no page of the snapshot of transaction `txn` or a later one. `page`: the
-    meta page of the snapshot, which is needed only for a copy."""
+    """A data file with a reader slot: LMDB overwrites no page of the snapshot of transaction `txn`, or of a later one.
+    `page`: the meta page of the snapshot; empty unless the snapshot is to be copied."""
 
     path: Path
     txn: int
@@ -57,7 +57,7 @@ class Snapshot(Struct, frozen=True, dict=True):
 
     @contextmanager
     def contents(self) -> Iterator[Contents]:
-        """Yields the contents of the snapshot, or without `page`, perhaps of a later snapshot."""
+        """Yields the contents of the snapshot; if `page` is empty, perhaps those of a later one."""
         with meta.explained(self.path):
             yield Contents(self.path, meta=self.page) if self.page else Contents(self.path, txn=self.txn)
 
@@ -94,8 +94,8 @@ def image(env: Path) -> Iterator[Snapshot]:
 @contextmanager
 def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
     """Starts a child process with a reader slot of the environment directory `env`. Yields a function that replaces
-    the previous snapshot by the current one: "image" also reads its meta page; "look" does not release the slots of
-    dead processes, "slot" does. Raises LockUnused if a writer does not use lock.mdb."""
+    the previous snapshot by the current one. Its argument: "look"; "slot" to release the slots of dead processes first;
+    "image" to read the meta page, too. Raises LockUnused if a writer does not use lock.mdb."""
     if env.is_dir():
         holders.require_lock_used(env)
     data = meta.data_file(env)
@@ -119,7 +119,7 @@ def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
             isolated.finish(child, data)
 
         try:
-            with isolated.afterwards(release, _PERHAPS_UNUSED), checked_file(data) as path:
+            with isolated.afterwards(release, _IGNORED_LOCK), checked_file(data) as path:
                 yield take
         finally:  # a slot that is not released blocks the reuse of pages
             with suppress(BrokenPipeError):
@@ -138,7 +138,7 @@ def unlocked(env: Path) -> Iterator[None]:
         if meta.read_meta(env).txnid != before and holders.locker(env) is None:
             raise LockUnused(path=meta.data_file(env), reason=LOCK_UNUSED)
 
-    with isolated.afterwards(require_unwritten, _PERHAPS_UNUSED):
+    with isolated.afterwards(require_unwritten, _IGNORED_LOCK):
         yield
 
 
@@ -163,12 +163,12 @@ class AccessLog(Struct, frozen=True):
 
 @contextmanager
 def images(
-    places: Sequence[Path], logs: Sequence[AccessLog] = (), patience: float = PATIENCE
+    directories: Sequence[Path], logs: Sequence[AccessLog] = (), patience: float = PATIENCE
 ) -> Iterator[list[Snapshot]]:
-    """Yields the snapshots of environment directories, in use or not, in the order of `places`. Raises NoCommonMoment
-    after `patience` seconds, and what `image` raises."""
+    """Yields the snapshots of environment directories, in use or not, in their order. Raises NoCommonMoment after
+    `patience` seconds, and what `image` raises."""
     with ExitStack() as stack:
-        takes = {env: stack.enter_context(_slot(env)) for env in places}
+        takes = {env: stack.enter_context(_slot(env)) for env in directories}
         logs_first = dict.fromkeys([*(log.log for log in logs), *takes])
         end = time.monotonic() + patience
         while True:
@@ -182,7 +182,7 @@ def images(
             if not _has_csn_index(snapshots[log.database]):
                 text = "%s has no index of entryCSN, so ditseed cannot check that its accesslog has the same last write"
                 _log.warning(text, log.suffix)
-        yield [snapshots[env] for env in places]
+        yield [snapshots[env] for env in directories]
 
 
 def _has_csn_index(snapshot: Snapshot) -> bool:
@@ -191,7 +191,7 @@ def _has_csn_index(snapshot: Snapshot) -> bool:
 
 
 def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
-    """Whether the log's snapshot has all writes of the database's. Waits up to `_IDLE` seconds for the next write."""
+    """Whether both snapshots have the same last write. Waits up to `_IDLE` seconds for the next write in the log."""
     database = snapshots[log.database]
     if not _has_csn_index(database):
         return True
@@ -252,7 +252,7 @@ def _hold(directory: Path) -> None:
 
 def _begun(environment: Environment, path: Path) -> tuple[Transaction, bytes]:
     """Returns a read transaction and its meta page. Raises MdbBusy after `_TRIES` attempts: the second commit after a
-    transaction may overwrite its meta page, but cannot have begun as long as the transaction is the last one."""
+    transaction may overwrite its meta page, but has not begun while no later transaction exists."""
     for _ in range(_TRIES):
         transaction = environment.begin()
         txnid = int(transaction.id())

@@ -1,10 +1,10 @@
-"""Checks a database at one of several levels, each slower than the one before; the native core does the work.
+"""Checks a database in the native core, at one of several levels. Each level includes the checks of those before it.
 
-quick    meta pages, tables and their flags, as many entries in id2e as nodes in dn2i (the core's level meta)
-pages    also every page: either reachable exactly once or free, keys in order
-tree     also every entry: it decodes and has its node, every node is in its parent's list, subtree counts are right
-indexes  also every index, compared with one rebuilt from the entries; needs schema and configuration
 none     no check at all
+quick    meta pages, tables and their flags; id2e has as many entries as dn2i has nodes (the core's level meta)
+pages    every page is either free or reachable exactly once, and keys are in order
+tree     every entry can be decoded and has its node, every node is in its parent's list, subtree counts are right
+indexes  every index equals one rebuilt from the entries; needs schema and configuration
 
 `mdb_stat` is no substitute: it succeeds on a database that slapd cannot read.
 """
@@ -63,11 +63,11 @@ class Finding(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """All problems of one kind. `count`: number of problems. `told`: the first problems, which are reported."""
+    """All problems of one kind. `count`: number of problems. `examples`: the first problems, up to a limit."""
 
     kind: str
     count: int
-    told: tuple[Finding, ...]
+    examples: tuple[Finding, ...]
 
 
 class AuditReport(Struct, frozen=True):
@@ -110,7 +110,7 @@ def verify(env: Path, level: str, meter: Meter, seen: _native.Seen | None = None
     if damage:
         count = sum(problem.count for problem in damage)
         more = f" (and {units.number(count - 1)} more)" if count > 1 else ""
-        raise MdbDamaged(path=path, reason=f"{damage[0].told[0]}{more}")
+        raise MdbDamaged(path=path, reason=f"{damage[0].examples[0]}{more}")
     return Verified(level, report.entries)
 
 
@@ -181,8 +181,8 @@ def require_unique_uuids(env: Path, meter: Meter, scratch: Path | None = None) -
 def _reading(env: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
     """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core.
 
-    A reader slot is taken in an environment that other processes may write to, but not without lock.mdb, or if a meta
-    page is damaged, which the core then reports."""
+    Takes a reader slot if `env` is a directory with lock.mdb and sound meta pages. The core reports damaged meta pages.
+    """
     path, txn, is_readable = meta.data_file(env), None, False
     with suppress(MdbDamaged):
         is_readable = env.is_dir() and bool(meta.read_meta(env))

@@ -138,7 +138,7 @@ def look(
         rebuild = tuple(name for name, _ in target.settings.indexes)
     unproven = () if compared.is_equal else audit.left_out
     # ad2i lists all attribute types, but object classes are only in entries.
-    examples = [example for problem in audit.problems if problem.kind == _SCHEMA for example in problem.told]
+    examples = [example for problem in audit.problems if problem.kind == _SCHEMA for example in problem.examples]
     classes = [example.message.rpartition(" ")[2] for example in examples if example.attribute == "objectClass"]
     return Fit(
         rebuild=tuple(dict.fromkeys((*rebuild, *audit.drifted, *unproven))),
@@ -213,8 +213,8 @@ def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> 
     for problem in audit.problems:
         other = problem.kind in _OTHER
         if other or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
-            firsts = {example.attribute: example for example in reversed(problem.told)}
-            for attribute in dict.fromkeys(example.attribute for example in problem.told):
+            firsts = {example.attribute: example for example in reversed(problem.examples)}
+            for attribute in dict.fromkeys(example.attribute for example in problem.examples):
                 definition = schema.attributes.get(_base(attribute or ""))
                 if not (other and definition and definition.builtin):
                     yield str(firsts[attribute])

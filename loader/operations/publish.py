@@ -230,7 +230,7 @@ def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: 
         with held.opened(partial.parent) as source:
             descriptor = source.open(partial.name, os.O_RDWR)
         with held.closing_descriptor(descriptor):
-            Owner.from_status(target.status).give(descriptor)
+            Owner.from_status(target.status).apply_to(descriptor)
             os.fchmod(descriptor, mode)
             os.fsync(descriptor)
         killpoint("publish.middle")
@@ -290,7 +290,7 @@ def existing(directory: Path, like: Path) -> Iterator[None]:
         held.make_directories(directory, 0o700)
         with held.opened(directory) as created:
             held.require_private(created.status, created.name)
-            Owner.of(like).give(created.descriptor)
+            Owner.of(like).apply_to(created.descriptor)
     try:
         yield
     finally:

@@ -198,15 +198,15 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
     def remaining(sizes: TableSizes) -> int:
         """Pages outside id2e and the indexes, mainly dn2i's; no table counts the pages of its keys' trees."""
-        own = sum(sizes.own[name] for name in sizes.indexes)
-        return sizes.pages - sizes.own.get("id2e", 0) - own - key_trees(sizes)
+        own = sum(sizes.tables[name] for name in sizes.indexes)
+        return sizes.pages - sizes.tables.get("id2e", 0) - own - key_trees(sizes)
 
     def linear(name: str, parents: int, sample: int) -> TableForecast:
         pages = (0 if growth.is_added else parents) + (sample - parents) * growth.factor
         return TableForecast(name, round(pages * page_size))
 
     forecasts = [
-        linear("id2e", before.own.get("id2e", 0) if before else 0, after.own["id2e"]),
+        linear("id2e", before.tables.get("id2e", 0) if before else 0, after.tables["id2e"]),
         # The trees of parents' keys are not counted in the indexes of the sample.
         linear(
             "dn2i and others",
@@ -218,7 +218,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
         model = _IndexPages(page_size, index.key_bytes, growth.longest)
         pages = model.whole(_predicted_keys(index.keys, growth))
         if not growth.is_added:  # the model's error for the sample itself: parents, half-full last pages
-            error = after.own[name] + model.trees(index.keys) - model.whole(index.keys)
+            error = after.tables[name] + model.trees(index.keys) - model.whole(index.keys)
             pages += min(max(0.0, error), 4.0)
         forecasts.append(TableForecast(name, round(pages * page_size), is_index=True))
     return tuple(forecasts)

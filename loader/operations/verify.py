@@ -122,7 +122,7 @@ def _mending(problems: tuple[Problem, ...], config: Config, database: Database) 
     """Returns the slapindex command for the damaged indexes; None if anything else is damaged."""
     if not problems or any(problem.kind not in _DRIFT for problem in problems):
         return None
-    attributes = dict.fromkeys(each.attribute or each.table or "" for problem in problems for each in problem.told)
+    attributes = dict.fromkeys(each.attribute or each.table or "" for problem in problems for each in problem.examples)
     where = ["-F" if config.is_directory else "-f", str(config.path)]
     alone = ["-g"] if glue.subordinates(config, database) else []
     named = attributes if len(attributes) == 1 else ()  # given several attributes, slapindex may skip some

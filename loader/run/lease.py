@@ -1,8 +1,8 @@
 """Leases: settings of servers that ditseed changed for a time, in `leases.log` of the state directory (mode 0600).
 
-A lease is written down before the setting is changed, and removed after the setting was restored. The runs that need
-the setting lock a file in `leases/`, and the kernel releases the lock with the process: a lease that is not locked was
-abandoned by a killed run. A lease that no process holds expires, at the latest at the next boot. A server has several
+A lease is recorded before the setting is changed, and removed after the setting was restored. The runs that need the
+setting lock a file in `leases/`, and the kernel releases the lock with the process. So a lease that is
+not locked was abandoned by a killed run, unless it was made by `lease_for` and has not expired. A server has several
 URIs, so a lease names the database by a mark that the server itself shows (loader/operations/leases.py).
 """
 
@@ -34,8 +34,8 @@ class Lease(msgspec.Struct, frozen=True):
     """One setting of one database that is changed for a time.
 
     `undo`: the command that restores the setting by hand. `taken`: UTC, ISO 8601. `before`: the value to restore.
-    `mark`: the database's, or "". `by`: the account and process that took the lease. `why`: the purpose. `expires`
-    (UTC) and `boot`: the end, and the boot ID, of a lease that no process holds.
+    `mark`: names the database, or "". `by`: the account and process that took the lease. `why`: the purpose. `expires`
+    (UTC) and `boot`: the end of a lease of `lease_for`, and the ID of the boot in which it is valid.
     """
 
     kind: str  # "nosync", "envflags", "checkpoint", "updatedn", "sessionlog"
@@ -57,11 +57,11 @@ class Lease(msgspec.Struct, frozen=True):
         return f"{self.kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     @property
-    def is_held(self) -> bool:
+    def is_active(self) -> bool:
         """Whether a process holds the lease, or the lease has not expired."""
         try:
             with exclusive(_lock(self)):
-                return _lasts(self)
+                return _is_unexpired(self)
         except Locked:
             return True
 
@@ -88,7 +88,7 @@ def leased(
     """Changes a setting while the body runs. The first run that needs the change records the lease, and the last run to
     end restores the setting. With `alone`, raises Locked while another run holds the lease.
 
-    Each run calls `change`. If `restore` fails, it raises LeaseStands, and the lease stays.
+    Each run calls `change`. If `restore` fails, it raises SettingNotRestored, and the lease remains in the log.
     """
     guard, lock, refused = _lock(lease, ".guard"), _lock(lease), False
     with ExitStack() as holding:
@@ -109,7 +109,7 @@ def leased(
                 holding.close()
                 with suppress(Locked), exclusive(lock):  # Locked: another run still holds it
                     written = _find(lease)
-                    if written is not None and not _lasts(written):
+                    if written is not None and not _is_unexpired(written):
                         if not refused:
                             restore()
                         killpoint(f"{lease.kind}.given-back")
@@ -136,7 +136,7 @@ def record(lease: Lease, overwrite: bool = True) -> None:
 
 
 def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:
-    """Restores the setting of a lease that nobody holds, and removes the lease. Raises Locked, LeaseStands."""
+    """Restores the setting of a lease that nobody holds, and removes the lease. Raises Locked, SettingNotRestored."""
     with exclusive(_lock(lease)):
         if restore is not None:
             restore()
@@ -154,12 +154,12 @@ def all_leases() -> list[Lease]:
 
 def abandoned(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
     """Returns the leases that nobody holds any more: their runs were killed, or could not restore the setting."""
-    return [lease for lease in _matching(server, kind) if not lease.is_held]
+    return [lease for lease in _matching(server, kind) if not lease.is_active]
 
 
 def active(server: ServerIdentity, kind: str) -> list[Lease]:
     """Returns the leases that a process holds, or that have not expired."""
-    return [lease for lease in _matching(server, kind) if lease.is_held]
+    return [lease for lease in _matching(server, kind) if lease.is_active]
 
 
 def boot_id() -> str:
@@ -177,7 +177,7 @@ def _find(lease: Lease) -> Lease | None:
 
 
 def _forget(lease: Lease) -> None:
-    """Removes a lease. With the last lease the log is emptied, so that it stays small."""
+    """Removes a lease. If no other lease is left, empties the log, so that it stays small."""
     with _writing() as written:
         if written.rows.keys() <= {(_LEASE, lease.name)}:
             written.clear()
@@ -185,7 +185,7 @@ def _forget(lease: Lease) -> None:
             written.append(Row(_LEASE, lease.name, {}, undone=True))
 
 
-def _lasts(lease: Lease) -> bool:
+def _is_unexpired(lease: Lease) -> bool:
     if not lease.expires or lease.boot != boot_id():
         return False
     return datetime.now(timezone.utc) < datetime.fromisoformat(lease.expires)

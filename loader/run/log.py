@@ -188,7 +188,7 @@ class Catalogue(Log):
         return next((self._converted(row, About) for row in self.of("run")), None)
 
     def has_work(self) -> bool:
-        """Returns whether the finished work is so large that only the operator may let another run replace it."""
+        """Returns whether so much work is finished that another run replaces this one only with --restart."""
         partitions = [row for row in self.rows.values() if row.kind.startswith(_partition_of(""))]
         read = sum(self._converted(row, Counted).entries for row in partitions if isinstance(row.facts, dict))
         seconds = sum(step.seconds for step in self.steps())

@@ -70,7 +70,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Live(msgspec.Struct, frozen=True):
-    """The contents of now.json. `step`: the step that was begun last. `entries`, `seconds`: how far it has come, of
+    """The contents of now.json. `step`: the step that was begun last. `entries`, `seconds`: its progress so far, of
     `total` entries if known. `failure`: the error that ended the run. `done`: the run ended without an error."""
 
     step: str | None = None

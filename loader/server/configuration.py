@@ -68,7 +68,7 @@ def dump(path: Path) -> bytes:
                 return tools.configuration("-F", str(copy), owner=owner)
             with files.temporary_directory("config", tools_tmpdir()) as converted:
                 tools.change_owner(owner, converted)
-                # With -f and -F slapcat converts -f to -F, opens no other database, and fails if slaptest -u would.
+                # With -f and -F slapcat converts FILE to DIR, opens no other database, and fails if slaptest -u would.
                 return tools.configuration("-f", str(copy), "-F", str(converted), owner=owner)
         except errors.ToolFailed as error:
             raise errors.ConfigUnreadable(path=path, reason=str(error.facts["reason"]).replace(root, "")) from error
@@ -82,8 +82,8 @@ def require_readable(path: Path) -> None:
         raise errors.NoSuchPath(path=path) from None
     except PermissionError:
         raise errors.NotPermitted(action="reach", path=path, owner="root") from None
-    # In packages everybody may read slapd.d itself, but only slapd's account its contents. rglob yields a directory
-    # before its contents, and nothing if `path` is not a slapd.d.
+    # Packages let everybody read slapd.d itself, but only slapd's account read its contents. rglob yields a directory
+    # before its contents; if `path` is not a slapd.d, it yields nothing.
     inside = path / "cn=config"
     of_directory = itertools.chain((path / _ENTRY, inside), inside.rglob("*"))  # evaluated lazily
     for file in itertools.chain((path,), of_directory if path.is_dir() else ()):
@@ -135,7 +135,7 @@ _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # the comment lines at the top of the 
 def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str]]:
     """Yields a path of the configuration for the tools: `path` itself, or a copy that `owner` can read but not change;
     and the directory below which the copy has the original's path ("" without a copy). The copy is made if the
-    configuration names a log file, or if `owner` may not read it."""
+    configuration names a log file, or if `owner` may not read the configuration."""
     if path.is_dir():
         text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
         has_log = _VALUE.search(text) is not None
@@ -210,7 +210,7 @@ def of_modules(source: Config) -> list[Entry]:
 
 
 class Acceptance(NamedTuple):
-    """The answer of the installed slapd's slaptest. `lines`: its whole output; passwords are blanked."""
+    """The answer of the installed slapd's slaptest. `lines`: its whole output, with passwords blanked."""
 
     accepted: bool
     lines: tuple[str, ...]
@@ -251,8 +251,8 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
 
 def replacement(source: Config, database: Database, changes: Sequence[Change]) -> tuple[Path, bytes, bytes, Database]:
     """Returns the file of the database's entry in the slapd.d `source` (back-ldif's layout), its present content, the
-    changed content, and the database as slapd's tools read it from a copy of the slapd.d, which they cannot change.
-    Raises ConfigRefused if they reject the copy, ConfigNotEditable if anything else would change."""
+    changed content, and the database as slapd's tools read it from a changed copy of the slapd.d. Raises ConfigRefused
+    if the tools reject the copy, ConfigNotEditable if the change would alter anything else."""
     name = Path("cn=config") / f"{database.entry_dn.partition(',')[0]}.ldif"
     path = source.path / name
     if not path.is_file():

@@ -46,7 +46,7 @@ class Connection(Struct, frozen=True):
         return self.bind_dn or "anonymous"
 
     def identity(self) -> dict[str, object]:
-        """Returns the identifying options, without secrets, for the catalogue and manifests."""
+        """Returns the options that identify the connection, without secrets, for the catalogue and manifests."""
         always = {name: getattr(self, name) for name in ("uri", "bind_dn", "mechanism", "base")}
         return always | {name: value for name in ("authcid", "authzid") if (value := getattr(self, name))}
 
@@ -76,7 +76,7 @@ class Connection(Struct, frozen=True):
             return None
         path = Path(self.password_file)
         with files.explained(path):
-            descriptor, status = held.secret(path, may_be_read=True)
+            descriptor, status = held.secret(path, others_may_read=True)
             with os.fdopen(descriptor, "rb") as file:
                 _warn_if_readable(self.password_file, status.st_mode)
                 return file.read()

@@ -38,7 +38,7 @@ Values = Sequence[bytes]
 _EVERYWHERE = tool_settings("olcGlobal", "olcFrontendConfig")  # cn=config and the frontend
 # Overlays that change the schema check, by the name of the effect in `loader.backmdb.Effects`.
 _OVERLAYS = {"dynamic_objects": ("dds", "olcDDSConfig"), "password_policy": ("ppolicy", "olcPPolicyConfig")}
-_OF_SUPERIOR = ("olcRootDN", "olcLastMod")  # slapadd -b SUPERIOR applies these of SUPERIOR to glued entries
+_OF_SUPERIOR = ("olcRootDN", "olcLastMod")  # slapadd -b SUPERIOR applies these settings of SUPERIOR to glued entries
 
 
 @contextmanager
@@ -49,9 +49,9 @@ def configured(
     settings: Mapping[str, Values] | None = None,
     superior: Database | None = None,
 ) -> Iterator[Path]:
-    """Yields a slapd.d in `parent` (mode 0700, removed after the body) that has only `database`. `settings`: override
-    the database's; the default olcDbDirectory is an empty directory. `superior`: for glue, the database whose suffix
-    slapadd -b names. Raises SettingRefused, ConfigUnreadable."""
+    """Yields a slapd.d in `parent` (mode 0700, removed after the body) that has only `database`. `settings` override
+    those of the database; its default olcDbDirectory is an empty directory. `superior`: for glue, the database whose
+    suffix slapadd -b names. Raises SettingRefused, ConfigUnreadable."""
     require_supported(source, database, superior or database)
     directory = parent / "slapd.d"
     empty = directory / "empty"
@@ -86,8 +86,8 @@ def _entries(
         yield _entry("olcBackend={0}mdb", "cn=config", ("olcBackendConfig", "olcMdbBkConfig"), sizes)
     frontend = of_first(r"olcDatabase=(\{-1\})?frontend,cn=config$", _EVERYWHERE)
     yield _entry("olcDatabase={-1}frontend", "cn=config", ("olcDatabaseConfig", "olcFrontendConfig"), frontend)
-    # Placeholders for the databases below come first, so that slapadd refuses the entries of those. back-ldif is built
-    # into every slapd, and opens nothing until it is used.
+    # Placeholders for the databases below `database` come first, so that slapadd refuses entries of those databases.
+    # back-ldif is built into every slapd, and opens nothing until it is used.
     suffixes = list(config.suffixes_below(source, database))
     for number, suffix in enumerate(suffixes, 1):
         below = {"olcSuffix": [suffix.encode()], "olcDbDirectory": [bytes(empty)]}

@@ -96,7 +96,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> float:
-    """Returns the seconds that the searches took. Raises ServerRefused if one finds another number of entries."""
+    """Returns the seconds that the searches took. Raises ServerRefused if one finds too many or too few entries."""
 
     def search_all(connection: Any) -> float:
         began = time.monotonic()
@@ -123,8 +123,8 @@ _EVEN = 1.5  # maximum ratio of the entry counts of two adjacent samples
 
 
 def entries(server: Session, suffix: str, sampled: bool) -> int | None:
-    """Returns the entry count of cn=Monitor. If the account cannot read that, and `sampled` permits it: an estimate
-    from the lowest entryUUIDs (seconds of server time), unless twice their range has far from twice the entries."""
+    """Returns the entry count of cn=Monitor. If the account cannot read that and `sampled` is set, returns an estimate
+    from a range of entryUUIDs (seconds of server time), or None if no range allows an estimate."""
 
     def count(bits: int) -> int | None:
         """Counts the entries with an entryUUID in the lowest 1/2^bits of its range; None beyond a limit."""

@@ -90,7 +90,7 @@ class Session:
             _simple_bind(handle, self.uri, self.connection)
 
     def call(self, operation: str, use: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
-        """Returns the result of `use` on python-ldap's connection. `limit`: timeout in seconds; 0: the usual one."""
+        """Returns the result of `use` on python-ldap's connection. `limit`: timeout in seconds; 0: the default."""
         self._is_blocked = True
         began = time.monotonic()
         try:
@@ -195,8 +195,8 @@ class Session:
         return [dn for dn, _ in self.find(base, "(hasSubordinates=TRUE)", scope=ldap.SCOPE_ONELEVEL)]
 
     def dns(self, search: Search, most: int = sys.maxsize) -> Iterator[str]:
-        """Yields the DNs of the entries that a search finds, at least `most` if there are as many. Reads in pages if
-        `search.page` is set. Raises NoSuchBase, and LimitTooLow if a limit of the server ends the search before."""
+        """Yields the DNs of the entries that a search finds. Stops reading once there are at least `most`. Reads in
+        pages if `search.page` is set. Raises NoSuchBase, and LimitTooLow if a limit of the server ends the search."""
         paging = SimplePagedResultsControl(True, size=search.page, cookie="")
         sent = [*_AS_STORED, *([_VISIBLE] if search.subentries else []), *([paging] if search.page else [])]
         arguments = (search.base, _SCOPES[search.scope], search.where, ["1.1"])
@@ -294,7 +294,7 @@ class Session:
         return sorted(csn.by_server(value.decode() for value in values).values())
 
     def base(self) -> str:
-        """Returns -b, else BASE of ldap.conf, else the server's only suffix. Raises NoSuchBase if that is ambiguous."""
+        """Returns -b, else BASE of ldap.conf, else the server's suffix. Raises NoSuchBase unless it has exactly one."""
         for chosen in (self.connection.base, ldap.get_option(ldap.OPT_DEFBASE)):
             if chosen is not None:
                 return str(chosen)
@@ -384,7 +384,7 @@ def _in_thread(work: Callable[[], Result], limit: float, given_up: threading.Eve
 # Timeouts in seconds. NETWORK_TIMEOUT and TIMEOUT of ldap.conf(5) override them.
 CONNECT = 30.0  # for a TCP connection, and again for a TLS handshake
 OPENING = 60.0  # for StartTLS and a bind together
-# Without a byte of the awaited answer. The timeout is long, because a search without an index takes long.
+# For the next byte of an awaited answer. The timeout is long, because a search without an index takes long.
 SILENCE = defaults.SILENCE
 COMMIT = 3600.0  # for a write: the first write after nosync flushes all earlier writes
 

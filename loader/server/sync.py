@@ -22,7 +22,7 @@ from loader.server.session import Session, facts_of, words_of
 LIMIT = 60.0  # seconds; without an index on entryCSN slapd searches all entries for the cookie's CSN
 _RID = 999  # not a real consumer's; slapd only logs the rid
 _RELOAD = (4096, 16654)  # e-syncRefreshRequired, and its code before RFC 4533
-_TRIES = 5  # of `touch`, if others change the entry meanwhile
+_TRIES = 5  # attempts of `touch`, if others change the entry meanwhile
 
 
 class SyncAnswer(str, Enum):
@@ -38,8 +38,8 @@ class SyncAnswer(str, Enum):
 
 
 class Reply(Struct, frozen=True):
-    """A provider's reply. `server_id`: the provider's ID, three hex digits; None without a cookie. `reason`: why the
-    provider refused."""
+    """A provider's reply. `server_id`: the provider's ID, three hex digits; None if the reply has no cookie. `reason`:
+    why the provider refused."""
 
     answer: SyncAnswer
     server_id: str | None = None
@@ -55,8 +55,8 @@ def cookie_of(csns: Sequence[str]) -> str:
 def probe(
     server: Session, base: str, csns: Sequence[str] | None, where: str = "(objectClass=*)", reload_hint: bool = True
 ) -> Reply:
-    """Returns the provider's reply to a consumer with the contextCSN `csns`, or to one without a cookie, which gets the
-    provider's server ID. `where`: a filter that matches one entry below `base`; without it, only `base` is read.
+    """Returns the provider's reply to a consumer with the contextCSN `csns`. None: a consumer without a cookie; then
+    only `base` is read, and the reply has the provider's server ID. `where`: a filter for one entry below `base`.
     `reload_hint`: syncrepl sends True, except when it reads an accesslog. Raises LoaderError."""
     cookie = None if csns is None else cookie_of(csns)
     control = SyncRequestControl(criticality=1, cookie=cookie, reloadHint=reload_hint and cookie is not None)

@@ -43,7 +43,7 @@ def server_tool(name: str, *arguments: str) -> list[str]:
 
 
 def server_tool_as(owner: Owner | None, name: str, *arguments: str) -> list[str]:
-    """Returns the command line of a tool that runs as `owner`, who owns new files; without root, as this account."""
+    """Returns the command line that runs a tool as `owner` if this process is root's, otherwise as this account."""
     if os.geteuid() != 0 or owner is None or owner.uid == 0:
         return server_tool(name, *arguments)
     # The kernel clears the parent death signal when the user changes, so setpriv sets the signal again.
@@ -110,8 +110,8 @@ _FOLDED = re.compile(rb"\r?\n ")
 
 
 def of_directories(directories: Sequence[Path]) -> Owner | None:
-    """Returns the first account other than root that owns one of the directories, or a directory or link on the path,
-    because it could replace the directory. None: root may run the tools, or this process is not root's."""
+    """Returns the first account other than root that owns one of the directories, or could replace one because it owns
+    a directory or link on the path. None: there is no such account, or this process does not run as root."""
     if os.geteuid() != 0:
         return None
     statuses = (status for path in directories for status in held.statuses_along(path))
@@ -166,7 +166,7 @@ def change_owner(owner: Owner | None, top: Path) -> None:
     create links in a directory as soon as it owns the directory."""
     if owner is not None:
         for descriptor in _each(top):
-            owner.give(descriptor)
+            owner.apply_to(descriptor)
 
 
 def let_read(owner: Owner | None, top: Path) -> None:
@@ -230,7 +230,7 @@ def slapd_on(config: Config) -> int | None:
             # slapd ignores -f if -F is given too. The path is valid here even if slapd runs in a chroot or container.
             if configurations := (*_option_values(pid, "-F"), *_option_values(pid, "-f")):
                 path = Path(f"/proc/{pid}/root{os.path.join(start, configurations[0])}")
-        if files.same(path, config.path) or (path is None and pid == of_pid_file):  # without -F and -f
+        if files.same(path, config.path) or (path is None and pid == of_pid_file):  # started without -F and -f
             return pid
     return None
 

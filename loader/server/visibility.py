@@ -45,9 +45,9 @@ _OF_EACH = 2  # entries per secret and per container; also the number of checks 
 _FIRST = 200  # entries from which one per parent and set of object classes is checked
 _CONTAINERS = 30  # containers whose children are read
 _LOOKS = 40  # maximum total of checked entries
-_TRIES = 10  # minimum checks of an entry that other clients keep changing; they continue for _PATIENCE
+_TRIES = 10  # minimum checks of an entry that other clients keep changing; checks continue for _PATIENCE
 _PATIENCE = 1.0  # seconds
-_MARKS = ("entrycsn", "entryuuid")  # one differs after a change, or if another entry now has the DN
+_MARKS = ("entrycsn", "entryuuid")  # one differs if the entry was changed, or another entry has its DN now
 NOT_CHECKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
 _KIND = ("objectClass",)
 
@@ -245,7 +245,7 @@ class _EntryCheck(Struct):
 
 
 def _is_same(before: Attributes, after: Attributes) -> bool:
-    """Compares _MARKS and attribute names (some overlays write without a new entryCSN); without _MARKS, all values."""
+    """Whether _MARKS and attribute names agree (some overlays set no new entryCSN); without _MARKS, all values."""
     if not all(mark in before for mark in _MARKS):
         return before == after
     return before.keys() == after.keys() and all(before[mark] == after.get(mark) for mark in _MARKS)
@@ -257,7 +257,7 @@ def _is_same(before: Attributes, after: Attributes) -> bool:
 # permission for the parent's children before it looks up the child (mdb_modrdn of OpenLDAP 2.4 to 2.6). So renaming a
 # missing entry fails with noSuchObject for an account that may write, and with insufficientAccess for an account that
 # may not. An empty database has no parent for such a test, and an add would change the database. So in that case the
-# rules in cn=config are evaluated, and only a certain refusal is reported.
+# rules in cn=config are evaluated, and a refusal is reported only if it is certain.
 
 
 # An access level or privileges (slapd.access(5)), and the subset that permits adding entries.
@@ -289,7 +289,7 @@ def require_below(server: Session, parent: str) -> None:
 
 
 def require_may_add_first_entry(server: Session, config: Config, database: Database) -> None:
-    """Raises NoWriteAccess if the rules of an empty database certainly let this account add no first entry."""
+    """Raises NoWriteAccess if the rules of an empty database certainly forbid this account to add the first entry."""
     who = server.who_am_i()
     if database.root_dn is not None and dn.key(database.root_dn) == dn.key(who):
         return

@@ -49,8 +49,8 @@ class Owner(Struct, frozen=True):
     def from_status(cls, status: os.stat_result) -> Owner:
         return cls(status.st_uid, status.st_gid)
 
-    def give(self, descriptor: int) -> None:
-        """Changes the owner of an open file if this process is root's: nobody else can, or needs to."""
+    def apply_to(self, descriptor: int) -> None:
+        """Gives an open file to this owner if the process runs as root; no other process can or needs to."""
         if os.geteuid() == 0:
             os.fchown(descriptor, self.uid, self.gid)
 
@@ -101,14 +101,14 @@ def read(path: Path) -> bytes:
 
 
 def free_bytes(path: Path) -> int:
-    """Returns the bytes that the current user may still write on the file system of `path` or its nearest parent."""
+    """Returns the bytes that the current user may still write on the file system of `existing(path)`."""
     status = os.statvfs(existing(path))
     return status.f_bavail * status.f_frsize
 
 
 def require_space(path: Path, needed: int, leftover: Path | None = None) -> int:
-    """Returns the bytes free on the file system of `path`, including those of `leftover`, a file that will be
-    overwritten. Raises NoSpace if they are less than `needed`."""
+    """Returns the free bytes on the file system of `path`, plus those of the file `leftover`, which will be
+    overwritten. Raises NoSpace if the sum is less than `needed`."""
     free = free_bytes(path) + (allocated_bytes(leftover) if leftover and leftover.exists() else 0)
     if free < needed:
         raise no_space(path, needed, free)
@@ -129,7 +129,7 @@ def same(first: Path | None, second: Path) -> bool:
 
 def existing(path: Path) -> Path:
     """Returns `path`, or its nearest existing parent."""
-    while not os.path.exists(path):  # unlike Path.exists, no error if a parent may not be entered
+    while not os.path.exists(path):  # unlike Path.exists, False instead of an error if a parent may not be entered
         path = path.parent
     return path
 
@@ -152,7 +152,7 @@ def allocated_bytes(path: Path) -> int:
 
 
 def identity(path: Path) -> list[int]:
-    """Returns inode number and generation, which also distinguish a later file with the same inode number."""
+    """Returns the inode's number and its generation, which differs for a later file with the same inode number."""
     with held.closing_descriptor(held.reading(path)) as descriptor:
         generation = 0
         with suppress(OSError):  # tmpfs and others keep no generation
@@ -168,7 +168,7 @@ def require_readable(path: Path) -> None:
 
 
 def require_writable(directory: Path) -> None:
-    """Checks the directory or, if it is missing, its nearest parent. Raises UsageProblem, ReadOnly, NotPermitted."""
+    """Raises UsageProblem, ReadOnly or NotPermitted if no file can be created in `existing(directory)`."""
     found = existing(directory)
     if not found.is_dir():
         raise _no_directory(found)
@@ -184,13 +184,13 @@ def _no_directory(path: Path) -> UsageProblem:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns OSErrors about `path` in the body into LoaderErrors; an unexpected one gets the name of the file."""
+    """Turns the body's OSErrors about `path` into LoaderErrors. Adds the file name to all other OSErrors."""
     try:
         yield
     except FileNotFoundError as error:
         raise NoSuchPath(path=error.filename or path) from error
     except OSError as error:
-        is_named = error.filename and not isinstance(error.filename, int)  # os.listdir(DESCRIPTOR)
+        is_named = error.filename and not isinstance(error.filename, int)  # a number after os.listdir(DESCRIPTOR)
         named = Path(os.fsdecode(error.filename)) if is_named else path
         if error.errno == errno.EROFS:
             raise ReadOnly(path=named) from error
@@ -206,7 +206,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a directory of ditseed's with its contents; ignores errors, such as a missing directory."""
+    """Removes one of ditseed's own directories with its contents. Ignores errors, such as a missing directory."""
     with suppress(OSError):
         held.remove_tree(path)
 
@@ -241,7 +241,7 @@ def write(file: BinaryIO, piece: bytes) -> None:
 
 
 def finish(file: BinaryIO) -> None:
-    """Sets the file's length, also if it ends with a hole."""
+    """Sets the file's length, because a skipped block at the end has not extended the file."""
     file.flush()
     os.ftruncate(file.fileno(), file.tell())
 
@@ -274,7 +274,7 @@ def nameless(directory: Path) -> int:
 
 
 def fill_randomly(descriptor: int, size: int, piece: int = 1 << 20) -> None:
-    """Fills a file with random bytes, because a device could compress any others. Raises OSError."""
+    """Fills a file with random bytes, which a device cannot compress. Raises OSError."""
     for offset in range(0, size, piece):
         os.pwrite(descriptor, os.urandom(min(piece, size - offset)), offset)
     os.fsync(descriptor)
@@ -289,8 +289,8 @@ def fill_randomly(descriptor: int, size: int, piece: int = 1 << 20) -> None:
 def rewrite(path: Path, before: bytes, after: bytes) -> None:
     """Replaces the content `before` by `after`. A symbolic link stays a link; its target changes.
 
-    A kill leaves either content. Raises ConfigNotEditable if the content is no longer `before`, NotPermitted,
-    NoSpace, FileUnsafe (as root: for a link that another account made).
+    After a kill, the file has the old or the new content. Raises NotPermitted, NoSpace, FileUnsafe (as root: for a link
+    that another account made), and ConfigNotEditable if the content is no longer `before`.
     """
     with explained(path), held.checked_file(path) as pin:
         real = Path(os.readlink(pin))
@@ -303,7 +303,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
                     copy.write(after)
                     copy.flush()
                     status = os.fstat(model.fileno())
-                    Owner.from_status(status).give(copy.fileno())
+                    Owner.from_status(status).apply_to(copy.fileno())
                     os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode))
                     for label in os.listxattr(model.fileno()):  # ACLs and the SELinux label
                         with suppress(OSError):  # not permitted: the directory's default stays
@@ -371,7 +371,7 @@ def require_safe(directory: Path) -> Path:
     others = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
     with held.opened(directory) as opened:
         real = Path(os.readlink(opened.path))
-        # Not strict: a link that replaces a directory meanwhile adds a step, with its own owner.
+        # Not strict: if a link replaces a directory meanwhile, there are more statuses than directories.
         steps = [*zip((*reversed(real.parents), real), held.statuses_along(real), strict=False)]
         for step, status in steps if is_root else steps[-1:]:
             at = "" if step == real else f"is below {step}, which "

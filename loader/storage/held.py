@@ -4,13 +4,13 @@ ditseed runs as root in directories that the account of slapd owns. That account
 a FIFO under any name there, and can rename everything, including ditseed's own directories. So:
 
 - A directory is opened once, and from then on used through its descriptor (as /proc/PID/fd/N for a library or a child
-  that takes paths): even if the name is replaced later, the descriptor is the directory that was checked.
+  that takes paths). Even if the name is replaced later, the descriptor refers to the directory that was checked.
 - ditseed creates its files in a private directory: one that belongs to the account that runs ditseed, and that nobody
   else can write to. Nobody can plant a file there.
 - A finished file is renamed from there to its final name; a rename follows no link.
 - A file in a directory of another account is checked through an O_PATH descriptor before it is opened: it must be
-  regular and, if it is written to, have no second hard link. Nor does root read a hard link that the account may have
-  made to a file that it cannot read itself (`_require_no_foreign_link`).
+  regular and, if it is written to, have no second hard link. Root also refuses to read a hard link by which the account
+  may be showing root another account's file (`_require_no_foreign_link`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
 PIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SYMBOLIC_LINK = "a symbolic link"  # the `kind` of a FileUnsafe
-_MOST_LINKS = 40  # symbolic links followed in one path, as by the kernel
+_MOST_LINKS = 40  # the most symbolic links followed in one path; the kernel's limit
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _HARD_LINK = "a file with a second name (hard link)"  # the `kind` of a FileUnsafe
 _KINDS = {
@@ -47,7 +47,7 @@ _KINDS = {
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Adds the file name to OSErrors in the body: those of a read, a write or an fsync have none."""
+    """Adds the file name to the body's OSErrors: an error of a read, a write or an fsync has none."""
     try:
         yield
     except OSError as error:
@@ -65,7 +65,7 @@ def closing_descriptor(descriptor: int) -> Iterator[int]:
 
 
 def through(descriptor: int) -> Path:
-    """Returns the file of a descriptor as a path that children of this process can use too."""
+    """Returns a path to the file of a descriptor, which child processes can use, too."""
     return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
 
 
@@ -86,7 +86,7 @@ class Directory(Struct, frozen=True):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether an account other than ours and root can change its contents."""
+        """Whether an account other than root and this process's can change the directory's contents."""
         return is_foreign(self.status)
 
     def exists(self, name: str) -> bool:
@@ -98,12 +98,12 @@ class Directory(Struct, frozen=True):
         return True
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
-        """Opens an existing regular file; for writing, only without a second hard link. Raises FileUnsafe, OSError."""
+        """Opens a regular file. Raises OSError; FileUnsafe, also for a second hard link if `flags` permit writing."""
         return _open_pinned(*self._pin(name), flags, self.name / name)
 
     @contextmanager
     def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
-        """Yields a path of an existing regular file that stays the same file. Closing the pin drops no fcntl lock."""
+        """Yields a path that always leads to the same regular file. Closing its descriptor drops no fcntl lock."""
         with _checked_pin(*self._pin(name), self.name / name, written) as path:
             yield path
 
@@ -146,8 +146,8 @@ class Directory(Struct, frozen=True):
 
 @contextmanager
 def opened(path: Path) -> Iterator[Directory]:
-    """Opens a directory. As root, follows only those symbolic links on the path that root made; others raise
-    DirectoryUnsafe. Raises OSError."""
+    """Opens a directory. As root, follows only symbolic links that root owns. Raises DirectoryUnsafe for any other
+    link on the path; OSError."""
     with closing_descriptor(_directory(path)) as descriptor, _named(descriptor, path):
         yield Directory(descriptor, Path(plain.with_operator_paths(str(path))))
 
@@ -181,7 +181,7 @@ def make_directories(path: Path, mode: int = 0o777) -> None:
 def statuses_along(path: Path) -> Iterator[os.stat_result]:
     """Yields the status of each directory and symbolic link on the way to a path, from the top, as far as they exist.
 
-    A caller that stops at the first one that another account owns has followed nothing that the account could change.
+    A caller that stops at the first one that another account owns has followed no link of that account.
     """
     links = 0
     with closing(_components(path)) as components, suppress(FileNotFoundError, NotADirectoryError):
@@ -222,7 +222,7 @@ def _remove_tree(above: int, name: str) -> None:
     with closing_descriptor(os.open(name, LIST, dir_fd=above)) as here:
         if os.geteuid() == 0:
             with suppress(OSError):  # over NFS, root may be allowed to remove but not to chown
-                close_to_others(here)
+                make_private(here)
         for inner in os.listdir(here):
             with suppress(FileNotFoundError):  # removed meanwhile
                 try:
@@ -235,9 +235,9 @@ def _remove_tree(above: int, name: str) -> None:
     os.rmdir(name, dir_fd=above)
 
 
-def close_to_others(directory: int, mode: int = 0o700) -> None:
-    """Makes the open directory this account's, with `mode`. This keeps out even a process that has the directory open,
-    or works in it: the kernel checks permissions for each name that is looked up or created."""
+def make_private(directory: int, mode: int = 0o700) -> None:
+    """Gives the open directory to this process's account, with `mode`. This keeps out even a process that has the
+    directory open: the kernel checks permissions for each name that is looked up or created."""
     os.fchown(directory, os.geteuid(), os.getegid())
     os.fchmod(directory, mode)
 
@@ -260,22 +260,22 @@ def require_private(status: os.stat_result, name: Path) -> None:
 
 @contextmanager
 def checked_file(path: Path) -> Iterator[Path]:
-    """Yields a path that stays the same regular file, opened and checked as by `reading`."""
+    """Yields a path that always leads to the same regular file, which is found and checked as in `reading`."""
     with _checked_pin(*_pin_path(path), Path(plain.with_operator_paths(str(path)))) as pin:
         yield pin
 
 
 def reading(path: Path, links: bool = True) -> int:
-    """Opens a regular file for reading; never waits for a FIFO. As root, a symbolic link is followed only if root made
-    it; without `links` no link is followed. Raises FileUnsafe, OSError."""
+    """Opens a regular file for reading; never waits for a FIFO. As root, a symbolic link is followed only if root owns
+    it. Without `links` no link is followed. Raises FileUnsafe, OSError."""
     return _open_pinned(*_pin_path(path, links), os.O_RDONLY, Path(plain.with_operator_paths(str(path))))
 
 
-def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
+def secret(path: Path, others_may_read: bool) -> tuple[int, os.stat_result]:
     """Opens a file of passwords or keys, or a pipe of the shell (-y <(command)), for reading. Follows links like
     `reading`.
 
-    Raises UsageProblem if another account owns the file or may write to it, or (unless `may_be_read`) may read it;
+    Raises UsageProblem if another account owns the file or may write to it, or (unless `others_may_read`) may read it;
     FileUnsafe, OSError.
     """
     descriptor, status = _pin_path(path)
@@ -287,9 +287,9 @@ def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
         if not _is_trusted(status) and str(status.st_uid) != os.environ.get("SUDO_UID"):
             advice = "put it into a file that belongs to the account that runs ditseed"
             raise UsageProblem(reason=f"{name} belongs to uid {status.st_uid}: {advice}")
-        if status.st_mode & (_OTHERS_WRITE if may_be_read else stat.S_IRWXG | stat.S_IRWXO):
-            can = "write to it" if may_be_read else "read or write it"
-            advice = f"chmod {'go-w' if may_be_read else '600'} {shlex.quote(name)}"
+        if status.st_mode & (_OTHERS_WRITE if others_may_read else stat.S_IRWXG | stat.S_IRWXO):
+            can = "write to it" if others_may_read else "read or write it"
+            advice = f"chmod {'go-w' if others_may_read else '600'} {shlex.quote(name)}"
             raise UsageProblem(reason=f"{name}: others can {can}: {advice}")
         with named(path):
             return os.open(through(descriptor), os.O_RDONLY | os.O_CLOEXEC), status
@@ -321,8 +321,8 @@ def _pin_path(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
 
 
 def _require_no_foreign_link(status: os.stat_result, above: os.stat_result, name: Path) -> None:
-    """Raises FileUnsafe if root would read a file to which the account of the directory `above` may have made a hard
-    link because it cannot read the file itself (only fs.protected_hardlinks makes the kernel forbid such links)."""
+    """Raises FileUnsafe if the file may be a hard link by which an account that can write to the directory `above` has
+    root read another account's file. The kernel forbids such links only with fs.protected_hardlinks."""
     if os.geteuid() != 0 or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode) or not is_foreign(above):
         return
     if status.st_uid != above.st_uid or (_is_trusted(status) and above.st_mode & _OTHERS_WRITE):
@@ -348,7 +348,7 @@ def _open_pinned(descriptor: int, status: os.stat_result, flags: int, name: Path
 
 @contextmanager
 def _checked_pin(descriptor: int, status: os.stat_result, name: Path, written: bool = False) -> Iterator[Path]:
-    """Checks the file of an O_PATH descriptor, yields a path through it, and closes it."""
+    """Checks the file of an O_PATH descriptor and yields a path to the file. Closes the descriptor at the end."""
     with closing_descriptor(descriptor):
         require_regular(status, name, written)
         with _named(descriptor, name) as path:
@@ -395,7 +395,7 @@ def _directory(path: Path) -> int:
 
 
 def _components(path: Path) -> Generator[os.stat_result, None, int]:
-    """Yields the status of each directory and symbolic link by which a path is reached, from the top on. A link is
+    """Yields the status of each directory and symbolic link by which a path is reached, from the top. A link is
     followed once the next status is requested. Returns an O_PATH descriptor of the last component."""
     start = _THROUGH.match(str(path))
     top = start.group() if start else "/"
@@ -429,8 +429,8 @@ def _components(path: Path) -> Generator[os.stat_result, None, int]:
 
 
 def _pin_name(name: str, directory: int, path: Path | None = None) -> tuple[int, os.stat_result]:
-    """Returns an O_PATH descriptor of `name`, and its status. `path`: the file's path, for a file that may be read.
-    Raises FileUnsafe, OSError (on a dead disk, also from fstat)."""
+    """Returns an O_PATH descriptor of `name`, and its status. `path`: the path of a file, which is then checked by
+    `_require_no_foreign_link`. Raises FileUnsafe, OSError (on a dead disk, even from fstat)."""
     descriptor = os.open(name, PIN, dir_fd=directory)
     try:
         status = os.fstat(descriptor)
@@ -444,7 +444,7 @@ def _pin_name(name: str, directory: int, path: Path | None = None) -> tuple[int,
 
 def _listable(here: int, path: Path) -> int:
     """Returns a descriptor for listing and syncing the directory; if the directory may not be read, a descriptor that
-    only reaches its contents. Closes `here`."""
+    only opens files in it. Closes `here`."""
     try:
         with named(path):
             return os.open(".", LIST, dir_fd=here)

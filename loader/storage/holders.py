@@ -32,7 +32,7 @@ _FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: type, whence
 
 
 def holder(directory: Path) -> int | None:
-    """Returns the ID of a process that has the environment open; 0 if that is in another PID namespace; None if neither
+    """Returns the ID of a process that has the environment open; 0 if it is in another PID namespace; None if neither
     lock.mdb nor /proc shows a process."""
     pid = locker(directory)
     users = [] if pid is not None else users_of(directory / DATA, directory / LOCK)[0]
@@ -106,7 +106,7 @@ _PROC = "/proc"
 
 
 class User(Struct, frozen=True):
-    """A process that maps a file or may write to it. `has_second`: whether the process has the second file open too."""
+    """A process that maps a file or may write to it. `has_second`: whether it also has `second` of `users_of` open."""
 
     pid: int
     writes: bool
@@ -217,7 +217,7 @@ _DEEPEST = 250  # levels of directories below the top, for each of which os.fwal
 
 class Occupant(Struct, frozen=True):
     """A process that uses a directory. `pid`: 0 if it is in another PID namespace. `use`: predicate of a sentence.
-    `writes`: whether it has a file there open for writing, or mapped, or the lock of an LMDB environment there."""
+    `writes`: whether it has a file there mapped or open for writing, or an LMDB environment there open."""
 
     pid: int
     name: str
@@ -231,7 +231,7 @@ class Occupant(Struct, frozen=True):
 
 
 class _Directory(Struct, frozen=True):
-    """The files of a directory: all on `devices` if a file system is mounted on it, else those in `inodes`."""
+    """The files of a directory. If it is a mount point: all files on `devices`; otherwise those in `inodes`."""
 
     top: str
     devices: frozenset[int]
@@ -241,14 +241,14 @@ class _Directory(Struct, frozen=True):
         return device in self.devices or (device, inode) in self.inodes
 
     def has_name(self, name: str) -> bool:
-        """Matches files that were deleted or created meanwhile; on a mounted file system `has` matches those too."""
+        """Recognizes files that are not in `inodes`, because they were deleted or created meanwhile."""
         return not self.devices and (name == self.top or name.startswith(f"{self.top}/"))
 
 
 def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
-    """Returns the processes that use `top` according to /proc, without this process. `databases`: directories of LMDB
-    environments below `top`, whose locks are checked, too. Processes that may not be examined are missing (root sees
-    all but those of other PID namespaces)."""
+    """Returns the other processes that use `top` according to /proc. `databases`: directories of LMDB environments
+    below `top`, whose locks are checked, too. Omits processes that this account may not examine (root may examine all
+    but those of other PID namespaces)."""
     directory = _directory(top)
     users = (_occupant(pid, directory) for pid in map(int, others()))
     found = {user.pid: user for user in users if user is not None}
@@ -284,7 +284,7 @@ def _directory(top: Path) -> _Directory:
         return _Directory(os.path.realpath(top), frozenset(), frozenset(inodes))
     major, minor = map(int, mount.device.split(":"))
     devices = {os.makedev(major, minor)}
-    with suppress(OSError):  # if the device is dead
+    with suppress(OSError):  # the device may be dead
         devices.add(os.stat(top).st_dev)  # btrfs: its files have another device than the mount
     return _Directory(mount.target, frozenset(devices), frozenset())
 
@@ -292,26 +292,26 @@ def _directory(top: Path) -> _Directory:
 def _occupant(pid: int, directory: _Directory) -> Occupant | None:
     proc = f"/proc/{pid}"
     try:
-        is_near = os.path.samestat(os.stat(f"{proc}/ns/mnt"), os.stat("/proc/self/ns/mnt"))
-        opened = [name for name in os.listdir(f"{proc}/fd") if _is_in(f"{proc}/fd/{name}", directory, is_near)]
-        writes = any(is_writable(str(pid), name) for name in opened) or _mapped_in(proc, directory, is_near)
-        works = any(_is_in(f"{proc}/{name}", directory, is_near) for name in ("cwd", "root", "exe"))
+        same_mounts = os.path.samestat(os.stat(f"{proc}/ns/mnt"), os.stat("/proc/self/ns/mnt"))
+        opened = [name for name in os.listdir(f"{proc}/fd") if _is_in(f"{proc}/fd/{name}", directory, same_mounts)]
+        writes = any(is_writable(str(pid), name) for name in opened) or _mapped_in(proc, directory, same_mounts)
+        works = any(_is_in(f"{proc}/{name}", directory, same_mounts) for name in ("cwd", "root", "exe"))
     except OSError:  # the process has ended, or belongs to another account
         return None
     if not (opened or writes or works):
         return None
     use = "writes to it" if writes else "has a file in it open" if opened else "works in it"
-    return Occupant(pid, command_name(pid), use if is_near else f"{use}, in another mount namespace", writes)
+    return Occupant(pid, command_name(pid), use if same_mounts else f"{use}, in another mount namespace", writes)
 
 
-def _is_in(link: str, directory: _Directory, is_near: bool) -> bool:
+def _is_in(link: str, directory: _Directory, same_mounts: bool) -> bool:
     with suppress(OSError):  # closed meanwhile
         status = os.stat(link)
-        return directory.has(status.st_dev, status.st_ino) or (is_near and directory.has_name(os.readlink(link)))
+        return directory.has(status.st_dev, status.st_ino) or (same_mounts and directory.has_name(os.readlink(link)))
     return False
 
 
-def _mapped_in(proc: str, directory: _Directory, is_near: bool) -> bool:
+def _mapped_in(proc: str, directory: _Directory, same_mounts: bool) -> bool:
     for line in Path(f"{proc}/maps").read_bytes().splitlines():
         words = line.split(maxsplit=5)
         if len(words) < 6:
@@ -319,7 +319,7 @@ def _mapped_in(proc: str, directory: _Directory, is_near: bool) -> bool:
         major, _, minor = words[3].partition(b":")
         if directory.has(os.makedev(int(major, 16), int(minor, 16)), int(words[4])):
             return True
-        if is_near and directory.has_name(os.fsdecode(words[5])):
+        if same_mounts and directory.has_name(os.fsdecode(words[5])):
             return True
     return False
 
@@ -334,8 +334,8 @@ class KernelLock(NamedTuple):
 
 
 def locks() -> Iterator[KernelLock]:
-    """Yields the locks of this host (proc_locks(5)). A lock of an open file description has no process ID, but the
-    file is open. Waiting locks (with an arrow) and locks without an inode ("<none>") are left out."""
+    """Yields the locks of this host (proc_locks(5)). A lock of an open file description has no process ID; its
+    process has the file open. Waiting locks (with an arrow) and locks without an inode ("<none>") are left out."""
     for line in Path(f"{_PROC}/locks").read_text().splitlines():
         _, kind, _, _, pid, file, *_ = line.split()
         if kind != "->" and not file.startswith("<"):

@@ -18,8 +18,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """`device`: the device number, such as "254:0". `root`: the mounted directory of the file system. `options`: the
-    mount's, then the file system's."""
+    """`device`: the device number, such as "254:0". `root`: the mounted directory of the file system. `options`: those
+    of the mount, then those of the file system."""
 
     device: str
     root: str
@@ -45,7 +45,7 @@ class FstabEntry(msgspec.Struct, frozen=True):
 
 
 def mount_of(path: Path) -> Mount:
-    """Returns the mount of a path, found by the kernel's mount ID, because another mount may hide a mount point."""
+    """Returns the mount of a path. Uses the kernel's mount ID, because another mount may hide the mount point."""
     with held.closing_descriptor(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
         number = re.search(r"^mnt_id:\s*(\d+)", Path(f"/proc/self/fdinfo/{descriptor}").read_text(), re.MULTILINE)
     mount = _all().get(number[1] if number else "")
@@ -79,8 +79,8 @@ def other_mount_points(path: Path) -> list[str]:
 
 
 def in_other_namespaces(shown: tuple[str, str]) -> Iterator[tuple[int, str]]:
-    """Yields a process and a mount point of each other mount namespace that shows all or part of `shown`, a device and
-    a path."""
+    """Yields a process and a mount point of each other mount namespace in which all or part of `shown` is mounted.
+    `shown`: a device and a path."""
     seen = {os.stat("/proc/self/ns/mnt").st_ino}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):  # the process has ended

@@ -47,8 +47,8 @@ class TimedProbe(ABC):
 
 
 def _timed(counter: str, work: Callable[[], int]) -> tuple[float, int, int]:
-    """Returns the seconds that `work` took, its result, and how many bytes the kernel has meanwhile read from devices
-    for this thread (`counter` "read_bytes") or written ("write_bytes"). Raises Unmeasurable."""
+    """Returns the seconds that `work` took, its result, and how many bytes the kernel meanwhile read from devices for
+    this thread (`counter` "read_bytes") or wrote to them ("write_bytes"). Raises Unmeasurable."""
 
     def counted() -> int:
         try:
@@ -65,7 +65,7 @@ def _timed(counter: str, work: Callable[[], int]) -> tuple[float, int, int]:
 
 @contextmanager
 def _unless_refused(reason: str) -> Iterator[None]:
-    """Raises Unmeasurable for this reason if the file system does not support direct access."""
+    """Raises Unmeasurable with this reason if the file system does not support direct access."""
     try:
         yield
     except OSError as error:
@@ -76,7 +76,7 @@ def _unless_refused(reason: str) -> Iterator[None]:
 
 # --- real-time priority, so that a busy processor and other reads do not add to the times ----------------------------
 
-PRIORITY = 79  # of SCHED_FIFO; below those threads of the kernel that a driver may need
+PRIORITY = 79  # SCHED_FIFO priority, lower than that of kernel threads that a driver may need
 _CLASS, _LEVEL = "1", "7"  # arguments of ionice(1): the real-time class, its lowest level
 
 
@@ -128,8 +128,8 @@ class Reader(TimedProbe):
         return seconds
 
     def _settle(self) -> None:
-        """Sets `size` to the smallest that is always read from the device. A file system may silently serve a direct
-        read of less than a block from the page cache (btrfs does): the second read at an offset reveals that."""
+        """Sets `size` to the smallest size at which the device serves every read. A file system may silently serve a
+        direct read of less than a block from the page cache (btrfs does): a second read at an offset reveals that."""
         obstacles: dict[str, int] = {}  # obstacle -> largest size that met it
         most = min(_MOST, self._extent())
         while self.size <= most:

@@ -1,6 +1,6 @@
 """Files on another host: in an S3 bucket, or in a directory over SFTP. Their contents are untrusted until checked.
 
-No secret is part of a name, or of a message: keys come from the files and variables of the clients of S3 and SSH.
+Names and messages contain no secrets. Keys come from the files and environment variables of S3 and SSH clients.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loader.errors import FULL, FULL_ERRNOS, PackageMissing, RemoteFailed, Remot
 
 _log = logging.getLogger(__name__)
 
-SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # modules are named, because their packages are optional
+SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # module names, because the packages are optional
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # the form of ditseed's own file names
 _CHUNK, _BLOCK = 4 << 20, 8 << 20  # bytes of a read, and of a request
 _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
@@ -31,7 +31,7 @@ _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequi
 _TRANSPORTS = {"botocore", "aiobotocore", "aiohttp", "paramiko", "fsspec", "s3fs"}
 _S3_HINT = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials."
 _BUCKET_HINT = "Create the bucket with the tools of the provider, or correct its name after s3://."
-_SSH_HINT = "Connect once with sftp(1) as this user: it needs a key (~/.ssh, an agent), and the host's in known_hosts."
+_SSH_HINT = "Connect once with sftp(1) as this user: it needs a key (~/.ssh, agent), and the host's key in known_hosts."
 _HINT = "Check that the server runs and is reachable, then run the same command again: no backup there has changed."
 
 
@@ -84,8 +84,8 @@ class Store(Struct, frozen=True):
     system: Any
 
     def names(self, directory: str = "") -> dict[str, int]:
-        """Returns the names in a directory: of files with their bytes, of directories with -1. Names that ditseed never
-        gives are left out, because they may contain a path. Raises FileNotFoundError."""
+        """Returns name -> bytes for each file in a directory, and name -> -1 for each directory. Omits names that
+        ditseed never gives, because they may contain a path. Raises FileNotFoundError."""
         with _explained(self.location):
             listed = self.system.ls(self._path(directory), detail=True)
         return {
@@ -106,7 +106,7 @@ class Store(Struct, frozen=True):
             return int(self.system.info(self._path(name))["size"])
 
     def chunks(self, name: str, size: int) -> Iterator[bytes]:
-        """Yields the first `size` bytes. Raises FileNotFoundError."""
+        """Yields the first `size` bytes of a file. Raises FileNotFoundError."""
         with _explained(self.location), self.system.open(self._path(name), "rb", block_size=_BLOCK, size=size) as file:
             while size and (chunk := file.read(min(size, _CHUNK))):
                 size -= len(chunk)
@@ -121,7 +121,7 @@ class Store(Struct, frozen=True):
             raise RemoteFailed(place=self.location, reason=f"{name} has {stored} bytes there, not {sent}", advice=_HINT)
 
     def write(self, name: str, content: bytes, new: bool = False) -> None:
-        """Writes a small file. `new`: raises FileExistsError, except on an S3 server that ignores If-None-Match."""
+        """Writes a small file. `new`: raises FileExistsError if it exists (some S3 servers replace it instead)."""
         with self._writing(name):
             self.system.pipe_file(self._path(name), content, mode="create" if new else "overwrite")
 
@@ -154,7 +154,7 @@ class Store(Struct, frozen=True):
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
-        """Creates the directory of the file before the body, and explains a missing one."""
+        """Creates the file's directory before the body. Raises RemoteFailed if the directory or bucket is missing."""
         with _explained(self.location):
             try:
                 if self.location.scheme == "sftp":
@@ -199,7 +199,7 @@ def _warn_if_clear(endpoint: str) -> None:
         is_loopback = url.hostname == "localhost"
     if url.scheme != "https" and not is_loopback:
         _log.warning(
-            "the S3 endpoint http://%s is not encrypted: whoever sees the network can read and change the backups; "
+            "the S3 endpoint http://%s is not encrypted: anyone on the network path can read and change the backups; "
             "give an https:// URL as AWS_ENDPOINT_URL or endpoint_url",
             url.netloc.rpartition("@")[2],
         )

@@ -79,7 +79,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
 
     @contextmanager
     def _removed_if_it_fails(self, path: str) -> Iterator[None]:
-        """Removes the file on an error: a partial file would keep a full server full, and a partial lock would lock.
+        """Removes the file on an error: a partial file would keep a full server full, or act as a lock.
         SFTP has no error for a full server, but an extension of sshd reports free space."""
         try:
             yield

@@ -44,7 +44,7 @@ class ToolRunner:
         self.unseen: list[Unseen] = []
 
     def output(self, fact: str, tool: str, *arguments: str) -> str | None:
-        """Returns fact the tool prints. If it is missing or fails, returns None and lists `fact` as unseen."""
+        """Returns the tool's output. If the tool is missing or fails, returns None and lists `fact` as unseen."""
         program = shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_SBIN}")
         if program is None:
             self.unseen.append(Unseen(fact, f"{tool} is not installed"))
@@ -59,7 +59,7 @@ class ToolRunner:
     def rows(
         self, fact: str, parse: Callable[[str], tuple[Parsed, ...]], tool: str, *arguments: str
     ) -> tuple[Parsed, ...]:
-        """Returns the tool's output, parsed. If it does not have the documented form, lists `fact` as unseen."""
+        """Returns the tool's output, parsed. If that fails, returns () and lists `fact` as unseen."""
         text = self.output(fact, tool, *arguments)
         try:
             return () if text is None else parse(text)
@@ -80,7 +80,7 @@ _PHYSICAL = "pv_name,vg_name,pe_start,pv_pe_count,pv_pe_alloc_count"
 
 class Segment(msgspec.Struct, frozen=True):
     """A segment of a logical volume. `legs`: (physical volume, extents on it). `stripe_size`: bytes; 0: none.
-    `data_stripes`: without the copies of raid10 and the parity of raid5; for raid1, lvs counts the copies."""
+    `data_stripes`: stripes without raid10's copies and raid5's parity; for raid1, lvs counts the copies."""
 
     kind: str
     stripes: int
@@ -91,7 +91,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A logical volume. Sizes in bytes. `pool`: of a thin volume. Percentages: used space of a thin pool, or None."""
+    """A logical volume. Sizes in bytes. `pool`: the pool of a thin volume. Percentages: used space of a thin pool."""
 
     name: str
     group: str
@@ -150,7 +150,7 @@ class Volumes(msgspec.Struct, frozen=True):
 
 
 def volumes(tools: ToolRunner) -> Volumes:
-    """Returns the volumes of this host; empty if lvs or pvs fails or prints an unknown form."""
+    """Returns the volumes of this host; empty if lvs or pvs fails or prints an unknown format."""
     columns = "-a", *_FORM, "--segments", "-o", _SEGMENTS
     logical = tools.rows("logical volumes", parse_segments, "lvs", *columns)
     return Volumes(logical, tools.rows("physical volumes", parse_physical, "pvs", *_FORM, "-o", _PHYSICAL))
@@ -284,8 +284,8 @@ def is_without_cow(path: Path) -> bool:
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A block device. Sizes in bytes; `min_io` and `opt_io`: at most a sector if the device reports none. `kind`: disk,
-    partition, lvm, crypt, multipath, dm, loop, or md and a level. `on`: names of the devices directly below.
+    """A block device. Sizes in bytes; `min_io` and `opt_io`: at most one sector if the device reports none. `kind`:
+    disk, partition, lvm, crypt, multipath, dm, loop, or md and a level. `on`: names of the devices directly below.
     `scheduler`, `write_cache`: None if the device does not have one. `file`: backing file of a loop device."""
 
     name: str

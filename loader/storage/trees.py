@@ -1,7 +1,7 @@
 """Lists, compares and copies directory trees, with owners, modes, ACLs, times, hard links and holes.
 
 Everything is opened through descriptors, one path component at a time, and no symbolic link is followed. lost+found at
-the top is left out, because it belongs to the file system, and so are sockets, because their server creates them
+the top is left out, because it belongs to the file system. Sockets are left out, because their servers create them
 again. Comparisons ignore lock.mdb beside a data.mdb, because it changes whenever the database is opened.
 """
 
@@ -27,7 +27,7 @@ _ZEROS = bytes(BLOCK)
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _LOST_AND_FOUND = "lost+found"
 _DEEPEST = 200  # levels of directories; each needs up to three descriptors and three frames of Python's stack
-# xfs lists each ACL again under its name on disk (fs/xfs/xfs_xattr.c), and sets that attribute itself.
+# xfs lists each ACL a second time, under its on-disk name, and sets that attribute itself (fs/xfs/xfs_xattr.c).
 _XFS_ACLS = ("trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT")
 
 
@@ -87,7 +87,7 @@ def names_in(directory: int, is_top: bool) -> list[str]:
 
 
 def walk(top: int) -> Iterator[Node]:
-    """Yields the nodes below `top` to compare: each directory before its contents, names in order. A node can be opened
+    """Yields the nodes below `top` to compare, each directory before its contents, names in order. A node can be opened
     until the next node is requested. Raises MigrationRefused if another file system is mounted below, or directories
     are nested too deeply."""
     device = os.fstat(top).st_dev
@@ -131,7 +131,7 @@ def state_of(top: int) -> State:
     databases = []
     for node in walk(top):
         status = node.status
-        # A directory's times change with lock.mdb; the names in it are compared anyway.
+        # Without a directory's times, which change when lock.mdb is created: its names are in `mark` anyway.
         times = () if node.is_directory else (status.st_mtime_ns, status.st_ctime_ns)
         mark.update(repr((os.fsencode(node.path), (*_owner_and_size(node), status.st_ino, *times))).encode())
         count += 1
@@ -143,7 +143,7 @@ def state_of(top: int) -> State:
 
 
 def shape_of(top: int) -> dict[str, object]:
-    """Returns path -> the properties that a faithful copy shares, without the top, to name differences."""
+    """Returns path -> the properties that are equal in a faithful copy, without the top, to name differences."""
     first: dict[tuple[int, int], str] = {}
     shape: dict[str, object] = {}
     for node in walk(top):
@@ -183,7 +183,7 @@ def checksums(top: int, meter: Meter, from_device: bool = False) -> dict[str, st
 
 
 def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yields the aligned blocks that may have more than zeros, each with its offset."""
+    """Yields (offset, content) of each aligned block that may contain bytes other than zero."""
     offset = 0
     while offset < size:
         try:
@@ -199,17 +199,16 @@ def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
 
 # --- tree copy -------------------------------------------------------------------------------------------------------
 #
-# No other account can enter the target before `open_up`: the top directory is closed (root's, mode 0700) from before
-# the first file is created until the copy is verified. So nobody can replace a name in the target, although its
-# directories get their owners earlier. A closed top directory contains only what an earlier run copied. A top directory
-# that is not closed is refused (`claim`) or emptied (`empty`), because a process may still have a directory in it open.
+# No other account can enter the target before `open_up`: its top directory is private (root's, mode 0700) before the
+# first file is created, and until the copy is verified. So nobody can replace a name in the target, although its inner
+# directories get their owners earlier. A private top directory contains only what an earlier run copied. Any other top
+# directory must be empty (`claim`) or is emptied (`empty`), because a process may have a directory in it open.
 #
-# A file that was copied completely before a kill is recognized by its size and time, which are set last, and is not
-# copied again.
+# A file that an earlier run copied completely has the same size and time, which are set last. It is not copied again.
 
 
-_CLOSED = 0o700
-_BEING_EMPTIED = 0o500  # closed as well, but a copy in it must not be resumed
+_PRIVATE = 0o700
+_BEING_EMPTIED = 0o500  # private as well, but a copy in it must not be resumed
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -237,9 +236,9 @@ class _Copy(Struct):
             return
         first = self.first.setdefault(node.inode, node.path) if node.status.st_nlink > 1 else node.path
         if first == node.path and stat.S_ISREG(node.kind):
-            earlier, fields = _status(target, node.name), ("st_mode", "st_uid", "st_gid", "st_size", "st_mtime_ns")
-            same = earlier is not None and all(getattr(earlier, name) == getattr(node.status, name) for name in fields)
-            if earlier is not None and earlier.st_nlink == 1 and same:  # an earlier run has copied the whole file
+            old, fields = _status(target, node.name), ("st_mode", "st_uid", "st_gid", "st_size", "st_mtime_ns")
+            same = old is not None and all(getattr(old, name) == getattr(node.status, name) for name in fields)
+            if old is not None and old.st_nlink == 1 and same:  # an earlier run has copied the whole file
                 self.meter.add(size=node.status.st_size)
                 return
         _remove(target, node.name)
@@ -268,7 +267,7 @@ class _Copy(Struct):
         source = node.open()
         copy = os.open(node.name, held.LIST, dir_fd=target)
         try:
-            held.close_to_others(copy)  # an earlier run may have changed the owner already
+            held.make_private(copy)  # an earlier run may have changed the owner already
             self.contents(source, copy, f"{node.path}/")
             _become(copy, os.fstat(source), attributes_of(source))
         finally:
@@ -293,25 +292,25 @@ class _Copy(Struct):
             os.fsync(file.fileno())
 
 
-def is_closed(target: held.Directory) -> bool:
-    """Returns whether no other account can enter the directory."""
+def is_private(target: held.Directory) -> bool:
+    """Returns whether only this process's account (and root) can enter the directory."""
     status = target.status
-    return status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == _CLOSED
+    return status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == _PRIVATE
 
 
 def claim(target: held.Directory) -> None:
-    """Closes an empty directory to every other account. A directory that is closed already may contain an earlier copy.
-    If another directory is not empty, raises MigrationRefused and leaves the directory as it was."""
-    if is_closed(target):
+    """Makes an empty directory private. Accepts a directory that is private already, even with an earlier copy in it.
+    If any other directory is not empty, raises MigrationRefused and leaves the directory as it was."""
+    if is_private(target):
         return
     before = target.status
-    held.close_to_others(target.descriptor, _BEING_EMPTIED)
+    held.make_private(target.descriptor, _BEING_EMPTIED)
     names = names_in(target.descriptor, True)
     if names:
         os.fchown(target.descriptor, before.st_uid, before.st_gid)
         os.fchmod(target.descriptor, stat.S_IMODE(before.st_mode))
         raise not_empty(target.name, names)
-    os.fchmod(target.descriptor, _CLOSED)
+    os.fchmod(target.descriptor, _PRIVATE)
 
 
 def not_empty(target: Path, names: Sequence[str]) -> MigrationRefused:
@@ -321,18 +320,18 @@ def not_empty(target: Path, names: Sequence[str]) -> MigrationRefused:
 
 
 def empty(target: held.Directory) -> None:
-    """Closes the directory and removes its contents, because in a copy that other accounts could enter, a process may
-    still have a directory open."""
+    """Makes the directory private and removes its contents: while other accounts could enter it, a process may have
+    opened a directory in it."""
     with held.named(target.name):
-        held.close_to_others(target.descriptor, _BEING_EMPTIED)
+        held.make_private(target.descriptor, _BEING_EMPTIED)
         for name in names_in(target.descriptor, True):
             _remove(target.descriptor, name)
         os.fsync(target.descriptor)
-        os.fchmod(target.descriptor, _CLOSED)
+        os.fchmod(target.descriptor, _PRIVATE)
 
 
 def open_up(source: held.Directory, target: held.Directory) -> None:
-    """Gives the top directory of a verified copy the owner, mode, attributes and times of the source's."""
+    """Gives the top directory of a verified copy the owner, mode, attributes and times of the source."""
     with held.named(target.name):
         _become(target.descriptor, source.status, attributes_of(source.descriptor))
         os.fsync(target.descriptor)
@@ -340,7 +339,7 @@ def open_up(source: held.Directory, target: held.Directory) -> None:
 
 def copy_tree(source: held.Directory, target: held.Directory, meter: Meter, after_block: Callable[[], None]) -> None:
     """Makes the contents of `target` equal to those of `source`, durably; removes other files of an earlier copy. The
-    target stays closed. `after_block` is called after each block of a file. Raises MigrationRefused, OSError."""
+    target stays private. `after_block` is called after each block of a file. Raises MigrationRefused, OSError."""
     claim(target)
     with held.named(target.name):
         _Copy(target.descriptor, meter, after_block).contents(source.descriptor, target.descriptor, "")

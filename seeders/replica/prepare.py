@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from functools import partial
 
-from loader.errors import ConfigHidden, LeaseStands, LoaderError, ProviderNotPrepared
+from loader.errors import ConfigHidden, LoaderError, ProviderNotPrepared, SettingNotRestored
 from loader.operations import leases
 from loader.run import lease
 from loader.run.lease import Lease
@@ -75,8 +75,8 @@ def _visible_syncprov(server: Session, suffix: str) -> Syncprov:
 
 
 def release(connection: Connection, suffix: str | None) -> list[str]:
-    """Restores the session logs from before --prepare-provider. Returns a line for each. Raises LeaseStands if a log
-    cannot be restored."""
+    """Restores the session logs from before --prepare-provider. Returns a line for each. Raises SettingNotRestored
+    if a log cannot be restored."""
     with session(connection) as server:
 
         def restore(left: Lease) -> None:
@@ -87,7 +87,7 @@ def release(connection: Connection, suffix: str | None) -> list[str]:
                     configuration.modify(server, syncprov.entry_dn, [change])
             except LoaderError as error:
                 facts = {"what": catchup.SESSION_LOG, "suffix": left.database, "undo": left.undo}
-                raise LeaseStands(**facts, reason=error) from error
+                raise SettingNotRestored(**facts, reason=error) from error
 
         chosen = [left for left in lease.abandoned(leases.of_server(server), KIND) if suffix in (None, left.database)]
         for left in chosen:

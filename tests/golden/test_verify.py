@@ -116,7 +116,7 @@ def test_ranges_stay_when_entries_go(tmp_path: Path) -> None:
         attribute, key, high = narrow_a_range(path)
         (problem,) = look(server, path).problems
         assert (problem.kind, problem.count) == ("indexes.missing", 1)
-        (told,) = problem.told
+        (told,) = problem.examples
         assert (told.attribute, told.id) == (attribute, high)
         assert key.hex() in told.message
 
@@ -139,7 +139,7 @@ def test_a_configuration_that_the_file_does_not_follow(
         slapadd(server, made.write(tmp_path))
         options = VerifyOptions(server.database_dir, other.config_path, SUFFIX, "indexes")
         found = verify_database(options, Progress("none"))
-        told = {problem.kind: problem.told for problem in found.problems}
+        told = {problem.kind: problem.examples for problem in found.problems}
         assert found.sound == (kind is None)
         texts = [str(one) for one in told[kind]] if kind else found.notes
         assert any(words in text for text in texts), (texts, found)

@@ -97,7 +97,7 @@ def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path, verb: s
             churn.wait_for(churn.changes() + 10)
             done = ditseed(*command, prefix=CONTAINER)
     assert done.status == errors.LockUnused.exit_status, done.err
-    assert "wrote to it while it was read" in done.err
+    assert "wrote to it while ditseed read it" in done.err
     left = {path.name for path in (tmp_path / "made").rglob("*") if path.is_file()}
     assert left <= {repository.MARKER, "lock", "now.json", "run.log"}  # of the next attempt
 

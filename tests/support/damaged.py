@@ -140,7 +140,7 @@ def _ended_well(done: Done) -> bool:
 def _require_named(worn: Worn, done: Damage, found: AuditReport) -> None:
     """Drift of an index is told with attribute and entry, and nothing else is."""
     assert {problem.kind.partition(".")[0] for problem in found.problems} == {"indexes"}, found
-    told = [one for problem in found.problems for one in problem.told]
+    told = [one for problem in found.problems for one in problem.examples]
     assert {one.attribute for one in told} == {done.attribute}, (done, told)
     if done.id is not None:
         (one,) = [one for one in told if one.id == done.id]

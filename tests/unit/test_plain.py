@@ -47,7 +47,7 @@ def test_a_sentence_is_cut_where_a_value_is_long() -> None:
 def test_facts_of_an_error() -> None:
     """What has to be typed or found stays whole; the facts themselves are as they were."""
     dn, command = "cn=\x1b[2J" + "x" * 1000, "ldapmodify " + "-H ldap://x " * 100
-    error = errors.LeaseStands(what="nosync", suffix=dn, reason="a\nb", undo=command)
+    error = errors.SettingNotRestored(what="nosync", suffix=dn, reason="a\nb", undo=command)
     assert "\x1b" not in str(error)
     assert "a\\nb" in str(error)
     assert command.strip() in str(error.advice())

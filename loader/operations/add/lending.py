@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from loader.config import Change, Config, Database
-from loader.errors import LeaseStands, LoaderError, NotAReplica, ServerRefused, UsageProblem
+from loader.errors import LoaderError, NotAReplica, ServerRefused, SettingNotRestored, UsageProblem
 from loader.operations import leases
 from loader.operations.options import OFF, ON
 from loader.operations.tune import opened, syncing
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 def nosync_on(connection: Connection) -> Iterator[None]:
     """Runs the body with nosync on; afterwards everything committed is on the server's disk.
 
-    If nosync was on without a lease, it stays on. Raises ConfigHidden, and LeaseStands if restoring it fails.
+    If nosync was on without a lease, it stays on. Raises ConfigHidden, and SettingNotRestored if restoring it fails.
     """
     nosync, database = _sync_lease(connection, syncing.NOSYNC, "ditseed add")
     if database.nosync and nosync.name not in {other.name for other in lease.all_leases()}:
@@ -52,7 +52,7 @@ def nosync_on(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def update_dn_set(connection: Connection, suffix: str) -> Iterator[None]:
-    """Lets the body write as replication does. Raises ConfigHidden, ConfigRefused, NotAReplica, LeaseStands."""
+    """Lets the body write as replication does. Raises ConfigHidden, ConfigRefused, NotAReplica, SettingNotRestored."""
     with session(connection) as server:
         config = configuration.read_online(server)
         database, uri, account = config.database(suffix), config.uri or "", server.who_am_i()
@@ -122,14 +122,14 @@ def is_abandoned(lent: Lease) -> bool:
 
 
 def restore(connection: Connection, lent: Lease) -> None:
-    """Restores the former value and flushes all commits to the server's disk. Raises LeaseStands if this fails."""
+    """Restores the former value, and flushes all commits to the server's disk. Raises SettingNotRestored."""
     try:
         database = _set(connection, lent, lent.before)
         if lent.kind in (syncing.NOSYNC, syncing.ENV_FLAGS):  # the other settings do not stop LMDB from syncing commits
             with session(connection) as server:
                 flush(server, database)
     except LoaderError as error:
-        raise LeaseStands(what=_name(lent.kind), suffix=lent.database, reason=error, undo=lent.undo) from error
+        raise SettingNotRestored(what=_name(lent.kind), suffix=lent.database, reason=error, undo=lent.undo) from error
 
 
 def require_free(config: Config, database: Database) -> None:

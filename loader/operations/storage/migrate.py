@@ -354,10 +354,10 @@ def _forget_a_stale_copy(plan: MovePlan, run: Run) -> None:
     if copied is None:
         return
     with held.opened(plan.target) as target:
-        is_closed = trees.is_closed(target)
-        is_intact = is_closed if verified is None else verified.verify_mark == _mark(plan.target)
+        is_private = trees.is_private(target)
+        is_intact = is_private if verified is None else verified.verify_mark == _mark(plan.target)
         if not is_intact or copied.copy_mark != _mark(plan.source):
-            if not is_closed:
+            if not is_private:
                 trees.empty(target)
             catalogue.undo("verify")
             catalogue.undo("copy")
@@ -442,7 +442,7 @@ def _check(plan: MovePlan, meter: Meter, top: tuple[int, int, int]) -> None:
         path = plan.source / name
         audit = databases.audit(path, databases.default_level(path), AuditResources(), meter)
         if not audit.sound:
-            first = audit.problems[0].told[0]
+            first = audit.problems[0].examples[0]
             raise MdbDamaged(path=path, reason=f"{first}; --rollback mounts the former volume")
 
 

@@ -20,7 +20,7 @@ from loader.mdb.verify import verify
 from loader.progress import Meter
 from tests.support import mapped
 
-NOTING = copy.CopyMode(noting=True)
+NOTING = copy.CopyMode(record_pages=True)
 
 
 def make(directory: Path, engine: int = 0, readers: int = 126) -> Path:

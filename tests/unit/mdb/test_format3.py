@@ -109,7 +109,7 @@ def pages(place: Path) -> int | None:
 @pytest.mark.parametrize("compact", [False, True])
 def test_a_copy_has_all_that_lmdb_put_there(place: Path, tmp_path: Path, compact: bool) -> None:
     (tmp_path / "copy").mkdir()
-    how = copy.CopyMode(compact=compact, noting=True)
+    how = copy.CopyMode(compact=compact, record_pages=True)
     made = copy.hot_copy(place, tmp_path / "copy", Meter("copy"), how)
     target = made.path.rename(tmp_path / "copy" / "data.mdb").parent
     before = rows(place)

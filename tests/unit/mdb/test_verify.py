@@ -152,7 +152,7 @@ def test_not_a_database(tmp_path: Path) -> None:
 NOBODY = 65534
 
 
-@pytest.mark.parametrize("call", ["audit", "compact", "plain", "noting"])
+@pytest.mark.parametrize("call", ["audit", "compact", "plain", "page_record"])
 def test_a_file_of_another_account_is_not_damaged(sound: Path, short_tmp: Path, call: str) -> None:
     require(None if os.geteuid() == 0 else "becomes another user, which needs root")
     short_tmp.chmod(0o777)
@@ -184,7 +184,7 @@ def native(call: str, path: Path, copied: Path, page: bytes, length: int = 8192)
     elif call == "compact":
         copy.compact(path, copied, page, meter)
     else:
-        copy.noting(path, page)
+        copy.page_record(path, page)
 
 
 def error_as(account: int, work: Callable[[], object]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.errors import ConfigRefused, LeaseStands, Locked
+from loader.errors import ConfigRefused, Locked, SettingNotRestored
 from loader.run import lease
 from loader.run.lease import Lease, ServerIdentity
 from tests.support import leases
@@ -81,9 +81,9 @@ def test_what_a_killed_run_left_is_known_and_ended() -> None:
 
 def test_what_cannot_be_restored_stays() -> None:
     def fails() -> None:
-        raise LeaseStands(what="nosync", suffix="dc=a", reason="gone", undo="undo it")
+        raise SettingNotRestored(what="nosync", suffix="dc=a", reason="gone", undo="undo it")
 
-    with pytest.raises(LeaseStands), lease.leased(LEASE, lambda: None, fails):
+    with pytest.raises(SettingNotRestored), lease.leased(LEASE, lambda: None, fails):
         pass
     assert [one.name for one in lease.abandoned()] == [LEASE.name]
 
@@ -103,7 +103,7 @@ def test_a_lease_until_a_time(seconds: int) -> None:
     later = Lease("nosync", "ldapi:///", "dc=a", "undo it", before="on")
     lease.lease_for(later, seconds, lambda: None)
     (standing,) = lease.all_leases()
-    assert (standing.before, standing.is_held) == ("off", seconds > 0)
+    assert (standing.before, standing.is_active) == ("off", seconds > 0)
     with lease.leased(LEASE, lambda: None, lambda: None):
         pass
     assert bool(lease.all_leases()) == (seconds > 0), "a load leaves it only while it lasts"

@@ -194,7 +194,7 @@ def test_an_owner_is_passed_on(tmp_path: Path) -> None:
     other.touch()
     os.chown(one, 12345, 54321)
     with other.open("rb") as file:
-        files.Owner.of(one).give(file.fileno())
+        files.Owner.of(one).apply_to(file.fileno())
     assert (other.stat().st_uid, other.stat().st_gid) == (12345, 54321)
 
 
