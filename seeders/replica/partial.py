@@ -55,7 +55,7 @@ class Partial(msgspec.Struct, frozen=True, dict=True):
         if "suffixmassage" in own.narrowing(self.database.suffix):
             reason = "the two hold the same entries under other names, which are not compared"
             raise _refused(self, ("suffixmassage",), reason, _BY_SEED)
-        there = msgspec.structs.replace(self.narrowing().of(Search(own.searchbase)), where=own.filter)
+        there = msgspec.structs.replace(self.narrowing().restrict(Search(own.searchbase)), where=own.filter)
         here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=there.attributes)
         theirs = msgspec.structs.replace(consumer, base=self.database.suffix)
         left_out = tuple(self.unevaluated.left_out())

@@ -107,7 +107,7 @@ def _context_csns(strategy: Strategy, overlays: Sequence[str], base: str) -> lis
     anything below and the strategy searches it, or if the consumer lacks schema or room for its entries. `overlays`:
     those of the consumer's database."""
     options, csns = strategy.options, []
-    wants = strategy.partial.narrowing().wants if strategy.partial else None
+    wants = strategy.partial.narrowing().may_store if strategy.partial else None
     for connection in (options.connection, *options.replicas):
         assert connection is not None
         with session(connection) as provider:

@@ -80,7 +80,7 @@ def show(
     if number is None:
         sys.stdout.write(spec.text())
         return
-    template = spec.compiled(otherwise=number + 1)
+    template = spec.compiled(default_entries=number + 1)
     if number >= template.entries:
         raise UsageProblem(reason=f"the tree has entries 0 to {units.number(template.entries - 1)}")
     sys.stdout.buffer.write(template.entry(number))
@@ -99,7 +99,7 @@ def list_templates(as_json: Json) -> None:
     from seeders.synthetic import templates
 
     described = {
-        name: TreeSpec(path, (templates.LISTS,)).compiled(otherwise=1).description
+        name: TreeSpec(path, (templates.LISTS,)).compiled(default_entries=1).description
         for name, path in templates.shipped().items()
     }
     show_report({"templates": described}, as_json, described)
