@@ -299,10 +299,10 @@ def test_what_is_left_at_a_server_that_is_gone_can_be_forgotten(server: Slapd, t
     server.stop()
     assert f"ditseed replica release -H {uri} --forget" in _anything().err
     other = ditseed("replica", "release", "-H", "ldap://elsewhere", "--forget").ok()
-    assert "nothing stands of ldap://elsewhere" in other.out
+    assert "no settings of ldap://elsewhere" in other.out
     assert standing()
     done = ditseed("replica", "release", "-H", uri, "--forget", "--json").ok()
-    assert done.facts["forgotten"] == [f"nosync of {SUFFIX}: forgotten, not put back"]
+    assert done.facts["forgotten"] == [f"nosync of {SUFFIX}: forgotten, not restored"]
     assert not standing()
     assert "was left" not in _anything().err
 
