@@ -112,7 +112,7 @@ impl<'a> Record<'a> {
             Some(Ok(field)) if is_dn(field.description()) => field.into_value(),
             Some(Err(error)) if starts_with_dn(self.bytes) => Err(error),
             _ if self.bytes.starts_with(MARK) => {
-                let message = "whoever wrote the LDIF could not make the rest of it";
+                let message = "the program that wrote the LDIF failed before its end";
                 Err(Error::new(Code::Truncated, message).at(self.line))
             }
             _ => Err(syntax(why_no_record(self.bytes), self.line)),
