@@ -115,7 +115,7 @@ def _load(target: Target, feed: Callable[[int], Fed], find: Find, meter: Meter, 
 
 
 def _judge(child: Child, target: Target, find: Find) -> LoaderError:
-    """Returns the error for a failed slapadd. Whether slapadd was killed on purpose, the caller must check itself."""
+    """Returns the error for a failed slapadd. The caller must have checked whether slapadd was killed on purpose."""
     status, words = child.wait(), child.stderr_lines
     text = " ".join(words)
     if "MDB_MAP_FULL" in text or "-30792" in text:

@@ -218,7 +218,7 @@ def _entries(records: list[bytes]) -> list[bytes]:
 
 
 def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[list[bytes]]:
-    """Yields complete records without their trailing blank line, and if `to_end`, a last record that has none. Reads
+    """Yields records without the blank line that ends them. Yields a last record that lacks it only if `to_end`. Reads
     CR LF as LF."""
     rest: list[bytes] = []
     while chunk := read(_CHUNK):

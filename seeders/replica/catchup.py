@@ -33,7 +33,7 @@ from loader.server.sync import SyncAnswer
 SESSION_LOG = "olcSpSessionlog"
 COSTLY = (SyncAnswer.PRESENT, SyncAnswer.WHOLE)  # answers that name every entry
 _OTHERS = {
-    SyncAnswer.RELOAD: "the order to ask for everything",
+    SyncAnswer.RELOAD: "the order to fetch everything again",
     SyncAnswer.REFUSED: "an error",
     SyncAnswer.NOT_OFFERED: "no synchronization",
 }

@@ -22,7 +22,7 @@ def exported(out: Path) -> list[Record]:
     """Returns the records of all shards in the manifest's order, after checking them against the manifest."""
     found = ldif.read_manifest(out)
     assert found is not None
-    hold(out)
+    assert_as_manifest(out)
     made = _records_of(found, out)
     assert len(made) == found.entries
     return made
@@ -32,7 +32,7 @@ def _records_of(found: ldif.Manifest, out: Path) -> list[Record]:
     return [record for path in found.paths(out) for record in records(text_of(path))]
 
 
-def hold(out: Path) -> None:
+def assert_as_manifest(out: Path) -> None:
     """Asserts that the export agrees with its manifest."""
     meter = Meter("hold")
     with ldif.verified_inputs([out], meter) as paths:

@@ -12,7 +12,7 @@ from loader.run.lease import LEASES, Lease
 from loader.run.log import Log, Row
 
 
-def standing(state: Path | None = None) -> list[Lease]:
+def recorded_leases(state: Path | None = None) -> list[Lease]:
     """Returns the leases in `state`; None: in the state directory that the environment names."""
     return [Lease(**row.facts) for row in Log(state or Path(os.environ["DITSEED_STATE_DIR"]), LEASES).of("lease")]
 

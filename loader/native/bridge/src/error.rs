@@ -63,7 +63,7 @@ pub fn one_of<T>(found: Option<T>, given: &str, what: &str) -> PyResult<T> {
 /// Returns two arguments that must be given together or not at all.
 pub fn both<A, B>(one: Option<A>, other: Option<B>, names: &str) -> PyResult<Option<(A, B)>> {
     if one.is_some() != other.is_some() {
-        return Err(PyValueError::new_err(format!("{names} must be given together")));
+        return Err(PyValueError::new_err(format!("{names} go together")));
     }
     Ok(one.zip(other))
 }

@@ -9,8 +9,8 @@ use tree::Digest;
 
 use crate::gate::{self, Counters};
 
-/// Declares a Python class with the fields of a result of the core. If the types of a field differ, an expression converts
-/// it; the fields in `beside` are always computed.
+/// Declares a Python class with the fields of a result of the core. If the types of a field differ, an expression
+/// converts it; the fields in `beside` are always computed.
 macro_rules! record {
     ($name:ident from $core:path {
         $($field:ident: $kind:ty $(= $value:expr)?),* $(,)?

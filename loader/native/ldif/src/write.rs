@@ -15,7 +15,7 @@ pub fn line(out: &mut Vec<u8>, description: &[u8], value: &[u8]) {
     }
 }
 
-/// Appends the line with the value in base64 in any case.
+/// Appends the line, always with the value in base64.
 pub fn line_in_base64(out: &mut Vec<u8>, description: &[u8], value: &[u8]) {
     out.extend_from_slice(description);
     out.extend_from_slice(b":: ");

@@ -33,17 +33,17 @@ macro_rules! arrays {
 }
 
 arrays! { 0;
-    /// Block of 64 code points to block of `FOLDS`.
+    /// Block of 64 code points -> block of `FOLDS`.
     FOLD_INDEX: [u8; 1881],
     /// Index in `FOLD_DELTAS`.
     FOLDS: [u8; 1664],
     /// Lower-case letter minus letter.
     FOLD_DELTAS: [i32; 43],
-    /// Block of 64 code points to block of `CLASSES`.
+    /// Block of 64 code points -> block of `CLASSES`.
     CLASS_INDEX: [u8; 1881],
     /// Canonical combining class.
     CLASSES: [u8; 2176],
-    /// Block of 64 code points to block of `PARTS`.
+    /// Block of 64 code points -> block of `PARTS`.
     PARTS_INDEX: [u8; 1881],
     /// Index in `POOL`, 0 for none.
     PARTS: [u16; 7936],
