@@ -1,1 +1,1 @@
-"""What a directory is seeded with, and how a replica gets it. Uses loader, never the other way."""
+"""Synthetic trees, and the seeding of replicas. Imports loader, which never imports seeders."""

@@ -168,7 +168,7 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
             entries = planner.expected(server, base)
             pieces, how = planner.plan(server, base, sample, count, entries)
             if narrowing:
-                pieces, attributes = narrowing.pieces(pieces), list(narrowing.of(Search(base)).attributes)
+                pieces, attributes = narrowing.pieces(pieces), list(narrowing.restrict(Search(base)).attributes)
             elif start.subentries:  # other searches omit them; slapd finds them by its objectClass index
                 pieces.append(Piece("subentries", Search(base, subentries=True)))
             hidden = [] if options.is_visibility_checked else _hidden(server, base, sample, narrowing)
@@ -180,12 +180,12 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
 def _hidden(server: Session, base: str, sample: planner.Sample, narrowing: Narrowing | None) -> list[str]:
     """Returns notes on data that the server hides, judged from a sample."""
     try:
-        sight = visibility.compare_sample(server, base, narrowing.wants if narrowing else None)
+        sight = visibility.compare_sample(server, base, narrowing.may_store if narrowing else None)
     except (LimitTooLow, ServerRefused):
         sight = None
     if sight is not None:
         return live.hidden_notes(sight)
-    if sample.lack_passwords() and (narrowing is None or narrowing.wants("userPassword")):
+    if sample.lacks_passwords() and (narrowing is None or narrowing.may_store("userPassword")):
         return [f"no entry shows {server.connection.who} a userPassword: access control may hide it"]
     return []
 

@@ -185,7 +185,7 @@ class MovedContainers(Struct):
         for subentries in (True, False) if self.start.subentries else (False,):
             search = Search(top, page=self.options.page, subentries=subentries)
             if self.options.narrowing:
-                search = self.options.narrowing.of(search)
+                search = self.options.narrowing.restrict(search)
             name = f"late-{len(list(self.parts.glob(f'late-*{INNER_NOTES}'))):05}"
             try:
                 source.fetch_part(self.connection, search, self.parts, name, compress=compress, meter=self.meter)

@@ -23,14 +23,14 @@ from loader.progress import Meter
 from loader.sinks import mdb
 from loader.sinks.mdb import Resources, Target
 
-_ADVICE = "Start slapd, which may be able to do it, or seed the replica anew (ditseed replica seed --replace)."
-_STDIN = 0  # see _allow
+_ADVICE = "Start slapd, which may be able to apply them, or seed the replica anew (ditseed replica seed --replace)."
+_STDIN = 0  # descriptor on which the core awaits the byte of `_allow`
 _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
 
 
 class SyncResult(Struct, frozen=True):
-    """The provider's changes. `changed`: LDIF. `present`: entryUUIDs of the present phase; None: none came. `lost`:
-    changed entries that have moved away or are gone. `reached`, `claimed`: contextCSN before and afterwards."""
+    """The provider's changes. `changed`: LDIF. `present`: entryUUIDs of the present phase; None if there was none.
+    `lost`: changed entries that are no longer in the tree. `reached`, `claimed`: contextCSN before and afterwards."""
 
     changed: Sequence[Path]
     present: Path | None
@@ -49,17 +49,17 @@ def refresh(
     allowed: Callable[[], None],
     meter: Meter,
 ) -> tuple[dict[str, int], list[bytes]]:
-    """Applies a provider's changes in one transaction. Returns the entries by kind of change, and the entryUUIDs (16
-    bytes) that are unsettled; if there are any, nothing was changed. `now`: the time in generated attributes, in
-    createTimestamp's format. `allowed` runs concurrently; the core commits only if `allowed` raises nothing. Raises
-    RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat."""
+    """Applies a provider's changes in one transaction. Returns the number of entries by kind of change, and the
+    entryUUIDs (16 bytes) of entries whose parent is missing or whose DN is taken; if there are any, nothing was
+    changed. `now`: time in generated attributes, as in createTimestamp. `allowed` runs concurrently; if it raises, the
+    core does not commit. Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat."""
     started = isolated.started(_refresh, directory, target, sent, now, limits, meter)
     with started as child, ThreadPoolExecutor(1) as pool:
-        allowing = pool.submit(_allow, allowed, child)
+        permission = pool.submit(_allow, allowed, child)
         try:
             counts, unsettled = isolated.receive_result(child, directory, meter)
         finally:
-            allowing.result()  # an error here caused the error of the child
+            permission.result()  # an error here caused the error of the child
     return counts, [bytes.fromhex(uuid) for uuid in unsettled]
 
 
@@ -101,9 +101,9 @@ def _refresh(
 
 @isolated.isolated
 def rebuild(directory: Path, target: Target, attributes: tuple[str, ...], limits: Resources, meter: Meter) -> None:
-    """Rebuilds the indexes that `target` has for `attributes`, in a directory that no slapd has open: appends the new
-    tables to the file, up to `target.map_size`, then writes the meta page that makes them valid. Raises NotProven,
-    MapFull, NoSpace, MdbDamaged, TargetInUse."""
+    """Rebuilds the indexes that `target` has for `attributes`. slapd must be stopped. Appends the new tables to the
+    file, up to `target.map_size`, then writes the meta page that makes them valid. Raises NotProven, MapFull, NoSpace,
+    MdbDamaged, TargetInUse."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "build.too_many":

@@ -65,7 +65,7 @@ class Target(Struct, frozen=True, dict=True):
 
     @cached_property
     def schema(self) -> Schema:
-        """Raises NotProven if the core cannot read a definition."""
+        """The compiled schema. Raises NotProven if the core cannot read a definition."""
         return schema(self.definitions, self.settings.attribute_options, **self.effects)
 
 
@@ -91,7 +91,7 @@ class BuildRules(Struct, frozen=True):
 
 
 class LiveSource(Struct, frozen=True):
-    """Callbacks for a server that changes during the build. `head`: the first input, whose entries come a second time.
+    """Callbacks for a server that changes during the build. `head`: the first input; other inputs repeat its entries.
 
     `read_again`: returns LDIF files with entries that were read again. It is called on a thread of the core after all
     inputs, first without orphans, then with the orphans found; if it returns no files, the orphans are omitted.
@@ -162,11 +162,11 @@ def split(
     *,
     file_urls: bool = False,
 ) -> list[SplitResult]:
-    """Divides LDIF among databases (their suffixes, the file of their part); the first one also gets the entries that
-    belong to no database.
+    """Divides LDIF among databases. `shares`: the suffixes of each database, and the file for its entries. The first
+    database also gets the entries that belong to no database.
 
     `file_urls`: read the files in `include:` lines.
-    `claimed`: (DN, contextCSN) of the entry that gets this contextCSN; newer entryCSNs elsewhere are lowered to it.
+    `claimed`: (DN, contextCSN): the entry of this DN gets this contextCSN, and newer entryCSNs are lowered to it.
     """
     root, csns = claimed or (None, None)
     with with_counters(meter) as counters:

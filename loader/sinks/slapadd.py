@@ -31,9 +31,8 @@ __all__ = ["Plan", "Slice"]
 
 Fed = TypeVar("Fed")
 Cut = tuple[int, int, int, int]  # the start of a slice: index of the file, byte and line in the file, entries before
-Find = Callable[
-    [int], tuple[str, int, str] | None
-]  # line of slapadd's input -> path, line and DN of the input's record
+# Line of slapadd's input -> path, line and DN of the record in the operator's input.
+Find = Callable[[int], tuple[str, int, str] | None]
 
 _GONE = re.compile(r"\s*entry \d+: (.*)")  # a line after "Error, entries missing!"
 _REFUSED = re.compile(
@@ -79,9 +78,9 @@ def load(
 
 
 def load_slice(target: Target, piece: Slice, meter: Meter) -> tuple[int, bool]:
-    """Loads one slice; returns the number of its own entries, and True if its records contained the suffix's entry.
+    """Loads one slice. Returns the number of its own entries, and whether its records contain the suffix's entry.
 
-    The error for a refused entry names the entry's file and line in the input."""
+    The error for a refused entry names the entry's file and line in the operator's input."""
 
     def feed(descriptor: int) -> tuple[int, bool]:
         with with_counters(meter) as counters:
@@ -116,7 +115,7 @@ def _load(target: Target, feed: Callable[[int], Fed], find: Find, meter: Meter, 
 
 
 def _judge(child: Child, target: Target, find: Find) -> LoaderError:
-    """Returns the error for a failed slapadd. The caller must recognize a slapadd that was killed on purpose."""
+    """Returns the error for a failed slapadd. The caller must have checked whether slapadd was killed on purpose."""
     status, words = child.wait(), child.stderr_lines
     text = " ".join(words)
     if "MDB_MAP_FULL" in text or "-30792" in text:
@@ -177,7 +176,7 @@ class SlicedLdif(Struct, frozen=True):
                 return failure(error, out.parent, map_size)
             with with_counters(Meter("find")) as counters:
                 records = _native.find_name(self, error.dn or "", counters)
-            where = " and ".join(f"{path}, line {line}" for path, line, _ in records) or "it is there twice"
+            where = " and ".join(f"{path}, line {line}" for path, line, _ in records) or "the input contains it twice"
             return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")
 
         with with_counters(meter, translate=translate) as counters, meter.following(counters):

@@ -23,7 +23,7 @@ class Source(Protocol):
         ...
 
     def reading(self, meter: Meter) -> AbstractContextManager[Inputs]:
-        """Yields the inputs to read in the body, and counts in `meter`. Raises errors of the inputs after the body."""
+        """Yields the inputs, which the body reads with `meter`. Raises errors of the inputs after the body."""
         ...
 
 
@@ -32,11 +32,11 @@ class Comparable(Protocol):
 
     @property
     def label(self) -> str:
-        """Returns the name in messages and reports, without secrets."""
+        """Returns the side's name for messages and reports; it contains no secrets."""
         ...
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        """Returns the digests of all entries, without the attributes `ignore`."""
+        """Returns the digests of all entries; the attributes in `ignore` are left out."""
         ...
 
     def find(self, names: Sequence[str]) -> Entries:

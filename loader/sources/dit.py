@@ -27,9 +27,9 @@ SEEDS = range(-(2**63), 2**63)
 class TreeSpec(Struct, frozen=True):
     """The parameters that, together with an entry's number, determine the entry's bytes.
 
-    `path`: the template's file. `lists`: additional directories of word lists. `suffix`: None for the template's own.
-    `entries`: count for the kind of entry that has no count in the template. `converted`: TOML converted from another
-    program's template.
+    `path`: the template's file. `lists`: additional directories of word lists. `suffix`: None means the template's own.
+    `entries`: the number of entries of the kind for which the template gives no number. `converted`: TOML converted
+    from another program's template.
     """
 
     path: Path
@@ -46,20 +46,20 @@ class TreeSpec(Struct, frozen=True):
         with files.explained(self.path):
             return self.path.read_text()
 
-    def compiled(self, otherwise: int | None = None) -> Template:
-        """Returns the compiled template. `otherwise`: default for `entries` if the template needs that number.
+    def compiled(self, default_entries: int | None = None) -> Template:
+        """Returns the compiled template. If it needs `entries` and that is None, `default_entries` is used.
 
         Raises TemplateError for an invalid template, UsageProblem for an invalid parameter.
         """
         if self.seed not in SEEDS:
-            raise UsageProblem(reason=f"--seed {self.seed}: must be a number of 64 bits")
+            raise UsageProblem(reason=f"--seed {self.seed}: must be a signed integer of 64 bits")
         try:
-            return Template(self, otherwise)
+            return Template(self, default_entries)
         except _native.NativeError as error:
             if error.code == "template.usage":
                 raise UsageProblem(reason=error.message) from error
-            of = "" if self.converted is None else " (of the template that `ditseed generate show` prints)"
-            raise TemplateError(path=error.path or self.path, reason=f"{error.message}{of}") from error
+            where = "" if self.converted is None else " (in the template that `ditseed generate show` prints)"
+            raise TemplateError(path=error.path or self.path, reason=f"{error.message}{where}") from error
 
 
 class Range(Struct, frozen=True):
@@ -99,8 +99,8 @@ def shard(template: Template, piece: Range, path: Path, jobs: int, meter: Meter)
 
 class PlanOptions(Struct, frozen=True):
     """A load plan. `mix`: operation -> share. `miss`: fraction of searches that find nothing and of binds that fail.
-    `skew`: Zipf exponent for the choice of entries. `looks`: (attribute, True for prefix searches, weight) of searches;
-    empty: the template decides. `ldif`: write only changes, as LDIF."""
+    `skew`: Zipf exponent for the choice of entries. `looks`: the kinds of searches, as (attribute, True for prefix
+    searches, weight); if empty, the template decides. `ldif`: write only changes, as LDIF."""
 
     operations: int
     mix: Mapping[str, int]
@@ -136,7 +136,7 @@ class Synthetic(Struct, frozen=True, dict=True):
         """The compiled template. Raises TemplateError, UsageProblem."""
         return self.recipe.compiled()
 
-    def below(self, suffix: str) -> Synthetic:
+    def with_suffix(self, suffix: str) -> Synthetic:
         return Synthetic(structs.replace(self.recipe, suffix=suffix))
 
     def identity(self) -> dict[str, object]:
@@ -154,7 +154,7 @@ class Synthetic(Struct, frozen=True, dict=True):
 
     @contextmanager
     def reading(self, meter: Meter) -> Iterator[Inputs]:
-        """Yields the descriptor of `stream`; the reader counts the entries."""
+        """Yields the descriptor of `stream`. Does not use `meter`: the reader counts the entries."""
         with self.stream() as descriptor:
             yield [descriptor]
 

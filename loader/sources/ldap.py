@@ -1,4 +1,4 @@
-"""Source: a live server, read by concurrent searches; each search is a restartable piece (see `planner.py`).
+"""Source: a live server. Concurrent searches each read a piece of the tree (`planner.py`), and can be repeated.
 
 Paged results are requested only if a limit requires them: each page costs a round trip and time in slapd."""
 
@@ -28,11 +28,11 @@ from loader.sources import Entries
 from loader.sources.planner import LONGEST_PAUSE, Piece, RateLimit
 from loader.storage import files
 
-# Page sizes in entries, tried in this order if a limit is met; 0 means no pages. 389-DS also limits the page size.
+# Page sizes in entries; 0 means no paging. If a search meets a limit, the next size is tried. 389-DS also limits pages.
 PAGES = (0, 1000, 200)
-_LOOK = 0.01  # seconds between two checks of the limits of `fetch_for`
+_POLL = 0.01  # seconds between two checks of the limits of `fetch_for`
 Result = TypeVar("Result")
-# The contextCSN from the start of the export is added when the shards are arranged.
+# Attributes that are not written. The contextCSN from the start of the export is added when the shards are arranged.
 DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 
 
@@ -48,19 +48,19 @@ def fetch_for(
     seconds: float, connection: Connection, searches: Mapping[Path, Search], meter: Meter, most: float = math.inf
 ) -> tuple[int, float, bool]:
     """Runs searches in parallel for at most `seconds`, or until `most` bytes of LDIF have arrived. Returns the number
-    of entries, the seconds, and whether all entries were read. The keys of `searches` are as `target` of `fetch`."""
+    of entries, the seconds, and whether all entries were read. `searches`: the target file of each search -> search."""
     inner = Meter(meter.name)
     with ThreadPoolExecutor(len(searches)) as pool, meter.cancelling(inner.cancel):
         fetches = [pool.submit(fetch, connection, query, target, inner) for target, query in searches.items()]
         whole = False
         while not whole and inner.seconds < seconds and inner.bytes < most:
-            whole = not wait(fetches, _LOOK).not_done
+            whole = not wait(fetches, _POLL).not_done
         counted = inner.entries, inner.seconds, whole
         if not whole:
             inner.cancel()
-        for one in fetches:
+        for future in fetches:
             with suppress(*([] if whole or meter.cancelled.is_set() else [LoaderError])):
-                one.result()
+                future.result()
     return counted
 
 
@@ -78,7 +78,7 @@ def fetch_part(
     """Writes a search's entries to files of about 64 MiB of LDIF and `.rows` files; retries after lost connections."""
 
     def search(reader: Reader, query: Search) -> Part:
-        with pace.over(reader.counters) if pace else nullcontext():
+        with pace.limiting(reader.counters) if pace else nullcontext():
             return reader.part(query, directory, name, DROPPED, compress=compress)
 
     return _searching(connection, query, meter, search, retries)
@@ -94,8 +94,8 @@ def feed(
     meter: Meter,
     pace: RateLimit,
 ) -> int:
-    """Sends a search's entries to `target` and returns their number, without retries. `notes`: as in `Reader.feed`.
-    `copy`: exists only when complete. After an error `target` has received some of the entries."""
+    """Sends a search's entries to `target` and returns their number. Does not retry after a lost connection: `target`
+    has then received some of the entries. `notes`, `copy`: as in `Reader.feed`; `copy` exists only when complete."""
     partial_copy = copy.with_name("partial-" + copy.name) if copy else None
     tried = False
 
@@ -104,7 +104,7 @@ def feed(
         if tried:
             target.repeat()
         tried = True
-        with pace.over(reader.counters):
+        with pace.limiting(reader.counters):
             return reader.feed(query, target, notes, DROPPED, partial_copy)
 
     entries = _searching(connection, query, meter, search, retries=0)
@@ -120,7 +120,7 @@ def _searching(
     search: Callable[[Reader, Search], Result],
     retries: int = defaults.RETRIES,
 ) -> Result:
-    """Runs a search, with retries after lost connections, and with smaller and smaller pages if limits are met."""
+    """Runs a search. Repeats it after a lost connection, and with smaller pages if it meets a limit."""
 
     def attempt(query: Search) -> Result:
         with reading(connection, meter) as reader:
@@ -130,8 +130,8 @@ def _searching(
 
 
 def _in_pages(query: Search, page: int, search: Callable[[Search], Result], meter: Meter | None = None) -> Result:
-    """Searches with pages of the size `page`; if a limit is met, with the smaller sizes of PAGES in turn. Raises
-    LimitTooLow if the search meets a limit even with the smallest pages."""
+    """Searches with pages of `page` entries. If the search meets a limit, repeats it with each smaller size of PAGES.
+    Raises LimitTooLow if it meets a limit even with the smallest pages."""
     for size in (page, *(size for size in PAGES[1:-1] if not page or size < page)):
         try:
             return search(replace(query, page=size))
@@ -142,8 +142,8 @@ def _in_pages(query: Search, page: int, search: Callable[[Search], Result], mete
 
 
 def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = defaults.RETRIES) -> Result:
-    """Calls `attempt`, and again after retryable errors, with growing pauses. ServerSilent is not retried: each attempt
-    would last the full timeout, and twenty attempts would take hours."""
+    """Calls `attempt`; after a retryable error, calls it again, with growing pauses. ServerSilent is not retried: each
+    attempt would last the full timeout, and twenty attempts would take hours."""
     for failures in range(retries):
         try:
             return attempt()
@@ -160,7 +160,7 @@ def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = def
 
 
 class Server(Struct, frozen=True):
-    """The entries of a running server: those that the search `query` finds, or all below the connection's base."""
+    """The entries of a running server that `query` finds; without `query`, all below the connection's base."""
 
     connection: Connection
     query: Search | None = None
@@ -200,11 +200,11 @@ class Server(Struct, frozen=True):
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-LOOKED = 100_000  # entries that the check requests
+_REQUESTED = 100_000  # entries that the check requests
 
 
 def require_readable(server: Session, pieces: Iterable[Piece], page: int) -> None:
-    """For --dry-run: raises LimitTooLow if a piece meets a limit with pages of the size `page` and all smaller PAGES.
+    """For --dry-run: raises LimitTooLow if a piece meets a limit with pages of `page` entries and all smaller PAGES.
 
     A client learns of a limit in slapd only when the limit ends a search. A search without attributes returns a hundred
     thousand entries in half a second, so the check finds lower limits (the default is 500). The export meets a higher
@@ -214,7 +214,7 @@ def require_readable(server: Session, pieces: Iterable[Piece], page: int) -> Non
 
     def look(search: Search) -> None:
         with suppress(ServerRefused):
-            deque(server.dns(search, LOOKED), maxlen=0)
+            deque(server.dns(search, _REQUESTED), maxlen=0)
 
     for piece in pieces:
         _in_pages(piece.search, page, look)
@@ -236,8 +236,8 @@ class Narrowing(Struct, frozen=True):
     attributes: tuple[str, ...]
     excluded: tuple[str, ...] = ()  # attributes that are received but not stored
 
-    def wants(self, attribute: str) -> bool:
-        """Returns True if the replica may store the attribute; a listed object class or wildcard counts for any."""
+    def may_store(self, attribute: str) -> bool:
+        """Returns whether the replica may store the attribute; a listed wildcard or object class includes all."""
         if attribute.lower() in map(str.lower, self.excluded):
             return False
         listed = {name.lower() for name in self.attributes}
@@ -245,11 +245,11 @@ class Narrowing(Struct, frozen=True):
 
     @property
     def is_flat(self) -> bool:
-        """True if no entry in scope can be renamed by a rename of a container that is in scope too."""
+        """True if renaming an entry in scope never changes the DN of another entry in scope."""
         return self.scope in ("base", "one")
 
-    def of(self, query: Search) -> Search:
-        """Returns `query`, restricted to the replica's content. A search below another base keeps its own scope."""
+    def restrict(self, query: Search) -> Search:
+        """Returns `query`, restricted to the replica's content. If its base is not `base`, it keeps its scope."""
         attributes = (*self.attributes, *(name for name in NEEDED if name not in self.attributes))
         scope = query.scope
         if dn.key(query.base) == dn.key(self.base) and scope == "sub":
@@ -259,8 +259,8 @@ class Narrowing(Struct, frozen=True):
         return replace(query, where=f"(&{where}{query.where})", scope=scope, attributes=attributes)
 
     def pieces(self, whole: Sequence[Piece]) -> list[Piece]:
-        """Returns the restricted pieces of a tree; a single piece if the scope is the base or one level."""
+        """Restricts the pieces of a tree. Returns a single piece if the scope is the base or one level."""
         if self.is_flat:
-            return [Piece("all", self.of(Search(self.base)))]
+            return [Piece("all", self.restrict(Search(self.base)))]
         wanted = (piece for piece in whole if self.scope == "sub" or piece.search.scope != "base")
-        return [Piece(piece.name, self.of(piece.search)) for piece in wanted]
+        return [Piece(piece.name, self.restrict(piece.search)) for piece in wanted]

@@ -43,12 +43,12 @@ class Kind(Enum):
 
 _INSTEAD = {
     Kind.SERVER: "give it with -H to `ditseed export`",
-    Kind.DATABASE: "`ditseed export` makes LDIF of it, and `ditseed clone` copies it",
+    Kind.DATABASE: "`ditseed export` makes LDIF from it, and `ditseed clone` copies it",
     Kind.DATA_FILE: "give its directory, in which it must be named data.mdb",
     Kind.CONFIGURATION: "give the directory of its database, or the configuration with --config",
-    Kind.TEMPLATE: "give it with --from, or to `ditseed generate`, which makes LDIF of it",
-    Kind.LDIF: "`ditseed build` makes a database of it",
-    Kind.STREAM: "put it into a file first",
+    Kind.TEMPLATE: "give it with --from, or to `ditseed generate`, which makes LDIF from it",
+    Kind.LDIF: "`ditseed build` makes a database from it",
+    Kind.STREAM: "save it to a file first",
 }
 
 
@@ -64,7 +64,7 @@ class Location(Struct, frozen=True):
 
     @property
     def path(self) -> Path:
-        """Returns the first path: the only one, except for a pattern. A server has none."""
+        """Returns the first path. Only a pattern of file names has others, and a server has none."""
         return self.paths[0]
 
 
@@ -77,7 +77,7 @@ def locate(text: str, *accepted: Kind) -> Location:
         if kind is Kind.LDIF and location.path.is_dir():
             raise UsageProblem(reason=f"{text} is not a database directory: it contains no {meta.DATA}")
         expected = " or ".join(each.value for each in accepted)
-        raise UsageProblem(reason=f"{text} is {kind.value}: {_INSTEAD[kind]}; expected here is {expected}")
+        raise UsageProblem(reason=f"{text} is {kind.value}: {_INSTEAD[kind]}; {expected} is expected here")
     if text == STDIN:
         standard.require_input("the LDIF")
     if kind is Kind.LDIF:
@@ -87,7 +87,7 @@ def locate(text: str, *accepted: Kind) -> Location:
 
 
 def ldif_inputs(texts: Iterable[str]) -> tuple[Path, ...]:
-    """Returns the paths of LDIF arguments, in the form that `ldif.input_files` accepts. Raises as `locate`."""
+    """Returns the paths of LDIF arguments, in the form that `ldif.input_files` accepts. Raises what `locate` raises."""
     return tuple(path for text in texts for path in locate(text, Kind.LDIF, Kind.STREAM).paths)
 
 
@@ -131,9 +131,9 @@ def _kind(path: Path) -> Kind:
 
 
 def _template(name: str) -> Location:
-    """Returns the template from an installed package, or a template file. Packages are found by the entry point
-    `ditseed.templates` of setup.cfg, so that loader does not import seeders."""
-    from importlib.metadata import entry_points  # imported here: it takes a third of the start of a verb
+    """Returns the template of this name from an installed package, else the template file of this path. Packages are
+    found by the entry point `ditseed.templates` of setup.cfg, so that loader does not import seeders."""
+    from importlib.metadata import entry_points  # imported here: the import takes a third of a verb's start-up time
 
     try:
         for entry in entry_points(group="ditseed.templates"):
@@ -144,15 +144,15 @@ def _template(name: str) -> Location:
             return _location(name)
         except NoSuchPath:
             raise error from None
-    raise NoSuchTemplate(name=name, known="none; no installed package has any")
+    raise NoSuchTemplate(name=name, known="none, because no installed package has any")
 
 
-def comparable(text: str, connection: Connection, again: bool = False) -> Comparable:
+def comparable(text: str, connection: Connection, read_twice: bool = False) -> Comparable:
     """Returns the side of `ditseed compare` that `text` names. `connection`: the bind options and the base or suffix.
-    `again`: the entries will be read twice, so streams are refused. Raises as `locate`."""
+    `read_twice`: if True, streams are refused. Raises what `locate` raises."""
     from loader.sources.ldap import Server  # python-ldap takes 40 ms to load
 
-    streams = () if again else (Kind.STREAM,)
+    streams = () if read_twice else (Kind.STREAM,)
     location = locate(text, Kind.SERVER, Kind.DATABASE, Kind.CONFIGURATION, Kind.LDIF, *streams)
     if location.kind is Kind.SERVER:
         return Server(replace(connection, uri=text))
@@ -183,7 +183,7 @@ class LdifFiles(Struct, frozen=True):
         return ldif.input_files(self.given)
 
     def fingerprints(self) -> list[list[object]]:
-        """Returns values that differ after a file has changed: its path, size and modification time."""
+        """Returns each file's path, size and modification time, which show whether it changes; of a stream the path."""
         fingerprints: list[list[object]] = []
         for path in self.paths():
             if is_stream(path):
@@ -195,14 +195,14 @@ class LdifFiles(Struct, frozen=True):
         return fingerprints
 
     def require_fitting(self, rejects: Path | None) -> None:
-        """Raises UsageProblem if standard input is given twice, or rejects would overwrite an input."""
+        """Raises UsageProblem if standard input is given twice, or if writing `rejects` would overwrite an input."""
         require_once(map(str, self.given))
         if rejects and rejects.exists() and any(path.exists() and rejects.samefile(path) for path in self.paths()):
             raise UsageProblem(reason=f"--rejects {rejects}: is also an input")
 
     @contextmanager
     def reading(self, meter: Meter) -> Iterator[Inputs]:
-        """Yields the inputs. Raises ManifestBroken after the body, as `ldif.verified_inputs` does."""
+        """Yields the inputs. Raises ManifestBroken after the body if `ldif.verified_inputs` does."""
         with ldif.verified_inputs(self.given, meter) as paths:
             yield [0 if str(path) == STDIN else path for path in paths]
 
@@ -223,8 +223,8 @@ def find(source: bytes | Path, names: Sequence[str]) -> Entries:
 
 
 def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int = 0) -> list[tuple[str, Entry]]:
-    """Returns records of LDIF text or of a file, which may be compressed: those of `names`, or all; at most `most` (0:
-    all). The records are in order, and their DNs are spelled as in the LDIF."""
+    """Returns the DN (as spelled in the LDIF) and the attributes of the records in LDIF text or in a file, which may be
+    compressed. `names`: DNs of the records to return; None: all. `most`: maximum number of records; 0: no limit."""
     if isinstance(source, bytes):
         records = ldif.records(source, "LDIF", names, most)
     else:
@@ -243,23 +243,23 @@ def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int 
 
 
 class ConfiguredDatabase(Struct, frozen=True):
-    """The entries below `base` in a database directory, or in the mdb database that the configuration has for `base`
-    (None: the only database). As with slapcat, glued subordinate databases are included. slapd may be running.
-    """
+    """The entries of a database below `base`. `path`: the database directory; or a configuration of slapd, in which
+    `base` selects the mdb database (None: the only one), and glued subordinate databases are included, as slapcat does.
+    slapd may be running."""
 
-    place: Path
+    path: Path
     base: str | None = None
 
     @property
     def label(self) -> str:
-        return str(self.place)
+        return str(self.path)
 
     def parts(self) -> list[Part]:
         """Returns the database directories to read. Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, NotLmdb."""
         base = self.base
-        if mdb.is_database(self.place):
-            return [Part(self.place, base)]
-        source = configuration.read(self.place)
+        if mdb.is_database(self.path):
+            return [Part(self.path, base)]
+        source = configuration.read(self.path)
         suffixes = (suffix for database in source.databases for suffix in database.suffixes)
         above = (suffix for suffix in suffixes if base is not None and dn.is_below(base, suffix))
         database = source.database(next(above, base))

@@ -36,7 +36,7 @@ def is_database(path: Path) -> bool:
 
 
 def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) -> Exported:
-    """Writes shards to the empty directory `output`. In the order of the shards' names, parents come first."""
+    """Writes shards to the empty directory `output`. A shard contains no child whose parent is in a later shard."""
     with _reading(part, meter, jobs, counted=True) as (dump, counters):
         return dump.export(output, counters, compress=compress)
 
@@ -44,8 +44,8 @@ def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) ->
 def stream(
     part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter, scratch: Path | None = None
 ) -> Exported:
-    """Writes one stream of LDIF, parents first. Raises ReaderGone if the reader closes the pipe; after any other error
-    an LDIF parser rejects the stream's end. `scratch`: directory for entries that wait for their parents."""
+    """Writes one stream of LDIF, parents first. Raises ReaderGone if the reader closes the pipe. After any other error,
+    the stream ends so that an LDIF parser rejects it. `scratch`: directory for entries that wait for their parents."""
     scratch = scratch or Path(tempfile.gettempdir())
     with _reading(part, meter, jobs, origin="standard output", counted=True) as (dump, counters):
         return dump.stream(descriptor, scratch, counters, compress=compress)
@@ -72,8 +72,8 @@ def find(part: Part, names: Sequence[str]) -> bytes:
 def _reading(
     part: Part, meter: Meter, jobs: int | None = None, origin: str | None = None, counted: bool = False
 ) -> Iterator[tuple[Dump, Counters]]:
-    """Opens a snapshot for the body, and converts the core's errors to LoaderError. `origin`: name in errors without a
-    file."""
+    """Opens a snapshot for the body, and converts the core's errors to LoaderError. `origin`: the name in errors that
+    concern no file. `counted`: `meter.total` is set."""
     require_database(part.directory)
     path = part.directory / DATA
 
@@ -86,10 +86,10 @@ def _reading(
             return MdbDamaged(path=path, reason=str(error).removeprefix(f"{path}: "))
         return NoEntry(path=path, dn=part.base) if error.code == "mdb.no_such_base" else None
 
-    with snapshot.protected(part.directory) as held:
+    with snapshot.protected(part.directory) as opened:
         if counted and not part.base:
-            meter.total = held.entries() or meter.total
-        dump = Dump(held.path, txn=held.txn, base=part.base or None, jobs=jobs or defaults.processors())
+            meter.total = opened.entries() or meter.total
+        dump = Dump(opened.path, txn=opened.txn, base=part.base or None, jobs=jobs or defaults.processors())
         with ldif.with_counters(meter, origin or str(path), translate) as counters:
             yield dump, counters
 
@@ -98,6 +98,6 @@ def require_database(directory: Path) -> None:
     """Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected or MdbDamaged if there is no readable database."""
     require_readable(directory)
     if not is_database(directory):
-        raise NotLmdb(path=directory, reason=f"it holds no {DATA}")
+        raise NotLmdb(path=directory, reason=f"it contains no {DATA}")
     require_readable(directory / DATA)
     meta.read_meta(directory)

@@ -3,8 +3,8 @@ estimated from a sample; assigns the pieces to connections; and limits the rate 
 
 The cost of a search in slapd decides how the tree is cut (back-mdb; `bin/bench export` measures the cost):
 
-- An entry that the filter rejects costs a sixth of an entry that is sent. So a few searches may each evaluate every
-  entry, and the best number of pieces is the number of connections.
+- An entry that the filter rejects costs a sixth of what an entry costs that is sent. So a few searches may each
+  evaluate every entry, and the best number of pieces is the number of connections.
 - For an inequality on an indexed attribute slapd merges the IDs of the keys one by one (`inequality_candidates`). The
   merge is quadratic up to 131,072 IDs: with entryCSNs of ten years it takes 17 seconds of processor time before the
   first entry is sent. For a NOT slapd uses no index, so every range here is written with NOT.
@@ -36,7 +36,7 @@ from loader.server.session import Attributes, Session, first_value
 SAMPLE = 2000  # maximum number of sampled entries
 _SHOWN = ("entryUUID", "userPassword", "objectClass", "hasSubordinates")
 _HOLDERS = {b"person", b"organizationalperson", b"inetorgperson", b"simplesecurityobject"}
-_PROVED = 3  # sampled entries for which the server must confirm that exactly one piece's filter matches
+_CONFIRMED = 3  # sampled entries for which the server must confirm that exactly one piece's filter matches
 
 
 class Piece(Struct, frozen=True):
@@ -53,7 +53,7 @@ class Sample(Struct, frozen=True):
     whole: bool
 
     def uuids(self) -> list[uuid.UUID] | None:
-        """Returns the entryUUIDs; None if an entry has none, or one that is not a UUID."""
+        """Returns the entryUUIDs; None if an entry lacks entryUUID, or its value is not a UUID."""
         try:
             return [uuid.UUID(first_value(entry, "entryuuid")) for _, entry in self.entries]
         except ValueError:
@@ -64,8 +64,8 @@ class Sample(Struct, frozen=True):
         inner = (entry for _, entry in self.entries if first_value(entry, "hassubordinates") == "TRUE")
         return [uuid for entry in inner if (uuid := first_value(entry, "entryuuid"))]
 
-    def lack_passwords(self) -> bool:
-        """Returns True if some entries' classes allow userPassword, but no entry in the sample shows a value."""
+    def lacks_passwords(self) -> bool:
+        """Returns True if no sampled entry shows a userPassword, although the classes of some entries allow it."""
         classes = {value.lower() for _, entry in self.entries for value in entry["objectclass"]}
         shown = any(first_value(entry, "userpassword") for _, entry in self.entries)
         return not shown and not classes.isdisjoint(_HOLDERS)
@@ -77,24 +77,24 @@ def sample(server: Session, base: str) -> Sample:
     return Sample([(dn, {"objectclass": [], **shown}) for dn, shown in entries], whole)
 
 
-def plan(server: Session, base: str, looked: Sample, pieces: int, entries: int | None) -> tuple[list[Piece], str]:
+def plan(server: Session, base: str, sampled: Sample, pieces: int, entries: int | None) -> tuple[list[Piece], str]:
     """Divides the tree. Returns its pieces, and a description of the division for people and for the manifest.
     `entries`: the tree's entry count, None if unknown."""
     if pieces == 1:
         return [Piece("all", Search(base))], "one piece"
 
     def in_one(name: str) -> bool:
-        """Returns True if exactly one range matches the entry, or if the entry has been moved since the sample."""
+        """Returns True if exactly one range matches the entry, or if the entry was moved or deleted meanwhile."""
         try:
             return sum(server.matches(name, piece.search.where) for piece in ranges) == 1
         except NoSuchBase:
             return True
 
-    if (uuids := looked.uuids()) is not None:
-        distribution = spread(uuids, len(uuids) if looked.whole else entries)
+    if (uuids := sampled.uuids()) is not None:
+        distribution = spread(uuids, len(uuids) if sampled.whole else entries)
         wheres = enumerate(filters(distribution, pieces))
         ranges = [Piece(f"range-{number:05}", Search(base, where)) for number, where in wheres]
-        if all(in_one(name) for name, _ in looked.entries[:: max(1, len(looked.entries) // _PROVED)]):
+        if all(in_one(name) for name, _ in sampled.entries[:: max(1, len(sampled.entries) // _CONFIRMED)]):
             return ranges, f"{pieces} ranges of entryUUID ({distribution.why})"
 
     root, inner = Piece("base", Search(base, scope="base")), server.children_with_children(base)
@@ -106,7 +106,7 @@ def plan(server: Session, base: str, looked: Sample, pieces: int, entries: int |
 
 
 def expected(server: Session, base: str) -> int | None:
-    """Returns the server's own count of the entries in the database of `base`; None if the count is not readable."""
+    """Returns the server's own count of the entries in the database of `base`; None if the count cannot be read."""
     try:
         return server.entry_count(base)
     except NoSuchBase:
@@ -118,9 +118,9 @@ def expected(server: Session, base: str) -> int | None:
 # entryUUIDs form a ring of 2^128 numbers. This part divides the ring into windows, assigns each window to a piece, and
 # builds each piece's filter.
 #
-# slapd evaluates a piece's filter on every entry, so each comparison counts: it costs about a thirtieth of sending an
-# entry, more with access rules. So adjacent windows of a piece are merged, and a filter is a decision tree of negated
-# `entryUUID>=` that omits redundant guards.
+# slapd evaluates a piece's filter on every entry, and each comparison costs about a thirtieth of sending an entry, more
+# with access rules. So adjacent windows of a piece are merged, and a filter is a decision tree of negated
+# `entryUUID>=` assertions without redundant guards.
 
 
 RING = 1 << 128  # number of possible UUIDs
@@ -132,7 +132,7 @@ class UuidDistribution(Struct, frozen=True):
     """An estimate of how entryUUIDs are distributed on the ring. Offsets and lengths are in turns of the ring.
 
     The fraction `share` of the entryUUIDs lies in a run that begins at `start` and is between `least` and `most` long;
-    the others are spread evenly. `each`: windows per piece, more if less is known. `all`: minimum total of windows.
+    the others are spread evenly. `each`: windows per piece. `all`: minimum number of windows of all pieces.
     """
 
     why: str
@@ -144,8 +144,8 @@ class UuidDistribution(Struct, frozen=True):
     all: int = 0
 
     def below(self, offset: float) -> float:
-        """Returns the fraction of all UUIDs that lie between the start and `offset` (at most 1) after the start."""
-        if self.least < self.most:  # the logarithm of the length is taken as evenly distributed
+        """Returns the fraction of all UUIDs that lie within `offset` (at most 1) after the start."""
+        if self.least < self.most:  # the logarithm of the length is assumed to be evenly distributed
             long = math.log(self.most / self.least)
             more = min(long, math.log(max(offset / self.least, 1)))
             of_run = (min(1.0, offset / self.least) + more) / (1 + long)
@@ -170,7 +170,7 @@ class UuidDistribution(Struct, frozen=True):
 
 
 def filters(spread: UuidDistribution, pieces: int) -> list[str]:
-    """Returns a filter per piece. Exactly one of the filters matches any entry, even an entry without entryUUID."""
+    """Returns one filter per piece. Every entry, even one without entryUUID, matches exactly one of them."""
     cuts = spread.cuts(pieces)
     if cuts[0][0] > 0:
         cuts.insert(0, (0, cuts[-1][1]))  # the last window continues at the beginning of the ring
@@ -183,14 +183,14 @@ def filters(spread: UuidDistribution, pieces: int) -> list[str]:
 
 
 def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
-    """Returns a filter for windows that alternate between true and false; "" if all are true, None if none is true."""
+    """Returns a filter that matches the windows marked True; the marks alternate. "" matches all, None matches none."""
     if len(windows) == 1:
         return "" if windows[0][1] else None
     middle = len(windows) // 2
     low, high = windows[:middle], windows[middle:]
-    asked = f"(entryUUID>={uuid.UUID(int=high[0][0])})"
+    is_high = f"(entryUUID>={uuid.UUID(int=high[0][0])})"
     branches = []
-    for guard, half, next_to_cut in ((f"(!{asked})", low, low[-1][1]), (f"(!(!{asked}))", high, high[0][1])):
+    for guard, half, next_to_cut in ((f"(!{is_high})", low, low[-1][1]), (f"(!(!{is_high}))", high, high[0][1])):
         inner = _tree(half)
         # A guard is needed if the half matches next to the cut, and worthwhile if the half is large.
         if inner is not None:
@@ -202,15 +202,15 @@ def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
 #
 # Estimates the distribution of a tree's entryUUIDs on the ring from the tree's first entries.
 #
-# Random UUIDs are spread evenly. UUIDs of version 1 (slapd's own) are too if the tree grew over time: their first 32
+# Random UUIDs are spread evenly. So are UUIDs of version 1 (slapd's own) if the tree grew over time: their first 32
 # bits count units of 100 ns and wrap around every 429 s. A bulk load of less than 429 s fills only a part of the ring:
-# a run that begins with the first entries. Its length follows roughly from the pace of the first entries and the total
-# number of entries; if that is unknown, any number between _FEW and _MANY is taken as equally likely.
+# a run that begins with the first entries. Its length is roughly the pace of the first entries times the number of
+# entries. If that number is unknown, all orders of magnitude between _FEW and _MANY are assumed to be equally likely.
 
 
 # UUID versions whose first bits depend neither on the time nor on the host (RFC 9562).
 _EVEN_VERSIONS = frozenset({3, 4, 5, 8})
-_GAP = 0.05  # turns; 2,000 evenly distributed UUIDs leave no gap as large
+_GAP = 0.05  # turns; 2,000 evenly distributed UUIDs leave no gap this large
 _FEW = 1e3  # entries; a run of fewer entries need not be divided evenly
 _MANY = 1e9  # entries
 _LONG = 3.0  # turns; a longer run counts as evenly distributed
@@ -231,7 +231,7 @@ def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
         why, numbers = "loaded in bulk", sorted(each.time << 96 for each in timed)
     else:
         return EVENLY
-    outliers = len(numbers) // 20  # the suffix may be days older
+    outliers = len(numbers) // 20  # the entry of the suffix may be days older
     core = numbers[outliers : len(numbers) - outliers]
     start, pace = core[0] % RING, (core[-1] - core[0]) / RING / len(core)  # turns of the ring from entry to entry
     share = len(numbers) / len(uuids)
@@ -240,7 +240,7 @@ def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
     if not entries:
         least = min(0.5, max(_LEAST, pace * _FEW))
         return UuidDistribution(why, share, start, least, min(1.0, max(2 * least, pace * _MANY)), each=8, all=32)
-    # Twice the length that the pace implies: an overestimate does less harm than an underestimate.
+    # Twice the length that the pace implies, because an overestimate does less harm than an underestimate.
     length = max(_LEAST, 2 * pace * share * entries)
     return EVENLY if length > _LONG else UuidDistribution(why, share, start, length, length, each=4)
 
@@ -260,11 +260,11 @@ def _gap(uuids: Sequence[uuid.UUID]) -> float:
 
 
 LONGEST_PAUSE = 5.0  # maximum seconds between two attempts
-_LOOK = 0.5  # seconds after which an idle connection looks for work again
+_POLL = 0.5  # seconds after which an idle connection looks for work again
 
 
 class ConnectionSlot(Struct, frozen=True):
-    """A future connection. `server`: index in the caller's list. `number`: index among connections to that server."""
+    """A future connection. `server`: the server's index in the caller's list. `number`: index among its connections."""
 
     server: int
     number: int
@@ -273,7 +273,7 @@ class ConnectionSlot(Struct, frozen=True):
         return f"{self.server}-{self.number}"
 
 
-# Reads a whole piece and keeps it. Raises a retryable LoaderError if the server fails, any error if its meter is
+# Reads a whole piece and stores it. Raises a retryable LoaderError if the server fails, and any error if the meter is
 # cancelled.
 ReadPiece = Callable[[ConnectionSlot, Piece, Meter], None]
 
@@ -340,7 +340,7 @@ class _Schedule(Struct):
             while not self.is_over:
                 if self.waiting:
                     return self.waiting.pop(0)
-                self.changed.wait(_LOOK)
+                self.changed.wait(_POLL)
         return None
 
     def _try(self, slot: ConnectionSlot, piece: Piece) -> LoaderError | None:
@@ -376,11 +376,11 @@ class _Schedule(Struct):
                 return
             until = time.monotonic() + min(LONGEST_PAUSE, 0.5 * 2 ** (failures - 1))
             while time.monotonic() < until and not self.is_over:
-                self.changed.wait(_LOOK)
+                self.changed.wait(_POLL)
 
 
 class RateLimit:
-    """The limit that all connections of an export share. `rate`: entries per second; 0 means no limit."""
+    """The rate limit that the connections of an export share. `rate`: entries per second; 0 means no limit."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
@@ -388,8 +388,8 @@ class RateLimit:
         self._lock = threading.Lock()
 
     @contextmanager
-    def over(self, counters: Counters) -> Iterator[None]:
-        """Adds a connection during the body. The rate is divided equally among all connections."""
+    def limiting(self, counters: Counters) -> Iterator[None]:
+        """Limits a connection during the body. The rate is divided equally among all current connections."""
         self._share(self._readers.append, counters)
         try:
             yield

@@ -3,7 +3,7 @@
 The first records alone would be biased: containers, old accounts and service entries come first. Choosing records by
 byte position would be biased too, since a few large records (a group with all members, photos) can contain most of the
 bytes. So records are classified by size. Every nth common record (up to a page long) is taken. From each class of
-larger records a few megabytes are taken, or all records if they are few. Each class is scaled to its counted bytes.
+larger records a few megabytes are taken, or all records if they are few. Each sample is scaled to its class's bytes.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from loader.sources.mdb import Part
 COMMON = 4 << 10  # maximum bytes of a common record; a larger record is in a size class
 _LARGE = 8 << 20  # bytes of LDIF taken from each class of larger records
 _CHUNK = 1 << 20  # bytes per read
-_SIP = 4 << 10  # bytes
+_SMALL_READ = 4 << 10  # bytes of a compressed file per read
 _COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
 
 
 class SampleSize(Struct, frozen=True):
     """The size of a sample, which is kept in memory: at least `records` records and at least the fraction `share` of
-    all records, but about `most` at most. `seconds`: time limit for reading files; the rest is then extrapolated. Of
-    more than `whole` bytes of LDIF that is not compressed, only `windows` are read, each of one chunk."""
+    all records, but at most about `most` records. `seconds`: time limit for reading files; the rest is extrapolated.
+    If uncompressed LDIF has more than `whole` bytes, only `windows` windows of one chunk each are read."""
 
     records: int = 10_000
     share: float = 0.01
@@ -60,7 +60,7 @@ class SizeClass(Struct, frozen=True):
 
 class Sample(Struct, frozen=True):
     """A sample. `text`: whole records. `total`: number of records in the source. `is_counted`: False if `total` is an
-    estimate. `how`: the method, for people. `notes`: limitations of the sample. `larger`: samples of large records."""
+    estimate. `how`: the method in words. `notes`: limitations of the sample. `larger`: samples of large records."""
 
     text: bytes
     names: Sequence[str]  # DNs of the records in `text`
@@ -78,20 +78,20 @@ class Sample(Struct, frozen=True):
     @property
     def ldif_bytes(self) -> int:
         """Returns the estimated bytes of LDIF of all records."""
-        larger = sum(len(one.text) * one.total / len(one.names) for one in self.larger)
+        larger = sum(len(each.text) * each.total / len(each.names) for each in self.larger)
         return round(len(self.text) * max(1.0, self.common / len(self.names)) + larger)
 
 
 def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter: Meter) -> Sample:
-    """Returns a sample of LDIF files. `known`: the number of records in a manifest, or None. Raises EmptyInput if there
-    are no records, LdifTruncated, LdifUnreadable."""
+    """Returns a sample of LDIF files. `known`: the number of records according to manifests; None if unknown. Raises
+    EmptyInput if there are no records, LdifTruncated, LdifUnreadable."""
     origin, size = ", ".join(map(str, paths)), sum(path.stat().st_size for path in paths)
-    taken = _Taken(wanted)
+    sampler = _Sampler(wanted)
     if size > wanted.whole and not any(map(is_compressed, paths)):
         for batch in _windows(paths, size // wanted.windows):
-            taken.take(batch)
-        how = f"{units.number(wanted.windows)} windows of {_CHUNK >> 20} MiB at even places of the files"
-        return taken.sample(origin, how, size / (wanted.windows * _CHUNK), known)
+            sampler.take(batch)
+        how = f"{units.number(wanted.windows)} windows of {_CHUNK >> 20} MiB, evenly distributed over the files"
+        return sampler.sample(origin, how, size / (wanted.windows * _CHUNK), known)
     until, before = time.monotonic() + wanted.seconds, 0
     for path in paths:
         with path.open("rb", buffering=0) as file:
@@ -101,30 +101,30 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
                         raise Cancelled(signal="the timeout of this step")
                     records = _entries(batch)
                     meter.add(len(records), sum(map(len, records)))
-                    taken.take(records)
+                    sampler.take(records)
                     if time.monotonic() > until:
-                        read = sum(thinned.bytes + 2 * thinned.count for thinned in taken.classes)
+                        read = sum(thinned.bytes + 2 * thinned.count for thinned in sampler.classes)
                         how, scale = f"the first {units.size(read)} of LDIF", max(1.0, size / (before + file.tell()))
-                        return taken.sample(origin, how, scale, known)
+                        return sampler.sample(origin, how, scale, known)
             except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
                 raise LdifUnreadable(path=path, reason=str(error)) from error
             before += file.tell()
     if zstd := [path for path in paths if _magic(path).startswith(_COMPRESSED[0])]:
-        with suppress(LdifSyntax):  # which the load itself reports, or not: it may allow URLs
+        with suppress(LdifSyntax):  # left to the load, which may allow what the scan does not (URLs)
             ldif.scan(zstd, Meter("scan"))  # zstandard accepts a file that ends within a frame, the core does not
-    return taken.sample(origin, "all of it was read", 1.0, None)
+    return sampler.sample(origin, "all of it was read", 1.0, None)
 
 
 def of_part(paths: Sequence[Path], total: float, wanted: SampleSize, how: str, is_counted: bool = True) -> Sample:
     """Returns a sample of files that contain a part of `total` records, such as a search's output. The last record of a
     file may be incomplete. Raises EmptyInput if there are no records."""
-    taken = _Taken(wanted)
+    sampler = _Sampler(wanted)
     for path in paths:
         with path.open("rb") as file:
             for batch in _batches(file.read):
-                taken.take(batch)
-    scale = max(1.0, total / max(1, sum(thinned.count for thinned in taken.classes)))
-    sample = taken.sample(", ".join(map(str, paths)), how, scale, None)
+                sampler.take(batch)
+    scale = max(1.0, total / max(1, sum(thinned.count for thinned in sampler.classes)))
+    sample = sampler.sample(", ".join(map(str, paths)), how, scale, None)
     return replace(sample, is_counted=is_counted)
 
 
@@ -154,8 +154,8 @@ class _Thinned:
             self.kept_bytes = sum(map(len, self.kept))
 
 
-class _Taken:
-    """Receives all records and keeps a part of each size class."""
+class _Sampler:
+    """Receives all records, and keeps some of each size class."""
 
     def __init__(self, wanted: SampleSize) -> None:
         self._wanted = wanted
@@ -185,7 +185,7 @@ class _Taken:
         return [self._common, *self._larger.values()]
 
     def sample(self, origin: str, how: str, scale: float, known: int | None) -> Sample:
-        """Returns the sample. `scale`: records per received record. `known`: the total, if known. Raises EmptyInput."""
+        """Returns the sample. `scale`: records in the source per received record. `known`: as in `of_files`."""
         kept_classes = [thinned for thinned in self.classes if thinned.kept]
         if not kept_classes:
             raise EmptyInput(path=origin)
@@ -218,8 +218,8 @@ def _entries(records: list[bytes]) -> list[bytes]:
 
 
 def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[list[bytes]]:
-    """Yields complete records without their trailing blank line; the last record only if it has one, or if `to_end`.
-    CR LF is read as LF."""
+    """Yields records without the blank line that ends them. Yields a last record that lacks it only if `to_end`. Reads
+    CR LF as LF."""
     rest: list[bytes] = []
     while chunk := read(_CHUNK):
         if chunk.endswith(b"\r"):
@@ -239,8 +239,8 @@ def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[lis
 
 
 def _windows(paths: Sequence[Path], step: int) -> Iterator[list[bytes]]:
-    """Yields the records in a window in the middle of each step; steps run over all files as if they were one file. If
-    the last record exceeds the window, reads on to its end: otherwise large records would be underrepresented."""
+    """Divides the files, as if they were one, into steps. Yields the records that begin in a window in the middle of
+    each step; the last one is read to its end, because otherwise large records would be underrepresented."""
     start = 0
     for path in paths:
         size = path.stat().st_size
@@ -261,16 +261,16 @@ def _windows(paths: Sequence[Path], step: int) -> Iterator[list[bytes]]:
 
 
 def _decompressed(file: IO[bytes]) -> IO[bytes]:
-    """Returns the decompressed file; reads hardly more of the compressed one than is needed."""
+    """Returns the decompressed content. Reads little ahead, so the position in `file` shows how much was consumed."""
     magic = file.read(4)
     file.seek(0)
     if magic.startswith(_COMPRESSED[0]):
-        return zstandard.ZstdDecompressor().stream_reader(file, read_size=_SIP, read_across_frames=True)
+        return zstandard.ZstdDecompressor().stream_reader(file, read_size=_SMALL_READ, read_across_frames=True)
     return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if magic.startswith(_COMPRESSED[1]) else file
 
 
 def of_database(directory: Path, wanted: SampleSize, meter: Meter) -> Sample:
-    """Returns a sample of a database; its slapd may run. Raises MdbDamaged, NotLmdb, NotPermitted, EmptyInput."""
+    """Returns a sample of a database; slapd may be running. Raises MdbDamaged, NotLmdb, NotPermitted, EmptyInput."""
     sample = mdb.sample(Part(directory), wanted.records, wanted.share, wanted.most, meter)
     names = _names(sample.text, str(directory))
     how = "all of it" if sample.windows is None else f"{units.number(sample.windows)} windows of entry IDs"

@@ -1,7 +1,7 @@
 """Selects the part of a provider's entries that a consumer stores, through the native core.
 
-The core (native/select) reads and writes LDIF. It applies the filter, the attribute list, the scope and suffixmassage,
-and creates the glue entries that slapd's consumer creates for ancestors that it does not receive."""
+The core (native/select) reads and writes LDIF. It applies the filter, the attribute list, the scope and suffixmassage.
+Like slapd's consumer, it creates glue entries for ancestors that are not selected."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ OWN = ("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp")
 
 
 def selection(config: Config, database: Database, syncrepl: Syncrepl, *, evaluate: bool) -> Selection:
-    """Returns the selection for a syncrepl. `evaluate`: apply the filter here. Raises PartialReplica, NotProven."""
+    """Returns the selection for a syncrepl. `evaluate`: apply its filter. Raises PartialReplica, NotProven."""
     settings = backmdb.settings(config, database)
-    known = schema_of(config, database, settings.attribute_options)
+    schema = schema_of(config, database, settings.attribute_options)
     try:
         return _native.Selection(
-            known,
+            schema,
             suffix=database.suffix,
             root_dn=database.root_dn,
             last_mod=settings.last_mod,
@@ -56,8 +56,8 @@ def selection(config: Config, database: Database, syncrepl: Syncrepl, *, evaluat
 def select(
     paths: Sequence[Path], entries: Path, glue: Path, chosen: Selection, context_csns: Sequence[str], meter: Meter
 ) -> Selected:
-    """Writes the consumer's part of `paths` to `entries`, and its glue entries to `glue`; both files are synced when
-    this returns. The suffix's entry gets `context_csns`."""
+    """Writes the selected entries of `paths` to `entries`, and glue entries to `glue`; both files are synced when this
+    returns. The suffix's entry gets `context_csns`."""
     with with_counters(meter) as counters:
         return _native.select(
             [str(path) for path in paths], str(entries), str(glue), chosen, list(context_csns), counters
@@ -66,14 +66,14 @@ def select(
 
 # --- searches --------------------------------------------------------------------------------------------------------
 #
-# Finds which indexes of a database a server's logged searches use, and which indexes are missing. The native core reads
-# the log lines (native/select/src/searches).
+# Finds the indexes that logged searches use, and those that they lack. The native core reads the log lines
+# (native/select/src/searches).
 
 
 def read(
     config: Config, database: Database, logs: Sequence[Path], filters: Sequence[Path], meter: Meter
 ) -> list[SearchesFound]:
-    """Reads slapd's logs (loglevel stats), and files with one filter per line. Returns a result per kind of file given.
+    """Reads slapd's logs (loglevel stats) and files with one filter per line; returns one result for each (if given).
 
     Raises NotProven if the core cannot read the schema, ConfigUnreadable, NoSuchPath, and errors of compressed files.
     """

@@ -1,11 +1,11 @@
 """Predicts, before a seeding, what the provider will send when the seeded consumer starts, and what the catch-up costs.
 Reports both to the operator, with the commands that make the provider send less.
 
-slapo-syncprov compares the cookie with its own contextCSN, so a probe needs a cookie older than that (server/sync.py).
-If nothing was written since the contextCSN that the seed claims, the probe's cookie is a microsecond older, and
-cn=config settles what this leaves open. The predicted answer is always that to a consumer after one more write.
+slapo-syncprov compares the cookie with its own contextCSN, so a probe needs an older cookie (server/sync.py). If
+nothing was written since the contextCSN that the seed claims, the probe's cookie is a microsecond older, and cn=config
+settles what this leaves open. The prediction always assumes that the provider gets one more write before the answer.
 
-Seconds and bytes are those of the consumer, as measured (figures in docs/catch-up.md): for every kind of answer the
+Seconds and bytes are measured costs of the consumer (figures in docs/catch-up.md): for every kind of answer the
 consumer is slower than the provider, and it uses one processor."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from loader.server.sync import SyncAnswer
 SESSION_LOG = "olcSpSessionlog"
 COSTLY = (SyncAnswer.PRESENT, SyncAnswer.WHOLE)  # answers that name every entry
 _OTHERS = {
-    SyncAnswer.RELOAD: "the order to ask for everything",
+    SyncAnswer.RELOAD: "the order to fetch everything again",
     SyncAnswer.REFUSED: "an error",
     SyncAnswer.NOT_OFFERED: "no synchronization",
 }
@@ -49,7 +49,7 @@ _EACH = {SyncAnswer.PRESENT: 2.4e-6, SyncAnswer.WHOLE: 28e-6}  # seconds per ent
 _DEEPER = 1.1e-6  # additional seconds per entry for each doubling of the nodes: one more cache miss
 _SHALLOW = 2.2  # doublings of the nodes that _EACH already includes
 _LINES = {SyncAnswer.PRESENT: 9.7e-6, SyncAnswer.WHOLE: 72e-6}  # additional seconds per entry with loglevel `sync`
-_UUID = 84  # bytes of the consumer's memory per entryUUID; entries sent whole count too
+_UUID = 84  # bytes of the consumer's memory per entry, whether only its entryUUID is sent or the whole entry
 _SYNC = 16384  # bit of `sync` in olcLogLevel
 _ASSUMED = 1_000_000  # entries that are priced if the size of the tree is unknown
 _NO_ENTRY = "(entryUUID=00000000-0000-0000-0000-000000000000)"
@@ -60,8 +60,8 @@ log = logging.getLogger(__name__)
 
 class Forecast(msgspec.Struct, frozen=True):
     """What the provider will send to the consumer. `sure`: a probe or the configuration proves the answer. `lost`: the
-    consumer will miss deletions. `entries`: those of the tree; None if unknown. `logged`: the consumer's log level has
-    `sync`."""
+    consumer will miss deletions. `entries`: the number of entries in the tree; None if unknown. `logged`: the
+    consumer's log level has `sync`."""
 
     answer: SyncAnswer
     why: str
@@ -74,10 +74,10 @@ class Forecast(msgspec.Struct, frozen=True):
     def only_changes(self) -> bool:
         return self.answer in (SyncAnswer.CHANGES, SyncAnswer.NOTHING) and not self.lost
 
-    def says(self, about: str = "about") -> str:
+    def describe(self, about: str = "about") -> str:
         """Returns one line: what the provider sends, and what the catch-up costs the consumer."""
         if self.lost:
-            return "what changes from now on, but NO deletions that come before it is started"
+            return "what changes from now on, but NO deletions from before it is started"
         if self.only_changes:
             return "what changes and is deleted from now on, and nothing else"
         if self.answer not in COSTLY:
@@ -112,7 +112,7 @@ def seconds_of(answer: SyncAnswer, entries: int, logged: bool) -> float:
 
 
 def cost_of(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
-    """Returns the cost of one of the COSTLY answers in words; that for _ASSUMED entries if `entries` is None."""
+    """Returns the cost of a COSTLY answer in words. If `entries` is None, it is the cost for _ASSUMED entries."""
     priced, rest = (_ASSUMED, f" for {_ASSUMED:,}") if entries is None else (entries, "")
     return f"{units.duration(seconds_of(answer, priced, logged))} and {units.size(_UUID * priced)} of its memory{rest}"
 
@@ -133,7 +133,7 @@ class Syncprov(msgspec.Struct, frozen=True):
     """slapo-syncprov of one database. `session_log`: its size in writes, 0 if there is none. `log_base`: suffix of the
     accesslog that replaces it (olcSpSessionlogSource). `changed`: entryCSN of the overlay's entry in cn=config.
     `writes_itself`: the database is no shadow, so the provider's own server ID enters the contextCSN. `server_ids`:
-    server IDs of all providers that may write. `keeps_changes`: changes of cn=config are stored (no slapd.conf)."""
+    server IDs of all providers that may write. `keeps_changes`: changes of cn=config survive a restart of slapd."""
 
     entry_dn: str
     database: Database
@@ -146,7 +146,7 @@ class Syncprov(msgspec.Struct, frozen=True):
     keeps_changes: bool
 
     @property
-    def logs(self) -> bool:
+    def has_log(self) -> bool:
         return bool(self.session_log) or self.log_base is not None
 
     def resized(self, size: int) -> Change:
@@ -156,7 +156,7 @@ class Syncprov(msgspec.Struct, frozen=True):
 
 
 def syncprov_of(server: Session, suffix: str) -> Syncprov | None:
-    """Returns the syncprov of the database of `suffix`; None if the account cannot see it or cn=config."""
+    """Returns the syncprov of the database of `suffix`; None if the account cannot read its entry in cn=config."""
     with suppress(ConfigHidden):
         return syncprov_in(configuration.read_online(server), suffix)
     return None
@@ -192,7 +192,7 @@ def syncprov_in(config: Config, suffix: str) -> Syncprov | None:
 def expected_answer(
     server: Session, suffix: str, claimed: Sequence[str], syncprov: Syncprov | None, log_base: str | None = None
 ) -> Forecast:
-    """Predicts the answer to a consumer with `claimed` as its contextCSN. Raises LoaderError if the provider fails.
+    """Predicts the answer to a consumer that has the contextCSN `claimed`. Raises LoaderError if the provider fails.
 
     `log_base`: the accesslog of a delta-syncrepl consumer. If the accesslog does not reach back to `claimed`, syncrepl
     falls back to a refresh."""
@@ -210,8 +210,8 @@ def expected_answer(
         answer = sync.probe(server, log_base, older, _NO_ENTRY, reload_hint=False).answer
     if answer is SyncAnswer.CHANGES:
         return Forecast(SyncAnswer.CHANGES, f"{log_base} reaches back to this contextCSN")
-    # The last write is the first one in the log, or older: OpenLDAP 2.5.13 stores a second minCSN with the next write,
-    # other versions do not.
+    # The log begins with the last write, or does not contain it. If it begins with it, the answer depends on the
+    # version: OpenLDAP 2.5.13 stores a second minCSN with the next write, other versions do not.
     seen = "was not written to yet, and may not reach" if is_unwritten else "does not reach"
     why = f"{log_base} {seen} back to this contextCSN, so syncrepl falls back to a refresh: {forecast.why}"
     return msgspec.structs.replace(forecast, why=why, sure=forecast.sure and not is_unwritten)
@@ -238,35 +238,35 @@ class _Probe(msgspec.Struct, frozen=True):
         writers = {self.own} if (syncprov.writes_itself if syncprov else not self._is_shadow()) else set()
         lacking = sorted((writers | syncprov.server_ids if syncprov else writers) - claimed.keys())
         if lacking:
-            if syncprov is None and self._moved(_WATCH):
+            if syncprov is None and self._has_moved(_WATCH):
                 return self._exact()  # the provider may itself be a consumer, and the writes another server's
             why = (
-                f"no CSN of server ID {' and '.join(lacking)} stands in its contextCSN yet (there are those of "
-                f"{', '.join(sorted(claimed))}); with the first one it takes the consumer's cookie for incomplete and "
+                f"its contextCSN has no CSN of server ID {' and '.join(lacking)} yet (only of "
+                f"{', '.join(sorted(claimed))}); after the first one it takes the consumer's cookie for incomplete and "
                 "ignores it"
             )
             if others := [sid for sid in lacking if sid != self.own]:
                 why += f". That write of server ID {' and '.join(others)} has to be made on another provider"
             unless = "" if syncprov else " (unless it is itself a consumer, which writes nothing of its own)"
             return Forecast(SyncAnswer.WHOLE, why + unless, sure=syncprov is not None)
-        # If the provider answers a cookie of 1970 with changes only, for every server ID, it remembers no deletions.
-        # With a session log, such answers come only for server IDs that had not written when the log began.
+        # If for every server ID the provider answers a cookie of 1970 with changes only, it remembers no deletions.
+        # A provider with a session log answers so only for server IDs that had not written when the log began.
         if all(self._answer_to(_ANCIENT.format(sid)) is SyncAnswer.CHANGES for sid in claimed):
             any_cookie = "it answers any cookie, however old, with changes alone"
             nopresent = "olcSpNoPresent is set, which is for the database of an accesslog"
             return Forecast(SyncAnswer.CHANGES, nopresent if syncprov and syncprov.nopresent else any_cookie, lost=True)
-        if self._moved(0):
+        if self._has_moved(0):
             return self._exact()
         if self._answer_to(csn.just_before(claimed[self._next_writer])) is SyncAnswer.CHANGES:
             return Forecast(SyncAnswer.CHANGES, "its log reaches back far enough")
-        if syncprov and not syncprov.logs:
+        if syncprov and not syncprov.has_log:
             return Forecast(SyncAnswer.PRESENT, "it has no session log")
-        if self._moved(_WATCH):
+        if self._has_moved(_WATCH):
             return self._exact()
         if syncprov is None:
             why = (
-                "its last write is in no session log: there is none, or nothing was written since it began, which only "
-                "its cn=config tells, and that cannot be read"
+                "its last write is in no session log: either it has none, or nothing was written since the log began; "
+                "only its cn=config, which cannot be read, would show which"
             )
             return Forecast(SyncAnswer.PRESENT, why, sure=False)
         if syncprov.log_base:
@@ -286,7 +286,7 @@ class _Probe(msgspec.Struct, frozen=True):
         return reply_to(self.server, self.suffix, csns.values()).answer
 
     def _is_shadow(self) -> bool:
-        """Returns whether the database is a shadow (a consumer) by cn=Monitor; False if cn=Monitor cannot be read."""
+        """Returns whether the database is a consumer according to cn=Monitor; False if cn=Monitor cannot be read."""
         where = "(&(namingContexts=*)(monitorIsShadow=TRUE))"
         try:
             databases = self.server.find("cn=Databases,cn=Monitor", where, ["namingContexts"])
@@ -294,7 +294,7 @@ class _Probe(msgspec.Struct, frozen=True):
             return False
         return any(self.suffix.encode() in entry.get("namingcontexts", []) for _, entry in databases)
 
-    def _moved(self, seconds: float) -> bool:
+    def _has_moved(self, seconds: float) -> bool:
         """Returns whether the provider's contextCSN is past `claimed`, or gets past it within `seconds`."""
         until = time.monotonic() + seconds
         while csn.is_covered_by(csn.by_server(self.server.context_csns(self.suffix)), self.claimed):
@@ -305,11 +305,11 @@ class _Probe(msgspec.Struct, frozen=True):
 
     def _exact(self) -> Forecast:
         """Returns the answer to `claimed` itself, which the provider's contextCSN has passed."""
-        reply, has_log = reply_to(self.server, self.suffix, self.claimed.values()), self.syncprov and self.syncprov.logs
+        reply = reply_to(self.server, self.suffix, self.claimed.values())
         reasons = {
             SyncAnswer.CHANGES: "its log reaches back far enough",
             SyncAnswer.PRESENT: "its session log begins after the contextCSN of this seed"
-            if has_log
+            if self.syncprov and self.syncprov.has_log
             else "it has no session log that reaches back to this contextCSN",
             SyncAnswer.WHOLE: "it cannot place the contextCSN of this seed",
         }
@@ -328,8 +328,8 @@ class _Probe(msgspec.Struct, frozen=True):
         return Forecast(SyncAnswer.PRESENT, f"{base} does not reach back to this contextCSN")
 
     def _from_session_log(self, changed: str) -> Forecast:
-        """Infers the answer if no write to the log was observed. A session log reaches back to its first write, or to
-        the start of slapd if it was set before that. `changed`: when it was set."""
+        """Infers the answer if no write to the session log was observed. If the log was set before slapd started, it
+        reaches back to that start, otherwise to its first write. `changed`: CSN of the change that set it."""
         older, since = bool(changed) and self.claimed[self._next_writer] > changed, 0.0
         if changed and not older:
             # Errors: cn=Monitor cannot be read.
@@ -356,7 +356,7 @@ def forecast(
 
     `log_base`: the accesslog that the consumer's syncrepl reads. `part`: the consumer is a partial replica."""
     if claimed is None:
-        log.warning("%s: only reading the LDIF tells its contextCSN", UNKNOWN)
+        log.warning("%s: the contextCSN is not known before the LDIF has been read", UNKNOWN)
         return None, ""
     logged = logs_sync(consumer)
     try:
@@ -371,20 +371,20 @@ def forecast(
         log.warning("%s: %s", UNKNOWN, error)
         return None, ""
     expected = msgspec.structs.replace(expected, entries=entries, logged=logged)
-    says = expected.says("at most" if part or dn.key(base) != dn.key(suffix) else "about")
-    # These texts are no arguments of the log, which would escape their line breaks: each command gets its own line.
+    sends = expected.describe("at most" if part or dn.key(base) != dn.key(suffix) else "about")
+    # The texts are not passed as arguments, because the log would escape the line breaks between the commands.
     if not expected.only_changes:
         sure = "" if expected.sure else ", as far as can be seen"
-        will = f"when the consumer is started, {server.uri} will send it {says}{sure}"
+        will = f"when the consumer is started, {server.uri} will send it {sends}{sure}"
         log.warning(f"catch-up: {will}; {plain.printable(expected.why)}")
     if logged and expected.answer in COSTLY:
         saved = units.duration(_LINES[expected.answer] * (_ASSUMED if entries is None else entries))
-        log.warning(f"catch-up: the consumer's log level has `sync`, which is {saved} of that")
+        log.warning(f"catch-up: the consumer's log level has `sync`, which takes {saved} of that time")
     if costly:
-        first = "to have what changes alone, stop here and do this on the provider first"
-        ways = f"{first} (or give --prepare-provider, with an account that may):"
+        first = "to have only changes sent, stop here and do this on the provider first"
+        ways = f"{first} (or give --prepare-provider, with an account that may do it):"
         log.warning("\n".join([f"catch-up: {ways}", *lines]))
-    return expected, says
+    return expected, sends
 
 
 def log_size(entries: int | None) -> int:
@@ -403,11 +403,11 @@ def commands(server: Session, suffix: str, syncprov: Syncprov | None, entries: i
         yield options.find_database(server.uri, suffix)
         yield f"DN=$({options.ldapsearch(server.uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
         yield f"printf '{record}' \"$DN\" | {external}"
-    elif not syncprov.logs:
+    elif not syncprov.has_log:
         change = configuration.change_record(syncprov.entry_dn, [syncprov.resized(size)]).splitlines()
         yield from (f"{external} <<'EOF'", *change, "EOF")
         if not syncprov.keeps_changes:
-            yield "# It runs on a slapd.conf, and forgets this when it ends: have there, too, below `overlay syncprov`,"
+            yield "# slapd runs on a slapd.conf, and forgets this when it ends. Add there, below `overlay syncprov`:"
             yield f"# syncprov-sessionlog {size}"
     who = syncprov.database.root_dn if syncprov and syncprov.database.root_dn else "DN-THAT-MAY-WRITE"
     is_shadow = syncprov is not None and not syncprov.writes_itself

@@ -2,8 +2,8 @@
 measurements (reading the provider, building the entries read, copying a file), and chooses a strategy. Steps that are
 short whatever the size of the tree are left out.
 
-A strategy is refused here if `replica seed` would refuse it before the reading, or would run out of room. The sample
-build reveals problems of schema, space and maxsize that a real seeding meets only after it has read the entries."""
+A strategy is refused here if `replica seed` would refuse it before it reads entries, or would run out of space. The
+sample build shows problems of schema, space and maxsize that a real seeding meets only after reading the entries."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class StrategyPlan(Struct, frozen=True):
 
 
 class SeedPlan(Struct, frozen=True):
-    """`chosen`: None if no strategy is feasible. `measured`: the measurements in words. `facts`: found by the checks of
-    the chosen strategy."""
+    """`chosen`: None if no strategy is feasible. `measured`: the measurements in words. `facts`: results of the checks
+    of the chosen strategy."""
 
     chosen: StrategyPlan | None
     why: str
@@ -106,7 +106,7 @@ def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
     if options.config_path:
         suffix = configuration.read(options.config_path).database(options.suffix).suffix
     rows = (trial.price(options),) if options.strategy else tuple(map(trial.judge, STRATEGIES))
-    chosen, why = (rows[0], "it is the one that was named") if options.strategy else pick(rows)
+    chosen, why = (rows[0], "it was named") if options.strategy else pick(rows)
     facts = {"suffix": suffix, "entries": None, **(trial.facts[chosen.strategy] if chosen else {})}
     build = trial.build_of_provider or trial.build_of_ldif
     if not isinstance(facts["entries"], int) and build and any(row.feasible for row in rows):
@@ -235,14 +235,14 @@ class _Trial:
         reading = f"{units.number(round(rate))} entries/s from the provider"
         steps = [_step("plan", planning, _JUST_NOW)]
         if entries is None:
-            self.measured["entries"] = "the provider does not tell how many, so most seconds are not known"
+            self.measured["entries"] = "the provider does not report how many, so most times are not known"
         seconds = (entries or 0) / rate
         if isinstance(strategy, Search) and strategy.streams:
             if build is None:
                 return entries, None, steps
             build.require_room(strategy)
             if entries is not None:
-                # The build goes on while the provider is read, all but its last part.
+                # All of the build but its last part runs while the provider is read.
                 built = build.forecast.seconds
                 why = f"{reading} are {units.duration(seconds)}, the build {units.duration(built)}"
                 steps.append(_step("stream", max(seconds, built * (1 - _TAIL)) + built * _TAIL, why))
@@ -292,13 +292,13 @@ class _Trial:
         """Returns whether the build of a sample predicts the time and size of the whole build."""
         if not strategy.is_plain:
             self.measured["building"] = (
-                "not measured: a sample tells nothing of a partial replica, of several databases or of the empty suffix"
+                "not measured: a sample does not predict a partial replica, several databases or the empty suffix"
             )
         return strategy.is_plain
 
     def _build(self, strategy: StoppedConsumer, sample: Sample, ldif_bytes: float) -> TrialBuild | None:
-        """Scans and builds a sample; None if only slapadd can build it. `ldif_bytes`: those of all LDIF. Raises
-        EmptyInput or SchemaMissing."""
+        """Scans and builds a sample; returns None if only slapadd can build it. `ldif_bytes`: size of all the LDIF.
+        Raises EmptyInput or SchemaMissing."""
         place = strategy.place
         with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
             path = scratch / "sample.ldif"
@@ -339,20 +339,20 @@ def pick(rows: Sequence[StrategyPlan]) -> tuple[StrategyPlan | None, str]:
     """Returns the strategy to use (None if none is feasible), and the reason."""
     feasible = [row for row in rows if row.feasible]
     if not feasible:
-        return None, "none can be carried out; what each of them lacks stands below"
+        return None, "no strategy is feasible; the reasons are below"
     lossless = [row for row in feasible if not row.loses_deletions] or feasible
     seconds = {row.strategy: math.inf if row.seconds is None else row.seconds for row in lossless}
     fastest = min(seconds.values())
     near = [row for row in lossless if seconds[row.strategy] <= max(fastest + _NEAR, fastest * _TWICE)]
-    calm = [row for row in near if row.only_changes]
-    chosen = min(calm or near, key=lambda row: seconds[row.strategy])
+    getting_changes = [row for row in near if row.only_changes]
+    chosen = min(getting_changes or near, key=lambda row: seconds[row.strategy])
     if chosen.loses_deletions:
-        why = "no other can be carried out, but deletions will be lost: prepare the provider first"
+        why = "every feasible strategy loses deletions: prepare the provider first"
     elif len(feasible) == 1:
-        why = "it is the only one that can be carried out"
+        why = "it is the only feasible one"
     elif chosen.seconds is None:
-        why = "nothing tells how long any of them takes, and it needs the fewest steps"
-    elif chosen.seconds > fastest and calm:
+        why = "no strategy's time is known, and it needs the fewest steps"
+    elif chosen.seconds > fastest and getting_changes:
         sooner = units.duration(fastest)
         why = f"another one would end after {sooner}, but the provider would then send more than what changed"
     else:

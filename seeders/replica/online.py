@@ -62,7 +62,7 @@ class Online(Strategy):
         if options.consumer is None:
             raise UsageProblem(reason="--strategy online needs the running consumer: --consumer URI")
         if (options.connection is None) == (not options.source):
-            reason = "takes the entries from a provider (-H) or from LDIF (--from), one of them"
+            reason = "takes the entries either from a provider (-H) or from LDIF (--from)"
             raise UsageProblem(reason=f"--strategy online {reason}")
         super().__init__(options)
         self.server = structs.replace(options.consumer, base=options.suffix)
@@ -81,8 +81,8 @@ class Online(Strategy):
         }
 
     def begins_anew(self, restart: bool) -> bool:
-        """Also returns True if the database that a finished run loaded is no longer on the server. In that case the
-        consumer is checked before the finished run is discarded."""
+        """Returns True for --restart, or if the server no longer has the database that a finished run loaded; in that
+        case, checks the consumer before the finished run is discarded."""
         if restart:
             return True
         with recorded(self.run_dir) as catalogue:
@@ -95,7 +95,7 @@ class Online(Strategy):
         lending.release(self.server, lending.UPDATE_DN)
 
     def consumer(self) -> tuple[Config, Database]:
-        """Returns the consumer's database. Raises an error unless it exists, is empty, and is no replica yet."""
+        """Returns the consumer's database. Raises an error if it does not exist, is not empty, or is a replica."""
         with opened(self.server) as target:
             config, database = target.config, target.config.database(self.server.base)
             lending.require_free(config, database)
@@ -167,7 +167,7 @@ def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> 
 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
-    """Returns the error for a non-empty database. Its advice differs if all entries are from slapd's package."""
+    """Returns the error for a non-empty database. If slapd's package made all entries, it says how to delete them."""
     suffix, what, advice = database.suffix, "entries already", _ONLY_EMPTY
     try:
         entries, whole = server.first(suffix, packaged.MOST + 1, ["*", "+"])

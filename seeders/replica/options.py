@@ -29,8 +29,8 @@ _READ = "search, online: number of"
 @dataclass(frozen=True, kw_only=True)
 class SeedOptions(declared.Placing, declared.Reading):
     """`strategy`: its name; empty if a dry run tries all strategies. `connection`: the provider. `admin`: for
-    --prepare-provider, connections that may change the provider's cn=config, and write to its tree. `source`: paths of
-    --from (LDIF, an export directory, or a database directory). `config_path`: the configuration of a stopped consumer.
+    --prepare-provider, a connection that may change the provider's cn=config, and one that may write to its tree.
+    `source`: paths of --from (LDIF, an export or a database directory). `config_path`: that of a stopped consumer.
     `consumer`: the connection to a running consumer."""
 
     strategy: str = ""

@@ -53,9 +53,9 @@ class Partial(msgspec.Struct, frozen=True, dict=True):
         """Returns both sides of a comparison (without the consumer's glue entries), and the attributes to ignore."""
         own = self.syncrepl
         if "suffixmassage" in own.narrowing(self.database.suffix):
-            reason = "the two hold the same entries under other names, which are not compared"
+            reason = "both hold the same entries under different DNs, which are not compared"
             raise _refused(self, ("suffixmassage",), reason, _BY_SEED)
-        there = msgspec.structs.replace(self.narrowing().of(Search(own.searchbase)), where=own.filter)
+        there = msgspec.structs.replace(self.narrowing().restrict(Search(own.searchbase)), where=own.filter)
         here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=there.attributes)
         theirs = msgspec.structs.replace(consumer, base=self.database.suffix)
         left_out = tuple(self.unevaluated.left_out())
@@ -72,7 +72,7 @@ def of(
     partial = Partial(config, database, consumer)
     if consumer.type == "dirsync" or consumer.syncdata == "changelog":
         option = "type=dirSync" if consumer.type == "dirsync" else "syncdata=changelog"
-        raise _refused(partial, (option,), "its provider is no OpenLDAP, and has no contextCSN", _ITSELF)
+        raise _refused(partial, (option,), "its provider is not OpenLDAP, and has no contextCSN", _ITSELF)
     options = consumer.narrowing(database.suffix)
     if not options:
         return None
@@ -81,14 +81,14 @@ def of(
         raise _refused(partial, options, reason, _ITSELF)
     if "attrsonly" in options:
         reason = "slapd's own consumer ends with a failed assertion at the first entry without values"
-        raise _refused(partial, ("attrsonly",), reason, "Take attrsonly out of it.")
+        raise _refused(partial, ("attrsonly",), reason, "Remove attrsonly from the syncrepl.")
     if engine == "slapadd" and consumer.schemachecking and {"attrs", "exattrs"} & set(options):
         reason = "with schemachecking=on slapd refuses entries without the attribute of their RDN, and slapadd adds it"
         raise _refused(partial, options, reason, "Use --engine native.")
     if strategy == "clone":
         reason = "a copy of a database holds every entry and every attribute"
         raise _refused(partial, options, reason, "Use --strategy search, or ldif.")
-    # Computes the selection now, so that a filter it cannot evaluate is refused before any work.
+    # Computes the selection now, so that a filter that the core cannot evaluate is refused before any work.
     _ = partial.evaluated if strategy == "ldif" else partial.unevaluated
     return partial
 

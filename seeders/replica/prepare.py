@@ -38,7 +38,7 @@ def prepare(config: Connection, data: Connection, base: str, log_base: str | Non
         expected = catchup.expected_answer(server, suffix, claimed, syncprov, log_base)
         if expected.only_changes and expected.sure:
             return [f"{server.uri} is ready"]
-        if not syncprov or not syncprov.logs:
+        if not syncprov or not syncprov.has_log:
             done.append(_set_log(config, server, suffix))
     with session(data) as writer, session(config) as server:
         syncprov = catchup.syncprov_of(server, suffix)
@@ -49,7 +49,7 @@ def prepare(config: Connection, data: Connection, base: str, log_base: str | Non
             expected = catchup.expected_answer(server, suffix, claimed, syncprov, log_base)
             if expected.only_changes and expected.answer is SyncAnswer.CHANGES:
                 return [*done, f"writes to {suffix} that change nothing: {count}"]
-    raise ProviderNotPrepared(uri=server.uri, suffix=suffix, answer=expected.says(), why=expected.why)
+    raise ProviderNotPrepared(uri=server.uri, suffix=suffix, answer=expected.describe(), why=expected.why)
 
 
 def _set_log(admin: Connection, server: Session, suffix: str) -> str:
@@ -79,37 +79,37 @@ def release(connection: Connection, suffix: str | None) -> list[str]:
     if a log cannot be restored."""
     with session(connection) as server:
 
-        def restore(left: Lease) -> None:
+        def restore(old: Lease) -> None:
             try:
-                syncprov = _visible_syncprov(server, left.database)
-                change = syncprov.resized(int(left.before or 0))
+                syncprov = _visible_syncprov(server, old.database)
+                change = syncprov.resized(int(old.before or 0))
                 if change.before != change.after:
                     configuration.modify(server, syncprov.entry_dn, [change])
             except LoaderError as error:
-                facts = {"what": catchup.SESSION_LOG, "suffix": left.database, "undo": left.undo}
+                facts = {"what": catchup.SESSION_LOG, "suffix": old.database, "undo": old.undo}
                 raise SettingNotRestored(**facts, reason=error) from error
 
-        chosen = [left for left in lease.abandoned(leases.of_server(server), KIND) if suffix in (None, left.database)]
-        for left in chosen:
-            lease.end(left, partial(restore, left))
-    return [f"{left.database}: {left.before or 'no session log'}" for left in chosen]
+        chosen = [old for old in lease.abandoned(leases.of_server(server), KIND) if suffix in (None, old.database)]
+        for old in chosen:
+            lease.end(old, partial(restore, old))
+    return [f"{old.database}: {old.before or 'no session log'}" for old in chosen]
 
 
 def forget(uri: str, suffix: str | None) -> list[str]:
     """Drops the leases of a server that is gone for good, without contacting it. Returns a line for each lease."""
-    chosen = [left for left in lease.abandoned() if left.target == uri and suffix in (None, left.database)]
-    for left in chosen:
-        lease.end(left)
-    return [f"{left.kind} of {left.database}: forgotten, not put back" for left in chosen]
+    chosen = [old for old in lease.abandoned() if old.target == uri and suffix in (None, old.database)]
+    for old in chosen:
+        lease.end(old)
+    return [f"{old.kind} of {old.database}: forgotten, not restored" for old in chosen]
 
 
-def standing(uri: str) -> list[str]:
+def reminders(uri: str) -> list[str]:
     """Returns reminders of session logs that a seeding set and nobody has restored. Includes all servers, because the
-    server at `uri` may have been named by another URI."""
+    seeding may have reached the server at `uri` by another URI."""
     return [
-        f"the session log of {left.database} was set by --prepare-provider at {left.taken}"
-        f"{'' if left.target == uri else f' at {left.target}'}; keep it, as any restart of a consumer needs it, or put "
-        f"back what was before: {left.undo} (with --forget if that server is gone for good)"
-        for left in lease.abandoned()
-        if left.kind == KIND
+        f"the session log of {old.database} was set by --prepare-provider at {old.taken}"
+        f"{'' if old.target == uri else f' at {old.target}'}; keep it, because any restart of a consumer needs it, or "
+        f"restore what was before: {old.undo} (with --forget if that server is gone for good)"
+        for old in lease.abandoned()
+        if old.kind == KIND
     ]

@@ -51,17 +51,17 @@ RUN_DIR = ".ditseed-refresh"  # in the database directory
 STEPS = ("preflight", "sync", "apply", "check")
 _ANEW = "Seed the replica anew (ditseed replica seed --replace)."
 _START = "Start slapd."
-MOST = 2  # if the provider sends more than one in MOST entries whole, the run ends: a new seeding is faster
-LEAST = 1000  # changed entries that are always accepted, whatever the size of the database
+MOST = 2  # if the provider sends more than 1/MOST of the entries whole, the run ends: a new seeding is faster
+LEAST = 1000  # number of changed entries that is accepted even if it exceeds that share
 _FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.uuids"
 _SCRATCH = "sort"
-LOOKS = 50  # passes before TreeRestless: a tree whose containers still change is being rebuilt, not used
+LOOKS = 50  # passes before TreeRestless: if containers still change then, the tree is being rebuilt, not used
 _TOGETHER = 100  # maximum number of entryUUIDs in one filter
 
 
 class Start(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`base`: the suffix as the provider spells it. `reached`: contextCSN of the database. `context_csns`: that of the
-    provider. `held`: entries in the database. `attributes`: attributes to request. `started`: Unix time."""
+    """`base`: the suffix as the provider spells it. `reached`: contextCSN of the database. `context_csns`: the
+    provider's. `held`: entries in the database. `attributes`: attributes to request. `started`: Unix time."""
 
     base: str
     reached: list[str]
@@ -86,7 +86,7 @@ def refresh(
     options: RefreshOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False
 ) -> Report:
     """Runs or resumes the refresh. Returns the facts for the report. After a finished run, starts a new refresh."""
-    place = _possible(options)
+    place = _refreshable(options)
     run_dir = options.run_dir.absolute() if options.run_dir else place.directory / RUN_DIR
     with recorded(run_dir) as catalogue:
         anew = restart or catalogue is None or catalogue.is_done("check")
@@ -115,18 +115,18 @@ def refresh(
 
 def plan(options: RefreshOptions) -> Report:
     """Runs the preflight only, and changes nothing. Returns its facts."""
-    return report_of(preflight(options, _possible(options)), {"dry_run": "nothing was changed"})
+    return report_of(preflight(options, _refreshable(options)), {"dry_run": "nothing was changed"})
 
 
-def _possible(options: RefreshOptions) -> TargetDatabase:
-    """Returns the database. Raises RefreshRefused, PartialReplica or others unless it is a whole replica in a single
-    database, and no slapd is running on it."""
+def _refreshable(options: RefreshOptions) -> TargetDatabase:
+    """Returns the database. Raises RefreshRefused, PartialReplica or another error if it is not a whole replica in a
+    single database, or if a slapd is running on it."""
     place = target_database(options.config_path, options.suffix, replace=True)
     if not place.data.exists():
         raise _refused(place, "there is no database yet", _ANEW)
     place.require_free()
     if meta.read_meta(place.directory).format != 1:
-        raise _refused(place, "its file is of LMDB 1.0", _START)
+        raise _refused(place, "its file has the data format of LMDB 1.0", _START)
     if backmdb.has_subentry(place.config, place.database):
         raise _refused(place, "sync_use_subentry keeps contextCSN in another entry", _START)
     for part in config.subordinates(place.config, place.database):
@@ -155,7 +155,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
     except IndexesUnknown as error:
         raise _refused(place, str(error.facts["reason"]), _START) from error
 
-    # A sample of the entries must be stored and indexed as the configuration demands.
+    # A sample of the entries must be stored and indexed as the configuration requires.
     fit = made_with.look(directory, place.config, place.database, Meter("look"), whole=False)
     fit.require(place.data, place.config, _ANEW)
     if fit.rebuild:
@@ -176,7 +176,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
         csns = live.context_csns(provider, base) or provider.context_csns(base)
         if not csn.is_covered_by(csn.by_server(reached), csn.by_server(csns)):
             reason = f"the provider ({', '.join(csns)}) is behind it ({', '.join(reached)})"
-            raise _refused(place, reason, "Give the provider that it was filled from.")
+            raise _refused(place, reason, "Give the provider from which it was filled.")
         if provider.offers_subentries(base) and provider.find(base, "(objectClass=*)", subentries=True):
             raise _refused(place, "the provider holds subentries (RFC 3672)", _ANEW)
         attributes = questions.everything(provider)
@@ -202,18 +202,18 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         """Raises RunMismatch if another program changed the database's contextCSN since this run began."""
         synced = self.run.catalogue.facts_of("sync", Synced)
         is_applied = self.run.catalogue.is_done("apply") or (synced is not None and self._is_applied(synced))
-        if not is_applied and self._now() != self.start.reached:
+        if not is_applied and self._context_csns() != self.start.reached:
             raise RunMismatch(path=self.run.directory, differences="the database's contextCSN")
 
-    def _now(self) -> list[str]:
+    def _context_csns(self) -> list[str]:
         return contents.context_csns(self.place.directory, self.place.database.suffix)
 
     def _is_applied(self, synced: Synced) -> bool:
-        """Returns whether the transaction was committed, but the run was killed before recording that."""
-        return self._now() == synced.claimed != self.start.reached
+        """Returns whether the transaction was committed, even if the run was killed before recording that."""
+        return self._context_csns() == synced.claimed != self.start.reached
 
     def sync(self, meter: Meter) -> Synced:
-        """Searches the provider once. First removes the files of an earlier attempt, which show another moment."""
+        """Searches the provider once. First removes the files of an earlier attempt, which show an earlier state."""
         self.clear()
         most = max(LEAST, self.start.held // MOST)
         search = Search(self.start.base, attributes=tuple(self.start.attributes))
@@ -233,7 +233,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         return Synced(answer.entries, answer.present, answer.deleted, answer.names_present, claimed)
 
     def apply(self, meter: Meter, synced: Synced) -> Report:
-        """Applies the answer in one transaction, once no container has moved while entries were read again."""
+        """Applies the answer in one transaction, after a pass of ChangedContainers during which no container moved."""
         if self._is_applied(synced):
             return {"applied": "before the run was interrupted"}
         if synced.claimed == self.start.reached and not synced.sent:
@@ -243,7 +243,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         spec = core_target_of(place.config, place.database, place.directory)
         started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start.started))
 
-        def require_all_visible() -> None:  # takes long, so it runs in parallel to the work
+        def require_all_visible() -> None:  # takes long, so it runs in parallel with the work
             if not self.options.allow_hidden:
                 with session(self.provider) as provider:
                     live.require_all_visible(provider, self.start.base, own=place.database.overlays)
@@ -274,7 +274,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
     def check(self, synced: Synced) -> Counted:
         """Raises MdbDamaged if the database lacks the claimed contextCSN, or if dn2i does not match id2e: dn2i has one
         record for the root and two for each entry."""
-        now, claimed = self._now(), synced.claimed
+        now, claimed = self._context_csns(), synced.claimed
         if now != claimed:
             raise MdbDamaged(path=self.place.data, reason=f"its contextCSN is {now}, not {claimed}")
         entries, nodes = contents.row_counts(self.place.directory, ("id2e", "dn2i"))
@@ -294,8 +294,8 @@ class ChangedContainers(msgspec.Struct):
     so if a container is renamed meanwhile, the answer mixes old and new DNs. Therefore the changed entries below each
     changed container are read again, until a pass finds no changed container.
 
-    `files`: LDIF of the entries read again, oldest first. `lost`: entryUUIDs of orphans that changed after the claimed
-    contextCSN or are gone; syncrepl will deliver them."""
+    `files`: LDIF of the entries read again, oldest first. `lost`: entryUUIDs of entries that changed after the claimed
+    contextCSN or are gone; syncrepl will deliver these changes."""
 
     steps: RefreshSteps
     synced: Synced
@@ -331,9 +331,9 @@ class ChangedContainers(msgspec.Struct):
         self.files.append(path)
 
     def look_up(self, unsettled: Sequence[bytes]) -> bool:
-        """Looks up orphans, given by entryUUID. Returns whether any were read again. An orphan that is gone, or that
-        changed after the claimed contextCSN and has no subordinates, goes to `lost`; the others are read again with all
-        their superior entries."""
+        """Looks up entries that could not be applied, because their parent was missing or their DN taken. Returns
+        whether any were read again. An entry that is gone, or that changed after the claimed contextCSN and has no
+        subordinates, goes to `lost`; the others are read again with all their superior entries."""
         self.lost.difference_update(unsettled)
         base, claimed, anything = self.steps.start.base, csn.by_server(self.synced.claimed), False
         attributes = ("entryUUID", "entryCSN", "hasSubordinates")

@@ -95,8 +95,8 @@ def seed(entries: _Entries, servers: Servers, options: SeedOptions, at: Consumer
 
     --dry-run makes all checks, and predicts the time of each step. For that it reads the provider for three seconds,
     builds a sample of what came with the consumer's configuration, and copies a part of the database if --from names
-    one. Without --strategy it does so for each, and says which to take and why others cannot be taken; if none can, it
-    exits with status 1.
+    one. Without --strategy it does so for each strategy, recommends one, and says why others are not feasible; if none
+    is, it exits with status 1.
 
     \b
     Examples:
@@ -114,8 +114,8 @@ def seed(entries: _Entries, servers: Servers, options: SeedOptions, at: Consumer
 
     name, source = entries.strategy, entries.source
     if name is None and not run.dry_run:
-        raise UsageProblem(reason="give --strategy; `ditseed replica seed --dry-run` tells which")
-    # Options on the command line that the strategy does not accept are refused; a profile may contain those of others.
+        raise UsageProblem(reason="give --strategy; `ditseed replica seed --dry-run` recommends one")
+    # An option that the strategy does not accept is refused on the command line, but ignored in a profile.
     takes = seeding.STRATEGIES[name].takes if name is not None else seeding.OPTIONAL
     for field in sorted(seeding.OPTIONAL - takes):
         takers = ", ".join(each for each, strategy in seeding.STRATEGIES.items() if field in strategy.takes)
@@ -124,7 +124,7 @@ def seed(entries: _Entries, servers: Servers, options: SeedOptions, at: Consumer
         raise UsageProblem(reason="-H several times is only for --strategy search")
     if name is not None and source:
         refuse_given(("jobs", "pieces", "page"), "reading a provider (-H), not LDIF (--from)")
-    # Step names in a profile's timeouts may be of any strategy; those on the command line must fit this one.
+    # A profile's timeouts may name steps of any strategy; those on the command line, only steps of this one.
     names = [name] if name is not None and is_given("timeouts") else STRATEGY_NAMES
     timeouts = run.timeouts_of(tuple(dict.fromkeys(step for each in names for step in seeding.STRATEGIES[each].steps)))
     connection, replicas = access.providers_of(servers)
@@ -176,7 +176,7 @@ def _try(options: SeedOptions, run: RecordedRun) -> int:
     show_table(("strategy", "feasible", "time", "disk", "sent at the start of slapd"), table)
     for row in plan.strategies:
         if not row.feasible:
-            show("", f"{row.strategy} cannot be taken: {row.reason}", *([f"  {row.advice}"] if row.advice else []))
+            show("", f"{row.strategy} is not feasible: {row.reason}", *([f"  {row.advice}"] if row.advice else []))
     if choice:
         show("")
         steps = [(step.name, units.duration(step.seconds), step.why) for step in choice.steps]
@@ -223,12 +223,12 @@ def status(
 ) -> None:
     """Show what a seeding has done so far, while it is running or after it was interrupted or refused.
 
-    For the step that is under way it shows the entries so far, the rate, the time left and the process; for a seeding
-    that failed its error and hint.
+    For the step that is under way it shows the entries so far, the rate, the time left and the process. If the seeding
+    failed, it shows the error and its hint.
 
-    --config is the configuration of a stopped consumer. --consumer URI (and -b, both as given for the seeding) is a
-    running one: it shows the seeding by --strategy online, loads of `ditseed add` to that server, and settings that
-    they have changed temporarily. It reads the notes of the runs on this host and contacts no server.
+    --config is the configuration of a stopped consumer. --consumer URI is a running one (give it and -b as for the
+    seeding): the command then shows the seeding by --strategy online, loads of `ditseed add` to that server, and
+    settings that they have changed temporarily. It reads the notes of the runs on this host and contacts no server.
 
     \b
     Examples:
@@ -273,14 +273,14 @@ def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
     for run in add.loads_of(consumer):
         done = run.catalogue.is_done("load")
         loads.append(_progress(run, None if done else "load", done, (run, add.settled(run), add.expected(run))))
-    leases = [(standing, standing.process) for standing in lease.all_leases() if standing.target == consumer]
+    leases = [(setting, setting.process) for setting in lease.all_leases() if setting.target == consumer]
     if not (seed or loads or leases):
         raise NoRun(path=directory)
     if as_json:
         settings = [
-            {name: getattr(standing, name) for name in ("kind", "database", "taken")}
-            | {"process": process, "undo": None if process else standing.undo}
-            for standing, process in leases
+            {name: getattr(setting, name) for name in ("kind", "database", "taken")}
+            | {"process": process, "undo": None if process else setting.undo}
+            for setting, process in leases
         ]
         show_json({"seed": seed and report_of(seed), "loads": loads, "leases": settings})
         return
@@ -289,15 +289,15 @@ def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
     for load in loads:
         show("", f"add {' '.join(load.inputs) or 'a template'}")
         _show_run(load)
-    for standing, process in leases:
-        if standing.kind == prepare.KIND:
-            show(f"session log of {standing.database} set at {standing.taken} by --prepare-provider")
-            show(f"  to restore what was before: {standing.undo}")
+    for setting, process in leases:
+        if setting.kind == prepare.KIND:
+            show(f"session log of {setting.database} set at {setting.taken} by --prepare-provider")
+            show(f"  to restore what was before: {setting.undo}")
         else:
             owner = f"process {process} will reset it" if process else "nothing will reset it"
-            show(f"{standing.kind} of {standing.database} since {standing.taken}: {owner}")
+            show(f"{setting.kind} of {setting.database} since {setting.taken}: {owner}")
             if not process:
-                show(f"  undone by the next run, or by hand: {standing.undo}")
+                show(f"  undone by the next run, or by hand: {setting.undo}")
 
 
 def _online(directory: Path) -> RunProgress | None:
@@ -384,17 +384,17 @@ def _show_run(run: RunProgress) -> None:
 @declare("release", command)
 def release(
     server: Server,
-    forget: Annotated[bool, "Ask no server: forget what was left at one that is gone for good."],
+    forget: Annotated[bool, "Contact no server: forget what was left set on one that is gone for good."],
     as_json: Json,
 ) -> None:
     """Restore the provider's session log to what it was before `replica seed --prepare-provider`.
 
-    Only once the replica has caught up (ditseed replica verify). It is better to keep the session log: without one,
-    every consumer that reconnects is sent the entryUUIDs of all entries. -H is the provider, by any of its URIs, on
-    the host where the seeding ran.
+    It is better to keep the session log: without one, every consumer that reconnects is sent the entryUUIDs of all
+    entries. Otherwise wait until the replica has caught up (ditseed replica verify), and run this on the host where the
+    seeding ran. -H is the provider, by any of its URIs.
 
-    Every verb reminds of what a run has left set on a server. If that server is gone for good, --forget with the -H of
-    the reminder ends that; nothing is put back anywhere.
+    Every verb prints a reminder of what a run has left set on a server. If that server is gone for good, --forget with
+    the -H of the reminder ends the reminders; nothing is restored.
 
     \b
     Examples:
@@ -411,7 +411,7 @@ def release(
         raise UsageProblem(reason="--forget needs -H, the URI that the reminder names")
     else:
         done = prepare.forget(connection.uri, connection.base)
-        name, none = "forgotten", f"nothing stands of {connection.uri}"
+        name, none = "forgotten", f"no settings of {connection.uri} are recorded"
     show_report({name: done}, as_json, done or [none])
 
 
@@ -421,8 +421,8 @@ def refresh(server: Server, options: RefreshOptions, run: Run) -> None:
 
     For a seed that has been waiting. The provider (-H -D -y) is asked for everything changed or deleted since the
     database's contextCSN, and all of it goes into the database in one transaction, with the new contextCSN. syncrepl
-    then only has to fetch the last minutes. After an interruption the same command resumes; the database is either what
-    it was or up to date.
+    then only has to fetch the last minutes. After an interruption the same command resumes; the database is either
+    unchanged or up to date.
 
     \b
     Example:
@@ -455,8 +455,8 @@ def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) 
 
     While waiting it shows what the provider is sending, the contextCSN of both and how far the replica is behind.
 
-    Of a partial replica, only what its syncrepl selects is compared: as its cn=config says, where the bind DN may read
-    it, or --config.
+    Of a partial replica, only what its syncrepl selects is compared. The syncrepl is read from --config, or from the
+    replica's cn=config if the bind DN may read it.
 
     Exit status: 0 equal, 1 different, 30 a server cannot be reached, 38 the replica did not catch up.
 
@@ -498,5 +498,5 @@ def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) 
             "  To compare it too, bind as somebody who may read it (--consumer-bind-dn, --consumer-password-file), or "
             f"add this as the first rule of the database on {hidden.location}: olcAccess: {hidden.rule}",
         )
-    show(*prepare.standing(provider.uri or ""))
+    show(*prepare.reminders(provider.uri or ""))
     return status

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 def options_of(name: str, options: SeedOptions) -> SeedOptions:
-    """Returns the options for strategy `name`, and resets those it does not accept, which a profile may have set."""
+    """Returns the options for strategy `name`; those that it does not accept are reset, as a profile may set them."""
     unfitting = OPTIONAL - STRATEGIES[name].takes
     kept = {field.name: field.default for field in dataclasses.fields(options) if field.name in unfitting}
     return SeedOptions(**{**vars(options), **kept, "strategy": name})
@@ -87,7 +87,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
             live.require_whole(path)
     provider = options.connection
     if provider is None:
-        log.warning("%s: it was not asked (-H)", catchup.UNKNOWN)
+        log.warning("%s: no provider was given (-H)", catchup.UNKNOWN)
         return Preflight(database.suffix)
     # The consumer's suffix may be only a part of the provider's tree.
     base = partial.syncrepl.searchbase if partial else provider.base or database.suffix
@@ -98,32 +98,32 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
         prepared = prepare.prepare(*options.admin, base, log_base)
         csns = _context_csns(strategy, database.overlays, base)
     claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else csns
-    forecast, says = catchup.forecast(provider, base, claimed, config, log_base, partial is not None)
-    return Preflight(database.suffix, provider.uri, prepared, csns, forecast, says)
+    forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, partial is not None)
+    return Preflight(database.suffix, provider.uri, prepared, csns, forecast, sends)
 
 
 def _context_csns(strategy: Strategy, overlays: Sequence[str], base: str) -> list[str]:
     """Returns the lowest contextCSN of all providers. Raises an error if a provider lacks the base, if it hides
-    anything below and the strategy searches it, or if the consumer lacks schema or room for its entries. `overlays`:
-    those of the consumer's database."""
+    entries that the strategy searches for, or if the consumer lacks schema or space for them. `overlays`: the overlays
+    of the consumer's database."""
     options, csns = strategy.options, []
-    wants = strategy.partial.narrowing().wants if strategy.partial else None
+    may_store = strategy.partial.narrowing().may_store if strategy.partial else None
     for connection in (options.connection, *options.replicas):
         assert connection is not None
         with session(connection) as provider:
             provider.read(base, ["1.1"])
             csns.append(strategy.context_csns(provider, base))
-            # Hidden entries are checked first: sampling sizes reads entries that the account may be unable to see.
+            # Hidden entries are checked first, because the next check samples entries, which may be hidden.
             if not options.source and not options.allow_hidden:
-                live.require_all_visible(provider, base, wants, own=overlays)
+                live.require_all_visible(provider, base, may_store, own=overlays)
             if isinstance(strategy, Search) and strategy.partial is None:
-                _require_fitting(strategy, provider, base)
+                _require_storable(strategy, provider, base)
     return live.lowest(csns)
 
 
-def _require_fitting(strategy: Search, provider: Session, base: str) -> None:
-    """Checks that the consumer's schema knows the provider's entries, and that its map and its disk have room for them;
-    logs checks that cannot be made. Raises SchemaMissing, MaxsizeTooSmall, NoSpace."""
+def _require_storable(strategy: Search, provider: Session, base: str) -> None:
+    """Raises SchemaMissing, MaxsizeTooSmall or NoSpace if the consumer's schema lacks a name that the provider's
+    entries use, or if its map or its disk is too small for them. Logs a warning for a check that cannot be made."""
     place = strategy.place
     # A server other than OpenLDAP is asked for user attributes only: the attributes it computes are not loaded.
     attributes = EVERYTHING if questions.is_openldap(provider) else EVERYTHING[:1]
@@ -162,7 +162,7 @@ def _require_fitting(strategy: Search, provider: Session, base: str) -> None:
 
 
 def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
-    """Returns classes in use that `schema` lacks; incomplete, with a warning, if a search hits a limit."""
+    """Returns classes in use that `schema` lacks. If a search hits a limit, warns, and returns those found before."""
     known = {name.lower() for kind, _, names, *_ in schema.facts() if kind == "class" for name in names}
     lacking = [name for name in questions.object_classes(provider) if name.lower() not in known]
     used: list[str] = []

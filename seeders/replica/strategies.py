@@ -49,7 +49,7 @@ READING_TAKES = frozenset({"allow_hidden", "jobs", "pieces", "page"})
 COMPARE = "compare"  # step of a clone whose entries are converted; a copy of pages does not run it
 _TAKES = frozenset({"config_path", "replace", "maxsize", "verify"})
 _ANEW = (
-    "Make the database anew from the entries: --strategy search, or --strategy ldif with the output of "
+    "Build the database from the entries: --strategy search, or --strategy ldif with the output of "
     "`ditseed export DATABASE-DIRECTORY`."
 )
 SELECT = "select"  # step of a partial replica
@@ -62,8 +62,8 @@ log = logging.getLogger(__name__)
 
 class Strategy(ABC):
     """One way to seed, created per command. The constructor raises UsageProblem if an option that the strategy needs is
-    missing. `takes`: the SeedOptions fields it accepts that not all strategies do. `reads_ldif`: --from is LDIF.
-    `identity`: the options that must not change between a run and its resumption."""
+    missing. `takes`: the fields of SeedOptions that it accepts, and some other strategies do not. `reads_ldif`: --from
+    is LDIF. `identity`: the options that must not change between a run and its resumption."""
 
     takes: ClassVar[frozenset[str]]
     steps: ClassVar[tuple[str, ...]]
@@ -107,10 +107,10 @@ class Strategy(ABC):
         return live.context_csns(provider, base) or provider.context_csns(base)
 
     def plan(self, suffix: str, progress: Progress) -> Report:
-        """Returns what the steps would do, as far as it is known beforehand, for a dry run. Changes nothing."""
+        """For a dry run: returns what is known beforehand of the steps. Changes nothing."""
         with progress.step("plan") as meter:
             _, cut = trial_plan(self.reading(suffix, self.run_dir), meter)
-        return {"entries": "the provider does not tell" if cut.expected is None else cut.expected, "read_as": cut.how}
+        return {"entries": "not known" if cut.expected is None else cut.expected, "read_as": cut.how}
 
     def reading(self, suffix: str, output: Path) -> ExportOptions:
         """Returns the options of an export of the provider's base (default: the consumer's suffix) into `output`."""
@@ -132,7 +132,7 @@ class Strategy(ABC):
         )
 
     def read_provider(self, exporting: ExportOptions, run: Run) -> None:
-        """Runs the steps of an export. Unless --allow-hidden is given, refuses an export that is not whole."""
+        """Runs the steps of an export. Without --allow-hidden, refuses an export from which data was hidden."""
         exporting.output.mkdir(exist_ok=True)
         export_steps(exporting, run)
         if not self.options.allow_hidden:
@@ -152,10 +152,10 @@ class StoppedConsumer(Strategy):
     def __init__(self, options: SeedOptions) -> None:
         super().__init__(options)
         if options.config_path is None:
-            raise self._lacks("the configuration of the stopped consumer: --config")
+            raise self._needs("the configuration of the stopped consumer: --config")
         self.config_path = options.config_path
 
-    def _lacks(self, what: str) -> UsageProblem:
+    def _needs(self, what: str) -> UsageProblem:
         return UsageProblem(reason=f"--strategy {self.options.strategy} needs {what}")
 
     @cached_property
@@ -237,8 +237,8 @@ class StoppedConsumer(Strategy):
         build.require(self.building(), self.place)
 
     def build(self, run: Run, inputs: Sequence[Path], context_csns: Sequence[str] | None) -> Report:
-        """Builds from LDIF, of which a partial replica gets what its syncrepl selects. `context_csns`: that of entries
-        which the provider has filtered; None for unfiltered LDIF, which contains its contextCSN."""
+        """Builds from LDIF; a partial replica gets the entries that its syncrepl selects. `context_csns`: contextCSN of
+        entries that the provider has filtered; None for unfiltered LDIF, which contains its contextCSN."""
         options, replica = self.building(*inputs), self.partial
         if replica is None:
             return build.build_steps(options, run, self.place)
@@ -321,13 +321,13 @@ class Ldif(StoppedConsumer):
     def __init__(self, options: SeedOptions) -> None:
         super().__init__(options)
         if not options.source:
-            raise self._lacks("--from: LDIF files or an export directory")
+            raise self._needs("--from: LDIF files or an export directory")
 
     def plan(self, suffix: str, progress: Progress) -> Report:
         return {} if self.partial else build.plan(self.building(*self.options.source), progress)
 
     def require_context_csn(self, progress: Progress) -> None:
-        """Raises NoContextCSN if the LDIF has none. Scans all the LDIF if its beginning does not settle the matter."""
+        """Raises NoContextCSN if the LDIF has no contextCSN. Scans all the LDIF if there is none at its beginning."""
         if self.partial is None and context_csns_of_ldif(self.options.source) is None:
             with progress.step("scan") as meter:
                 steps.scan(self.building(*self.options.source), self.place, meter)
@@ -352,7 +352,7 @@ class Search(StoppedConsumer):
     def __init__(self, options: SeedOptions) -> None:
         super().__init__(options)
         if options.connection is None:
-            raise self._lacks("the provider: -H URI (and -D, -y)")
+            raise self._needs("the provider: -H URI (and -D, -y)")
 
     @property
     def streams(self) -> bool:
@@ -387,7 +387,7 @@ class Clone(StoppedConsumer):
     def __init__(self, options: SeedOptions) -> None:
         super().__init__(options)
         if len(options.source) != 1:
-            raise self._lacks("one --from: a database directory")
+            raise self._needs("one --from: a database directory")
         (self.source,) = options.source
 
     @cached_property
@@ -410,9 +410,9 @@ class Clone(StoppedConsumer):
         )
 
     def require_buildable(self) -> None:
-        """Raises GlueRefused for a glued tree: copies of several databases need not show the same moment."""
+        """Raises GlueRefused for a glued tree: copies of several databases may show different moments."""
         for part in glue.subordinates(self.place.config, self.place.database):
-            reason = f"the database of {part.suffix} holds a part of the same tree, and a clone is of one database"
+            reason = f"the database of {part.suffix} holds a part of the same tree, and a clone copies one database"
             raise GlueRefused(suffix=self.place.database.suffix, reason=reason, advice="Use --strategy search or ldif.")
 
     def plan(self, suffix: str, progress: Progress) -> Report:
@@ -430,8 +430,8 @@ class Clone(StoppedConsumer):
         return {"bytes": size, **facts}
 
     def fit(self, meter: Meter) -> Fit:
-        """Checks the source against the consumer's configuration. Raises NoSuchSuffix, SchemaMissing, NotProven, or
-        MadeOtherwise (the consumer would store entries otherwise, and they are not converted)."""
+        """Checks the source against the consumer's configuration. Raises NoSuchSuffix, SchemaMissing, NotProven; and
+        MadeOtherwise if the consumer would store entries differently, except in a conversion."""
         suffix = self.place.database.suffix
         suffixes = contents.summarise(self.source, newest=False).suffixes
         if dn.key(suffix) and dn.key(suffix) not in map(dn.key, suffixes):
@@ -481,8 +481,8 @@ class Clone(StoppedConsumer):
         return report_of(checked, stamped, indexed, converted, copied, published)
 
     def _convert(self, run: Run) -> _Copied:
-        """Converts the source from one snapshot, kept open while a slapd may write; rebuilds everything that the
-        consumer's slapd would store otherwise. Compares the result with the source before the stamp changes it.
+        """Converts the source from one snapshot, which stays open while a slapd may write; rebuilds everything that the
+        consumer's slapd would store differently. Compares the result with the source before the stamp changes it.
 
         Raises NoSpace, MapFull, MadeOtherwise, SchemaMissing, MdbDamaged, EntriesLost, MaxsizeTooSmall."""
         steps = MigrateSteps(self.migrating, run, self.place)
@@ -506,13 +506,13 @@ class Clone(StoppedConsumer):
         suffix = self.place.database.suffix
         claimed = csn.by_server(contents.context_csns(database, suffix))
         newest = contents.newest_csns(database, suffix, whole=False)
-        # Claiming too little costs some replication, too much loses changes. So the provider's CSNs are capped at the
-        # copy's newest entryCSNs: the copy may be of another, slower server.
+        # A contextCSN that is too old costs some replication; one that is too new loses changes. So the provider's CSNs
+        # are capped at the copy's newest entryCSNs: the copy may be of another, slower server.
         for sid, text in csn.by_server(csns).items():
             if sid in newest:
                 claimed[sid] = max(claimed.get(sid, ""), min(text, newest[sid]))
         if not claimed:
-            advice = "Give -H (and -D, -y) of the server whose database this is, to ask it before the copy."
+            advice = "Give -H (and -D, -y) of the server whose database this is, so that its contextCSN can be read."
             raise NoContextCSN(where=self.source, suffix=suffix, advice=advice, commands=())
         context_csns = sorted(claimed.values())
         held_back = cap_entry_csns(database, context_csns, backmdb.idlexp(self.place.config), meter)

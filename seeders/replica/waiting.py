@@ -52,14 +52,14 @@ def _provided(server: Session, base: str) -> dict[str, str]:
 
 
 def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait: float | None, meter: Meter) -> None:
-    """Waits until the consumer's contextCSN covers the provider's. `bases`: that of the provider, then of the consumer.
+    """Waits until the consumer's contextCSN covers the provider's. `bases`: the provider's base, the consumer's base.
     `wait`: seconds; if None, the limit is derived from what the provider has to send, and starts again whenever the
     consumer's contextCSN moves. Raises NotInSync on timeout; ServerDown or ConnectionLost if the consumer does not
     answer at that time."""
     suffix = provider.context_of(bases[0])
     has: dict[str, str] = {}  # the consumer's contextCSN
     moved, has_answered = 0.0, False  # when the contextCSN changed; whether the consumer ever answered
-    answer: SyncAnswer | None = None  # the provider's to that contextCSN; None if unknown
+    answer: SyncAnswer | None = None  # the provider's answer to that contextCSN; None if unknown
 
     @functools.cache
     def entries() -> int | None:
@@ -78,7 +78,7 @@ def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait:
         if has and (answer is None or before != has):
             answer = None
             with suppress(LoaderError):
-                # Without the suffix's entryUUID the question would be about the whole tree.
+                # Without the suffix's entryUUID the probe would be about the whole tree.
                 if provider.read(suffix, ["entryUUID"]).get("entryuuid"):
                     answer = catchup.reply_to(provider, suffix, has.values()).answer
         if csn.is_covered_by(wanted, has):
@@ -92,9 +92,9 @@ def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait:
             advice = "Look at the consumer's log (loglevel sync) for what syncrepl says."
             if answer in catchup.COSTLY:
                 advice = (
-                    f"It takes up to {catchup.cost_of(answer, entries(), logged=True)}. Let it go on while its slapd "
-                    "uses a processor, and wait longer (--wait); else look at its log (loglevel sync). "
-                    "docs/catch-up.md tells how to have changes alone sent, and what to do if the log repeats "
+                    f"The catch-up takes up to {catchup.cost_of(answer, entries(), logged=True)}. If the replica's "
+                    "slapd uses a processor, wait longer (--wait); otherwise look at its log (loglevel sync). "
+                    "docs/catch-up.md explains how to have only changes sent, and what to do if the log repeats "
                     "`retrying`."
                 )
             waited = units.duration(meter.seconds)
@@ -198,12 +198,12 @@ def _narrowed(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
 
 
 def _compared(options: CompareOptions, progress: Progress) -> CompareReport:
-    """Compares both servers; if only values differ, compares again without local and hidden attributes. Local ones are
-    written without replication (o_dont_replicate) by a consumer's slapo-ppolicy and slapo-lastbind; hidden ones are
-    those that access control hides on one of the servers (Debian's package hides userPassword).
+    """Compares both servers; if only values differ, compares again without local and hidden attributes. A consumer's
+    slapo-ppolicy and slapo-lastbind write local attributes without replication (o_dont_replicate). Hidden attributes
+    are those that access control hides on one of the servers (Debian's package hides userPassword).
 
-    Without local ones, the report may be equal, and names them in `local`. Whether hidden ones are equal is unknown, so
-    the report is not equal then, and names them in `equal_but_for`."""
+    If only local attributes differ, the report is equal and names them in `local`. If there are hidden attributes, the
+    report is not equal, because their values are unknown; if all else is equal, `equal_but_for` names them."""
     report = compare(options, progress)
     if report.equal or report.only_a or report.only_b:
         return report

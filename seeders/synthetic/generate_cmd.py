@@ -43,7 +43,7 @@ def tree(template_name: TemplateName, to: TreeOutput, tree: Tree, tree_suffix: T
     """Make a synthetic tree from TEMPLATE: `people`, or the path of a template file of your own.
 
     Each value depends only on the seed, the entry's number and the attribute: the same command makes
-    the same bytes with any number of threads, and pieces made on several machines join to the whole
+    the same bytes with any number of threads, and pieces made on several machines add up to the whole
     tree.
 
     \b
@@ -68,8 +68,8 @@ def show(
 
     Entry 0 is the suffix. A template of makeldif is printed as the TOML that it is converted to.
 
-    Without -n, the tree is the smallest that contains it: give -n if the template has kinds whose
-    number is a share of others.
+    Without -n, the tree is the smallest that contains the entry. Give -n if the template has kinds of
+    entries whose number is a share of another kind's.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def show(
     if number is None:
         sys.stdout.write(spec.text())
         return
-    template = spec.compiled(otherwise=number + 1)
+    template = spec.compiled(default_entries=number + 1)
     if number >= template.entries:
         raise UsageProblem(reason=f"the tree has entries 0 to {units.number(template.entries - 1)}")
     sys.stdout.buffer.write(template.entry(number))
@@ -99,7 +99,7 @@ def list_templates(as_json: Json) -> None:
     from seeders.synthetic import templates
 
     described = {
-        name: TreeSpec(path, (templates.LISTS,)).compiled(otherwise=1).description
+        name: TreeSpec(path, (templates.LISTS,)).compiled(default_entries=1).description
         for name, path in templates.shipped().items()
     }
     show_report({"templates": described}, as_json, described)
@@ -115,8 +115,8 @@ def learn(
 ) -> None:
     """Learn a template from a real tree; it generates similar trees of any size.
 
-    SOURCE is LDIF: files, directories of them such as an export, - for standard input. No value, nor
-    part of a value, gets into the template: words are made up.
+    SOURCE is LDIF: files, directories of them such as an export, - for standard input. The template
+    contains no value and no part of a value: its words are made up.
 
     \b
     Examples:
@@ -245,7 +245,7 @@ def shares(text: str, form: str) -> dict[str, int]:
         by_name[name] = int(share)
     reads = [name for name in READS if by_name.get(name)]
     if form == "ldif" and reads:
-        raise UsageProblem(reason=f"--mix {text}: LDIF holds changes, and no {reads[0]}")
+        raise UsageProblem(reason=f"--mix {text}: LDIF contains only changes, no {reads[0]}")
     return by_name
 
 

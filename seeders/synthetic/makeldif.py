@@ -97,7 +97,7 @@ class _Block(Struct, dict=True):
 
     @cached_property
     def values(self) -> dict[str, str]:
-        """Returns the names in `values` of the attributes that {NAME} or {NAME:LENGTH} in a line refers to."""
+        """Returns, for each attribute to which {NAME} or {NAME:LENGTH} in a line refers, its name in kinds.values."""
         references = (match["value"] for line in self.lines for match in _PIECE.finditer(line.text))
         named = {_key(text.partition(":")[0].strip()) for text in references if text is not None}
         used = () if self.is_branch else self.first.items()
@@ -123,7 +123,7 @@ class _Block(Struct, dict=True):
             raise _Refusal(number, f"more than {_MOST_LINES} lines")
 
 
-def _read(text: str, given: Mapping[str, str]) -> tuple[str, list[_Block], dict[str, _Block]]:
+def _read(text: str, overrides: Mapping[str, str]) -> tuple[str, list[_Block], dict[str, _Block]]:
     """Returns the suffix, the branches, and the templates by name in lower case."""
     lines: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -131,7 +131,7 @@ def _read(text: str, given: Mapping[str, str]) -> tuple[str, list[_Block], dict[
             lines[-1] = (lines[-1][0], lines[-1][1] + line[1:])
         elif not line.startswith("#"):
             lines.append((number, line))
-    defines = {name.lower(): value for name, value in given.items()}
+    defines = {name.lower(): value for name, value in overrides.items()}
     branches: list[_Block] = []
     templates: dict[str, _Block] = {}
     block: _Block | None = None
@@ -179,7 +179,7 @@ class _Converter:
         self.kinds: list[str] = []
         self.lines = 0  # total lines of all kinds
         self.uses: Counter[str] = Counter()
-        self.passed: dict[str, int | None] = {}  # entries of each template so far; None: given by -n
+        self.passed: dict[str, int | None] = {}  # entries of each template so far; None if -n decides
         self.start = 0  # entries in earlier kinds of the template that is being converted
         self.suffixes = re.compile(rf"(?<![^\s,=/:(]){re.escape(suffix)}(?![\w.,-])", re.IGNORECASE)
 
@@ -209,8 +209,8 @@ class _Converter:
     def _subordinate(
         self, below: tuple[int, str, int | None], parent: object, above: int | None, ancestors: tuple[str, ...]
     ) -> None:
-        """Adds a kind of entries, then the kinds below it. `parent`: what [[kinds]] has as `below`. `above`: number of
-        parents; None if given by -n."""
+        """Adds a kind of entries, then the kinds below it. `parent`: the value of `below` in [[kinds]]. `above`: number
+        of parents; None if -n decides."""
         line, name, count = below
         template = self.templates.get(name.lower())
         if template is None:

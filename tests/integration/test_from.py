@@ -246,7 +246,7 @@ def test_searched_by_what_is_asked_for() -> None:
         (("--mix", "serach=1"), "did you mean search"),
         (("--mix", "search"), "write NAME=SHARE"),
         (("--mix", "search=0"), "more than 0"),
-        (("--mix", "search=1", "--format", "ldif"), "LDIF holds changes"),
+        (("--mix", "search=1", "--format", "ldif"), "LDIF contains only changes"),
         (("--mix", "delete=1", "--operations", "5000"), "entries are to be deleted"),
         (("--miss", "101%"), "write 5% or 0.05, up to 100%"),
         (("--search", "nothing"), "no kind of the template has an attribute"),

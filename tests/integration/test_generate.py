@@ -27,7 +27,7 @@ from seeders.synthetic import templates
 from tests.support import generating
 from tests.support.command import Done, ditseed
 from tests.support.disks import loop_filesystem
-from tests.support.dumped import hold
+from tests.support.dumped import assert_as_manifest
 from tests.support.generating import LISTS, text_of
 from tests.support.require import require
 
@@ -45,7 +45,7 @@ def generated(output: Path, chosen: GenerateOptions) -> Manifest:
 def test_the_manifest_tells_what_the_shards_hold(tmp_path: Path) -> None:
     made = generated(tmp_path / "tree", options())
     assert [shard.name for shard in made.shards] == ["00000.ldif.zst", "00001.ldif.zst", "00002.ldif.zst"]
-    hold(tmp_path / "tree")
+    assert_as_manifest(tmp_path / "tree")
     paths = made.paths(tmp_path / "tree")
     assert ldif.scan(paths, Meter("scan")).entries == made.entries == 2502
     with ldif.digesting((), Meter("digest")) as digest:

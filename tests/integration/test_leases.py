@@ -23,7 +23,7 @@ from tests.support import leases
 from tests.support.adding import SUFFIX, TOP, add, names, people, person, write
 from tests.support.command import COMMAND, Done, ditseed, environment, start
 from tests.support.killing import killed
-from tests.support.leases import standing
+from tests.support.leases import recorded_leases
 
 pytestmark = [pytest.mark.slapd, pytest.mark.usefixtures("state")]
 
@@ -75,13 +75,13 @@ def _settings(server: Slapd) -> set[str]:
 
 
 def _is_put_back(server: Slapd) -> bool:
-    return (_settings(server), standing()) == (set(), [])
+    return (_settings(server), recorded_leases()) == (set(), [])
 
 
 def _killed(server: Slapd, tmp_path: Path, way: str = "ldapi", point: str = "nosync.taken") -> None:
     killed(point, *_adding(server, write(tmp_path / "x.ldif", TOP, people(5)), "--nosync", way=way))
     assert _settings(server) == ({"olcDbNoSync"} if point == "nosync.taken" else set())
-    assert len(standing()) == 1
+    assert len(recorded_leases()) == 1
 
 
 # --- nosync of a load -------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def _slow(server: Slapd, tmp_path: Path) -> tuple[Path, subprocess.Popen[str]]:
     path = write(tmp_path / "slow.ldif", TOP, people(2000))
     process = start(*_adding(server, path, "--nosync", "--max-rate", 100))
     until(lambda: _settings(server) == {"olcDbNoSync"})
-    assert len(standing()) == 1
+    assert len(recorded_leases()) == 1
     return path, process
 
 
@@ -128,7 +128,7 @@ def test_a_server_that_is_gone_for_good(server: Slapd, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, words = process.communicate()
     assert process.returncode == 130, words
-    assert len(standing()) == 1
+    assert len(recorded_leases()) == 1
     server.start()
     assert _settings(server) == {"olcDbNoSync"}
     ditseed(*_adding(server, path)).ok()
@@ -217,7 +217,7 @@ def test_the_next_start_of_anything_puts_it_back(server: Slapd, tmp_path: Path, 
 
 def _lent(server: Slapd, span: str) -> Lease:
     _tune(server, "--nosync", "on", "--lease", span, "--apply").ok()
-    (lease,) = standing()
+    (lease,) = recorded_leases()
     return lease
 
 
@@ -249,7 +249,7 @@ def test_the_last_of_two_holders_gives_it_back(server: Slapd, tmp_path: Path) ->
 def test_a_load_within_a_lease_leaves_it(server: Slapd, tmp_path: Path) -> None:
     _lent(server, "4h")
     ditseed(*_adding(server, write(tmp_path / "x.ldif", TOP), "--nosync")).ok()
-    assert (_settings(server), len(standing())) == ({"olcDbNoSync"}, 1)
+    assert (_settings(server), len(recorded_leases())) == ({"olcDbNoSync"}, 1)
 
 
 def test_a_stopped_server_is_known_by_its_configuration(server: Slapd, tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_another_server_keeps_its_own(server: Slapd, tmp_path: Path) -> None:
         assert "was left changed by a run of" in done.err  # a notice
         assert _settings(other) == {"olcDbNoSync"}
     assert _settings(server) == {"olcDbNoSync"}
-    assert len(standing()) == 1
+    assert len(recorded_leases()) == 1
 
 
 def test_the_update_dn_of_a_seeding(server: Slapd, tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_the_update_dn_of_a_seeding(server: Slapd, tmp_path: Path) -> None:
     with source:
         killed("updatedn.taken", *seed, *bind, *there)
         assert _settings(server) == {"olcUpdateDN"}
-        (lease,) = standing()
+        (lease,) = recorded_leases()
         assert lease.undo.endswith("| ldapmodify -Q -Y EXTERNAL -H ldapi:///")  # no other way to be root
         # slapd writes for nobody else until it is restarted ("shadow context"): so the load itself is refused.
         done = ditseed(*_adding(server, write(tmp_path / "y.ldif", TOP), way="ldap"))
@@ -299,11 +299,11 @@ def test_what_is_left_at_a_server_that_is_gone_can_be_forgotten(server: Slapd, t
     server.stop()
     assert f"ditseed replica release -H {uri} --forget" in _anything().err
     other = ditseed("replica", "release", "-H", "ldap://elsewhere", "--forget").ok()
-    assert "nothing stands of ldap://elsewhere" in other.out
-    assert standing()
+    assert "no settings of ldap://elsewhere" in other.out
+    assert recorded_leases()
     done = ditseed("replica", "release", "-H", uri, "--forget", "--json").ok()
-    assert done.facts["forgotten"] == [f"nosync of {SUFFIX}: forgotten, not put back"]
-    assert not standing()
+    assert done.facts["forgotten"] == [f"nosync of {SUFFIX}: forgotten, not restored"]
+    assert not recorded_leases()
     assert "was left" not in _anything().err
 
 
@@ -332,11 +332,11 @@ def test_lent_until_it_has_ended(server: Slapd, tmp_path: Path, kind: str, value
     assert "for load of March" in shown
     assert f"before: {before}" in shown
     assert _now(server, kind) == value
-    (lent,) = standing()
+    (lent,) = recorded_leases()
     leases.write(tmp_path, lent, boot="of the day before")
     assert "which was killed or has ended" in _tune(server).ok().out
     assert "was left set by a run of" in _anything().err
-    assert (_now(server, kind), standing()) == (before, [])
+    assert (_now(server, kind), recorded_leases()) == (before, [])
 
 
 @pytest.mark.rows(1)
@@ -344,7 +344,7 @@ def test_lent_until_it_has_ended(server: Slapd, tmp_path: Path, kind: str, value
 def test_the_command_that_is_told_puts_it_back(server: Slapd, kind: str, value: str, before: str) -> None:
     _tune(server, f"--{kind}", value, "--lease", "0", "--apply").ok()
     _tune(server, f"--{kind}", before, "--apply").ok()
-    assert (_now(server, kind), standing()) == (before, [])
+    assert (_now(server, kind), recorded_leases()) == (before, [])
 
 
 @pytest.mark.parametrize(("kind", "value", "before"), [*LENT, ("nosync", "on", "off")])
@@ -357,7 +357,7 @@ def test_it_is_given_back_where_nothing_is_written(kind: str, value: str, before
         _tune(running, f"--{kind}", value, "--lease", "0", "--apply").ok()
         assert _now(running, kind) == value
         assert ": restored" in ditseed("tune", "sync", "--give-back").ok().out
-        assert (_now(running, kind), standing()) == (before, [])
+        assert (_now(running, kind), recorded_leases()) == (before, [])
 
 
 def test_what_is_so_already_is_not_lent(server: Slapd) -> None:

@@ -17,7 +17,7 @@ from fixtures.trees import write_people
 from loader import errors
 from tests.support.command import Done, ditseed
 from tests.support.killing import killed
-from tests.support.leases import standing
+from tests.support.leases import recorded_leases
 from tests.support.seeding import online
 from tests.support.trees import assert_same, emptied
 
@@ -78,7 +78,7 @@ def test_killed_and_begun_again(short_tmp: Path, point: str) -> None:
         killed(point, *online(source, target))
         seed(source, target).ok()
         assert not lent(target)
-        assert not standing()
+        assert not recorded_leases()
         follow(source, target)
         wait_in_sync(source, target)
         assert_same(source, target)

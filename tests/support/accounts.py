@@ -1,4 +1,4 @@
-"""Servers that know the schema of the shipped templates, and the tree of one in them."""
+"""Servers with the schema of the shipped templates, loaded with a template's tree."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ INDEXES = (
 
 
 def server() -> Slapd:
-    """Stopped and empty."""
+    """Returns a stopped server with an empty database."""
     return Slapd(Settings(schema=tuple(shipped()), indexes=INDEXES))
 
 
 def build_from(target: Slapd, template: object, entries: int, *more: object) -> Done:
-    """The tree of a template into its database."""
+    """Builds the tree of a template in the database of `target`."""
     place = ("--config", target.config_path, "-b", target.suffix)
     return ditseed("build", "--from", template, "-n", entries, *place, *more)

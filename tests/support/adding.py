@@ -1,4 +1,4 @@
-"""`ditseed add` against a private slapd, and what must be true afterwards."""
+"""Runs `ditseed add` against a private slapd, and checks the result."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def unit(name: str, above: str = SUFFIX) -> str:
 
 
 def person(name: str, above: str = SUFFIX, *more: tuple[str, str], sn: str | None = "Test") -> str:
-    """Without `sn` the schema forbids it."""
+    """Returns a person's record; if `sn` is None, the schema does not allow the entry."""
     surname = [] if sn is None else [("sn", sn)]
     return record(f"cn={name},{above}", [("objectClass", "person"), ("cn", name), *surname, *more])
 
@@ -63,12 +63,12 @@ def add(server: Slapd, *arguments: object) -> Done:
 
 
 def facts(server: Slapd, *arguments: object) -> Any:
-    """Of a load that took everything."""
+    """Returns the report of a load, which must add every entry."""
     return add(server, *arguments, "--json").ok().facts
 
 
 def rejects(server: Slapd, ldif: Path, added: int, rejected: int, *options: object) -> str:
-    """Of a load that took all but so many: what it wrote of those."""
+    """Runs a load that must add `added` entries and reject `rejected`. Returns the content of its rejects file."""
     kept = ldif.with_suffix(".rejects")
     done = add(server, ldif, "--max-rejects", rejected, "--rejects", kept, "--json", *options)
     assert (done.status, done.facts["added"], done.facts["rejected"]) == (errors.EXIT_DIFFERENT, added, rejected), done
@@ -77,19 +77,19 @@ def rejects(server: Slapd, ldif: Path, added: int, rejected: int, *options: obje
 
 
 def with_another(kind: str, suffix: str, directory: Path) -> Settings:
-    """Of a server that has another database, of that kind, after the main one."""
+    """Returns settings with a second database of the given kind after the main one."""
     directory.mkdir(mode=0o700)
     lines = (f"database {kind}", f'suffix "{suffix}"', f"directory {directory}", f'rootdn "{Settings().root_dn}"')
     return Settings(database_lines=lines)
 
 
 def names(server: Slapd) -> list[str]:
-    """DNs in lower case, sorted."""
+    """Returns the server's DNs in lower case, sorted."""
     return sorted(dn.lower() for dn, _ in server.search(attributes=("1.1",)))
 
 
 def names_in(text: str) -> list[str]:
-    """The same of LDIF."""
+    """Returns the DNs in LDIF in lower case, sorted."""
     lines = text.replace("\n ", "").splitlines()
     return sorted(line[4:].lower() for line in lines if line.startswith("dn: "))
 
@@ -99,9 +99,9 @@ def entry(server: Slapd, dn: str) -> dict[str, list[bytes]]:
     return found[0][1]
 
 
-def accounted(told: Any) -> bool:
-    """Is every entry that was read told of, once?"""
-    return bool(told["read"] == told["added"] + told["present"] + told["replaced"] + told["rejected"])
+def accounted(report: Any) -> bool:
+    """Returns whether the report counts each entry read exactly once."""
+    return bool(report["read"] == sum(report[fate] for fate in ("added", "present", "replaced", "rejected")))
 
 
 def write(path: Path, *texts: str) -> Path:

@@ -1,4 +1,4 @@
-"""Backups made, restored and looked at in this process, repositories changed by hand, and disks that are full."""
+"""Makes, restores and verifies backups in this process, alters repositories, and fills disks."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ ONE_ENTRY = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n"
 
 
 def take(source: Slapd | Path, repo: Path, **options: Any) -> Backup:
-    """source: a server, or the directory of a database."""
+    """Makes a backup. `source`: a server, or a database directory."""
     where: Any = {"source": source} if isinstance(source, Path) else {"config_path": source.config_path}
     return taking.run(BackupOptions(repo, **where, **options), QUIET)
 
 
 def put_back(repo: Path, target: Slapd | Path, name: str = "latest", **options: Any) -> RestoreReport:
-    """target: a server, or a directory."""
+    """Restores a backup. `target`: a server, or a directory."""
     where: Any = {"target": target} if isinstance(target, Path) else {"config_path": target.config_path}
     return restore.restore(RestoreOptions(repo, name, **where, **options), QUIET)[0]
 
@@ -54,35 +54,35 @@ def only(repo: Path) -> Backup:
 
 
 def assert_all_good(repo: Path) -> list[str]:
-    """Every backup that is listed, and there is one; IDs."""
+    """Asserts that there are backups and that all are good. Returns their IDs."""
     listed = repository.listing(repo)
     assert not listed.broken
-    assert all(one.is_good for one in verify(repo))
+    assert all(verification.is_good for verification in verify(repo))
     for record in repo.glob(f"*/{VERIFIED}"):
-        record.unlink()  # or `prune` would keep it as one that was proven good
+        record.unlink()  # with this record, `prune` would keep the backup, because it is proven good
     assert listed.backups
-    return [one.id for one in listed.backups]
+    return [backup.id for backup in listed.backups]
 
 
-# --- by hand --------------------------------------------------------------------------------------
+# --- altering -------------------------------------------------------------------------------------
 
 
-def flip(path: Path, place: int | None = None) -> None:
-    """One bit of a byte, which is in the middle if no place is named."""
+def flip(path: Path, position: int | None = None) -> None:
+    """Flips one bit of the byte at `position`, or of the middle byte."""
     content = bytearray(path.read_bytes())
-    content[len(content) // 2 if place is None else place] ^= 4
+    content[len(content) // 2 if position is None else position] ^= 4
     path.write_bytes(content)
 
 
 def forge(repo: Path, backup: Backup, **facts: Any) -> Backup:
-    """Writes a manifest with other facts and a seal that fits."""
+    """Replaces facts of a backup's manifest, and seals it again."""
     forged = manifest.sealed(structs.replace(backup, **facts))
     (repo / backup.id / MANIFEST).write_bytes(manifest.text(forged))
     return forged
 
 
 def altered(text: bytes | str, **facts: object) -> bytes:
-    """A manifest with other facts, and a seal that fits as far as the types allow one."""
+    """Returns a manifest with replaced facts; sealed again unless their types are wrong."""
     changed = json.dumps({**json.loads(text), **facts}).encode()
     try:
         return manifest.text(manifest.sealed(typed.parse(changed, Backup, manifest.FORMAT)))
@@ -96,7 +96,7 @@ def alter(repo: Path, **facts: object) -> None:
 
 
 def dated(repo: Path, backup: Backup, when: datetime.datetime) -> str:
-    """A copy that was made at another time; its ID."""
+    """Copies a backup as if it was made at `when`. Returns the copy's ID."""
     name = repository.new_id(repo, when, backup.suffix)
     shutil.copytree(repo / backup.id, repo / name)
     copy = manifest.sealed(structs.replace(backup, id=name, made=when.isoformat()))
@@ -108,7 +108,7 @@ def dated(repo: Path, backup: Backup, when: datetime.datetime) -> str:
 
 
 def fill(disk: Path) -> Path:
-    """What is reserved for root, too; the file that takes the room."""
+    """Fills a file system, including the blocks reserved for root. Returns the file that occupies the space."""
     filler = disk / "filler"
     with filler.open("wb") as file:
         for size in (1 << 20, 1 << 16, 1 << 10):
@@ -119,10 +119,10 @@ def fill(disk: Path) -> Path:
 
 
 @contextmanager
-def read_only(place: Path) -> Iterator[None]:
-    """Mounted so."""
-    subprocess.run(["mount", "--bind", "-o", "ro", place, place], check=True)
+def read_only(directory: Path) -> Iterator[None]:
+    """Mounts a directory read-only for the body."""
+    subprocess.run(["mount", "--bind", "-o", "ro", directory, directory], check=True)
     try:
         yield
     finally:
-        subprocess.run(["umount", place], check=True)
+        subprocess.run(["umount", directory], check=True)

@@ -1,4 +1,4 @@
-"""A page in a real browser: what it says on its console, and what it paints."""
+"""Opens a page in a real browser, and returns its console messages and its colours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
-BLUE = (0x00, 0x72, 0xB2)  # of the bars of a report
+BLUE = (0x00, 0x72, 0xB2)  # colour of the bars in a report
 Colour = tuple[int, int, int]
 
 
@@ -24,7 +24,7 @@ def missing_browser() -> str | None:
 
 
 def browse(path: Path) -> tuple[list[str], Counter[Colour]]:
-    """Lines of the console, and how many pixels have which colour."""
+    """Returns the console's lines, and the number of pixels of each colour."""
     with tempfile.TemporaryDirectory(prefix="browser-") as home:
         shot = Path(home) / "shot.png"
         words = (

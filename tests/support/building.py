@@ -1,4 +1,4 @@
-"""Ending `ditseed build` at named or random moments, and what must be true afterwards."""
+"""Kills `ditseed build` at named or random moments, and checks the result."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tests.support.command import Done, ditseed
 from tests.support.trees import tree
 
 RUN_DIR = ".ditseed-build"
-SHARDS = "shards"  # beside the engines' names: slapadd, three at once
+SHARDS = "shards"  # a kind in addition to the engines: three slapadds in parallel
 KINDS = (*ENGINES, SHARDS)
 
 
 def build(target: Slapd, *more: object) -> Done:
-    """`ditseed build` for it."""
+    """Runs `ditseed build` with the configuration of `target`."""
     return ditseed("build", *more, "--config", target.config_path, "-b", target.suffix)
 
 
 def engine_words(kind: str) -> tuple[str, ...]:
-    """The options that choose it."""
+    """Returns the options that select an engine or SHARDS."""
     return ("--engine", "slapadd", "--shards", "3") if kind == SHARDS else ("--engine", kind)
 
 
 @dataclass(frozen=True)
 class Building:
-    """A stopped server whose database `old` is to be replaced by what stands in `new`."""
+    """A stopped server whose database is to be replaced."""
 
     target: Slapd
-    old: str  # as slapcat prints it
-    new: Path  # LDIF with all operational attributes
-    engine: str  # of KINDS
+    old: str  # the database before, as slapcat prints it
+    new: Path  # LDIF of the database afterwards, with all operational attributes
+    engine: str  # one of KINDS
 
     @property
     def command(self) -> list[str]:
@@ -43,12 +43,12 @@ class Building:
 
     @property
     def steps(self) -> list[str]:
-        """Names of the finished steps, in order."""
+        """Returns the names of the finished steps, in order."""
         run = Catalogue(self.target.database_dir / RUN_DIR)
         return [step.name for step in run.steps()]
 
     def assert_old_or_new(self) -> None:
-        """Never a half; and beside it nothing but the run's own directory."""
+        """Asserts that the directory contains the old or the new database, and otherwise only the run directory."""
         inside = {path.name for path in self.target.database_dir.iterdir()}
         assert inside <= {"lock.mdb", "data.mdb", RUN_DIR}, inside
         found = tree(self.target.slapcat())

@@ -1,4 +1,4 @@
-"""Providers whose answer to a seeded consumer is known, in several versions of OpenLDAP, and what they really sent."""
+"""Providers of several OpenLDAP versions whose answer to a seeded consumer is known, and what they really send."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _MONITOR = "cn=Entries,cn=Statistics,cn=Monitor"
 
 @dataclass(frozen=True)
 class Provider:
-    """A running provider. `tools`: for ditseed, where it is of another version than the host's."""
+    """A running provider. `tools`: variables with which ditseed uses the tools of its version of OpenLDAP."""
 
     server: Slapd
     tools: dict[str, str]
 
     @property
     def external(self) -> tuple[str, ...]:
-        """An account that may read cn=config, and the whole tree."""
+        """Options of an account that may read cn=config and the whole tree."""
         return ("-H", self.server.ldapi_uri, "-Y", "EXTERNAL")
 
     @property
     def replicator(self) -> tuple[str, ...]:
-        """One that may read the whole tree and nothing else."""
+        """Options of an account that may read the whole tree, but not cn=config."""
         return ("-H", self.server.uri, "-D", "cn=replicator", "-y", str(self.server.replicator_password_file))
 
     @property
     def admin(self) -> tuple[str, ...]:
-        """Options of --prepare-provider."""
+        """Options for --prepare-provider."""
         who, file = self.server.root_dn, str(self.server.password_file)
         by = [(f"--{name}-bind-dn", who, f"--{name}-password-file", file) for name in ("admin", "config")]
         return ("--prepare-provider", *by[0], *by[1])
@@ -63,7 +63,7 @@ class Provider:
         self.server.ldapmodify(record)
 
     def set_session_log(self, size: int = 1000) -> None:
-        # Never a replacement of what is not there: slapd 2.4.57 dies of it.
+        # `add`, because slapd 2.4.57 crashes if an absent value is replaced.
         record = f"changetype: modify\nadd: olcSpSessionlog\nolcSpSessionlog: {size}\n"
         self.server.configure(f"dn: {self.syncprov}\n{record}")
 
@@ -88,21 +88,21 @@ class Provider:
                 handle.modify_s(name, [(ldap.MOD_REPLACE, "description", [b"changed"])])
 
     def entries_sent(self) -> int:
-        """To all clients since its start, as its monitor counts them; this look is one."""
+        """Returns the number of entries sent to all clients since the start, including the one read here."""
         found = self.server.search(
             "(objectClass=*)", ("monitorCounter",), base=_MONITOR, scope=ldap.SCOPE_BASE, external=True
         )
         return int(found[0][1]["monitorCounter"][0])
 
     def caught_up(self, consumer: Slapd) -> tuple[Refresh, int]:
-        """Start the consumer; its first refresh, and how many entries the provider sent meanwhile."""
+        """Starts the consumer. Returns its first refresh, and the number of entries that the provider sent for it."""
         before = self.entries_sent()
         self.seconds_to_catch_up(consumer)
-        # One for the contextCSN, and one for this look.
+        # Subtracts the entry read for the contextCSN, and the one read here.
         return refresh_report(consumer)[0], self.entries_sent() - before - 2
 
     def seconds_to_catch_up(self, consumer: Slapd) -> float:
-        """From the consumer's start until its contextCSN is the provider's."""
+        """Starts the consumer. Returns the seconds until its contextCSN equals the provider's."""
         wanted = self.server.context_csns()
         began = time.monotonic()
         consumer.start()
@@ -111,22 +111,22 @@ class Provider:
 
 
 def paste(block: str, server: Slapd) -> None:
-    """Run the commands as printed, with the password in the place of its prompt."""
+    """Runs printed commands, with a password file instead of the prompt."""
     script = block.replace(" -W ", f" -y {server.password_file} ").replace("DN-THAT-MAY-WRITE", server.root_dn)
     script = script.replace("ldapi:///", server.ldapi_uri)
     subprocess.run(["sh", "-eu", "-c", script], check=True, env=server.installation.environment())
 
 
-def block_of(said: str) -> str:
-    """The commands in a warning."""
-    text = said.partition("do this on the provider first")[2].partition("\n")[2]
+def block_of(stderr: str) -> str:
+    """Returns the commands in a warning."""
+    text = stderr.partition("do this on the provider first")[2].partition("\n")[2]
     return text.partition("\nEOF\nWARNING")[0] if "\nEOF\nWARNING" in text else text[: text.rindex("EOF") + 4]
 
 
 @dataclass(frozen=True)
 class Situation:
-    """`answer`: to a consumer that was seeded in it. `syncprov`: lines of slapd.conf. `loaded`: the server ID of the
-    entries' CSNs. `then`: what is done to the running provider before the seeding. `accesslog`: it keeps one."""
+    """`answer`: what a consumer seeded then is sent. `syncprov`: lines of slapd.conf. `loaded`: the server ID in
+    the entries' CSNs. `then`: changes the running provider before the seeding. `accesslog`: it has one."""
 
     answer: str
     syncprov: str = ""
@@ -179,12 +179,12 @@ def provider(
 
 
 def _wait_for_another_second() -> None:
-    """slapd's monitor tells the second of its start: what was configured in that one may be older or newer."""
+    """Waits, because cn=Monitor has slapd's start in whole seconds: a change in that second may be older or newer."""
     time.sleep(1.05)
 
 
 def consumer_with(of: Provider, options: str) -> Slapd:
-    """One with more options of its syncrepl."""
+    """Returns a consumer whose syncrepl has additional options."""
     lines = (f"{replication.syncrepl(of.server, of.server.uri)} {options}", f"updateref {of.server.uri}")
     settings = replication.as_consumer(of.server.settings, global_lines=(), database_lines=lines)
     return Slapd(settings, installation=of.server.installation)

@@ -1,7 +1,7 @@
-"""Which test files a change can affect: those that import what was changed, directly or through others, and those that
-name a verb whose code did. `bin/test --changed` runs them. Prints the files; on stderr, how many it leaves out.
+"""Prints the test files that a change can affect, for `bin/test --changed`: those that import a changed file, directly
+or through others, and those that name a verb whose code does. Prints the number of the other test files on stderr.
 
-Usage: python -m tests.support.changed [REVISION]   what has changed since its common ancestor with HEAD (default: main)
+Usage: python -m tests.support.changed [REVISION]   changes since the common ancestor with REVISION (default: main)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from loader.cli import OWN_VERBS
 ROOT = Path(__file__).parents[2]
 CODE = ("loader", "seeders", "fixtures", "tests")
 NATIVE = "loader/native"
-# What every test runs on. A change of it is a change of everything.
+# Files that every test depends on: if one of them has changed, all tests are affected.
 EVERYTHING = ("setup.cfg", "pyproject.toml", "bin/setup", "tests/conftest.py")
 DATA = ("fixtures/", "tests/", "schemas/")
 PROSE = ("tests/test_documented.py",)
@@ -31,7 +31,7 @@ Graph = Mapping[str, set[str]]
 
 
 def affected(changes: Iterable[str]) -> set[str]:
-    """Test files, as paths below the checkout's root."""
+    """Returns test files, as paths below the checkout's root."""
     paths = set(changes)
     if paths.intersection(EVERYTHING):
         return set(test_files())
@@ -47,13 +47,13 @@ def affected(changes: Iterable[str]) -> set[str]:
 
 
 def _names_one(test: str, paths: Iterable[str]) -> bool:
-    """Tests of tools and pages have their paths in the text."""
+    """Returns whether a test contains one of the paths, as tests of tools and pages do."""
     text = (ROOT / test).read_text()
     return any(path in text for path in paths if path.startswith(("bin/", "docs/", "schemas/")))
 
 
 def _names_data(name: str, path: str) -> bool:
-    """Does code name this file of data, or the directory of fixtures/ or tests/ that it is in?"""
+    """Returns whether a file of code names this data file, or its directory below fixtures/ or tests/."""
     if path.endswith((".py", ".md")) or not path.startswith(DATA):
         return False
     return not _segments(name).isdisjoint((path.split("/")[1], Path(path).name))
@@ -61,7 +61,7 @@ def _names_data(name: str, path: str) -> bool:
 
 @cache
 def _segments(name: str) -> set[str]:
-    """Of the paths that may be among its strings."""
+    """Returns the segments of a file's strings, which may be paths."""
     return {segment for word in _constants(name) for segment in word.split("/")}
 
 
@@ -92,7 +92,7 @@ def tree(name: str) -> ast.Module:
 
 @cache
 def importers() -> Graph:
-    """File -> the files that import it, also late ones, inside functions."""
+    """Returns file -> the files that import it, inside functions too."""
     found: dict[str, set[str]] = defaultdict(set)
     for name in files():
         for module in _imported(tree(name)):
@@ -123,7 +123,7 @@ def verbs_of(reached: set[str]) -> set[str]:
 
 
 def verbs_of_crates(crates: set[str]) -> set[str]:
-    """Verbs whose walk in ARCHITECTURE.md names one of the crates, or one that is built upon them."""
+    """Returns the verbs whose walk in ARCHITECTURE.md names one of the crates, or a crate that depends on one."""
     if not crates:
         return set()
     users: dict[str, set[str]] = defaultdict(set)
@@ -138,7 +138,7 @@ def verbs_of_crates(crates: set[str]) -> set[str]:
 
 @cache
 def words(test: str) -> set[str]:
-    """Strings in a test file and in what it imports of tests and fixtures; verbs are among them."""
+    """Returns the strings in a test file and in the test modules that it imports; verbs are among them."""
     reached = {test}
     for name in _imported(tree(test)):
         if name.startswith("tests/") and name != test:
@@ -153,7 +153,7 @@ def _constants(name: str) -> Iterator[str]:
 
 
 def changes_since(revision: str) -> list[str]:
-    """Paths that were changed, committed or not, or are new."""
+    """Returns the paths of changed files, committed or not, and of new files."""
     base = _git("merge-base", revision, "HEAD")[0]
     untracked = _git("ls-files", "--others", "--exclude-standard")
     return [*_git("diff", "--name-only", base), *untracked]

@@ -1,4 +1,4 @@
-"""ditseed as an operator runs it: a process of its own, its exit status, what it said."""
+"""Runs ditseed as an operator does, in a process, and returns its exit status and output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMAND = Path(sys.executable).with_name("ditseed")
 
 @dataclass(frozen=True)
 class Done:
-    """How a run of the command ended."""
+    """The result of a run."""
 
     status: int
     out: str
@@ -26,7 +26,7 @@ class Done:
 
     @property
     def facts(self) -> Any:
-        """The report of --json."""
+        """Returns the report of --json."""
         return json.loads(self.out)
 
     def ok(self) -> Done:
@@ -39,7 +39,7 @@ def arguments_of(*arguments: object, prefix: Sequence[str] = ()) -> list[str]:
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The present one, without what the operator's shell may have set for libldap."""
+    """Returns the environment of this process, without the variables of libldap that a shell may have set."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LDAP")}
     return {**kept, **(more or {})}
 
@@ -47,9 +47,9 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 def start(
     *arguments: object, env: Mapping[str, str] | None = None, prefix: Sequence[str] = (), **more: Any
 ) -> subprocess.Popen[Any]:
-    """Begin a run: forked by a process that has imported everything, where that is the same.
+    """Starts a run. If the result is the same, it is forked by a process that has imported everything (`preloaded`).
 
-    more: of subprocess.Popen, instead of pipes with text, and nothing on standard input.
+    `more`: arguments of subprocess.Popen; by default, pipes with text, and no standard input.
     """
     its = environment(env)
     process = preloaded.Process if not prefix and preloaded.fits(its) else subprocess.Popen
@@ -59,14 +59,14 @@ def start(
 
 
 def ditseed(*arguments: object, env: Mapping[str, str] | None = None, prefix: Sequence[str] = (), **more: Any) -> Done:
-    """Run it to its end. A negative status is the signal that ended it."""
+    """Runs ditseed to its end. A negative status is the signal that ended it."""
     process = start(*arguments, env=env, prefix=prefix, **more)
     out, err = process.communicate()
     return Done(process.returncode, out, err)
 
 
 def piped(text: bytes, *arguments: object, env: Mapping[str, str] | None = None) -> Done:
-    """Run it with `text` on standard input, through a pipe."""
+    """Runs ditseed with `text` on standard input, a pipe."""
     process = start(*arguments, env=env, stdin=subprocess.PIPE, text=False)
     out, err = process.communicate(text)
     return Done(process.returncode, out.decode(), err.decode())

@@ -1,7 +1,7 @@
-"""What each test takes, in seconds and in processor seconds of itself and of the processes that it waited for.
+"""Measures each test: its seconds, and the processor seconds of the test and of the processes that it waited for.
 
-`bin/test --costs FILE` writes a line of JSON for each test to FILE, as they end (`ended`, or `failed`: seconds after
-the beginning), and prints the sums by folder. Of a long run, `grep failed FILE` tells what has failed so far."""
+`bin/test --costs FILE` writes a line of JSON to FILE when a test ends (`ended`, or `failed`: seconds after the start
+of the run), and prints the sums by folder. During a long run, `grep failed FILE` shows the failures so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPTION = "--costs"
 
 @dataclass
 class Cost:
-    """Seconds by the clock, and of processors."""
+    """Elapsed seconds, and processor seconds."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -32,7 +32,7 @@ class Cost:
 
 
 class Costs:
-    """The plugin: a worker notes what each phase of a test took, the process that reports adds it up."""
+    """The plugin: a worker measures each phase of a test, and the main process adds up the phases."""
 
     def __init__(self, place: Path, is_worker: bool) -> None:
         self._place = place
@@ -46,7 +46,7 @@ class Costs:
     def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
         report = yield
         now = processor_seconds()
-        report.cpu = now - self._before  # xdist carries every attribute of a report
+        report.cpu = now - self._before  # xdist transfers every attribute of a report
         self._before = now
         return report
 
@@ -73,6 +73,6 @@ class Costs:
 
 
 def processor_seconds() -> float:
-    """Of this process, and of all processes that it has waited for."""
+    """Returns those of this process, and of all processes that it has waited for."""
     used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     return sum(one.ru_utime + one.ru_stime for one in used)

@@ -1,7 +1,7 @@
-"""Campaigns of damage: each damaged file goes through verify, an export and a clone, and none may call wrong right.
+"""Damages files: verify, an export and a clone of each damaged file must not accept wrong data.
 
-Where something is called sound, or copied, or exported, LMDB itself has read the damaged file in a process apart, and
-that is what must have come out.
+If a damaged file is reported sound, copied or exported, the result must equal what LMDB itself reads from the damaged
+file in a separate process.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from loader.sinks import mdb
 from tests.support import dumped
 from tests.support.command import Done, ditseed
 
-TIMES = ("entryCSN", "createTimestamp", "modifyTimestamp")  # whose index keys are seconds
+TIMES = ("entryCSN", "createTimestamp", "modifyTimestamp")  # attributes whose index keys are seconds
 _REFUSED = {error.exit_status for error in (NotLmdb, MdbDamaged, MdbProtected)}
 
 
 @dataclass(frozen=True)
 class Worn:
-    """A database that slapd has changed for a while, and what LMDB reads in it, and read before its last change."""
+    """A database that slapd has changed for a while, what LMDB reads in it, and what it read before the last change."""
 
     sound: SoundDatabase
     known: mdb.Database
@@ -52,7 +52,7 @@ class Worn:
 
     @classmethod
     def of(cls, moments: Moments, server: Slapd, directory: Path, reader: Reader) -> Worn:
-        """server: of the configuration. directory: for the files."""
+        """`server`: has the configuration. `directory`: for the files."""
         now, last_but_one = directory / "now", directory / "last"
         now.write_bytes(moments.now)
         last_but_one.write_bytes(moments.last_but_one)
@@ -67,7 +67,7 @@ class Worn:
         return cls(sound, known, reader, tables, before)
 
     def look(self, path: Path) -> AuditReport:
-        """What verify says of a damaged copy, on all rungs."""
+        """Returns the report of verify at all levels."""
         return audit(
             path, LADDER[-1], AuditResources(memory=32 << 20, jobs=2, limit=10**6), Meter("verify"), self.known
         )
@@ -75,7 +75,7 @@ class Worn:
 
 @dataclass(frozen=True)
 class Damaged:
-    """A copy with one damage, in a directory of its own."""
+    """A copy with one damage, in its own directory."""
 
     worn: Worn
     place: Path
@@ -92,7 +92,7 @@ class Damaged:
         return self.worn.reader.tables(self.place / meta.DATA)
 
     def verified(self) -> str:
-        """How verify ends: "reported", or why it may not report it."""
+        """Runs verify. Returns "reported", or the reason why the damage need not be reported."""
         try:
             found = self.worn.look(self.place / meta.DATA)
         except LoaderError:
@@ -104,7 +104,7 @@ class Damaged:
         return "reported"
 
     def exported(self) -> str:
-        """Refused, or the entries that LMDB reads."""
+        """Exports the copy; the result must be an error, or the entries that LMDB reads."""
         out = self.place / "out"
         if not _ended_well(ditseed("export", self.place, "-o", out, "--compress", "none")):
             assert not (out / "manifest.json").exists()
@@ -113,8 +113,8 @@ class Damaged:
         return "exported"
 
     def _entries(self) -> dumped.Entries:
-        """What LMDB reads, or the sound ones where that is no tree of entries: an export passes by what it need not
-        read."""
+        """Returns the entries that LMDB reads; the undamaged ones if those form no tree, because an export does not
+        read everything."""
         tables = self.worn.reader.tables(self.place / meta.DATA, OWN)
         try:
             return dumped.stored(self.worn.tables if tables is None else tables)
@@ -122,7 +122,7 @@ class Damaged:
             return dumped.stored(self.worn.tables)
 
     def cloned(self, *words: str) -> str:
-        """Refused, or all rows of all tables that LMDB reads."""
+        """Clones the copy; the result must be an error, or all rows of all tables that LMDB reads."""
         target = self.place / "clone"
         if not _ended_well(ditseed("clone", self.place, target, *words)):
             assert not target.exists()
@@ -138,7 +138,7 @@ def _ended_well(done: Done) -> bool:
 
 
 def _require_named(worn: Worn, done: Damage, found: AuditReport) -> None:
-    """Drift of an index is told with attribute and entry, and nothing else is."""
+    """Asserts that drift of an index is reported with attribute and entry, and that nothing else is reported."""
     assert {problem.kind.partition(".")[0] for problem in found.problems} == {"indexes"}, found
     told = [one for problem in found.problems for one in problem.examples]
     assert {one.attribute for one in told} == {done.attribute}, (done, told)
@@ -149,7 +149,7 @@ def _require_named(worn: Worn, done: Damage, found: AuditReport) -> None:
 
 
 def _excuse(damaged: Damaged) -> str:
-    """Why a damaged database may be called sound; fails where it may not."""
+    """Returns the reason why a damaged database may be reported sound. Fails if there is none."""
     worn, tables, done = damaged.worn, damaged.tables, damaged.done
     assert tables is not None, f"{done}: LMDB cannot read it"
     if _equal(tables, worn.tables):
@@ -157,7 +157,7 @@ def _excuse(damaged: Damaged) -> str:
     if _equal(tables, worn.last_but_one):
         return "an earlier moment"
     different = [name for name in worn.tables if tables.get(name) != worn.tables[name]]
-    if different == ["ad2i"]:  # options make no index keys of their own
+    if different == ["ad2i"]:  # attribute options have no index keys
         one, other = ([text.partition(b";")[0] for _, text in of["ad2i"]] for of in (tables, worn.tables))
         assert one == other, done
         return "another option"
@@ -171,7 +171,7 @@ def _excuse(damaged: Damaged) -> str:
 
 
 def _require_legal(one: blobs.Blob, other: blobs.Blob, done: Damage) -> None:
-    """Only values without normal form and index, or with the same, are others."""
+    """Asserts that the only values that differ have no normal form and no index, or the same ones."""
     indexed = {name for line in INDEXES if not line.endswith(" pres") for name in line.split()[0].split(",")}
     assert (one.slots, one.class_flags) == (other.slots, other.class_flags)
     for left, right in zip(one.attributes, other.attributes, strict=True):
@@ -189,21 +189,21 @@ def _equal(one: Tables, other: Tables) -> bool:
 
 
 def _rows(name: str, tables: Tables) -> list[tuple[bytes, bytes]]:
-    """Without the pads of entries."""
+    """Returns the rows without the padding of entries."""
     if name != "id2e":
         return tables[name]
 
     def without_pad(value: bytes) -> bytes:
         try:
             return masked(value, {}, frozenset())
-        except Exception:  # no entry any more
+        except Exception:  # the damaged value is no entry
             return value
 
     return [(key, without_pad(value)) for key, value in tables[name]]
 
 
 Step = Callable[[], str]
-Steps = Callable[[Damaged, int], tuple[Step, ...]]  # of a damaged file and its seed
+Steps = Callable[[Damaged, int], tuple[Step, ...]]  # (damaged file, seed) -> steps
 
 
 def verifying(damaged: Damaged, seed: int) -> tuple[Step, ...]:
@@ -211,18 +211,18 @@ def verifying(damaged: Damaged, seed: int) -> tuple[Step, ...]:
 
 
 def all_steps(damaged: Damaged, seed: int) -> tuple[Step, ...]:
-    """Every other clone compacting."""
+    """Returns all steps; every second clone is compacting."""
     words = ("--compact",) if seed % 2 else ()
     return (damaged.verified, damaged.exported, lambda: damaged.cloned(*words))
 
 
 def one_step(damaged: Damaged, seed: int) -> tuple[Step, ...]:
-    """Each in its turn."""
+    """Returns one step; each step in turn."""
     return (all_steps(damaged, seed)[seed % 3],)
 
 
 def campaign(worn: Worn, directory: Path, seeds: range, steps: Steps = all_steps) -> Counter[tuple[str, str]]:
-    """How many damages of each kind end how. All of them are tried before one fails the test."""
+    """Returns the number of damages by kind and outcome. Tries all damages before it fails."""
     ends: Counter[tuple[str, str]] = Counter()
     wrong = []
     for seed in seeds:

@@ -1,4 +1,4 @@
-"""Small file systems and devices made for a test, which is skipped where they cannot be made."""
+"""Small file systems and devices for a test, which is skipped if they cannot be made."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def loop_device(image: Path, megabytes: int) -> Iterator[str]:
 
 
 def mounted(place: Path) -> str:
-    """What is mounted there, uppermost; empty: nothing."""
+    """Returns the uppermost mount at `place`; empty if there is none."""
     command = ["findmnt", "-n", "-o", "SOURCE", "-M", place]
     sources = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
     return sources[-1] if sources else ""

@@ -1,4 +1,4 @@
-"""An export of a database, and what slapcat says of the same one: records in their order."""
+"""Reads the records of an export and of slapcat's output, in order."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Rows = list[Row]
 
 
 def exported(out: Path) -> list[Record]:
-    """Of all shards in the manifest's order; the manifest is held against them."""
+    """Returns the records of all shards in the manifest's order, after checking them against the manifest."""
     found = ldif.read_manifest(out)
     assert found is not None
-    hold(out)
+    assert_as_manifest(out)
     made = _records_of(found, out)
     assert len(made) == found.entries
     return made
@@ -32,8 +32,8 @@ def _records_of(found: ldif.Manifest, out: Path) -> list[Record]:
     return [record for path in found.paths(out) for record in records(text_of(path))]
 
 
-def hold(out: Path) -> None:
-    """Is the export as its manifest says?"""
+def assert_as_manifest(out: Path) -> None:
+    """Asserts that the export agrees with its manifest."""
     meter = Meter("hold")
     with ldif.verified_inputs([out], meter) as paths:
         scan = ldif.scan(paths, meter)
@@ -41,18 +41,18 @@ def hold(out: Path) -> None:
 
 
 def records(text: str) -> list[Record]:
-    """Unfolded LDIF taken apart."""
+    """Returns the records of unfolded LDIF."""
     return [tuple(one.strip("\n").split("\n")) for one in text.split("\n\n") if one.strip()]
 
 
 def together(record: Record) -> Record:
-    """The lines of each attribute side by side, where its first one stands: slapcat shows them as they are stored."""
+    """Groups the lines of each attribute after its first line; slapcat prints them in stored order."""
     names = [line.partition(":")[0].lower() for line in record]
     return tuple(sorted(record, key=lambda line: names.index(line.partition(":")[0].lower())))
 
 
 def orphans(made: list[Record], above: str) -> Iterator[str]:
-    """DN lines that come before their parent's; `above`: the DN above all."""
+    """Yields DN lines that come before their parent's. `above`: the DN above all entries."""
     met = set()
     for record in made:
         name = _lowered(record[0])
@@ -63,20 +63,20 @@ def orphans(made: list[Record], above: str) -> Iterator[str]:
 
 
 def _lowered(line: str) -> str:
-    """A DN as slapcat prints it has no comma inside a value."""
+    """Returns a DN line in lower case. slapcat prints no comma inside a value of a DN."""
     name, _, value = line.partition(":")
     assert name == "dn"
     text = b64decode(value[1:]).decode() if value.startswith(":") else value[1:]
     return text.lower()
 
 
-# --- against what LMDB reads --------------------------------------------------------------------
+# --- entries that LMDB reads --------------------------------------------------------------------
 
 Entries = dict[bytes, Counter[tuple[str, bytes]]]  # DN -> descriptions and values
 
 
 def parsed(out: Path) -> Entries:
-    """Of all shards."""
+    """Returns the entries of all shards."""
     found = ldif.read_manifest(out)
     assert found is not None
     made = _records_of(found, out)
@@ -93,8 +93,8 @@ def _line(line: str) -> tuple[str, bytes]:
 
 
 def stored(tables: Tables) -> Entries:
-    """From the rows of id2e, dn2i, ad2i and id2v, with slapd's tolerance. Raises ValueError, KeyError or struct.error
-    where that is no tree."""
+    """Returns the entries in the rows of id2e, dn2i, ad2i and id2v, as tolerantly as slapd. Raises ValueError, KeyError
+    or struct.error if they form no tree."""
     names = {int.from_bytes(key, "little"): text.decode() for key, text in tables["ad2i"]}
     numbers = {name: number for number, name in names.items()}
     nodes, apart = _nodes(tables["dn2i"]), _apart(tables["id2v"])
@@ -109,7 +109,7 @@ def stored(tables: Tables) -> Entries:
 
 
 def _nodes(rows: Rows) -> dict[bytes, tuple[bytes, bytes]]:
-    """ID -> that of the parent and the RDN, from the record that each node has of itself."""
+    """Returns ID -> (the parent's ID, the RDN), from the record of each node about itself."""
     own = [(key, node) for key, node in rows if not node[0] & 0x80 and key != bytes(8)]
     return {key: (node[-8:], node[3 + int.from_bytes(node[:2]) : -9]) for key, node in own}
 
@@ -125,7 +125,7 @@ def _dn(nodes: dict[bytes, tuple[bytes, bytes]], id: bytes) -> bytes:
 
 
 def _apart(rows: Rows) -> dict[tuple[bytes, int], list[bytes]]:
-    """ID and number of the description -> values, each behind its normal form if it has one."""
+    """Returns (ID, number of the description) -> values; a normal form precedes its value."""
     found: dict[tuple[bytes, int], list[bytes]] = {}
     for key, row in rows:
         length = int.from_bytes(row[-2:], "little")

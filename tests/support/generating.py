@@ -1,4 +1,4 @@
-"""Generated trees as bytes, and templates written down for a test."""
+"""Generates trees as bytes, and writes templates for a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def people(entries: int, seed: int = 1, operational: bool = True, suffix: str | 
 
 
 def text_of(recipe: TreeSpec, piece: Range | None = None, jobs: int = 1) -> bytes:
-    """The LDIF of a tree, or of a part of it."""
+    """Returns the LDIF of a tree, or of a part of it."""
     template = recipe.compiled()
     descriptor = os.memfd_create("generated")
     try:
@@ -32,6 +32,6 @@ def text_of(recipe: TreeSpec, piece: Range | None = None, jobs: int = 1) -> byte
 def options(
     recipe: TreeSpec, piece: Range | None = None, jobs: int = 1, size: int = 1000, compress: str = "zstd"
 ) -> GenerateOptions:
-    """To make it in shards of `size` entries."""
+    """Returns options that generate the tree in shards of `size` entries."""
     template = recipe.compiled()
     return GenerateOptions(recipe, template, piece or dit.whole(template), jobs, compress, size)

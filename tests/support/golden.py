@@ -1,4 +1,4 @@
-"""One LDIF through slapadd and through ditseed, and what then differs."""
+"""Loads one LDIF with slapadd and with ditseed, and compares the databases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fixtures.slapd_config import Installation
 from loader.server import tools
 from tests.support.command import Done, ditseed
 
-# "slapadd" tries the suite itself: then both sides come from the same hands.
+# "slapadd" tests the suite itself: both databases are then made by slapadd.
 ENGINE = os.environ.get("DITSEED_GOLDEN_ENGINE", "native")
 
 
@@ -32,13 +32,13 @@ def build(target: Slapd, ldif: Path, *options: object, chroot: Chroot | None = N
 
 
 def require_fitting(case: Case) -> None:
-    """Skip what the slapd at hand does not know, or does otherwise."""
+    """Skips a case that this slapd does not support, or handles differently."""
     if not case.since <= (tools.release() or (0,)) < case.until:
-        pytest.skip("the slapd at hand does not know this, or does otherwise")
+        pytest.skip("this slapd does not support the case, or handles it differently")
 
 
 def fresh(case: Case, chroot: Chroot | None = None) -> Slapd:
-    """An empty server of the case's configuration; of another version in a chroot."""
+    """Returns an empty server with the case's configuration; in a chroot, of another version."""
     if chroot is None:
         return server(case.settings)
     old = chroot.version.startswith("2.4.")
@@ -46,7 +46,7 @@ def fresh(case: Case, chroot: Chroot | None = None) -> Slapd:
 
 
 def compared(case: Case, directory: Path, chroot: Chroot | None = None, engine: str = ENGINE) -> list[str]:
-    """Load the case with both; the differences. directory: for the LDIF."""
+    """Loads the case with both, and returns the differences. `directory`: for the LDIF."""
     ldif = case.write(directory)
     theirs = ldif if case.oracle is None else case.write_oracle(directory)
     with closing(fresh(case, chroot)) as oracle, closing(fresh(case, chroot)) as ours:

@@ -10,14 +10,14 @@ import pyrage
 
 @dataclass(frozen=True)
 class Key:
-    """path: of the file with the identity. public: its recipient."""
+    """`path`: the file with the identity. `public`: its recipient."""
 
     path: Path
     public: str
 
 
 def generated(path: Path) -> Key:
-    """A file as age-keygen writes it."""
+    """Writes a file as age-keygen does."""
     made = pyrage.x25519.Identity.generate()
     path.touch(0o600)
     path.write_text(f"# public key: {made.to_public()}\n{made}\n")

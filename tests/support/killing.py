@@ -1,4 +1,4 @@
-"""Ending `replica seed` at named or random moments, and what must be true afterwards."""
+"""Kills `replica seed` at named or random moments, and checks the result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ for name, module in sys.modules.items():
 
 
 def steps_of(both: Pair) -> list[str]:
-    """Names of the finished steps of the consumer's seeding, in order."""
+    """Returns the names of the finished steps of the consumer's seeding, in order."""
     asked = ("--config", both.consumer.config_path, "-b", both.consumer.suffix, "--json")
     facts = ditseed("replica", "status", *asked).ok().facts
     assert facts["done"]
@@ -36,7 +36,7 @@ def steps_of(both: Pair) -> list[str]:
 
 
 def points_of(steps: Sequence[str]) -> list[str]:
-    """Every point at which a run of these steps can be told to die, in the order in which it comes to them."""
+    """Returns every kill point of a run of these steps, in the order in which the run reaches them."""
     middles = sorted(set(_middles()))
     points: list[str] = []
     for step in steps:
@@ -47,7 +47,7 @@ def points_of(steps: Sequence[str]) -> list[str]:
 
 
 def _middles() -> Iterator[str]:
-    """The points that stand in the source of what `replica seed` imports: killpoint("...")."""
+    """Yields the arguments of killpoint("...") in all modules that `replica seed` imports."""
     command = [sys.executable, "-c", _IMPORTED]
     for path in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split():
         for node in ast.walk(ast.parse(Path(path).read_text())):
@@ -58,26 +58,26 @@ def _middles() -> Iterator[str]:
 
 
 def killed(point: str, *command: object) -> None:
-    """Run the command; it dies there by SIGKILL."""
+    """Runs the command, which must be killed by SIGKILL at `point`."""
     done = ditseed(*command, env={KILL_AT: point})
     assert done.status == -signal.SIGKILL, f"{point}: {done}"
 
 
 def kill_at(point: str, both: Pair, command: Sequence[str]) -> None:
-    """The same, and it leaves no process behind."""
+    """Kills a command at `point`, and asserts that it leaves no process behind."""
     killed(point, *command)
     assert_nobody_left(both, point)
 
 
 def chance() -> random.Random:
-    """Of a seed that is printed."""
+    """Returns a generator with a random seed, which is printed."""
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     return random.Random(seed)
 
 
 def kill_after(seconds: float, *command: object) -> None:
-    """Run the command for so long, unless it ends before."""
+    """Runs the command, and kills it after `seconds` unless it has ended."""
     process = start(*command)
     time.sleep(seconds)
     process.kill()
@@ -92,7 +92,7 @@ def assert_nobody_left(both: Pair, when: str) -> None:
 
 @dataclass(frozen=True)
 class Stamp:
-    """Which file it is, and when it was last written."""
+    """Identity of a file, and its last modification."""
 
     inode: int
     written: int
@@ -105,7 +105,7 @@ class Stamp:
 
 
 def assert_seeded(both: Pair) -> None:
-    """The consumer, not started yet, holds what the quiet provider does, its contextCSN too; nothing lies about."""
+    """Asserts that the stopped consumer has the provider's entries and contextCSN, and no leftover files."""
     inside = {path.name for path in both.consumer.database_dir.iterdir()}
     assert inside - {"lock.mdb"} == {"data.mdb", RUN_DIR}
     run_dir = {path.name for path in (both.consumer.database_dir / RUN_DIR).iterdir()}
@@ -118,7 +118,7 @@ def assert_seeded(both: Pair) -> None:
 
 
 def assert_does_nothing(both: Pair, command: Sequence[str]) -> None:
-    """Once done, the same command changes nothing and says so."""
+    """Asserts that the same command, after success, changes nothing and says so."""
     data = both.consumer.database_dir / "data.mdb"
     before = Stamp.of(data)
     again: Done = ditseed(*command).ok()

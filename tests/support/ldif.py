@@ -1,4 +1,4 @@
-"""LDIF files as text, and as other tools may have written it."""
+"""Reads LDIF files as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import zstandard
 
 
 def text_of(path: Path) -> str:
-    """The records of a file, decompressed; a blank line at the end."""
+    """Returns the records of a file, decompressed, with a blank line at the end."""
     content = path.read_bytes()
     if path.suffix == ".zst":
         reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(content), read_across_frames=True)

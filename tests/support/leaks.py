@@ -1,4 +1,4 @@
-"""Where a password came out: files below a directory, and what every process shows of itself while a command runs."""
+"""Finds a leaked password in files, and in what /proc shows of every process while a command runs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from urllib.parse import quote
 
 from fixtures.aside import BackgroundThread
 
-SHOWN = ("cmdline", "environ", "comm")  # of /proc/PID: what others, or a support bundle, may read
-LOOKS_APART = 0.005  # seconds
+SHOWN = ("cmdline", "environ", "comm")  # files of /proc/PID that others, or a support bundle, may read
+LOOKS_APART = 0.005  # seconds between two looks at all processes
 
 
 def forms(secret: bytes) -> set[bytes]:
-    """How it may be written: plain, in hexadecimal, in a URL, and in base64, wherever in what is encoded it stands."""
+    """Returns the secret as text, in hexadecimal, in a URL, and in base64 at any offset of the encoded data."""
     found = {secret, secret.hex().encode(), secret.hex().upper().encode(), quote(secret).encode()}
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + secret)
-        # Without the groups of 4 that other bytes have a part in.
+        # Leaves out the groups of 4 that neighbouring bytes affect.
         found.add(encoded[4 if before else 0 : len(encoded) - 4])
     return found
 
 
 def in_files(top: Path, secret: bytes) -> list[str]:
-    """Files below `top` whose name or content holds it."""
+    """Returns the files below `top` whose name or content contains the secret."""
     wanted = forms(secret)
     return [str(path) for path in sorted(top.rglob("*")) if any(form in _content(path) for form in wanted)]
 
@@ -39,9 +39,9 @@ def in_text(text: str, secret: bytes) -> bool:
 
 
 class Watch(BackgroundThread):
-    """`with Watch(secret, about):` looks at every process again and again.
+    """`with Watch(secret, about):` looks at every process repeatedly.
 
-    leaks: what showed it. seen: process ID -> how many looks met it, of processes whose command line names `about`.
+    `leaks`: the places that showed the secret. `seen`: for each process whose command line names `about`, ID -> looks.
     """
 
     def __init__(self, secret: bytes, about: str) -> None:
@@ -66,4 +66,4 @@ def _shown() -> Iterator[tuple[int, str, bytes]]:
             try:
                 yield int(place.name), name, (place / name).read_bytes()
             except OSError:
-                continue  # it has ended, or it is not ours to read
+                continue  # the process has ended, or this account may not read the file

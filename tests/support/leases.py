@@ -1,4 +1,4 @@
-"""The leases that ditseed has written down in a state directory."""
+"""Reads and writes leases in a state directory of ditseed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from loader.run.lease import LEASES, Lease
 from loader.run.log import Log, Row
 
 
-def standing(state: Path | None = None) -> list[Lease]:
-    """None: in the one that the environment names."""
+def recorded_leases(state: Path | None = None) -> list[Lease]:
+    """Returns the leases in `state`; None: in the state directory that the environment names."""
     return [Lease(**row.facts) for row in Log(state or Path(os.environ["DITSEED_STATE_DIR"]), LEASES).of("lease")]
 
 
 def write(state: Path, lease: Lease, **changed: str) -> None:
-    """As one that was written down before; `changed`: in some of its facts."""
+    """Writes a lease as an earlier run would have. `changed`: facts to replace."""
     with closing(Log(state, LEASES)) as log:
         log.append(Row("lease", lease.name, {**structs.asdict(lease), **changed}))

@@ -1,4 +1,4 @@
-"""An environment opened by the test itself, in its own process; ditseed does so only in processes apart."""
+"""Opens an environment in the test's own process; ditseed does that only in child processes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""To run as nobody what lies in this checkout, although nobody may be unable to enter it: a clone in root's home, say.
+"""Runs commands of this checkout as nobody, even if nobody cannot enter it (for example, a clone in root's home).
 
-Then what runs as nobody has mounts of its own (mount_namespaces(7)). There, the first directory on the way that is
-closed holds nothing but the way to the checkout, and is open. Also a program of its own, with a command as arguments.
+Such a command gets its own mounts (mount_namespaces(7)): the first inaccessible directory of the checkout's path is
+replaced by an accessible one that contains only that path. Can be run as a program, with the command as arguments.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ID = 65534
-# In front of a command line.
+# Prefix of a command line.
 NOBODY = (sys.executable, str(Path(__file__).resolve()))
 _CLONE_NEWNS = 0x00020000  # linux/sched.h
 
 
 def become() -> None:
-    """For good, so in a process that was forked."""
+    """Changes this process's account, irrevocably: call it in a forked process."""
     _open_the_way()
     os.setgroups([])
     os.setresgid(ID, ID, ID)
@@ -40,7 +40,7 @@ def _open_the_way() -> None:
     _mount("--make-rprivate", "/")
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(closed))
     ROOT.mkdir(parents=True, exist_ok=True)
-    _mount("--no-canonicalize", "--bind", ".", str(ROOT))  # the name leads to the new one already
+    _mount("--no-canonicalize", "--bind", ".", str(ROOT))  # the path already leads to the new directory
     os.chdir(here if os.path.isdir(here) else "/")
 
 

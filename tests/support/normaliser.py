@@ -1,4 +1,4 @@
-"""examples/normalise.rs of the crate `values`, which answers with the core's normal forms and index keys.
+"""Builds examples/normalise.rs of the crate `values`, which prints the core's normal forms and index keys.
 
 `python -m tests.support.normaliser FILE` builds FILE."""
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @functools.cache
 def normaliser() -> Path:
-    """What bin/test has built (NORMALISER_BUILT), or built once."""
+    """Returns the program that bin/test has built (NORMALISER_BUILT), or builds it once."""
     if built := os.environ.get("NORMALISER_BUILT"):
         return Path(built)
     home = Path(tempfile.mkdtemp(prefix="normalise-"))
@@ -29,7 +29,7 @@ def normaliser() -> Path:
 
 
 def build(target: Path) -> None:
-    """A copy, for the build directory is everybody's."""
+    """Builds the program and copies it to `target`, because others share the build directory."""
     target.parent.mkdir(parents=True, exist_ok=True)
     words = ["build", "--locked", "-q", "-p", "values", "--example", "normalise"]
     copied = f"cp target/debug/examples/normalise {shlex.quote(str(target))}"

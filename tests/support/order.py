@@ -1,4 +1,4 @@
-"""The longest tests are begun first, so that no worker ends with one of them alone."""
+"""Starts the longest tests first, so that no worker is still busy with one after all others have finished."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-# Beginnings of IDs: what takes more than ten seconds, much of it waiting. `bin/test --costs FILE` tells.
+# Beginnings of the IDs of tests that take more than ten seconds, mostly waiting (see `bin/test --costs FILE`).
 LONGEST = (
     "tests/installed/",
     "tests/campaign/test_faults.py::test_the_same_command",
@@ -35,11 +35,11 @@ LONGEST = (
 
 
 def begun_first(items: Sequence[Item], names: Sequence[str], workers: int) -> list[Item]:
-    """The items in another order. names: their IDs.
+    """Returns the items in another order. `names`: their IDs.
 
-    xdist's `worksteal` gives each worker a part of the list, one after the other and as long as each other, and takes
-    from the end of a part what another worker has time for: so each part begins with some of the longest. What a line
-    of LONGEST means stays together, for it may share a fixture of its module.
+    xdist's `worksteal` gives each worker an equal part of the list, and idle workers take tests from the end of another
+    part. So each part begins with some of the longest tests. Tests that match the same line of LONGEST stay together,
+    because they may share a fixture of their module.
     """
     groups: dict[str, list[Item]] = {}
     rest = []

@@ -1,4 +1,4 @@
-"""Why no packages can be made here."""
+"""Checks whether packages can be made here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 
 def missing_packaging() -> str | None:
-    """Or None. `bin/setup --packaging` installs what is missing."""
+    """Returns why not, or None. `bin/setup --packaging` installs what is missing."""
     if find_spec("ziglang") is None:
         return "zig is not installed (bin/setup --packaging)"
     for tool in ("dpkg-buildpackage", "dh", "unzip"):

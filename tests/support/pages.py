@@ -1,4 +1,4 @@
-"""A page of --report as a browser reads it: its elements, their attributes, their text."""
+"""Parses a page of --report: its elements, their attributes and text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
-# Attributes by which a page refers to something; those to its own parts begin with #.
+# Attributes with references; a reference to a part of the same page begins with #.
 REFERRING = {
     *("src", "srcset", "href", "xlink:href", "action", "formaction", "data", "poster", "background"),
     *("cite", "longdesc", "manifest", "ping", "codebase", "profile", "usemap", "icon", "archive"),
@@ -24,7 +24,7 @@ class Element:
 
 @dataclass
 class Page(HTMLParser):
-    """Every element in its order; `text` of one has that of those within it."""
+    """Every element in document order; `text` of an element includes that of its descendants."""
 
     source: str
     elements: list[Element] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Page(HTMLParser):
         return one
 
     def value(self, found: str) -> float:
-        """Of an element `data`."""
+        """Returns the value of an element `data`."""
         return float(self.by_id(found).attributes["value"])
 
     def within(self, around: str, name: str) -> list[Element]:
@@ -75,7 +75,7 @@ class Page(HTMLParser):
 
 
 def outside(page: Page) -> list[str]:
-    """What refers to somewhere else, or would run."""
+    """Returns everything that refers to another page or runs code."""
     found = [
         f"{one.name} {name}={value}"
         for one in page.elements

@@ -1,9 +1,9 @@
-"""ditseed without the start of an interpreter: a process that has imported everything forks for each run.
+"""Runs ditseed without starting an interpreter: a process that has imported everything forks for each run.
 
-A run costs some 10 ms instead of 100 to 300, and the tests have some 2,500 of them. What forks has one thread and has
-done nothing but import. Its grandchildren become children of the process that asked, which waits for them and signals
-them as any other: it is their subreaper for that moment (prctl(2)). Where a new interpreter would begin differently,
-`fits` says so.
+A run then takes some 10 ms instead of 100 to 300, and there are some 2,500 runs. The forking process has one thread and
+has only imported modules. Its grandchildren become children of the requesting process, which is their subreaper for
+that moment (prctl(2)), and waits for them and signals them like any other child. `fits` returns False if a new
+interpreter would start differently.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from setproctitle import getproctitle, setproctitle
 
 from loader.mdb import isolated
 
-# Read when an interpreter or a library starts, and not again.
+# Variables that an interpreter or a library reads only when it starts.
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "LDAP", "COVERAGE", "MALLOC", "RUST")
-# /proc/PID/cmdline of a run has the place of the words and the environment of what forked.
+# /proc/PID/cmdline of a run can be as long as the arguments and the environment of the forking process.
 _ROOM = "x" * 8192
 _GIVEN = inspect.signature(subprocess.Popen._execute_child)
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -43,7 +43,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def fits(environment: Mapping[str, str]) -> bool:
-    """Would a new interpreter in that environment begin as this one has?"""
+    """Returns whether a new interpreter in that environment would start as the forking process has."""
     return (
         sys.platform == "linux"
         and _at_start(environment) == _at_start(os.environ)
@@ -52,7 +52,7 @@ def fits(environment: Mapping[str, str]) -> bool:
 
 
 def _of_libldap(*environments: Mapping[str, str]) -> Iterator[Path]:
-    """Files with settings that it reads once (ldap.conf(5))."""
+    """Yields files with settings that libldap reads only once (ldap.conf(5))."""
     yield Path("ldaprc")
     for home in (one.get("HOME", "/nowhere") for one in environments):
         yield from (Path(home, "ldaprc"), Path(home, ".ldaprc"))
@@ -63,7 +63,7 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Forked(subprocess.Popen[Any]):
-    """As subprocess.Popen, but what `_forks` leads to forks."""
+    """Like subprocess.Popen, but `_forks` returns the process that forks."""
 
     def _forks(self) -> _Forks:
         raise NotImplementedError
@@ -83,14 +83,14 @@ class _Forked(subprocess.Popen[Any]):
 
 
 class Process(_Forked):
-    """Of a command line of ditseed."""
+    """A run of a command line of ditseed."""
 
     def _forks(self) -> _Forks:
         return _server()
 
 
 class _Forks:
-    """A process that forks, from the side that asks."""
+    """The requesting side's view of a forking process."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -99,12 +99,12 @@ class _Forks:
     def fork(
         self, words: Sequence[str], environment: Mapping[str, str], place: str | Path, handed: Sequence[int]
     ) -> int:
-        """Process ID of a new child of ours that runs these words in the directory `place`."""
+        """Returns the process ID of a new child of this process that runs these words in the directory `place`."""
         mask = os.umask(0)
         os.umask(mask)
         asked = json.dumps([list(words), dict(environment), str(place), mask]).encode()
         with self._turn, tempfile.TemporaryFile() as file, _subreaper():
-            file.write(asked)  # longer than a message may be
+            file.write(asked)  # in a file, because it may be longer than a message
             file.flush()
             socket.send_fds(self.asked, [b"?"], [file.fileno(), *handed])
             process = int(self.asked.recv(32))
@@ -113,7 +113,7 @@ class _Forks:
 
 
 class _Server(_Forks):
-    """The process that has imported everything."""
+    """A forking process that has imported everything."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,13 +153,13 @@ def _server() -> _Server:
         return _running
 
 
-# --- in the process that forks ----------------------------------------------------------------
+# --- in the forking process --------------------------------------------------------------------
 
 
 def main() -> None:
-    """Import, then fork for everyone who asks, until nobody can any more."""
+    """Imports everything, then forks on request until no process that could send a request is left."""
     asked = socket.socket(fileno=int(sys.argv[1]))
-    getproctitle()  # finds its room, which the environment of a run does not show
+    getproctitle()  # finds the memory for the title, before the environment of a run hides it
     os.environ.pop("ROOM_FOR_A_NAME")
     _import_all()
     gc.freeze()
@@ -175,7 +175,7 @@ def _serve(asked: socket.socket) -> None:
 
 
 def _import_all() -> None:
-    """Every module of ours, for most verbs import what they need late; but what few need, and costs a second."""
+    """Imports all modules of ditseed, because most verbs import late; except slow ones that few runs need."""
     import loader
     import seeders
     from loader.storage import remote
@@ -187,7 +187,7 @@ def _import_all() -> None:
 
 
 def _forked(asked: socket.socket, message: list[int]) -> int:
-    """Process ID of a grandchild whose parent has ended, when it has."""
+    """Returns the process ID of a grandchild, after its parent has ended."""
     there, here = os.pipe()
     middle = os.fork()
     if middle == 0:
@@ -206,7 +206,7 @@ def _forked(asked: socket.socket, message: list[int]) -> int:
 
 
 def _run(here: int, asked: int, *standard: int) -> None:
-    """What a new interpreter would do. Its process ID is told once the process bears its own name."""
+    """Does what a new interpreter would do. Sends its process ID after it has set its title."""
     try:
         words = _begin(asked, standard)
         if isolated.START in words:
@@ -232,7 +232,7 @@ def _command_line(here: int, words: list[str]) -> None:
 
 
 def _apart(here: int, words: list[str]) -> None:
-    """As `setpriv --pdeathsig KILL python -IS -c START ...` in a session of its own."""
+    """Does what `setpriv --pdeathsig KILL python -IS -c START ...` would do in a new session."""
     os.setsid()
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     for number, handler in _SIGNALS.items():
@@ -244,14 +244,14 @@ def _apart(here: int, words: list[str]) -> None:
 
 
 def _tell(here: int, words: Sequence[str]) -> None:
-    """Process ID and, first, what ps shows; a word that is no text shows otherwise there."""
+    """Sets the title that ps shows, then sends the process ID. ps shows a word that is no text differently."""
     setproctitle(os.fsencode(" ".join(words)).decode("utf-8", "replace"))
     os.write(here, str(os.getpid()).encode())
     os.close(here)
 
 
 def _begin(asked: int, standard: Sequence[int]) -> list[str]:
-    """Takes over what a new process gets. Returns its words."""
+    """Receives everything that a new process inherits. Returns its arguments."""
     with os.fdopen(asked, "rb") as file:
         file.seek(0)
         words, environment, directory, mask = json.loads(file.read())
@@ -274,7 +274,7 @@ def _begin(asked: int, standard: Sequence[int]) -> list[str]:
 
 
 def _text(number: int, mode: str, errors: str) -> Any:
-    """As Python's create_stdio."""
+    """Opens a standard stream as Python's create_stdio does."""
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED")) and mode == "w"
     raw: Any = io.FileIO(number, mode, closefd=False)
     buffered = io.BufferedReader(raw) if mode == "r" else raw if unbuffered else io.BufferedWriter(raw)
@@ -287,7 +287,7 @@ def _text(number: int, mode: str, errors: str) -> Any:
     )
 
 
-# --- what is done in a process apart ------------------------------------------------------------
+# --- child processes of loader.mdb.isolated ----------------------------------------------------
 
 _apart_by: _Forks | None = None
 _here = 0
@@ -295,7 +295,7 @@ _SIGNALS = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys((signal.S
 
 
 class _Started(_Forked):
-    """What loader.mdb.isolated starts is forked as well: for 5 ms instead of 70, and most runs start two or three."""
+    """Forks the processes of loader.mdb.isolated too: in 5 ms instead of 70, and most runs start two or three."""
 
     def _forks(self) -> _Forks:
         return _apart_by or _server()
@@ -310,20 +310,20 @@ class _Started(_Forked):
 
 
 def fork_what_is_isolated() -> None:
-    """From now on, in this process; not in one that it forks, whose children would not be its own."""
+    """Patches subprocess.Popen in this process. In a process forked from it, children would not be its own."""
     global _here
     _here = os.getpid()
     subprocess.Popen = _Started  # type: ignore[misc]
 
 
 def _fork_apart_from_here() -> None:
-    """A run cannot ask the process that it was forked by, whose children would not be its own: so it begins one that
-    forks, while it has one thread."""
+    """Starts another forking process while this run has one thread: children of the process that forked the run would
+    not be the run's own."""
     global _apart_by
     _apart_by = _Forks()
     if os.fork() == 0:
         _apart_by.asked.close()
-        for number in _SIGNALS:  # a run that is interrupted may need it once more
+        for number in _SIGNALS:  # an interrupted run may still need the forking process
             signal.signal(number, signal.SIG_IGN)
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in range(3):

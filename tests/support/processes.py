@@ -1,4 +1,4 @@
-"""Which processes are about something: for showing that none is left behind."""
+"""Finds processes by their command lines, to show that a command leaves none behind."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def mentioning(*texts: str) -> dict[int, str]:
-    """Process ID -> command line, of those whose command line names one of `texts`; zombies have none."""
+    """Returns process ID -> command line if that contains one of `texts`. Zombies have no command line."""
     return {pid: line for pid, line in _command_lines() if pid != os.getpid() and any(text in line for text in texts)}
 
 
 def wait_until_gone(*texts: str, but: int, seconds: float = 60.0) -> dict[int, str]:
-    """Those that are still there after that long, process `but` left aside."""
+    """Waits up to `seconds` until no such process is left except `but`. Returns those that remain."""
     deadline = time.monotonic() + seconds
     while True:
         left = {pid: line for pid, line in mentioning(*texts).items() if pid != but}
@@ -24,7 +24,7 @@ def wait_until_gone(*texts: str, but: int, seconds: float = 60.0) -> dict[int, s
 
 
 def has_ended(pid: int, seconds: float = 60.0) -> bool:
-    """Is it gone, or a zombie, within that long?"""
+    """Waits up to `seconds`. Returns whether the process is gone or a zombie."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:

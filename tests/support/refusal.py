@@ -1,4 +1,4 @@
-"""What must be true whenever a command is refused: the error of the list, a hint, and nothing changed."""
+"""Checks that a command was refused: with a listed error and a hint, and without changing anything."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ State = dict[str, tuple[int, ...]]
 
 
 def _state(both: Pair) -> State:
-    """Of the consumer's configuration and database directory: which files, how large, whose, since when."""
+    """Returns name, size, owner and time of each file in the consumer's configuration and database directory."""
     found: State = {}
     for top in (both.consumer.config_path, both.consumer.database_dir):
         for path in (top, *top.rglob("*")):
             if ".ditseed-" in str(path) or path.name in ("data", "lock.mdb"):
-                continue  # the run's own notes, the directory that holds them, readers' marks
+                continue  # the run directory, the database directory, which contains it, and the lock file
             status = path.lstat()
             found[str(path)] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode, status.st_uid)
     return found
 
 
 def refused(both: Pair, error: type[LoaderError], *command: object, prefix: tuple[str, ...] = ()) -> Done:
-    """Run the command and see it refused."""
+    """Runs the command, which must be refused with `error`."""
     before = _state(both)
     done = ditseed(*command, prefix=prefix)
     said = f"{command}\n{done}"
@@ -47,7 +47,7 @@ def text(dn: str, **attributes: str) -> str:
 
 
 def pasted(said: str) -> str:
-    """The commands below a hint, as an operator takes them from the screen."""
+    """Returns the commands below a hint, as an operator copies them from the screen."""
     hint, _, commands = said.partition("\nhint: ")[2].partition("\n")
     assert commands, hint
     return commands

@@ -1,4 +1,4 @@
-"""A part that is missing skips a test at home, with the reason, and fails it in CI."""
+"""Skips a test if a part is missing; in CI, fails it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fixtures import openldap_27
 
 
 def require(missing: str | None) -> None:
-    """missing: why the part cannot be had (the `missing_...` functions of fixtures say it), or None."""
+    """`missing`: why the part is missing, from a `missing_...` function of fixtures; None if it is there."""
     if missing is None:
         return
     if os.environ.get("CI") == "true":
@@ -19,6 +19,6 @@ def require(missing: str | None) -> None:
 
 
 def require_2_7() -> None:
-    """A 2.7 that is installed. In CI, too, its tests are skipped: no distribution has it."""
+    """Skips a test if OpenLDAP 2.7 is not installed, in CI too, because no distribution has it."""
     if reason := openldap_27.missing():
         pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""A server with accounts of SASL, a realm of Kerberos, and the commands that come in through them."""
+"""A server with SASL accounts, a Kerberos realm, and commands that bind with them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fixtures.tls import Authority
 from loader.errors import LoaderError
 from tests.support.command import Done, ditseed
 
-READER = "reader"  # the root DN of the server's database, by authz-regexp
+READER = "reader"  # account that authz-regexp maps to the root DN of the server's database
 SERVICE = "ldap/localhost"
-VERBS = ("export", "add", "seed", "online")  # that ask a server
+VERBS = ("export", "add", "seed", "online")  # verbs that bind to a server
 
 
 @dataclass(frozen=True)
 class Kerberized:
-    """A provider that accepts tickets. `held`: the environment of whoever holds one."""
+    """A provider that accepts tickets. `held`: an environment with a ticket."""
 
     server: Slapd
     realm: Realm
@@ -48,19 +48,19 @@ class Kerberized:
 
 
 def by_name(uri: str) -> str:
-    """A principal has a name, no address."""
+    """Returns the URI with a host name, because a principal has a name, not an address."""
     return uri.replace("127.0.0.1", "localhost")
 
 
 def mapping(suffix: str, *more: str) -> tuple[str, ...]:
-    """Lines of slapd.conf: the reader is the root DN, which sees everything."""
+    """Returns lines of slapd.conf that map READER to the root DN, which sees everything."""
     regexp = f'authz-regexp "uid={READER},(cn=[^,]*,)*cn=auth" "cn=admin,{suffix}"'
     return ("sasl-host localhost", regexp, *more)
 
 
 @contextmanager
 def kerberized(ldif: Path, *lines: str, authority: Authority | None = None) -> Iterator[Kerberized]:
-    """A realm, and a provider in it with such entries; `lines` of slapd.conf besides."""
+    """Yields a provider in a new realm, with the entries of `ldif`. `lines`: additional lines of slapd.conf."""
     with Realm() as realm:
         settings = Settings(
             global_lines=mapping(Settings().suffix, *lines), tls=authority.valid() if authority else None
@@ -74,7 +74,7 @@ def kerberized(ldif: Path, *lines: str, authority: Authority | None = None) -> I
 
 
 def commands(uri: str, suffix: str, consumer: Slapd, home: Path) -> dict[str, tuple[object, ...]]:
-    """Each of VERBS against that server, without its bind; the consumer stands still."""
+    """Returns a command for each of VERBS, without bind options. The consumer must be stopped."""
     ldif = home / "one.ldif"
     ldif.write_text(f"dn: ou=one,{suffix}\nobjectClass: organizationalUnit\nou: one\n")
     where = ("-H", uri, "-b", suffix)
@@ -87,7 +87,7 @@ def commands(uri: str, suffix: str, consumer: Slapd, home: Path) -> dict[str, tu
 
 
 def refused(done: Done, kind: type[LoaderError], message: str, hint: str) -> None:
-    """That error, with such words in its message and its hint (expressions), and no traceback."""
+    """Asserts an error whose message and hint match these regular expressions, without a traceback."""
     said = f"{done}"
     assert done.status == kind.exit_status, said
     told = json.loads(done.out) if done.out else {"error": {"code": kind.code}}  # with --json

@@ -1,4 +1,4 @@
-"""A provider, a consumer, and the `replica seed` commands that bring one to the other."""
+"""A provider, a consumer, and `replica seed` commands for them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def bind(server: Slapd) -> tuple[str, ...]:
 
 @dataclass
 class Pair:
-    """Provider running, consumer stopped and empty."""
+    """A running provider, and a stopped consumer with an empty database."""
 
     provider: Slapd
     consumer: Slapd
     scratch: Path
-    uri: str | None = None  # the way to the provider, when it is not the direct one
+    uri: str | None = None  # the provider's URI, if not its own (a proxy)
 
     @property
     def bind(self) -> tuple[str, ...]:
@@ -50,14 +50,14 @@ class Pair:
         return self.scratch / "slapcat.ldif"
 
     def prepare(self, strategy: str) -> None:
-        """What has to be there before the seeding: an export, a slapcat of the running provider."""
+        """Makes the input of a strategy: an export, or a slapcat of the running provider."""
         if strategy == "ldif":
             ditseed("export", *self.bind, "-b", self.provider.suffix, "-o", self.export_dir).ok()
         elif strategy == "slapcat":
             self.slapcat_file.write_text(self.provider.slapcat())
 
     def seed(self, strategy: str, *more: object) -> list[str]:
-        """The command."""
+        """Returns the command."""
         sources: dict[str, tuple[object, ...]] = {
             "search": ("search", *self.bind),
             "ldif": ("ldif", "--from", self.export_dir),
@@ -70,7 +70,7 @@ class Pair:
 
 
 def online(source: Slapd, target: Slapd, *given: object) -> tuple[object, ...]:
-    """The command that seeds a running server. given: instead of the replicator's options and the base."""
+    """Returns the command that seeds a running server. `given`: replaces the replicator's options and the base."""
     bind = ("-D", "cn=replicator", "-y", source.replicator_password_file, "-b", source.suffix)
     consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
     return ("replica", "seed", "--strategy", "online", *(given or ("-H", source.uri, *bind)), *consumer)
@@ -86,8 +86,8 @@ def pair(
     after: Installation | None = None,
     wanted: Settings | None = None,
 ) -> Iterator[Pair]:
-    """A running provider of so many people, and a stopped, empty consumer of it (with `overlays`). `before`, `after`:
-    the OpenLDAP of the one and of the other, where it is not the one at hand. wanted: of both."""
+    """Yields a running provider of `people`, and a stopped, empty consumer (with `overlays`). `before`, `after`: the
+    OpenLDAP of the provider and of the consumer, if not the default. `wanted`: settings of both."""
     source = replication.provider(wanted, session_log=session_log, installation=before)
     settings = replication.as_consumer(source.settings, overlays=overlays)
     ldif = scratch / "people.ldif"
@@ -96,7 +96,7 @@ def pair(
     source.slapadd(ldif)
     made = replication.consumer(source, settings, installation=after)
     with source, closing(made) as target:
-        # A provider with a life behind it: syncprov stores its contextCSN when it stops.
+        # As of a provider that was in use: syncprov stores its contextCSN when slapd stops.
         source.ldapmodify(_A_CHANGE.format(source.suffix))
         source.restart()
         yield Pair(source, target, scratch)
@@ -104,6 +104,6 @@ def pair(
 
 @contextmanager
 def consumer_of(both: Pair, form: Form = "config") -> Iterator[Pair]:
-    """The same with another consumer."""
+    """Yields the same provider with another consumer."""
     with closing(replication.consumer(both.provider, form=form)) as target:
         yield dataclasses.replace(both, consumer=target)

@@ -1,4 +1,4 @@
-"""Private servers as services: commands that another program runs start and stop them, as systemctl does."""
+"""Private servers as services, which other programs start and stop with commands, as with systemctl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import TracebackType
 from fixtures.aside import BackgroundThread
 from fixtures.slapd import Slapd
 
-# Sends "NAME ACTION", and ends with the status that is answered.
+# Sends "NAME ACTION", and exits with the status in the answer.
 _CLIENT = """
 import socket, sys
 with socket.socket(socket.AF_UNIX) as one:
@@ -22,9 +22,9 @@ with socket.socket(socket.AF_UNIX) as one:
 
 
 class Services(BackgroundThread):
-    """While its `with` lasts. A server ends with the thread that started it, so one thread does all of it.
+    """Serves during the `with` block. A server ends with the thread that started it, so one thread does all actions.
 
-    done: what was asked for, `NAME ACTION`, in its order.
+    `done`: the requests so far (`NAME ACTION`).
     """
 
     def __init__(self, place: Path, servers: Mapping[str, Slapd]) -> None:
@@ -34,7 +34,7 @@ class Services(BackgroundThread):
         self._listener.services = self  # type: ignore[attr-defined]
 
     def command(self, name: str, action: str) -> list[str]:
-        """action: running, start, stop."""
+        """Returns the command. `action`: running, start or stop."""
         return [sys.executable, "-c", _CLIENT, str(self.place), name, action]
 
     def do(self, name: str, action: str) -> int:

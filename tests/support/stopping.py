@@ -29,7 +29,7 @@ class Stopping:
         self.process.send_signal(signal.SIGCONT)
 
     def end(self, number: signal.Signals | None = None) -> Done:
-        """It goes on to its end. number: of a signal that meets it first."""
+        """Continues the command to its end. `number`: a signal to send first."""
         if number is not None:
             self.process.send_signal(number)
         self.go_on()
@@ -38,21 +38,21 @@ class Stopping:
 
 
 def stopped_at(points: str, *command: object) -> Stopping:
-    """The command, which stands at the first of these points (NAME,NAME) that it comes to."""
+    """Starts a command, which stops at the first of these points (NAME,NAME) that it reaches."""
     stopped = Stopping(start(*command, env={ENV_STOP_AT: points}))
     stopped.wait_for_stop()
     return stopped
 
 
 def begin(both: Pair, points: Sequence[str], *options: object) -> Stopping:
-    """A seeding by search."""
+    """Starts a seeding by search that stops at `points`."""
     command = both.seed("search", *options)
     return Stopping(start(*command, env={ENV_STOP_AT: ",".join(points)}))
 
 
 @contextmanager
 def stopping(both: Pair, points: Sequence[str], *options: object) -> Iterator[Stopping]:
-    """The same; it goes on to its end when the body is through."""
+    """Yields a seeding by search that stops at `points`; after the body, it continues to its end."""
     seeding = begin(both, points, *options)
     process = seeding.process
     try:

@@ -1,4 +1,4 @@
-"""A terminal of 80 columns that a command writes to, and what it wrote there."""
+"""Runs a command on a terminal of 80 columns, and returns its output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.command import start
 
 
 def on_terminal(*arguments: object, env: Mapping[str, str] | None = None, stream: str = "stderr") -> tuple[int, str]:
-    """The exit status, and all that came to `stream`, which is a terminal; the other one goes nowhere."""
+    """Returns the exit status and the output on `stream`, which is a terminal; the other stream is discarded."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     known = {"TERM": "xterm-256color", "NO_COLOR": "", **(env or {})}
@@ -26,7 +26,7 @@ def on_terminal(*arguments: object, env: Mapping[str, str] | None = None, stream
 
 
 def _all(terminal: int) -> str:
-    """Until the other end is closed, which a pty tells by EIO."""
+    """Reads until the other end is closed, which a pty reports as EIO."""
     pieces = []
     with os.fdopen(terminal, "rb", buffering=0) as screen:
         try:

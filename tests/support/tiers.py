@@ -1,10 +1,10 @@
-"""Which tests `bin/test` and `bin/test --quick` leave out, by the markers of the tests. `bin/test --all` runs all.
+"""Decides by markers which tests `bin/test` and `bin/test --quick` leave out. `bin/test --all` runs all.
 
 `long`: only `--all` runs the test, because it takes more than 0.6 processor seconds. `rows(N, "ID", ...)`: of a
-parametrised test, `bin/test` runs N rows, evenly spread over their sorted IDs, and those that are named, because they
-run lines that no other test does. `slow`: a unit test of more than a fifth of a processor second, which `--quick`
-leaves out. `long("ID", ...)` and `slow("ID", ...)` mean only the rows that they name. `bin/test --costs FILE` tells
-what each test takes.
+parametrised test, `bin/test` runs N rows, evenly spread over their sorted IDs, and the named rows, because they run
+lines that no other test does. `slow`: a unit test of more than a fifth of a processor second, which `--quick` leaves
+out. `long("ID", ...)` and `slow("ID", ...)` apply only to the rows that they name. `bin/test --costs FILE` measures
+each test.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 OPTION = "--tier"
-COLLECTED = pytest.StashKey[tuple[pytest.Item, ...]]()  # all tests of the modules that were asked for
+COLLECTED = pytest.StashKey[tuple[pytest.Item, ...]]()  # all tests of the requested modules
 QUICK, MAIN, ALL = "quick", "main", "all"
 
-# Releases of OpenLDAP whose root directory takes half a minute to make on a new machine: only --all runs them.
+# Releases of OpenLDAP that only --all tests: on a new machine, making their root directory takes half a minute.
 RELEASES = ("bullseye", "bookworm", "forky")
 
 
 def left_out(tier: str, items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """Those of `items`, which are all tests of their modules, that `tier` leaves to a longer one."""
+    """Returns the items that `tier` leaves to a longer tier. `items`: all tests of their modules."""
     if tier == ALL:
         return set()
     parametrised: dict[str, list[pytest.Item]] = defaultdict(list)
@@ -45,13 +45,13 @@ def left_out(tier: str, items: Iterable[pytest.Item]) -> set[pytest.Item]:
 
 
 def spread(names: Sequence[str], count: int) -> set[str]:
-    """`count` of the names, evenly spread over their order: the same for every order in which they come."""
+    """Returns `count` names, evenly spread over their sorted order."""
     found = sorted(names)
     return {found[index * len(found) // count] for index in range(count)}
 
 
 def unknown_rows(items: Iterable[pytest.Item]) -> set[str]:
-    """Rows that a marker names and no test has: a parameter that was renamed would quietly change its tier."""
+    """Returns rows that a marker names but no test has: a renamed parameter would silently change its tier."""
     rows, named = set(), set()
     for item in items:
         test = item.nodeid.partition("[")[0]

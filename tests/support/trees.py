@@ -1,4 +1,4 @@
-"""Are two servers' databases the same? Compares what slapcat prints, with ditseed's own code left out of it."""
+"""Compares the databases of two servers by slapcat's output, without any code of ditseed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Tree = dict[str, tuple[str, ...]]
 
 
 def tree(slapcat: str) -> Tree:
-    """DN line -> sorted lines of the entry. contextCSN belongs to the server, not to the entry."""
+    """Returns DN line -> sorted lines of the entry, without contextCSN, which is the server's."""
     return dict(_entry(text) for text in slapcat.split("\n\n") if text.strip())
 
 
@@ -30,7 +30,7 @@ def differences(left: Tree, right: Tree) -> Iterator[str]:
 
 
 def assert_same(left: Slapd, right: Slapd) -> None:
-    """Every entry with every attribute, entryUUID and entryCSN among them."""
+    """Asserts that all entries and attributes are equal, including entryUUID and entryCSN."""
     one, other = tree(left.slapcat()), tree(right.slapcat())
     assert one, "an empty database proves nothing"
     found = list(differences(one, other))
@@ -38,7 +38,7 @@ def assert_same(left: Slapd, right: Slapd) -> None:
 
 
 def emptied(server: Slapd) -> None:
-    """The same running server at the same URI, made anew: its database is gone."""
+    """Replaces the database of a running server by an empty one; the URI stays the same."""
     server.stop()
     for path in server.database_dir.glob("*.mdb"):
         path.unlink()

@@ -1,4 +1,4 @@
-"""Scripts for the storage VM that run ditseed often: in one interpreter, for to start one takes seconds in there."""
+"""Scripts for the storage VM that run ditseed in one interpreter, because starting one takes seconds there."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ END
 
 
 def program(body: str) -> str:
-    """`body` is Python, with two functions. ditseed(WORDS, FILE) runs `ditseed storage WORDS` with its output to FILE,
-    and returns its exit status. sh(SCRIPT) runs commands, none of which may fail; their output is on standard error."""
+    """Returns a script that runs `body`, Python with two functions: ditseed(WORDS, FILE) runs `ditseed storage WORDS`
+    with output to FILE, and returns its status; sh(SCRIPT) runs commands, which must succeed, with output to stderr."""
     return _PROGRAM.format(python=sys.executable, body=body)
 
 
 def run(script: str, disks: Sequence[Path], *tools: str, **more: Any) -> str:
-    """What the script, which succeeds, prints in the storage VM. tools: that this host has to have. more: of
-    `storage_vm.run`."""
+    """Runs a script, which must succeed, in the storage VM, and returns its output. `tools`: programs required on this
+    host. `more`: arguments of `storage_vm.run`."""
     require(storage_vm.missing_storage_vm(*tools))
     ended = storage_vm.run(script, disks, **more)
     assert ended.status == 0, f"{ended.out[-2000:]}\n{ended.err[-3000:]}"

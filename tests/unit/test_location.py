@@ -72,7 +72,7 @@ def test_a_template_is_found_by_its_name_or_its_path() -> None:
     assert found.path == PEOPLE
     assert found.lists
     assert locate("ours.toml", Kind.TEMPLATE).path == Path("ours.toml")
-    with pytest.raises(UsageProblem, match="expected here is a template"):
+    with pytest.raises(UsageProblem, match="; a template is expected here"):
         locate("database", Kind.TEMPLATE)
     with pytest.raises(NoSuchTemplate):
         locate("poeple", Kind.TEMPLATE)
@@ -111,7 +111,7 @@ def test_what_is_there_and_cannot_be_read() -> None:
         ("verify a.ldif", "a.ldif is LDIF"),
         ("verify slapd.d", "slapd.d is a configuration of slapd"),
         ("compare a.ldif copy", "copy is a data file of LMDB"),
-        ("compare pipe a.ldif --show-attributes", "pipe is a stream: put it into a file first"),
+        ("compare pipe a.ldif --show-attributes", "pipe is a stream: save it to a file first"),
         ("compare - -", "- (standard input) is given twice"),
     ],
 )

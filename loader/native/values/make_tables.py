@@ -29,7 +29,7 @@ def is_hangul(code: int) -> bool:
 
 
 def fold(code: int) -> int:
-    """Distance to the lower-case letter, which has to exist in Unicode 3.2 too."""
+    """Returns the distance to the lower-case letter; 0 if Unicode 3.2 does not have the letter."""
     if OLD.category(chr(code)) not in ("Lu", "Lt"):
         return 0
     lower = ord(chr(code).lower()[0])

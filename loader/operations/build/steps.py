@@ -88,7 +88,7 @@ class BuildOptions(DeclaredBuild, LdifInputs):
 
     def below(self, suffix: str) -> BuildOptions:
         """Returns the options with the generated tree moved below `suffix`."""
-        return replace(self, tree=self.tree.below(suffix)) if self.tree else self
+        return replace(self, tree=self.tree.with_suffix(suffix)) if self.tree else self
 
     def identity(self) -> dict[str, object]:
         """Returns the options and input fingerprints that must not change between a run and its resumption."""

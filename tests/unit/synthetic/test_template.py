@@ -59,7 +59,7 @@ def values(directory: Path, text: str, extra: str = "") -> list[str]:
 
 @pytest.mark.parametrize("name", templates.shipped())
 def test_the_shipped_templates_are_sound(name: str) -> None:
-    made = TreeSpec(templates.find(name), LISTS).compiled(otherwise=100)
+    made = TreeSpec(templates.find(name), LISTS).compiled(default_entries=100)
     assert made.description
     assert made.entries > 100
 
@@ -170,7 +170,7 @@ def test_a_mistake_in_a_list_is_told_with_its_line(tmp_path: Path) -> None:
 def test_a_hostile_template_is_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:
     recipe = structs.replace(written(tmp_path, GOOD.replace(old, new, 1)), entries=None)
     with pytest.raises((TemplateError, UsageProblem)) as caught:
-        recipe.compiled(otherwise=100)
+        recipe.compiled(default_entries=100)
     assert reason in str(caught.value)
 
 

@@ -1,5 +1,4 @@
-//! The call that looks whether a database is sound, and those that tell what its indexes take and which entries share
-//! their entryUUID.
+//! The calls that audit a database, measure its indexes, and find entries with the same entryUUID.
 
 use std::path::PathBuf;
 
@@ -63,7 +62,7 @@ pub fn audit(
     let level = one_of(Level::from_name(level), level, "level")?;
     let known = database.map(Database::parts);
     if level == Level::Indexes && known.is_none() {
-        return Err(PyValueError::new_err("indexes are made again by a configuration"));
+        return Err(PyValueError::new_err("auditing indexes requires a database configuration"));
     }
     let (path, means, counters) = (path.as_path(), &limits.core()?, &counters.0);
     let seen = seen.map(|seen| &seen.0);
@@ -97,7 +96,7 @@ pub fn index_costs(
     Ok(enter(py, &counters.0, || backmdb::index_costs(&path, txn, &counters.0))?.into())
 }
 
-/// Of each: the entryUUID, and two DNs.
+/// Returns each shared entryUUID with two of its DNs.
 #[pyfunction]
 #[pyo3(signature = (path, counters, limits, *, txn, limit))]
 pub fn shared_uuids(

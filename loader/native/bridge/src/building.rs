@@ -1,4 +1,4 @@
-//! The native builder's calls: a schema is read once, then databases are built with it.
+//! The calls that read a schema, and build databases with it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ impl Schema {
     }
 }
 
-/// Name -> what `rule` tells, of the types of which it tells anything.
+/// Returns name -> result of `rule`, without types for which `rule` returns `None`.
 fn told<'a>(
     kinds: impl Iterator<Item = &'a schema::AttributeType>,
     rule: impl Fn(&schema::AttributeType) -> Option<&str>,
@@ -47,7 +47,7 @@ impl Schema {
         told(self.0.attributes(), schema::AttributeType::of_other_module)
     }
 
-    /// Kind, name, all names, whether it is compiled in, and what of it decides what is stored.
+    /// Returns kind, name, all names, whether it is compiled in, and what determines stored bytes and index keys.
     fn facts(&self) -> Vec<SchemaFact> {
         let attributes = self.0.attributes().map(|one| {
             let names = names_of(&one.names, &one.oid);
@@ -118,12 +118,12 @@ impl From<backmdb::Rejection> for Rejection {
     }
 }
 
-/// At most a hundred are reported; all are in the reject file.
+/// Returns at most a hundred rejections; the reject file has all.
 pub fn reported<R: Into<Rejection>>(all: Vec<R>) -> Vec<Rejection> {
     all.into_iter().take(100).map(R::into).collect()
 }
 
-/// Attribute description, syntax, and how many values the syntax forbids.
+/// Attribute description, syntax, and number of values that the syntax forbids.
 pub type Misfits = Vec<(String, String, u64)>;
 
 pub fn misfits_of(all: Vec<backmdb::InvalidValues>) -> Misfits {
@@ -147,7 +147,7 @@ record!(Built from backmdb::Built {
     rejected: usize = rejections.len(),
 });
 
-/// What slapd is configured to do with one database, and its schema.
+/// A database's configuration in slapd, and its schema.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Database {

@@ -1,4 +1,4 @@
-//! The module's functions: arguments in, one call to the core through the gate, result out.
+//! The module's functions: each converts its arguments, makes one call to the core, and converts the result.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
@@ -21,7 +21,7 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// `None`: what is no DN.
+/// Returns `None` for text that is not a DN.
 #[pyfunction]
 pub fn dn_key(text: &[u8]) -> Option<Vec<u8>> {
     schema::dn_key(text).ok()
@@ -75,7 +75,7 @@ pub fn records(
     enter(py, counters, work)
 }
 
-/// It is then taken out: the first record of a name counts.
+/// Returns whether the DN's key is in `keys`, and removes it, because only the first record of a DN counts.
 fn is_among(dn: &[u8], keys: &mut HashSet<Vec<u8>>) -> bool {
     schema::dn_key(dn).is_ok_and(|key| keys.remove(&key))
 }

@@ -1,4 +1,4 @@
-//! Copies of data files: into files, over descriptors, and in pieces for whoever takes them.
+//! Copies data files: to files, through descriptors, and as pieces that Python takes.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -93,16 +93,16 @@ pub fn clone_receive(
     enter(py, &counters.0, || receive(&mut input, &target, &journal, &watch))
 }
 
-/// Whether to go on.
+/// Counts bytes. Returns whether the call should continue.
 fn counted(counters: &Counters, bytes: u64) -> bool {
     counters.0.add(0, bytes);
     !counters.0.is_cancelled()
 }
 
-/// Bytes of the largest page of LMDB: pieces hold whole pages.
+/// Bytes of LMDB's largest page; pieces contain whole pages.
 const LARGEST_PAGE: usize = 64 << 10;
 
-/// Whole pages, one after the other.
+/// Consecutive whole pages.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct PageBlock(pub Buffer);
@@ -134,7 +134,7 @@ impl PageBlocks {
     #[new]
     fn new(size: usize) -> PyResult<Self> {
         if size == 0 || size % LARGEST_PAGE != 0 {
-            return Err(PyValueError::new_err(format!("pieces of {size} bytes")));
+            return Err(PyValueError::new_err(format!("{size} bytes is not a valid piece size")));
         }
         let (writer, pieces) = PieceWriter::new(size);
         Ok(Self { writer: Mutex::new(Some(writer)), pieces: Mutex::new(Some(pieces)) })
@@ -150,7 +150,7 @@ impl PageBlocks {
         }
     }
 
-    /// Whoever makes them is told that nobody takes them any more.
+    /// Tells the writer that no more pieces will be taken.
     fn close(&self) {
         *lock(&self.pieces) = None;
     }
@@ -172,7 +172,7 @@ pub fn compact_in_pieces(
     counters: &Counters,
 ) -> PyResult<Vec<u8>> {
     let writer = lock(&pieces.writer).take();
-    let writer = writer.ok_or_else(|| PyValueError::new_err("pieces that were made before"))?;
+    let writer = writer.ok_or_else(|| PyValueError::new_err("the pieces were already written"))?;
     let work = move || {
         let reader = codec::tables::with_orders(Reader::open_meta(&source, &meta)?);
         reader.compact_in_pieces(writer, &|bytes| counted(counters, bytes))

@@ -1,4 +1,4 @@
-//! The calls that read meta pages and single facts of a database, and those that change one stored entry.
+//! The calls that read meta pages and facts of a database, and those that change a stored entry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The calls that read a database of back-mdb from its pages.
+//! The calls that read the entries of a back-mdb database from its pages.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::gate::{Counters, duplicate, enter};
 use crate::results::{EntryDigests, record};
 
-/// A snapshot of a data file, and which part of it.
+/// A snapshot of a data file, and the part of it to read.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Dump {

@@ -1,7 +1,7 @@
-//! Failures of the core as Python exceptions, and arguments that are refused before a call.
+//! Converts errors of the core to Python exceptions, and rejects invalid arguments before a call.
 //!
-//! Their facts are attributes, not arguments: before Python 3.12 the stable interface lets nobody add
-//! fields to an exception class. Attributes also survive pickling, so workers can raise it.
+//! The facts are attributes of the exception, not arguments: before Python 3.12, the stable ABI does not
+//! allow fields in an exception class. Attributes survive pickling too, so child processes can raise it.
 
 use std::path::PathBuf;
 
@@ -10,9 +10,9 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 
-create_exception!(loader._native, NativeError, PyException, "What the native core could not do.");
+create_exception!(loader._native, NativeError, PyException, "An error of the native core.");
 
-/// One made from Python by hand has the attributes too.
+/// Gives the class default attributes, so that an exception created in Python has them too.
 pub fn give_attributes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let class = module.py().get_type::<NativeError>();
     Facts::default().set(&class)
@@ -42,12 +42,12 @@ impl Facts {
     }
 }
 
-/// A failure of the core; its text is that of the exception.
+/// An error of the core; its text becomes that of the exception.
 pub trait Raise: ToString {
     fn facts(self) -> Facts;
 }
 
-/// A result of the core as Python gets it.
+/// Converts a result of the core to one for Python.
 pub fn raised<T>(py: Python<'_>, result: Result<T, impl Raise>) -> PyResult<T> {
     result.map_err(|error| {
         let raised = NativeError::new_err(error.to_string());
@@ -55,12 +55,12 @@ pub fn raised<T>(py: Python<'_>, result: Result<T, impl Raise>) -> PyResult<T> {
     })
 }
 
-/// What an argument names, if it is one of the names that there are.
+/// Returns `found`; if it is `None`, an error that says that `given` is not a valid `what`.
 pub fn one_of<T>(found: Option<T>, given: &str, what: &str) -> PyResult<T> {
-    found.ok_or_else(|| PyValueError::new_err(format!("{given} is no {what}")))
+    found.ok_or_else(|| PyValueError::new_err(format!("{given} is not a {what}")))
 }
 
-/// Two arguments of which each makes no sense without the other.
+/// Returns two arguments that must be given together or not at all.
 pub fn both<A, B>(one: Option<A>, other: Option<B>, names: &str) -> PyResult<Option<(A, B)>> {
     if one.is_some() != other.is_some() {
         return Err(PyValueError::new_err(format!("{names} go together")));

@@ -1,4 +1,4 @@
-//! What is read of a live server goes straight into a build.
+//! Passes LDIF that is read from a live server directly to a build.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use backmdb::Orphan;
 use common::{Code, Error, lock};
 use pyo3::prelude::*;
 
-/// Blocks that wait to be built: some ten megabytes.
+/// Maximum number of waiting blocks: about ten megabytes.
 const CAPACITY: usize = 24;
 
-/// Blocks of LDIF on their way from connections to a build.
+/// A queue of LDIF blocks from connections to a build.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Feed(pub Arc<ldif::Feed>);
@@ -43,7 +43,7 @@ pub struct Live {
     renamed: Py<PyAny>,
 }
 
-/// A live source, and what its functions raised, which ends the build and comes out of it.
+/// A live source, and the exception that one of its functions raised, which ends the build.
 #[derive(Debug)]
 pub struct Asked {
     live: Live,
@@ -72,10 +72,10 @@ impl Asked {
 
     fn refused(&self, error: PyErr) -> Error {
         *lock(&self.raised) = Some(error);
-        Error::new(Code::Cancelled, "the server was asked again, and no answer came")
+        Error::new(Code::Cancelled, "reading entries again from the server failed")
     }
 
-    /// What the function raised.
+    /// Returns the exception that a function raised.
     pub fn exception(self) -> Option<PyErr> {
         self.raised.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The one way into the core: without the interpreter lock, and with an ear for Ctrl-C; the counters of a call.
+//! Calls the core without the interpreter lock, and cancels it on Ctrl-C. Wraps the counters of a call.
 
 use std::ffi::OsString;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -14,12 +14,12 @@ use pyo3::prelude::*;
 
 use crate::error::{Raise, raised};
 
-/// How long a signal may wait for its Python handler.
+/// Maximum delay of a signal's Python handler.
 pub const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Runs `work` on a thread of its own while this one waits for signals; Python runs their handlers on
-/// its main thread only, so calls from other threads just wait. A handler that raises (Ctrl-C does)
-/// cancels the work, and its exception comes out once the work has stopped.
+/// Runs `work` on a new thread while this thread checks for signals. Python runs signal handlers only on
+/// its main thread, so calls from other threads just wait. If a handler raises (as for Ctrl-C), the work
+/// is cancelled, and the exception is returned after the work has stopped.
 pub fn enter<T: Send, E: Raise + Send>(
     py: Python<'_>,
     counters: &common::Counters,
@@ -43,7 +43,7 @@ pub fn enter<T: Send, E: Raise + Send>(
     }
 }
 
-/// Waits until the worker drops its end of the channel, in whatever way it ends.
+/// Waits until the worker ends, which drops its end of the channel. Returns the exception of a signal handler.
 fn watch(worker: &Receiver<()>, counters: &common::Counters) -> Option<PyErr> {
     while worker.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
         if let Some(interrupt) = Python::attach(|py| py.check_signals().err()) {
@@ -54,18 +54,18 @@ fn watch(worker: &Receiver<()>, counters: &common::Counters) -> Option<PyErr> {
     None
 }
 
-/// A descriptor of our own beside the caller's, who still has to close theirs.
+/// Duplicates a descriptor; the caller must still close the original.
 pub fn duplicate(fd: RawFd) -> PyResult<OwnedFd> {
     if fd < 0 {
         return Err(PyValueError::new_err(format!("{fd} is not a file descriptor")));
     }
-    // SAFETY: `fd` is not -1, and it is used for nothing but dup, which refuses what is not open.
+    // SAFETY: `fd` is not -1, and it is only passed to dup, which fails if it is not open.
     #[allow(unsafe_code)]
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     Ok(borrowed.try_clone_to_owned()?)
 }
 
-/// The counters of a running call, as Python sees them.
+/// Python's view of the counters of a running call.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug, Default)]
 pub struct Counters(pub Arc<common::Counters>);

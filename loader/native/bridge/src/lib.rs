@@ -1,8 +1,7 @@
-//! `loader._native`: the native core's face to Python, and nothing else. The contract is
-//! `loader/_native.pyi`; what the calls do stands in the crates `ldif` and `tree`.
+//! `loader._native`: only the Python interface of the native core. `loader/_native.pyi` is the contract;
+//! other crates, such as `ldif` and `tree`, implement the calls.
 
-// Arguments come from Python as values of their own: what a call works on, its counters, and by name how. One call is one
-// phase, with all it needs.
+// A call is one phase, so it has many arguments: positional ones for its data and counters, keywords for its options.
 #![allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
 #![allow(clippy::struct_excessive_bools)]
 
@@ -78,7 +77,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // The stub lists the names; a second list would have to be kept beside it.
+        // The stub already lists the names; `__all__` would be a second list to maintain.
         module.delattr("__all__")?;
         super::error::give_attributes(module)
     }

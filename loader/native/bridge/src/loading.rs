@@ -38,7 +38,7 @@ impl From<load::Rejection> for Rejection {
 }
 
 argument!(
-    /// What a load does, as Python gives it.
+    /// The options of a load.
     #[pyo3(from_item_all)]
     LoadOptions for load::Options {
         jobs: usize = jobs.max(1),
@@ -46,7 +46,7 @@ argument!(
         transactions: bool,
         window: (usize, usize) = (window.0.max(1), window.1.max(window.0).max(1)),
         exists: String =
-            one_of(OnExists::from_name(&exists), &exists, "way with entries that exist")?,
+            one_of(OnExists::from_name(&exists), &exists, "valid treatment of existing entries")?,
         leave_out: Vec<String>,
         relax: bool,
         contexts: Vec<String>,

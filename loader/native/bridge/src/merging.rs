@@ -1,4 +1,4 @@
-//! Slices for several slapadds, and their databases made one.
+//! Slices LDIF for several slapadds, and merges their databases.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::error::both;
 use crate::gate::{Counters, duplicate, enter};
 use crate::results::record;
 
-/// File, offset, line, and entries before it.
+/// The start of a slice: index of the file, offset, line, and number of entries before it.
 type SliceStartFields = (usize, u64, u64, u64);
 /// Path, line, DN.
 type RecordLocation = (PathBuf, u64, String);

@@ -1,4 +1,4 @@
-//! Pages of backups, stored by their content. All calls but `restore` are short, and made from many threads.
+//! Stores pages of backups by their content. All calls except `restore` are short and come from many threads.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use crate::cloning::PageBlock;
 use crate::error::raised;
 use crate::gate::{Counters, duplicate, enter};
 
-/// Runs, the first of the backup's own pages, how many pages.
+/// Runs, number of the first of the backup's own pages, number of pages.
 type SegmentFields = (Vec<u8>, u32, u64);
 
-/// Runs, frames, entries of the index, XXH3; how many pages are new.
+/// Runs, frames, entries of the index, XXH3; number of new pages.
 type SiftedFields<'py> = ([Bound<'py, PyBytes>; 4], u32);
 
 fn segment((runs, first, pages): SegmentFields) -> Segment {
@@ -47,7 +47,7 @@ impl PagePacks {
         Ok(Self(Arc::new(raised(py, opened.map(assembly))?)))
     }
 
-    /// head: both meta pages. pieces: with the XXH3 of each, big-endian.
+    /// `head`: both meta pages. `pieces`: each with its XXH3, big-endian.
     fn restore(
         &self,
         py: Python<'_>,

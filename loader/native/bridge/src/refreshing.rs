@@ -1,5 +1,4 @@
-//! The calls that make a database from another's records: bring it up to date, make its indexes again, or make it for
-//! another slapd.
+//! The calls that refresh a database, rebuild its indexes, and convert its records for another slapd.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -56,7 +55,7 @@ pub fn refresh(
         jobs,
         rejects: scratch.join("rejects.ldif"),
         scratch,
-        // What the provider sent is not checked.
+        // Entries from the provider are not checked.
         ..Options::default()
     };
     let (known, allowed) = (database.parts(), duplicate(allowed)?);

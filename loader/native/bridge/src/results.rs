@@ -1,4 +1,4 @@
-//! What the calls return.
+//! The results of the calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,8 +9,8 @@ use tree::Digest;
 
 use crate::gate::{self, Counters};
 
-/// Declares a class with the fields of a result of the core. Where the two forms of a field differ, an expression makes
-/// that of Python; so it does what stands `beside` them.
+/// Declares a Python class with the fields of a result of the core. If the types of a field differ, an expression
+/// converts it; the fields in `beside` are always computed.
 macro_rules! record {
     ($name:ident from $core:path {
         $($field:ident: $kind:ty $(= $value:expr)?),* $(,)?
@@ -34,8 +34,8 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// Declares an argument, an object of Python with the fields of a struct of the core. Where the two forms of a field
-/// differ, an expression makes that of the core.
+/// Declares an argument: a Python object with the fields of a struct of the core. If a field's types differ, an
+/// expression converts it.
 macro_rules! argument {
     ($(#[$meta:meta])* $name:ident for $core:path {
         $($(#[$of_field:meta])* $field:ident: $kind:ty $(= $value:expr)?),* $(,)?
@@ -101,7 +101,7 @@ record!(Difference from tree::Difference {
     subtrees: Vec<Subtree> = subtrees.into_iter().map(subtree).collect(),
 });
 
-/// Its name, entries and checksum of each side, entries that differ.
+/// Name, number of entries and checksum of each side, number of different entries.
 type Subtree = (Option<String>, (u64, String), (u64, String), u64);
 
 fn subtree(found: tree::Subtree) -> Subtree {
@@ -121,7 +121,7 @@ impl EntryDigests {
         Self { digest: Mutex::new(digest), counters: Arc::clone(&counters.0) }
     }
 
-    /// Another thread may be adding: wait without the interpreter lock.
+    /// Waits without the interpreter lock, because another thread may be adding.
     fn with<T: Send>(&self, py: Python<'_>, act: impl FnOnce(&mut Digest) -> T + Send) -> T {
         py.detach(|| act(&mut lock(&self.digest)))
     }
@@ -148,7 +148,7 @@ impl EntryDigests {
             return Ok(tree::Difference::default().into());
         }
         let found = gate::enter(py, &self.counters, || {
-            // Always in the same order, so that a.diff(b) and b.diff(a) cannot wait for each other.
+            // Locks in the same order for a.diff(b) and b.diff(a), so that they cannot deadlock.
             let (left, right) = lock_both(&self.digest, &other.digest);
             tree::Difference::between(&left, &right, limit)
         })?;

@@ -1,4 +1,4 @@
-//! What a partial replica holds of its provider's entries, and searches held against the indexes of a database.
+//! The calls that select a partial replica's entries, and compare searches with the indexes of a database.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::error::{one_of, raised};
 use crate::gate::{Counters, enter};
 use crate::results::record;
 
-/// A consumer's syncrepl, understood by its schema.
+/// A consumer's syncrepl, parsed with its schema.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Selection {

@@ -1,4 +1,4 @@
-//! Synthetic trees: LDIF in, a template out; a template in, LDIF out.
+//! Synthetic trees: learns a template from LDIF, and generates LDIF from a template.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::error::raised;
 use crate::gate::{Counters, duplicate, enter};
 use crate::results::{Shard, record};
 
-/// A template made ready for one seed, one suffix and one number of entries.
+/// A template that is compiled for a seed, a suffix and a number of entries.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Template {

@@ -1,4 +1,4 @@
-//! A running server, read: connections, and the searches over them.
+//! Reads a running server: connections, and their searches.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::gate::{Counters, enter};
 use crate::results::{EntryDigests, argument, record};
 
 argument!(
-    /// How to reach a server, and as whom.
+    /// The address of a server, and the bind options.
     #[pyo3(from_item_all)]
     Link for wire::ConnectionOptions {
         uri: Option<String>,
@@ -68,7 +68,7 @@ record!(Synced from wire::sync::SyncCounts {
     cut: bool,
 });
 
-/// A bound connection, for one search at a time. One that failed is closed.
+/// A bound connection, for one search at a time. After an error it is closed.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Channel {
@@ -77,7 +77,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Runs a search; a channel whose search failed is closed.
+    /// Runs a search; closes the channel if the search fails.
     fn search<T: Send>(
         &self,
         py: Python<'_>,

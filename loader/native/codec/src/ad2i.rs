@@ -1,21 +1,21 @@
-//! The table ad2i: attribute descriptions by their numbers, which count from 1.
+//! The table ad2i: attribute descriptions by number; numbers begin at 1.
 //!
 //! ```text
-//! key:   | number: 4 bytes, of the machine's byte order |
+//! key:   | number: 4 bytes, native byte order |
 //! value: | description, without a NUL |
 //! ```
 
-/// The number; `None` when the key has not exactly 4 bytes.
+/// Returns the number; `None` if the key does not have exactly 4 bytes.
 pub fn read(key: &[u8]) -> Option<u32> {
     key.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// The key of a number.
+/// Returns the key of a number.
 pub const fn key(number: u32) -> [u8; 4] {
     number.to_ne_bytes()
 }
 
-/// Does the key stand where it must, behind `before` others without a gap?
+/// Returns whether the key's number is `before` + 1, so that the numbers have no gap.
 pub fn follows(key: &[u8], before: usize) -> bool {
     read(key).is_some_and(|number| before.checked_add(1) == usize::try_from(number).ok())
 }

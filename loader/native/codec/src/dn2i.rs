@@ -1,33 +1,33 @@
 //! The records of dn2i, as `servers/slapd/back-mdb/dn2id.c` lays them out.
 //!
-//! Every node has its own record (parent's ID), and one in its parent's list (its ID, and how many
-//! entries its subtree has, itself included).
+//! Every node has its own record (with the parent's ID), and one in its parent's list (with its ID, and the number of
+//! entries in its subtree, itself included).
 //!
 //! ```text
 //! own:   | 0, length: 2 | normalised RDN | 0 | RDN | 0 | parent: 8 |
 //! child: | 1, length: 2 | normalised RDN | 0 | RDN | 0 | ID: 8 | entries: 8 |
 //! ```
 //!
-//! The length is the normalised RDN's, big-endian; its highest bit marks a child. ID and count are little-endian.
+//! The length is the normalised RDN's, big-endian; its highest bit marks a child. Other numbers are little-endian.
 
 use std::cmp::Ordering;
 
-/// The root above all suffixes, under key 0.
+/// The record of the root above all suffixes, which has the key 0.
 pub const ROOT: [u8; 12] = [0; 12];
 
-/// What a child's record has besides its two names.
+/// Bytes of a child's record in addition to its two names.
 const AROUND_NAMES: usize = 20;
 
-/// The longest name that slapd reads: `mdb_id2name` ends it at a longer one.
+/// Bytes of the longest name that slapd reads; `mdb_id2name` makes slapd abort at a longer one.
 const LONGEST_NAME: usize = 1023;
 
-/// Are these the names of a node, where LMDB takes DUPSORT values of `longest` bytes?
+/// Returns whether a record with these names fits, if LMDB accepts DUPSORT values of at most `longest` bytes.
 pub const fn fits(longest: usize, normal: &[u8], pretty: &[u8]) -> bool {
     let (normal, pretty) = (normal.len(), pretty.len());
     normal <= LONGEST_NAME && pretty <= LONGEST_NAME && normal + pretty + AROUND_NAMES <= longest
 }
 
-/// The longest RDN whose normal form is as long as itself.
+/// Returns the maximum length of an RDN whose normal form is as long as the RDN.
 pub const fn longest_name(longest: usize) -> usize {
     let half = (longest - AROUND_NAMES) / 2;
     if half < LONGEST_NAME { half } else { LONGEST_NAME }
@@ -35,13 +35,13 @@ pub const fn longest_name(longest: usize) -> usize {
 
 const CHILD: u16 = 0x8000;
 
-/// The record of the node itself.
+/// Appends the node's own record.
 pub fn own(out: &mut Vec<u8>, normal: &[u8], pretty: &[u8], parent: u64) {
     name(out, 0, normal, pretty);
     out.extend_from_slice(&parent.to_le_bytes());
 }
 
-/// The record in the parent's list.
+/// Appends the node's record in its parent's list.
 pub fn child(out: &mut Vec<u8>, normal: &[u8], pretty: &[u8], id: u64, subtree: u64) {
     name(out, CHILD, normal, pretty);
     out.extend_from_slice(&id.to_le_bytes());
@@ -59,36 +59,36 @@ fn name(out: &mut Vec<u8>, mark: u16, normal: &[u8], pretty: &[u8]) {
     out.push(0);
 }
 
-/// The order of a node's records (`mdb_dup_compare`): its own first, then children by length and bytes of
-/// their names. What follows a name does not count.
+/// Compares the records of a node (`mdb_dup_compare`): its own record is first, then its children by length and bytes
+/// of their normalised RDNs. Nothing else in a record counts.
 pub fn compare(left: &[u8], right: &[u8]) -> Ordering {
     name_of(left).cmp(name_of(right))
 }
 
-/// What orders a record, and by which no two children of one parent may be the same: mark, length and normalised RDN.
+/// Returns mark, length and normalised RDN, which order the records of a node and are unique among its children.
 #[inline]
 pub fn name_of(record: &[u8]) -> &[u8] {
     let length = record.first_chunk().map_or(0, |length| u16::from_be_bytes(*length) & !CHILD);
     &record[..record.len().min(2 + usize::from(length))]
 }
 
-/// Is it one of a parent's list?
+/// Returns whether a record is that of a child.
 pub fn is_child(record: &[u8]) -> bool {
     record.first().is_some_and(|byte| byte & 0x80 != 0)
 }
 
-/// A record taken apart.
+/// A parsed record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node<'a> {
     pub normal: &'a [u8],
     pub pretty: &'a [u8],
-    /// Of the parent in a node's own record, of the child in a parent's list.
+    /// In a node's own record, the parent's ID; in a parent's list, the child's.
     pub id: u64,
-    /// In a parent's list: the entries of the child's subtree.
+    /// In a parent's list, the number of entries in the child's subtree.
     pub child: Option<u64>,
 }
 
-/// Reads what [`own`] or [`child`] made; `None` when it is something else.
+/// Parses a record that [`own`] or [`child`] could have made; returns `None` for anything else.
 pub fn read(record: &[u8]) -> Option<Node<'_>> {
     let (length, rest) = record.split_first_chunk::<2>()?;
     let length = u16::from_be_bytes(*length);
@@ -104,7 +104,7 @@ pub fn read(record: &[u8]) -> Option<Node<'_>> {
 }
 
 impl Node<'_> {
-    /// The record again, as [`own`] or [`child`] makes it.
+    /// Appends the record as [`own`] or [`child`] makes it.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self.child {
             None => own(out, self.normal, self.pretty, self.id),

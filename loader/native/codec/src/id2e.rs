@@ -1,42 +1,42 @@
-//! The table id2e: entries without their names, which are in dn2i.
+//! The table id2e: entries without their DNs, which are in dn2i.
 //!
 //! ```text
-//! | attributes: 4 | slots: 4 | object class flags: 4 | words: 4 |     words: how many follow before the values
+//! | attributes: 4 | slots: 4 | object class flags: 4 | words: 4 |     words: the number of words before the values
 //! for each attribute, in the entry's order:
 //! | number in ad2i, SORTED, APART: 4 | values, NORMAL: 4 |            the flags are the highest bits
-//! | length: 4 | ... | length: 4 | ...                                 of the values, then of their normal forms
+//! | length: 4 | ... | length: 4 | ...                                 of the values, then of the normal forms
 //! for each attribute:
 //! | value | 0 | ... | normal form | 0 | ...
-//! | padding to 8 bytes |                                              slapd leaves it as it comes, we make it zero
+//! | padding to 8 bytes |                                              slapd leaves it uninitialised; here it is zero
 //! ```
 //!
-//! Words are little-endian. Slots are what slapd makes room for: one more than the values of each attribute, and as many
-//! again for normal forms. An attribute whose values are apart, in id2v, has neither lengths nor values here. An entry
-//! that is missing between others has an empty record.
+//! Words are little-endian. Slots is the number of values for which slapd allocates memory: for each attribute one more
+//! than its values, and as many again for normal forms. An attribute with values in id2v (APART) has no lengths and no
+//! values here. A missing entry between others has an empty record.
 
 use smallvec::SmallVec;
 
-/// Flags of an attribute's number: values in the order of their rule, values in id2v.
+/// Flags in an attribute's number: the values are in the order of their rule; the values are in id2v.
 pub const SORTED: u32 = 0x8000_0000;
 pub const APART: u32 = 0x4000_0000;
-/// Flag of the count: normal forms follow the values.
+/// Flag in the count of values: normal forms follow the values.
 pub const NORMAL: u32 = 0x8000_0000;
-/// Without the flags.
+/// Mask that removes the flags.
 pub const NUMBER: u32 = 0x3fff_ffff;
-/// More values than any attribute has; their slots must be countable in 32 bits.
+/// More values than any attribute has, but few enough to count their slots in 32 bits.
 const MOST_VALUES: u32 = 1 << 28;
 
-/// Most attributes have one value, which needs no memory of its own here.
+/// Values of an attribute. Most attributes have one value, for which this needs no allocation.
 pub type ValueList<'a> = SmallVec<[&'a [u8]; 1]>;
 
-/// One attribute as it is stored. `normals` is empty where no normal forms are stored.
+/// One attribute as stored. `normals` is empty if no normal forms are stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attribute<'a> {
-    /// In ad2i.
+    /// The attribute's number in ad2i.
     pub number: u32,
-    /// The values stand in the order of their equality rule (`sortvals`).
+    /// The values are in the order of their equality rule (`sortvals`).
     pub sorted: bool,
-    /// The values live in id2v (`multival`): here are none, but `count` is told.
+    /// The values are in id2v (`multival`): `values` is empty, and `count` is their number.
     pub apart: bool,
     pub has_normals: bool,
     pub count: u32,
@@ -44,32 +44,32 @@ pub struct Attribute<'a> {
     pub normals: ValueList<'a>,
 }
 
-/// Words that an attribute takes in the head.
+/// Returns the number of words of an attribute in the head.
 pub const fn words(count: usize, apart: bool, normals: bool) -> usize {
     2 + if apart { 0 } else { count * if normals { 2 } else { 1 } }
 }
 
-/// Appends one entry's value to a buffer. How many words its head has must be known beforehand.
+/// Appends an entry's record to a buffer. The number of words in its head must be known beforehand.
 #[derive(Debug)]
 pub struct Writer<'o> {
     out: &'o mut Vec<u8>,
     start: usize,
     words: usize,
-    /// Where the next word goes.
+    /// Position of the next word.
     at: usize,
     attributes: u32,
     slots: u32,
 }
 
 impl<'o> Writer<'o> {
-    /// `words`: the sum of [`words`] over all attributes that will come.
+    /// `words`: the sum of [`words`] over all attributes that follow.
     pub fn new(out: &'o mut Vec<u8>, words: usize) -> Self {
         let start = out.len();
         out.resize(start + head_size(words), 0);
         Self { out, start, words, at: start + 16, attributes: 0, slots: 0 }
     }
 
-    /// Begins an attribute; unless it is apart, its values follow with [`Self::value`], then its normal forms.
+    /// Begins an attribute. Unless it is APART, add its values with [`Self::value`], then its normal forms.
     #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
     pub fn attribute(
         &mut self,
@@ -93,7 +93,7 @@ impl<'o> Writer<'o> {
         self.out.push(0);
     }
 
-    /// Adds the length of a value whose bytes follow later. Returns which word it is: see [`put_length`].
+    /// Adds the length of a value whose bytes follow later. Returns the index of the word, for [`put_length`].
     #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
     pub fn length(&mut self, length: usize) -> usize {
         self.word(length as u32);
@@ -106,7 +106,7 @@ impl<'o> Writer<'o> {
         self.at += 4;
     }
 
-    /// All attributes are there.
+    /// Finishes the record after the last attribute.
     pub fn finish(mut self, flags: u32) {
         #[allow(
             clippy::cast_possible_truncation,
@@ -121,19 +121,19 @@ impl<'o> Writer<'o> {
     }
 }
 
-/// Bytes of a head of so many [`words`], after which values begin.
+/// Returns the bytes of a head with this number of [`words`]; the values follow it.
 pub const fn head_size(words: usize) -> usize {
     16 + 4 * words
 }
 
-/// Puts the length of a value in its place in a value's head.
+/// Stores the length of a value in a record's head.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
 pub fn put_length(head: &mut [u8], word: usize, length: usize) {
     head[4 * word..4 * word + 4].copy_from_slice(&(length as u32).to_le_bytes());
 }
 
-/// Ends the value that begins at `start`, whose head is a copy of another's.
+/// Finishes the record that begins at `start`, and whose head is a copy of another's.
 #[inline]
 pub fn end(out: &mut Vec<u8>, start: usize, flags: u32) {
     out[start + 8..start + 12].copy_from_slice(&flags.to_le_bytes());
@@ -146,7 +146,7 @@ fn pad(out: &mut Vec<u8>, start: usize) {
     out.truncate(end);
 }
 
-/// An entry's value taken apart: the object class flags, and the attributes.
+/// A parsed entry: the object class flags, and the attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts<'a> {
     pub flags: u32,
@@ -154,7 +154,7 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// `one` in the place of the attribute of that number, or behind all others.
+    /// Replaces the attribute with the number of `one`, or adds `one` after all others.
     #[must_use]
     pub fn with(mut self, one: Attribute<'a>) -> Self {
         match self.attributes.iter_mut().find(|had| had.number == one.number) {
@@ -165,13 +165,13 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Reads what [`Writer`] or slapd wrote; every count and length is checked against what is there.
+/// Parses a record of [`Writer`] or slapd. Checks that every count and length fits the record.
 pub fn read(blob: &[u8]) -> Option<Parts<'_>> {
     let StoredEntry { flags, attributes } = StoredEntry::read(blob)?;
     Some(Parts { flags, attributes: attributes.iter().map(Stored::attribute).collect() })
 }
 
-/// An entry's value as it lies: the object class flags, and the attributes.
+/// A parsed entry that refers to the record's bytes: the object class flags, and the attributes.
 #[derive(Debug, Clone)]
 pub struct StoredEntry<'a> {
     pub flags: u32,
@@ -179,12 +179,12 @@ pub struct StoredEntry<'a> {
 }
 
 impl<'a> StoredEntry<'a> {
-    /// As [`read`], without a copy of the values' positions.
+    /// Like [`read`], but does not copy the values' positions.
     pub fn read(blob: &'a [u8]) -> Option<Self> {
         Self::rest(&mut attributes(blob)?)
     }
 
-    /// As [`Self::read`], and the value has nothing but what the attributes need, since slapd trusts the number of slots.
+    /// Like [`Self::read`], but rejects a record with more than the attributes need, because slapd trusts the slots.
     pub fn read_whole(blob: &'a [u8]) -> Option<Self> {
         let mut rest = attributes(blob)?;
         let entry = Self::rest(&mut rest)?;
@@ -197,7 +197,7 @@ impl<'a> StoredEntry<'a> {
     }
 
     fn rest(rest: &mut Attributes<'a>) -> Option<Self> {
-        // The head has room for no more attributes, whatever it says.
+        // The head has no space for more attributes, whatever their number says.
         let mut found = Vec::with_capacity((rest.left as usize).min(rest.words.len() / 8));
         for _ in 0..rest.left {
             let mut stored = Stored::default();
@@ -208,7 +208,7 @@ impl<'a> StoredEntry<'a> {
     }
 }
 
-/// The same one attribute after the other, in no memory of its own.
+/// Returns the attributes of a record one by one, without allocating memory.
 pub fn attributes(blob: &[u8]) -> Option<Attributes<'_>> {
     let [attributes, _, flags, words] = [0, 1, 2, 3].map(|at| word(blob, at));
     let size = (words? as usize).checked_mul(4)?;
@@ -217,7 +217,7 @@ pub fn attributes(blob: &[u8]) -> Option<Attributes<'_>> {
     Some(Attributes { flags: flags?, left: attributes?, words, data })
 }
 
-/// The value again, from its parts.
+/// Returns the record of a parsed entry.
 pub fn write(parts: &Parts<'_>) -> Vec<u8> {
     let of = |one: &Attribute<'_>| words(one.values.len(), one.apart, one.has_normals);
     let mut out = Vec::new();
@@ -238,7 +238,7 @@ fn word(blob: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Shows one attribute after the other; `damaged` tells what an entry is that cannot be read. For those who read very many.
+/// Calls `see` with each attribute; a fast path for many entries. `damaged` makes the error for an unreadable entry.
 #[inline]
 pub fn each<'a, E>(
     blob: &'a [u8],
@@ -248,7 +248,7 @@ pub fn each<'a, E>(
     attributes(blob).ok_or_else(&damaged)?.each(damaged, see)
 }
 
-/// Gives the attributes other numbers, and makes the padding zero.
+/// Replaces the numbers of the attributes, and sets the padding to zero.
 pub fn renumber<E>(
     blob: &mut [u8],
     damaged: impl Fn() -> E,
@@ -263,7 +263,7 @@ pub fn renumber<E>(
     Ok(())
 }
 
-/// Where the attributes' numbers stand, with their flags; and where the padding begins.
+/// Returns the position and content of each word with an attribute's number and flags, and the start of the padding.
 fn heads(blob: &[u8]) -> Option<(Vec<(usize, u32)>, usize)> {
     let (mut rest, mut stored, mut heads) = (attributes(blob)?, Stored::default(), Vec::new());
     let values = 16 + rest.words.len();
@@ -274,7 +274,7 @@ fn heads(blob: &[u8]) -> Option<(Vec<(usize, u32)>, usize)> {
     rest.words.is_empty().then_some((heads, blob.len() - rest.data.len()))
 }
 
-/// The numbers of the attributes alone, as far as there is sense in them.
+/// Yields the numbers of the attributes, up to the first unreadable one.
 pub fn numbers(blob: &[u8]) -> impl Iterator<Item = u32> + '_ {
     let (mut at, mut left) = (4, word(blob, 0).unwrap_or(0));
     std::iter::from_fn(move || {
@@ -286,20 +286,20 @@ pub fn numbers(blob: &[u8]) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// What is still to come of an entry.
+/// The remaining attributes of an entry.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a> {
-    /// Of the object classes.
+    /// The object class flags.
     pub flags: u32,
     left: u32,
     words: &'a [u8],
     data: &'a [u8],
 }
 
-/// One attribute where it lies.
+/// One attribute, which refers to the record's bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Stored<'a> {
-    /// As in [`Attribute`].
+    /// The fields of [`Attribute`].
     pub number: u32,
     pub sorted: bool,
     pub apart: bool,
@@ -309,7 +309,7 @@ pub struct Stored<'a> {
     normals: Values<'a>,
 }
 
-/// Values one after the other; that they fit was checked.
+/// An iterator over values that are known to fit the record.
 #[derive(Debug, Clone, Default)]
 pub struct Values<'a> {
     lengths: &'a [u8],
@@ -322,7 +322,7 @@ impl<'a> Iterator for Attributes<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
-            // Words without an attribute: there were more of these once.
+            // The head has unused words after the last attribute's: it once had more attributes.
             return (!std::mem::take(&mut self.words).is_empty()).then_some(None);
         }
         self.left -= 1;
@@ -336,14 +336,14 @@ impl<'a> Iterator for Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// As the function of that name.
+    /// See [`each`].
     #[inline]
     fn each<E>(
         &mut self,
         damaged: impl Fn() -> E,
         mut see: impl FnMut(&Stored<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
-        // One place for all: moving it costs more than the rest.
+        // One variable for all attributes: moving it would cost more than everything else here.
         let mut stored = Stored::default();
         for _ in 0..self.left {
             self.attribute(&mut stored).ok_or_else(&damaged)?;
@@ -352,8 +352,8 @@ impl<'a> Attributes<'a> {
         if self.words.is_empty() { Ok(()) } else { Err(damaged()) }
     }
 
-    /// Puts the next one into `stored`.
-    #[allow(clippy::inline_always, reason = "else it goes through memory, once an attribute")]
+    /// Stores the next attribute in `stored`.
+    #[allow(clippy::inline_always, reason = "otherwise each attribute is passed through memory")]
     #[inline(always)]
     fn attribute(&mut self, stored: &mut Stored<'a>) -> Option<()> {
         let head = self.words(2)?;
@@ -380,7 +380,7 @@ impl<'a> Attributes<'a> {
         Some(words)
     }
 
-    /// What the lengths of `values` say that there is.
+    /// Takes the bytes of `values` according to their lengths.
     #[inline]
     fn data(&mut self, values: &mut Values<'a>) -> Option<()> {
         let mut size = 0;
@@ -394,28 +394,28 @@ impl<'a> Attributes<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// None where they are in id2v.
+    /// Yields nothing if the values are in id2v.
     pub fn values(&self) -> Values<'a> {
         self.values.clone()
     }
 
-    /// What matching rules see; none where the values are in id2v.
+    /// The values that matching rules compare; yields nothing if the values are in id2v.
     pub fn compared(&self) -> Values<'a> {
         if self.has_normals { self.normals.clone() } else { self.values.clone() }
     }
 
-    /// All bytes of the values and normal forms, with their lengths: equal if these are.
+    /// The bytes and the lengths of the values and of the normal forms: equal if and only if these are.
     pub fn pieces(&self) -> [&'a [u8]; 4] {
         let Self { values, normals, .. } = self;
         [values.lengths, values.data, normals.lengths, normals.data]
     }
 
-    /// The first value in its normal form, where such forms are stored.
+    /// The normal form of the first value, if normal forms are stored.
     pub fn first_normal(&self) -> Option<&'a [u8]> {
         self.normals.clone().next()
     }
 
-    /// Shows every value; none where they are in id2v.
+    /// Calls `see` with every value; with none if the values are in id2v.
     #[inline]
     pub fn each_value(&self, mut see: impl FnMut(&'a [u8])) {
         let (mut lengths, mut data) = (self.values.lengths, self.values.data);
@@ -434,12 +434,12 @@ impl<'a> Stored<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// The values, each with its NUL.
+    /// The values, each with its terminating NUL.
     pub fn bytes(&self) -> &'a [u8] {
         self.data
     }
 
-    /// Does each value have its NUL behind it?
+    /// Whether each value is followed by a NUL.
     fn have_nuls(&self) -> bool {
         let mut end = 0;
         self.lengths.chunks_exact(4).all(|length| {

@@ -1,7 +1,7 @@
-//! The table id2v: values of attributes that have many (`multival`).
+//! The table id2v: the values of attributes that have many of them (`multival`).
 //!
 //! ```text
-//! key: | ID: 8 | number in ad2i: 2 |                 both of the machine's byte order
+//! key: | ID: 8 | number in ad2i: 2 |                 both in native byte order
 //! row: | value | 0 | 0 0 |                           without normal forms
 //!      | normal form | 0 | value | 0 | length: 2 |   with them; the length is the value's, little-endian
 //! ```
@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use lmdbfile::TableReader;
 
-/// The key of an entry's values of one attribute.
+/// Returns the key of an entry's values of one attribute.
 pub fn key(id: u64, number: u16) -> [u8; 10] {
     let mut key = [0; 10];
     key[..8].copy_from_slice(&id.to_ne_bytes());
@@ -18,26 +18,26 @@ pub fn key(id: u64, number: u16) -> [u8; 10] {
     key
 }
 
-/// The rows of an entry's attribute, whose number is from id2e: back-mdb keeps 16 bits of it.
+/// Returns the rows of an entry's attribute. `number`: the number in id2e, of which back-mdb keeps 16 bits.
 #[allow(clippy::cast_possible_truncation)]
 pub fn rows(table: &TableReader<'_>, id: u64, number: u32) -> lmdbfile::Result<Vec<Vec<u8>>> {
     table.get_all(&key(id, number as u16))
 }
 
-/// ID and number of the attribute; `None` when it is no key.
+/// Returns the ID and the attribute's number; `None` if this is not a key.
 #[inline]
 pub fn read_key(key: &[u8]) -> Option<(u64, u16)> {
     let (id, number) = key.split_first_chunk::<8>()?;
     Some((u64::from_ne_bytes(*id), u16::from_ne_bytes(number.try_into().ok()?)))
 }
 
-/// The order of the keys: by ID, then by number.
+/// Compares keys: by ID, then by number.
 pub fn compare_keys(left: &[u8], right: &[u8]) -> Ordering {
     read_key(left).cmp(&read_key(right))
 }
 
-/// The normal form and the value of a row; they are one where its attribute has no normal forms, which its header in id2e
-/// tells: the length does not, for a value may be empty. `None` when the row is something else.
+/// Returns the normal form and the value of a row (without normal forms, the value twice); `None` if it is invalid.
+/// Only id2e records whether there are normal forms: a row's length does not show it, because a value may be empty.
 pub fn read_row(row: &[u8], has_normals: bool) -> Option<(&[u8], &[u8])> {
     let (rest, length) = row.split_last_chunk::<2>()?;
     let length = usize::from(u16::from_le_bytes(*length));
@@ -49,7 +49,7 @@ pub fn read_row(row: &[u8], has_normals: bool) -> Option<(&[u8], &[u8])> {
     Some((normal.strip_suffix(b"\0")?, value))
 }
 
-/// A row; `normal` is `None` where the attribute has no normal forms.
+/// Returns a row. `normal`: `None` if the attribute has no normal forms.
 pub fn row(normal: Option<&[u8]>, value: &[u8]) -> Vec<u8> {
     let mut record = normal.unwrap_or(value).to_vec();
     record.push(0);

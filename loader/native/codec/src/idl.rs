@@ -1,27 +1,27 @@
-//! The rows of an index: the IDs that a key has, as a list or as a range.
+//! The rows of an index: the entry IDs of a key, as a list or as a range.
 //!
 //! ```text
 //! list:  | ID: 8 | ID: 8 | ...                 ascending, at most 2^idlexp - 1 of them
-//! range: | 0: 8 | lowest: 8 | highest: 8 |     all of the machine's byte order; no entry has the ID 0
+//! range: | 0: 8 | lowest: 8 | highest: 8 |     all in native byte order; no entry has the ID 0
 //! ```
 //!
-//! Each ID is a value of its own in LMDB. slapd turns a list into a range when an ID is to be added and 2^idlexp - 1 are
-//! there, be it among them or not. It reads a list into a buffer of that size without looking how long the list is.
+//! Each ID is a separate value in LMDB. If slapd adds an ID to a list of 2^idlexp - 1 IDs, the list becomes a range,
+//! even if it already contains the ID. slapd reads a list into a buffer of that size without checking its length.
 
 use crate::id;
 
-/// What stands under a key whose first value has been read.
+/// The kind of the row of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexRecord {
-    /// The first value is the first ID, and the others follow.
+    /// A list: each value is an ID.
     List,
-    /// All IDs from the one to the other.
+    /// A range: all IDs from the first to the second, inclusive.
     Range(u64, u64),
-    /// It begins as a range, and has not exactly two bounds.
+    /// Invalid: it begins like a range, but does not have exactly two bounds.
     Damaged,
 }
 
-/// Reads a row from its first value on; `next` gives the values behind it, and is not asked where they are a list's.
+/// Determines the kind of a row from its first value. For a range, calls `next` for the other values; never for a list.
 pub fn begin<E>(
     first: u64,
     mut next: impl FnMut() -> Result<Option<u64>, E>,
@@ -40,7 +40,7 @@ pub fn begin<E>(
     })
 }
 
-/// A row whose values are all in memory, and their IDs; `None` when one of them is no ID.
+/// Returns the kind and the IDs of a row whose values are in memory; `None` if a value is not an ID.
 pub fn read(values: &[impl AsRef<[u8]>]) -> Option<(IndexRecord, Vec<u64>)> {
     let ids: Vec<u64> = values.iter().map(|one| id::read(one.as_ref())).collect::<Option<_>>()?;
     let mut rest = ids.iter().copied();
@@ -49,12 +49,12 @@ pub fn read(values: &[impl AsRef<[u8]>]) -> Option<(IndexRecord, Vec<u64>)> {
     Some((row, ids))
 }
 
-/// Does slapd keep so many IDs as a range?
+/// Returns whether slapd stores this number of IDs as a range.
 pub const fn is_too_long(count: u64, exponent: u32) -> bool {
     count >= 1 << exponent
 }
 
-/// The row of one key while its IDs are added.
+/// Builds the row of one key from its IDs.
 #[derive(Debug)]
 pub struct Writer {
     most: usize,
@@ -74,7 +74,7 @@ impl Writer {
         }
     }
 
-    /// For the next key.
+    /// Starts the row of the next key.
     pub fn clear(&mut self) {
         self.ids.clear();
         (self.is_range, self.range) = (false, [0, u64::MAX, 0]);
@@ -100,7 +100,7 @@ impl Writer {
         }
     }
 
-    /// Adds the last ID again, which slapd does not notice before it makes a range.
+    /// Adds the last ID again, as slapd does: a full list then becomes a range.
     #[inline]
     pub fn again(&mut self) {
         if self.ids.len() >= self.most {
@@ -108,7 +108,7 @@ impl Writer {
         }
     }
 
-    /// Makes it a range that has these IDs too.
+    /// Turns the row into a range that also includes these IDs.
     #[inline]
     pub fn widen(&mut self, ids: impl IntoIterator<Item = u64>) {
         let listed = if self.is_range { &[][..] } else { &self.ids };
@@ -123,14 +123,14 @@ impl Writer {
         if self.is_range { self.range[2] == 0 } else { self.ids.is_empty() }
     }
 
-    /// Needed where the IDs did not come in their order.
+    /// Sorts the IDs; needed unless they were added in ascending order.
     pub fn sort(&mut self) {
         if !self.is_range {
             self.ids.sort_unstable();
         }
     }
 
-    /// The values of the row.
+    /// Returns the values of the row.
     pub fn row(&self) -> &[u64] {
         if self.is_range { &self.range } else { &self.ids }
     }

@@ -1,7 +1,6 @@
-//! Keys and records of back-mdb's tables: one parser and one writer of each.
+//! Keys and records of back-mdb's tables: a parser and a writer for each.
 //!
-//! Parsers check every length and tell `None` where the bytes are something else; what that means, whoever reads the
-//! table says.
+//! Parsers check every length, and return `None` for invalid bytes; callers decide what that means.
 
 pub mod ad2i;
 pub mod dn2i;

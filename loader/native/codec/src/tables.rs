@@ -1,5 +1,5 @@
-//! The tables of back-mdb: what slapd opens each with (`servers/slapd/back-mdb`: init.c, id2entry.c, index.c), and how
-//! their keys and values compare.
+//! The tables of back-mdb: the flags with which slapd opens them (`servers/slapd/back-mdb`: init.c, id2entry.c,
+//! index.c), and how their keys and values are compared.
 
 use std::cmp::Ordering;
 
@@ -7,18 +7,18 @@ use lmdbfile::{Flags, Layout, Order, Reader, TreeWriter};
 
 use crate::{dn2i, id2v};
 
-/// A table that is no index.
+/// A table other than an index.
 #[derive(Debug, Clone, Copy)]
 pub struct Table {
     pub name: &'static str,
     pub flags: Flags,
     pub key_order: Order,
     pub value_order: Order,
-    /// Every database has it, whichever slapd made it.
+    /// Whether databases of every slapd release have the table.
     pub required: bool,
 }
 
-/// An index table: entry IDs by index key.
+/// Flags of an index table: index key -> entry IDs.
 pub const INDEX: Flags = Flags::DUPFIXED.union(Flags::INTEGERDUP);
 
 pub const AD2I: Table = Table::new("ad2i", Flags::INTEGERKEY);
@@ -43,25 +43,25 @@ impl Table {
         Self { name, flags, key_order, value_order, required: true }
     }
 
-    /// Writes the table. Only id2v's order is the caller's: dn2i's is also that of its records' bytes.
+    /// Returns a writer of the table. The caller sorts the values of id2v; those of dn2i are ordered by their bytes.
     pub fn writer(&self, layout: Layout) -> TreeWriter {
         let tree = TreeWriter::new(self.flags, layout);
         if matches!(self.key_order, Order::Custom(_)) { tree.in_own_order() } else { tree }
     }
 }
 
-/// The flags of the table `name`; what is none of [`ALL`] is an index.
+/// Returns the flags of the table `name`; a table that is not in [`ALL`] is an index.
 pub fn flags(name: &str) -> Flags {
     ALL.iter().find(|table| table.name == name).map_or(INDEX, |table| table.flags)
 }
 
-/// Writes the table `name`.
+/// Returns a writer of the table `name`.
 pub fn writer(name: &str, layout: Layout) -> TreeWriter {
     let own = ALL.iter().find(|table| table.name == name);
     own.map_or_else(|| TreeWriter::new(INDEX, layout), |table| table.writer(layout))
 }
 
-/// The reader, knowing the orders that back-mdb gives its tables.
+/// Returns the reader with the comparison functions of back-mdb's tables.
 #[must_use]
 pub fn with_orders(mut reader: Reader) -> Reader {
     for table in ALL {
@@ -70,7 +70,7 @@ pub fn with_orders(mut reader: Reader) -> Reader {
     reader
 }
 
-/// The order of an attribute's values in id2v is that of its equality rule, which only the schema knows.
+/// Accepts any order: values in id2v are ordered by their attribute's equality rule, which only the schema shows.
 fn in_any_order(left: &[u8], right: &[u8]) -> Ordering {
     if left == right { Ordering::Equal } else { Ordering::Less }
 }

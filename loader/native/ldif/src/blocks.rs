@@ -1,4 +1,4 @@
-//! Cutting a byte stream into blocks: bytes that hold whole records, never cut inside one.
+//! Cuts a byte stream into blocks, which contain whole records.
 
 use std::io::{ErrorKind, Read};
 
@@ -6,20 +6,20 @@ use memchr::{Memchr, memrchr_iter};
 
 use crate::{Code, Error, Result};
 
-/// Large enough to hide the cost of a system call, small enough for the second-level cache.
+/// Bytes; large enough to hide the cost of a system call, small enough for the second-level cache.
 pub const BLOCK_SIZE: usize = 512 * 1024;
 
-/// A record larger than this is taken for something that is not LDIF.
+/// Bytes; input with a larger record is assumed not to be LDIF.
 pub const MAX_RECORD: usize = 256 * 1024 * 1024;
 
-/// Memory is bounded by one block, or by the largest record where that is larger.
+/// Uses the memory of one block, or of the largest record if that is larger.
 #[derive(Debug)]
 pub struct Blocks<R> {
     source: R,
-    /// Behind the first `filled` bytes stands what was read before: to clear it would cost as much as to read.
+    /// After the first `filled` bytes there is old data: clearing it would cost as much as reading.
     buffer: Vec<u8>,
     filled: usize,
-    /// Bytes at the head of `buffer` that the last call gave out.
+    /// Bytes at the beginning of `buffer` that the last call returned.
     given: usize,
     line: u64,
     begun: bool,
@@ -33,7 +33,7 @@ pub struct Block<'a> {
     pub bytes: &'a [u8],
     /// Number of the block's first line, from 1.
     pub line: u64,
-    /// Nothing but the end of the input follows.
+    /// Whether this is the last block of the input.
     pub last: bool,
 }
 
@@ -56,7 +56,7 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// The next block; `None` at the end. An input whose last line has no end is truncated.
+    /// Returns the next block; `None` at the end. Fails with `Truncated` if the last line has no line end.
     pub fn next_block(&mut self) -> Result<Option<Block<'_>>> {
         self.forget_given();
         let mut wanted = self.block_size;
@@ -80,8 +80,8 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// Moves the first `length` bytes of the last block out without a copy. The next block begins at `resume` of that one,
-    /// and is read into `spare`.
+    /// Returns the first `length` bytes of the last block without copying them. The next block begins at byte `resume`
+    /// of that block, and is read into `spare`.
     pub fn take(&mut self, length: usize, resume: usize, mut spare: Vec<u8>) -> Vec<u8> {
         self.line += count_lines(&self.buffer[..resume]);
         self.given = 0;
@@ -142,7 +142,7 @@ impl<R: Read> Blocks<R> {
     }
 }
 
-/// Refuses what other programs write in place of UTF-8, by the first bytes of the input.
+/// Rejects the encodings that other programs write instead of UTF-8, by the first bytes of the input.
 fn expect_utf8(head: &[u8]) -> Result<()> {
     let what = match head {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => "this is UTF-32",
@@ -160,8 +160,8 @@ pub(crate) fn count_lines(bytes: &[u8]) -> u64 {
     Memchr::new(b'\n', bytes).count() as u64
 }
 
-/// Where the last record begins that follows a blank line. Its first byte has been read, so a block
-/// that ends here is known not to be the last one.
+/// Returns the start of the last record that follows a blank line. As its first byte has been read,
+/// a block that ends there is not the last one.
 fn last_cut(bytes: &[u8]) -> Option<usize> {
     memrchr_iter(b'\n', bytes).find_map(|newline| {
         let after_blank = newline + 1 + line_end(&bytes[newline + 1..])?;
@@ -169,7 +169,7 @@ fn last_cut(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// Length of the line ending at the head of `bytes`: LF or CRLF.
+/// Returns the length of the line end (LF or CRLF) with which `bytes` begins.
 pub(crate) fn line_end(bytes: &[u8]) -> Option<usize> {
     match bytes {
         [b'\n', ..] => Some(1),
@@ -178,7 +178,7 @@ pub(crate) fn line_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// A line with something on it; a lone CR may yet become a blank line.
+/// Whether `bytes` begins with a line that is not blank. A CR without LF may still become a blank line.
 fn begins_line(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes != b"\r" && line_end(bytes).is_none()
 }

@@ -1,4 +1,4 @@
-//! Blocks of whole records on their way from several readers to whoever takes them, without a file between.
+//! Passes blocks of whole records from several readers to one taker without a file.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,10 +9,10 @@ use common::lock;
 
 use crate::{Code, Counters, Error, Result};
 
-/// How long a wait may overlook that its call is cancelled.
+/// Interval at which a wait checks whether its call was cancelled.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A bounded queue of blocks. Whoever is faster waits for the other.
+/// A bounded queue of blocks; the faster side waits for the other.
 #[derive(Debug)]
 pub struct Feed {
     state: Mutex<State>,
@@ -24,16 +24,16 @@ pub struct Feed {
 #[derive(Debug, Default)]
 struct State {
     blocks: VecDeque<Vec<u8>>,
-    /// Buffers of blocks that were taken.
+    /// Buffers of taken blocks, for reuse.
     used: Vec<Vec<u8>>,
     end: Option<FeedEnd>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum FeedEnd {
-    /// All has been pushed.
+    /// All blocks have been pushed.
     Closed,
-    /// A reader or the taker failed: nobody waits any more.
+    /// A reader or the taker failed, so neither side waits any more.
     Broken,
 }
 
@@ -48,7 +48,7 @@ impl Feed {
         }
     }
 
-    /// Adds a block, after a wait where the queue is full. Gives back an empty buffer.
+    /// Adds a block; waits while the queue is full. Returns an empty buffer.
     ///
     /// # Errors
     /// `Cancelled` when `stop` is cancelled, or the feed broken.
@@ -62,7 +62,7 @@ impl Feed {
         Ok(buffer)
     }
 
-    /// The next block, `None` at the end; `used` is a buffer that may be filled again.
+    /// Returns the next block; `None` at the end. `used`: a buffer that may be reused.
     ///
     /// # Errors
     /// `Cancelled` when `stop` is cancelled, or the feed broken.
@@ -78,17 +78,17 @@ impl Feed {
         Ok(block)
     }
 
-    /// There will be no more blocks.
+    /// Ends the feed after the last block.
     pub fn close(&self) {
         self.end(FeedEnd::Closed);
     }
 
-    /// Ends all waits with an error.
+    /// Ends all waits with an error, because one side failed.
     pub fn break_off(&self) {
         self.end(FeedEnd::Broken);
     }
 
-    /// Some entries may have been pushed more than once.
+    /// Records that some entries may have been pushed more than once.
     pub fn repeat(&self) {
         self.repeated.store(true, Relaxed);
     }

@@ -10,13 +10,13 @@ use memchr::{memchr, memchr2};
 use crate::outflow::MARK;
 use crate::{Code, Error, Record, Result, url};
 
-/// A record taken apart at its head: the DN, and the attribute lines still to be read.
+/// A record whose head has been parsed: the DN, and the unparsed attribute lines.
 #[derive(Debug)]
 pub struct Entry<'a> {
     pub dn: Cow<'a, [u8]>,
-    /// Where the `dn:` line stands in the record's bytes.
+    /// Position of the `dn:` line in the record.
     pub dn_span: Range<usize>,
-    /// The record said `changetype: add`, which slapadd does not take.
+    /// The record has `changetype: add`, which slapadd does not accept.
     pub change: bool,
     pub fields: Fields<'a>,
 }
@@ -25,13 +25,13 @@ pub struct Entry<'a> {
 #[derive(Debug, Clone)]
 pub struct Field<'a> {
     text: Cow<'a, [u8]>,
-    /// Of the description.
+    /// Length of the description.
     end: usize,
     value_at: usize,
     kind: Kind,
-    /// Number of the line it starts on.
+    /// Number of its first line.
     pub line: u64,
-    /// Where it stands in the record's bytes, folds and line end included.
+    /// Position in the record, including folds and line end.
     pub span: Range<usize>,
 }
 
@@ -42,14 +42,14 @@ enum Kind {
     Url,
 }
 
-/// How a plain line begins: a description, `: `, and a value behind it.
+/// The head of a plain line: a description and `: `, before the value.
 #[derive(Debug)]
 pub struct LineHead {
     text: Box<[u8]>,
-    /// Its first 16 bytes, and which of them count.
+    /// The first 16 bytes, and a mask of those that are used.
     word: u128,
     mask: u128,
-    /// Its last 16 bytes, if it has more.
+    /// The last 16 bytes of a longer head.
     last: Option<u128>,
 }
 
@@ -68,7 +68,7 @@ impl LineHead {
         &self.text[..self.text.len() - 2]
     }
 
-    /// The rest of a line that begins so.
+    /// Returns the rest of a line that begins with this head.
     #[inline]
     fn strip<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
         let Some(first) = line.first_chunk() else { return line.strip_prefix(&*self.text) };
@@ -91,12 +91,12 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// All lines of the record, `dn:` the first.
+    /// Returns all lines of the record, beginning with `dn:`.
     pub fn fields(&self) -> Fields<'a> {
         Fields { bytes: self.bytes, position: 0, line: self.line, urls: false }
     }
 
-    /// Reads the head of the record: `dn:`, then perhaps `changetype: add`.
+    /// Parses the head of the record: `dn:`, and an optional `changetype: add`.
     pub fn entry(&self) -> Result<Entry<'a>> {
         let mut fields = self.fields();
         let plain = fields.plain_value(self.bytes.strip_prefix(b"dn: "), 4);
@@ -106,13 +106,13 @@ impl<'a> Record<'a> {
         Ok(Entry { dn, dn_span, change, fields })
     }
 
-    /// Reads the `dn:` line.
+    /// Parses the `dn:` line.
     fn dn(&self, fields: &mut Fields<'a>) -> Result<Cow<'a, [u8]>> {
         match fields.next() {
             Some(Ok(field)) if is_dn(field.description()) => field.into_value(),
             Some(Err(error)) if starts_with_dn(self.bytes) => Err(error),
             _ if self.bytes.starts_with(MARK) => {
-                let message = "whoever wrote the LDIF could not make the rest of it";
+                let message = "the program that wrote the LDIF failed before its end";
                 Err(Error::new(Code::Truncated, message).at(self.line))
             }
             _ => Err(syntax(why_no_record(self.bytes), self.line)),
@@ -121,12 +121,12 @@ impl<'a> Record<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Attribute description as written, options included.
+    /// Attribute description as written, including options.
     pub fn description(&self) -> &[u8] {
         &self.text[..self.end]
     }
 
-    /// Attribute description without its options.
+    /// Attribute description without options.
     pub fn base(&self) -> &[u8] {
         let description = self.description();
         memchr(b';', description).map_or(description, |options| &description[..options])
@@ -136,7 +136,7 @@ impl<'a> Field<'a> {
         self.base().eq_ignore_ascii_case(base.as_bytes())
     }
 
-    /// The value's bytes, base64 decoded.
+    /// The value's bytes, decoded from base64 if necessary.
     pub fn value(&self) -> Result<Cow<'_, [u8]>> {
         match self.kind {
             Kind::Plain => Ok(Cow::Borrowed(&self.text[self.value_at..])),
@@ -145,7 +145,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Base64 whose end is missing.
+    /// Whether the value is base64 whose end is missing.
     pub(crate) fn lacks_base64(&self) -> bool {
         let text = self.text[self.value_at..].trim_ascii_end();
         self.kind == Kind::Base64
@@ -163,7 +163,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// The value that `attribute:< file:///path` names.
+    /// Reads the file that `attribute:< file:///path` names.
     fn read_file(&self) -> Result<Vec<u8>> {
         let url = String::from_utf8_lossy(&self.text[self.value_at..]);
         url::read(&url).map_err(|error| {
@@ -182,21 +182,21 @@ impl<'a> Field<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Values may be given as `attribute:< file:///path`; they are read when asked for.
+    /// Accepts `attribute:< file:///path`. The file is read by [`Field::value`].
     #[must_use]
     pub const fn with_urls(mut self) -> Self {
         self.urls = true;
         self
     }
 
-    /// Returns the value of the next line if that line begins with `head` and a value as it stands: not base64, not
-    /// folded, without spaces before it, NUL or CR. Any other line is left to [`Iterator::next`].
+    /// Returns the value of the next line if the line is plain: it begins with `head`, and the value is neither base64
+    /// nor folded, and has no leading space, NUL or CR. [`Iterator::next`] parses any other line.
     #[inline]
     pub fn next_plain(&mut self, head: &LineHead) -> Option<&'a [u8]> {
         self.plain_value(head.strip(&self.bytes[self.position..]), head.text.len())
     }
 
-    /// Passes the next line if it begins with `head` and has this value, which [`Self::next_plain`] once returned.
+    /// Skips the next line if it begins with `head` and has this value, which [`Self::next_plain`] once returned.
     #[inline]
     pub fn pass_value(&mut self, head: &LineHead, value: &[u8]) -> bool {
         let text = head.strip(&self.bytes[self.position..]);
@@ -209,7 +209,7 @@ impl<'a> Fields<'a> {
         is_same
     }
 
-    /// Passes the next `lines` lines if this is their text and the last one ends with it.
+    /// Skips the next `lines` lines if their text is `text` and the last line ends there.
     #[inline]
     pub fn pass_text(&mut self, text: &[u8], lines: usize) -> bool {
         let rest = self.bytes[self.position..].strip_prefix(text);
@@ -221,21 +221,21 @@ impl<'a> Fields<'a> {
         is_same
     }
 
-    /// Returns what stands behind `head`, and its last byte, the space, if the next line begins with it.
+    /// If the next line begins with `head`, returns the text from the last byte of `head`, its space.
     #[inline]
     pub fn behind(&self, head: &LineHead) -> Option<&'a [u8]> {
         let text = &self.bytes[self.position..];
         head.strip(text).map(|_| &text[head.text.len() - 1..])
     }
 
-    /// Passes the next line, which has a value of `length` bytes behind `head`.
+    /// Skips the next line, which has a value of `length` bytes after `head`.
     #[inline]
     pub fn pass(&mut self, head: &LineHead, length: usize) {
         self.position += head.text.len() + length + 1;
         self.line += 1;
     }
 
-    /// Does as [`Self::next_plain`] with `value`, which stands behind a head of `length` bytes, and the lines after it.
+    /// Does the work of [`Self::next_plain`]. `value`: the text after a head of `length` bytes, with all further lines.
     #[inline]
     fn plain_value(&mut self, value: Option<&'a [u8]>, length: usize) -> Option<&'a [u8]> {
         let value =
@@ -249,7 +249,7 @@ impl<'a> Fields<'a> {
         Some(&value[..end])
     }
 
-    /// No line but blanks is left.
+    /// Whether only blank lines are left.
     pub fn is_at_end(&self) -> bool {
         self.position == self.bytes.len()
     }
@@ -311,7 +311,7 @@ fn field(text: Cow<'_, [u8]>, line: u64, span: Range<usize>, urls: bool) -> Resu
     Ok(Field { text, end, value_at, kind, line, span })
 }
 
-/// Where the description ends, and where its colon is; slapd's tools pass spaces between the two.
+/// Returns the end of the description and the position of the colon; slapd's tools allow spaces between them.
 fn end_of_description(text: &[u8]) -> std::result::Result<(usize, usize), &'static str> {
     let end = text.iter().position(|&byte| !DESCRIPTION[usize::from(byte)]).unwrap_or(text.len());
     let colon = skip_spaces(text, end);
@@ -332,7 +332,7 @@ fn starts_with_dn(record: &[u8]) -> bool {
     record.get(..3).is_some_and(|head| head.eq_ignore_ascii_case(b"dn:"))
 }
 
-/// What stands where a record should begin.
+/// Explains text at a place where a record should begin.
 fn why_no_record(text: &[u8]) -> &'static str {
     let line = strip_line_end(text.split_inclusive(|&byte| byte == b'\n').next().unwrap_or(text));
     let name = line.split(|&byte| byte == b':').next().unwrap_or(line);
@@ -354,7 +354,7 @@ fn why_no_record(text: &[u8]) -> &'static str {
 /// Ctrl-Z, the end of a text file in CP/M and DOS.
 const DOS_END: u8 = 0x1a;
 
-/// Letters of attribute descriptions (RFC 4512), and `_`, which some servers let pass.
+/// Characters of attribute descriptions (RFC 4512), and `_`, which some servers accept.
 const DESCRIPTION: [bool; 256] = {
     let letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-;._";
     let mut table = [false; 256];
@@ -366,8 +366,8 @@ const DESCRIPTION: [bool; 256] = {
     table
 };
 
-/// RFC 2849 has spaces only between colon and value; slapd's tools pass all that C calls space, and what
-/// they write never begins with it.
+/// RFC 2849 allows only spaces between colon and value; slapd's tools skip all characters that C's isspace
+/// accepts, and write no value that begins with one.
 fn skip_spaces(text: &[u8], from: usize) -> usize {
     from + text[from..].iter().take_while(|&&byte| matches!(byte, b' ' | b'\t'..=b'\r')).count()
 }
@@ -377,7 +377,7 @@ fn strip_line_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// True when the record is a change record that adds; other changes are refused.
+/// Returns true if the record has `changetype: add`; rejects other changes.
 fn skip_changetype(fields: &mut Fields<'_>) -> Result<bool> {
     if !may_be_change(&fields.bytes[fields.position..]) {
         return Ok(false);
@@ -405,7 +405,7 @@ fn skip_changetype(fields: &mut Fields<'_>) -> Result<bool> {
     Ok(true)
 }
 
-/// A cheap look before a close one: `changetype`, `control`, or a comment that hides them.
+/// A cheap check before the real one: `changetype`, `control`, or a comment before them.
 fn may_be_change(line: &[u8]) -> bool {
     matches!(line, [b'#', ..] | [b'c' | b'C', b'h' | b'H' | b'o' | b'O', ..])
 }
@@ -416,7 +416,7 @@ fn not_taken(description: &[u8], line: u64) -> Error {
     Error::new(Code::Url, format!("the value of {name} is a URL; {advice}")).at(line)
 }
 
-/// slapadd takes the line to end at the NUL, and the next one for its continuation.
+/// slapadd ends the line at the NUL, and treats the next line as its continuation.
 fn holds_nul(description: &[u8], line: u64) -> Error {
     let name = String::from_utf8_lossy(description);
     syntax(format!("the value of {name} has a NUL in it; LDIF has such values in base64"), line)

@@ -1,4 +1,4 @@
-//! Opening LDIF for reading: a path or a file descriptor, compressed or not.
+//! Opens LDIF for reading: a path or a file descriptor, compressed or not.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
@@ -14,12 +14,12 @@ use crate::open_end::LineEnder;
 use crate::summed::ChecksummedReader;
 use crate::{Code, Counters, Error, Result};
 
-/// Frames made with `zstd --long=31` need this much; larger ones do not exist.
+/// The window of `zstd --long=31`, the largest that exists.
 const ZSTD_WINDOW_LOG: u32 = 31;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Small, so that counters move while a slow server feeds the pipe.
+/// Bytes; small, so that counters change while a slow server writes to the pipe.
 const PIPE_BLOCK: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ enum Compression {
     Gzip,
 }
 
-/// Opens a file without waiting for the writer of a FIFO that another account put there. A FIFO of our own is waited for.
+/// Opens a file. Waits for the writer of a FIFO only if the FIFO belongs to this account.
 pub(crate) fn open_unheld(path: &Path) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from)?);
@@ -43,11 +43,11 @@ pub(crate) fn open_unheld(path: &Path) -> Result<File> {
             "a FIFO of another account, which may never be written to",
         ));
     }
-    // The same file again, whatever is at its path by now, and reads of it wait.
+    // Opens the same file again, even if its path was replaced, so that reads block.
     Ok(File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?)
 }
 
-/// A stream of uncompressed LDIF bytes, and where it comes from.
+/// A stream of uncompressed LDIF, and its origin.
 pub struct Input<'a> {
     pub path: Option<PathBuf>,
     pub block_size: usize,
@@ -55,7 +55,7 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Reads a file; at its end `counters` are told its size and checksum as it was read.
+    /// Reads a file. At its end, `counters` get the size and checksum of the data read.
     pub fn from_path(path: &Path, counters: &'a Counters) -> Result<Self> {
         let open = || -> Result<Self> {
             let file = open_unheld(path)?;
@@ -71,7 +71,7 @@ impl<'a> Input<'a> {
         open().in_file(Some(path))
     }
 
-    /// The same from `offset` on, in uncompressed bytes.
+    /// Reads a file from `offset` on, in uncompressed bytes.
     pub fn from_path_at(path: &Path, offset: u64, counters: &'a Counters) -> Result<Self> {
         let open = || -> Result<Self> {
             let mut file = open_unheld(path)?;
@@ -90,13 +90,13 @@ impl<'a> Input<'a> {
         Ok(Input { path: Some(path.to_path_buf()), ..input })
     }
 
-    /// A file that says how long it is: its last line may lack its end.
+    /// Reads an uncompressed file, whose length is known, so that its last line may lack its end.
     fn plain(reader: impl Read + Send + 'a, path: &Path, counters: &'a Counters) -> Self {
         let reader = Box::new(LineEnder::new(reader, path, counters));
         Self { path: Some(path.to_path_buf()), block_size: BLOCK_SIZE, reader }
     }
 
-    /// Reads a pipe, socket or file; a wait for the other side ends when `counters` is cancelled.
+    /// Reads a pipe, socket or file. If `counters` is cancelled, a wait for the other side ends.
     pub fn from_fd(fd: OwnedFd, counters: &'a Counters) -> Result<Self> {
         let (compression, reader) = sniff(CancellablePipe::new(fd, counters))?;
         let reader = decompress(compression, reader)?;
@@ -150,7 +150,7 @@ fn decompress<'a>(
     })
 }
 
-/// A name that promises compression and content that shows none: emptied, cut, or another file.
+/// Fails if the name indicates compression but the content is not compressed (emptied, cut, or another file).
 fn expect_name_kept(path: &Path, found: Compression) -> Result<()> {
     let promised = match extension(path) {
         "zst" => Compression::Zstd,
@@ -166,7 +166,7 @@ fn expect_name_kept(path: &Path, found: Compression) -> Result<()> {
     Err(Error::new(Code::Corrupt, format!("named as {promised:?} but not compressed")))
 }
 
-/// What the name promises once our own mark for unfinished outputs, `.partial`, is set aside.
+/// Returns the extension of the name without `.partial`, which marks unfinished outputs of ditseed.
 pub fn extension(path: &Path) -> &str {
     let named = if path.extension().is_some_and(|last| last == "partial") {
         path.file_stem().map(Path::new)

@@ -1,8 +1,8 @@
-//! LDIF (RFC 2849): whole records out of bytes, and bytes out of values.
+//! LDIF (RFC 2849): parses bytes into records, and writes values as bytes.
 //!
 //! From the outside in: [`input`] opens and decompresses, [`blocks`] cuts the stream between records,
-//! [`records`] finds each record in a block, [`fields`] reads the lines of one record; [`walk`] ties
-//! them together. [`write`](mod@write) and [`output`] go the other way. No schema, no tree, no Python.
+//! [`records`] finds each record in a block, [`fields`] parses the lines of one record; [`walk`] combines
+//! them. [`write`](mod@write) and [`output`] write LDIF. No schema, no tree, no Python.
 
 pub mod blocks;
 pub mod feed;

@@ -1,4 +1,4 @@
-//! A plain file whose last line has no end: slapadd takes it, and so do we, because the file says itself how long it is.
+//! Accepts an uncompressed file whose last line has no line end, as slapadd does; the file's length is known.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use memchr::memrchr;
 use crate::tail::STAMPS;
 use crate::{Code, Counters, Error};
 
-/// No line longer than this is one of [`STAMPS`].
+/// A longer line is not one of [`STAMPS`].
 const LONGEST_STAMP: usize = 256;
 
-/// Ends the last line, and tells `counters` if it had no end.
+/// Adds a missing end to the last line, and reports that to `counters`.
 pub(crate) struct LineEnder<'a, R> {
     reader: R,
     path: PathBuf,
     counters: &'a Counters,
-    /// What of the current line has been read: all of it, or too much for a stamp.
+    /// The current line as far as it was read, or more bytes than a stamp has.
     line: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl<R: Read> Read for LineEnder<'_, R> {
     }
 }
 
-/// The last lines of an entry as a server writes it out show by themselves whether they are whole.
+/// Whether a stamp, one of the last lines of an entry from a server, is incomplete.
 fn is_cut_stamp(line: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(line) else { return false };
     let Some((name, value)) = text.split_once(':') else { return false };

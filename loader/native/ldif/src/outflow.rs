@@ -1,4 +1,4 @@
-//! LDIF into a descriptor of somebody else's, whatever it is; packed by zstd if wanted.
+//! Writes LDIF to a descriptor of the caller, compressed with zstd if requested.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,18 +11,18 @@ use crate::{Counters, Result};
 
 const LEVEL: i32 = 3;
 
-/// How long a reader that is busy may keep us from telling it. One that has ended is noticed at once.
+/// Maximum wait for a busy reader to take [`BROKEN`]. A reader that has ended is noticed immediately.
 const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
-/// The end of a stream that was broken off. Its reader must not take it for whole: a record without a name is one that
-/// slapadd, ldapadd and our own reader refuse. Shorter than what a pipe takes at once.
+/// The end of an aborted stream, so that its reader does not take it for complete: slapadd, ldapadd and ditseed reject
+/// a record without a DN. Short enough for one atomic write to a pipe.
 const BROKEN: &[u8] = b"\n\nditseed: the LDIF ends early, the rest of it could not be made\n\n";
 
-/// How the line in [`BROKEN`] begins.
+/// The beginning of the line in [`BROKEN`].
 pub(crate) const MARK: &[u8] = b"ditseed: the LDIF ends early";
 
 pub struct StreamWriter<'a> {
-    /// Beside the one that is written to.
+    /// A duplicate of the descriptor that is written to.
     fd: OwnedFd,
     way: Encoding<'a>,
 }
@@ -33,13 +33,13 @@ enum Encoding<'a> {
 }
 
 enum Target<'a> {
-    /// Nobody waits at the other end.
+    /// A file or device, which never makes a writer wait for a reader.
     Prompt(OwnedFd),
     Polled(CancellablePipe<'a>),
 }
 
 impl<'a> StreamWriter<'a> {
-    /// `threads`: so many compress beside the caller; `None` leaves it plain.
+    /// `threads`: number of compressing threads in addition to the caller; `None`: no compression.
     pub fn new(fd: OwnedFd, threads: Option<u32>, counters: &'a Counters) -> Result<Self> {
         let target = Target::of(fd.try_clone()?, counters)?;
         let way = match threads {
@@ -70,11 +70,11 @@ impl<'a> StreamWriter<'a> {
         Ok(())
     }
 
-    /// Sees to it that nobody takes what was written for all there is. A packed stream without its end shows that itself.
+    /// Marks the output as incomplete. A compressed stream needs no mark, because its end is missing.
     pub fn give_up(self) {
         let mut polled = [PollFd::new(&self.fd, PollFlags::OUT)];
         if matches!(self.way, Encoding::Plain(_)) && poll(&mut polled, Some(&PATIENCE)) == Ok(1) {
-            // Where it cannot be written, there is nobody to be told.
+            // If this cannot be written, there is no reader.
             let _ = rustix::io::write(self.fd.as_fd(), BROKEN);
         }
     }

@@ -1,4 +1,4 @@
-//! A file being written: plain and past the page cache, or zstd when its name ends so; durable once finished.
+//! Writes a file that is durable once finished: uncompressed and past the page cache, or zstd if its name ends in .zst.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -15,7 +15,7 @@ use crate::{Code, Error, Result};
 const LEVEL: i32 = 3;
 const BUFFER: usize = 256 * 1024;
 
-/// Readable by its owner only: entries carry password hashes.
+/// Readable only by its owner, because entries contain password hashes.
 const MODE: u32 = 0o600;
 
 pub struct Output {
@@ -28,19 +28,19 @@ enum Sink {
     Zstd(Box<zstd::Encoder<'static, Checksummed<BufWriter<File>>>>),
 }
 
-/// Takes the sum of what is written through it, when one is wanted.
+/// Computes the checksum of the data written, if one is requested.
 struct Checksummed<W> {
     inner: W,
     sum: Option<Box<Xxh3>>,
 }
 
 impl Output {
-    /// Creates or empties `path`. With `threads` above 0, that many compress beside the caller.
+    /// Creates or empties `path`. `threads`: number of compressing threads in addition to the caller.
     pub fn create(path: &Path, threads: u32) -> Result<Self> {
         Self::with_sum(path, threads, None)
     }
 
-    /// The same, and [`Self::finish`] tells the sum of the file.
+    /// Like [`Self::create`]; [`Self::finish`] then returns the checksum of the file.
     pub fn create_summed(path: &Path, threads: u32) -> Result<Self> {
         Self::with_sum(path, threads, Some(Box::default()))
     }
@@ -54,13 +54,13 @@ impl Output {
         located(self.sink.write_all(bytes), &self.path)
     }
 
-    /// Ends the file and waits until it is on the disk. Its XXH3 of 128 bits in hexadecimal digits if it is summed,
-    /// else "".
+    /// Ends the file and waits until it is on the disk. Returns its XXH3 of 128 bits in hexadecimal if it was created
+    /// by [`Self::create_summed`], else "".
     pub fn finish(self) -> Result<String> {
         self.end()?.wait()
     }
 
-    /// Ends the file without waiting.
+    /// Ends the file; wait for the disk with [`Closing::wait`].
     pub fn end(self) -> Result<Closing> {
         let Self { path, sink } = self;
         let (rest, sum) = located(sink.end(), &path)?;
@@ -68,7 +68,7 @@ impl Output {
     }
 }
 
-/// A file on its way to the disk.
+/// A finished file that may not be on the disk yet.
 #[derive(Debug)]
 pub struct Closing {
     path: PathBuf,
@@ -83,7 +83,7 @@ enum ClosingFile {
 }
 
 impl Closing {
-    /// As [`Output::finish`].
+    /// Waits, and returns as [`Output::finish`] does.
     pub fn wait(self) -> Result<String> {
         let synced = match self.rest {
             ClosingFile::Stream(ending) => ending.wait(),
@@ -163,7 +163,7 @@ impl std::fmt::Debug for Output {
     }
 }
 
-/// A failed write to our own output is the system's fault, never a damaged stream.
+/// Reports a failed write to the output as an error of the system, not as a damaged stream.
 fn located<T>(done: io::Result<T>, path: &Path) -> Result<T> {
     done.in_file(Some(path)).map_err(|error| match error.code {
         Code::Corrupt | Code::Truncated => Error { code: Code::Io, ..error },

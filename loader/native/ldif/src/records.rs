@@ -1,4 +1,4 @@
-//! Finding the records in a block: each as its raw bytes and the number of its first line.
+//! Finds the records in a block: the raw bytes of each, and the number of its first line.
 
 use std::ops::Range;
 
@@ -8,27 +8,27 @@ use memchr::memmem::Finder;
 use crate::blocks::{Block, count_lines, line_end};
 use crate::{Code, Error, Result};
 
-/// One record: whole lines with their ends, without the blank line after it and without the
-/// comments and the `version:` line before it.
+/// One record: whole lines with their line ends, without the blank line after the record, and without
+/// the comments and the `version:` line before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
     pub bytes: &'a [u8],
     /// Number of its first line, from 1.
     pub line: u64,
-    /// A blank line follows, so the record is certainly whole.
+    /// A blank line follows, so the record is complete.
     pub closed: bool,
-    /// Nothing but the end of the input follows.
+    /// Whether this is the last record of the input.
     pub last: bool,
 }
 
-/// An `include: file:///path` line where a record could begin, as OpenLDAP's tools know it
+/// An `include: file:///path` line at a place where a record could begin, as in OpenLDAP's tools
 /// (`ldif_read_record` in `libraries/libldap/ldif.c`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Include {
     pub url: String,
     /// Number of the line, from 1.
     pub line: u64,
-    /// Where the line stands in the block's bytes.
+    /// Position of the line in the block.
     pub span: Range<usize>,
 }
 
@@ -37,7 +37,7 @@ pub struct Records<'a> {
     rest: &'a [u8],
     line: u64,
     last_block: bool,
-    /// Finds an LF with another behind it, and how many bytes followed the one that was found last.
+    /// Finds two consecutive LFs; and the number of bytes after the last match.
     blank: Finder<'static>,
     after_blank: usize,
     has_cr: bool,
@@ -59,7 +59,7 @@ impl<'a> Records<'a> {
         line
     }
 
-    /// Passes everything that may stand before a record: blank lines, comments, `version: 1`.
+    /// Skips everything that may precede a record: blank lines, comments, `version: 1`.
     fn skip_to_record(&mut self) -> Result<()> {
         while let Some(&first) = self.rest.first() {
             let line = self.line;
@@ -79,7 +79,7 @@ impl<'a> Records<'a> {
         Ok(())
     }
 
-    /// The first `include:` line of a block.
+    /// Returns the first `include:` line of a block.
     pub fn find_include(block: &Block<'a>) -> Option<Include> {
         let mut records = Self::new(block);
         while let Some(&first) = records.rest.first() {
@@ -115,9 +115,9 @@ impl<'a> Records<'a> {
         Record { bytes, line, closed: !rest.is_empty(), last }
     }
 
-    /// How many bytes stand before the next empty line. Where no line ends in CRLF, that is between two LFs.
+    /// Returns the number of bytes before the next empty line. If no line ends in CRLF, that is between two LFs.
     fn record_length(&mut self) -> usize {
-        // Looked for once, however many records before it end in CRLF.
+        // Searched once, however many records before it end in CRLF.
         if self.after_blank >= self.rest.len() {
             let blank = self.blank.find(self.rest);
             self.after_blank = blank.map_or(0, |at| self.rest.len() - at - 1);
@@ -147,7 +147,7 @@ fn is_version(line: &[u8]) -> bool {
     line.get(..8).is_some_and(|name| name.eq_ignore_ascii_case(b"version:"))
 }
 
-/// The URL of an `include:` line at the head of `text`.
+/// Returns the URL if `text` begins with an `include:` line.
 fn include(text: &[u8]) -> Option<String> {
     let rest = text.get(..8).filter(|name| name.eq_ignore_ascii_case(b"include:"))?;
     let end = memchr(b'\n', text).unwrap_or(text.len());

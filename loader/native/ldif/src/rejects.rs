@@ -1,4 +1,4 @@
-//! The file of rejects: entries as LDIF that can be loaded again once they are mended, each below its reason.
+//! The file of rejects: LDIF that can be loaded after it has been corrected; each entry follows the reason.
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
@@ -20,8 +20,8 @@ pub struct Reject<'a> {
     pub text: &'a [u8],
 }
 
-/// Writes a new file (mode 0600: it may hold passwords), on the disk when this returns. The caller has removed an older
-/// one; whatever stands there nevertheless, a symbolic link say, somebody else has put there, and it is an error.
+/// Writes a new file (mode 0600, because it may contain passwords), which is on the disk when this returns. The caller
+/// has removed an older one; if anything is at `path` nevertheless, such as a symbolic link, this fails.
 pub fn write<'a>(path: &Path, rejects: impl IntoIterator<Item = Reject<'a>>) -> Result<()> {
     let save = || -> std::io::Result<()> {
         let mut options = OpenOptions::new();
@@ -33,18 +33,18 @@ pub fn write<'a>(path: &Path, rejects: impl IntoIterator<Item = Reject<'a>>) -> 
     save().in_file(Some(path))
 }
 
-/// The file, or "the stream".
+/// Returns the path, or "the stream".
 fn source(path: Option<&Path>) -> String {
     path.map_or_else(|| "the stream".to_owned(), |path| path.display().to_string())
 }
 
-/// A comment on one line, in which a terminal finds nothing to obey: values of the entry stand in it.
+/// Returns a comment of one line without terminal control sequences, because it may quote values of the entry.
 fn printable(text: &str) -> String {
     let shown = |one: char| if unfit(one) { one.escape_default().to_string() } else { one.into() };
     text.chars().map(shown).collect()
 }
 
-/// Control characters, line breaks, and those that turn the direction of what is written.
+/// Whether this is a control character, a line break, or a character that changes the direction of text.
 fn unfit(one: char) -> bool {
     let turns = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
     one.is_control()

@@ -1,4 +1,4 @@
-//! A file whose size and checksum are taken while it is read, so that nobody has to read it once more for that.
+//! Computes the size and checksum of a file while it is read, which saves reading it again.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use common::{Counters, WholeFile};
 
-/// Tells `counters` at the end of the file; one that is not read to its end is not told.
+/// Reports to `counters` at the end of the file; reports nothing if the file is not read to its end.
 pub(crate) struct ChecksummedReader<'a> {
     file: File,
     path: PathBuf,

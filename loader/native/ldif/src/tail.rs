@@ -1,22 +1,22 @@
-//! The marks of a file that was cut between two lines, where its syntax alone cannot tell.
+//! Detects files that were cut between two lines, which the syntax alone does not show.
 
 use crate::{Code, Error, Field, Record, Result};
 
-/// Show it every record and its fields, then ask once at the end of each file.
+/// Pass it every record and its fields, and call [`Self::end`] at the end of each file.
 #[derive(Debug, Default)]
 pub struct TruncationDetector {
     records: u64,
-    /// For each of [`STAMPS`]: have all records before the current one had it?
+    /// For each of [`STAMPS`]: whether all records before the current one had it.
     always: [bool; 2],
     current: LastRecord,
 }
 
-/// Every entry that a server wrote out whole has these, near its end.
+/// Every complete entry from a server has these attributes near its end.
 pub const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
 
 const EMPTY: &str = "the last record has a DN and nothing else";
 
-/// Bytes of a value that may go on in another line. OpenLDAP folds lines at 76 columns (`LDIF_LINE_WIDTH`).
+/// Minimum bytes of a value that may continue on another line. OpenLDAP folds lines at 76 columns (`LDIF_LINE_WIDTH`).
 const FOLDED: usize = 76;
 
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl TruncationDetector {
         }
     }
 
-    /// Ends a file and starts anew.
+    /// Ends a file; fails if it was cut. The next record belongs to a new file.
     pub fn end(&mut self) -> Result<()> {
         let this = std::mem::take(self);
         let last = &this.current;
@@ -65,7 +65,7 @@ impl TruncationDetector {
     }
 }
 
-/// Does the input end within this record, in the midst of a line? `open_end`: its last line has no end.
+/// Returns whether the input ends in the middle of a line of this record. `open_end`: the last line has no line end.
 pub fn is_cut(record: &Record<'_>, open_end: bool) -> bool {
     if !record.last || record.closed {
         return false;
@@ -79,7 +79,7 @@ pub fn is_cut(record: &Record<'_>, open_end: bool) -> bool {
     }
 }
 
-/// Was a file cut whose last record is `empty`, or which alone lacks one of [`STAMPS`]?
+/// Fails if the last record is `empty`, or if it is the only one that lacks one of [`STAMPS`]: the file was cut.
 pub fn judge(empty: bool, missing: [bool; 2]) -> Result<()> {
     let stamp = STAMPS.iter().zip(missing).find(|(_, missing)| *missing);
     let message = match stamp {

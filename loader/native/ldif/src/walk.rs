@@ -1,4 +1,4 @@
-//! Going through all records of an input, with every error told where it happened.
+//! Visits all records of an input, and adds the position to every error.
 
 use std::path::Path;
 
@@ -38,13 +38,13 @@ pub fn each_record(
     }
 }
 
-/// Syntax that is broken in the last record of a file whose last line has no end either: it was cut.
+/// Turns a syntax error in the last record of a file whose last line has no end into `Truncated`.
 fn cut_short(error: Error, record: &Record<'_>, counters: &Counters) -> Error {
     let open_end = error.path.as_ref().is_some_and(|path| counters.open_ends().contains(path));
     truncated(error, record, open_end)
 }
 
-/// An error met in `record`, told with its place.
+/// Adds the position of `record` to an error.
 pub fn locate(error: Error, record: &Record<'_>, path: Option<&Path>) -> Error {
     if matches!(error.code, Code::Io | Code::NoSpace | Code::Pipe | Code::Cancelled) {
         return error;
@@ -53,7 +53,7 @@ pub fn locate(error: Error, record: &Record<'_>, path: Option<&Path>) -> Error {
     truncated(error, record, false).in_file(path).at(record.line).of_entry(dn.as_deref())
 }
 
-/// An error of the very last line, if the input was cut there.
+/// Turns an error in the last line into `Truncated` if the input was cut there.
 fn truncated(error: Error, record: &Record<'_>, open_end: bool) -> Error {
     let line_of =
         |field: Result<Field<'_>>| field.map_or_else(|error| error.line, |field| Some(field.line));

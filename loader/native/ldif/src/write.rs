@@ -1,4 +1,4 @@
-//! Writing attribute lines as slapcat has them: never folded, base64 where RFC 2849 demands it and some more.
+//! Writes attribute lines as slapcat does, but unfolded: slapcat uses base64 for more values than RFC 2849 requires.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,25 +15,25 @@ pub fn line(out: &mut Vec<u8>, description: &[u8], value: &[u8]) {
     }
 }
 
-/// The same with the value in base64, whatever it is.
+/// Appends the line, always with the value in base64.
 pub fn line_in_base64(out: &mut Vec<u8>, description: &[u8], value: &[u8]) {
     out.extend_from_slice(description);
     out.extend_from_slice(b":: ");
     let start = out.len();
     out.resize(start + value.len().div_ceil(3) * 4, 0);
-    // The room is exactly what it takes.
+    // The space is exactly as large as the encoded value.
     let written = STANDARD.encode_slice(value, &mut out[start..]).unwrap_or_default();
     out.truncate(start + written);
     out.push(b'\n');
 }
 
-/// Printable ASCII, no space at its ends (RFC 2849, note 8), no `:` or `<` at its beginning.
+/// Whether a value is printable ASCII with no space at either end (RFC 2849, note 8) and no `:` or `<` at the start.
 pub fn is_safe(value: &[u8]) -> bool {
     let Some((first, last)) = value.first().zip(value.last()) else { return true };
     is_printable(value) && !matches!(first, b' ' | b':' | b'<') && *last != b' '
 }
 
-/// ` ` to `~`, eight bytes at a time, the last eight once more.
+/// Whether all bytes are from ` ` to `~`. Checks eight bytes at a time, and the last eight once more.
 pub fn is_printable(value: &[u8]) -> bool {
     let Some(end) = value.last_chunk() else {
         return value.iter().all(|byte| matches!(byte, b' '..=b'~'));
@@ -42,13 +42,13 @@ pub fn is_printable(value: &[u8]) -> bool {
     eights.fold(unprintable(*end), |found, eight| found | unprintable(eight)) == 0
 }
 
-/// 0 unless a byte is below ` ` or above `~`: then adding carries into its upper bit, or leaves that unset.
+/// Returns 0 if all bytes are from ` ` to `~`: 1 + a higher byte sets the upper bit, 0x60 + a lower one does not.
 fn unprintable(bytes: [u8; 8]) -> u64 {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     const UPPER: u64 = EACH << 7;
     let word = u64::from_ne_bytes(bytes);
     let low = word & !UPPER;
-    // Of each byte by itself, for its upper bit is off: 0x7f + 1 and 0x20 + 0x60 reach 0x80.
+    // No carry crosses bytes, because their upper bits are cleared: 0x7f + 1 and 0x20 + 0x60 reach 0x80.
     (word | (low + EACH) | !(low + EACH * 0x60)) & UPPER
 }
 

@@ -1,5 +1,5 @@
-//! A filter for tests against a real slapd: each line `operation hex` is answered with the results
-//! in hexadecimal, separated by spaces, or with `! refusal`.
+//! A filter for tests against a real slapd: for each line `operation hex` it prints the results in
+//! hexadecimal, separated by spaces, or `! refusal`.
 //!
 //! Operations: the name of an equality rule; `syntax=OID` (no result); `integer=LENGTH`; `time`;
 //! `approx`; `hash=WIDTH,PREFIX,PRE,SYNTAX,RULE`; `substrings=WIDTH,PREFIX,SYNTAX,RULE,MIN,MAX,ANY`.

@@ -5,20 +5,20 @@ use crate::{InvalidValue, Result, time};
 
 const REFUSAL: InvalidValue = InvalidValue::new("not a valid CSN");
 
-/// The four fields between `#`.
+/// Returns the four fields, which `#` separates.
 fn fields(value: &[u8]) -> Option<[&[u8]; 4]> {
     let mut parts = value.splitn(4, |&byte| byte == b'#');
     Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?])
 }
 
-/// Whether the fields have the lengths that they have since OpenLDAP 2.4.
+/// Whether the fields have the lengths of OpenLDAP 2.4 and later.
 fn is_current(value: &[u8]) -> bool {
     let Some(head) = value.get(..34).filter(|_| value.len() == 40) else { return false };
     let marks: u8 = head.iter().map(|byte| u8::from(*byte == b'#')).sum();
     marks == 3 && [22, 29, 33].iter().all(|at| head[*at] == b'#')
 }
 
-/// Whether it is a valid value and its own normal form, as those are that slapd makes.
+/// Whether a value is valid and already in normal form, as are the values that slapd makes.
 pub fn is_normal_csn(value: &[u8]) -> bool {
     is_current(value) && !value[30..].iter().any(u8::is_ascii_uppercase)
 }
@@ -32,19 +32,19 @@ pub fn is_sid(text: &[u8]) -> bool {
     is_hex(text, 3)
 }
 
-/// Where slapd checks CSNs, it goes by its normaliser and not by its validator.
+/// Checks a CSN as slapd does: with its normaliser, not with its validator.
 pub fn check(value: &[u8]) -> Result<()> {
     if is_current(value) { Ok(()) } else { normalise(value, &mut Vec::new()) }
 }
 
-/// What slapd's validator says of a rewritten value.
+/// Checks a rewritten value as slapd's validator does.
 fn is_valid(value: &[u8]) -> bool {
     fields(value).is_some_and(|[stamp, count, sid, change]| {
         time::check(stamp).is_ok() && is_hex(count, 6) && is_sid(sid) && is_hex(change, 6)
     })
 }
 
-/// Only values of an old form are checked beyond the places of their `#`.
+/// Appends the normal form. Of a value in the current form, only the positions of `#` are checked.
 pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     if is_current(value) {
@@ -61,7 +61,7 @@ pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     InvalidValue::unless(is_valid(&out[start..]), "not a valid CSN")
 }
 
-/// The third field, of two digits in CSNs of 2.3; the others are not looked at.
+/// Appends the third field as three digits; CSNs of 2.3 have two. Does not check the other fields.
 pub fn normalise_sid(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let [_, _, sid, _] = fields(value).ok_or(REFUSAL)?;
     InvalidValue::unless(is_hex(sid, 2) || is_sid(sid), "not a valid CSN")?;

@@ -1,8 +1,8 @@
-//! Values as LDAP syntaxes and matching rules see them: normal forms, checks, orders, index keys.
+//! Values under LDAP syntaxes and matching rules: normal forms, checks, orders, index keys.
 //!
-//! No schema is needed here. Names of attributes, OIDs and DNs belong to crate `schema`.
-//! What slapd does is followed to the byte, slips included, because index keys made here are
-//! compared with keys that slapd makes for searches.
+//! No schema is needed here; attribute names, OIDs and DNs are in crate `schema`. The results equal
+//! slapd's byte for byte, even where slapd has bugs, because slapd compares index keys made here with
+//! keys that it makes for searches.
 
 mod csn;
 pub mod keys;
@@ -22,7 +22,7 @@ pub use order::Order;
 pub use syntax::Syntax;
 pub use text::utf8;
 
-/// Why a value was refused: a short clause without the value, e.g. "not valid UTF-8".
+/// Why a value is rejected: a short clause without the value, such as "not valid UTF-8".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidValue(pub Cow<'static, str>);
 
@@ -32,7 +32,7 @@ impl InvalidValue {
         Self(Cow::Borrowed(clause))
     }
 
-    /// Accepts when `holds`.
+    /// Fails with `clause` unless `holds`.
     pub(crate) fn unless(holds: bool, clause: &'static str) -> Result<()> {
         if holds { Ok(()) } else { Err(Self::new(clause)) }
     }
@@ -46,10 +46,10 @@ impl fmt::Display for InvalidValue {
 
 impl std::error::Error for InvalidValue {}
 
-/// Of reading a value.
+/// The result of reading a value.
 pub type Result<T, E = InvalidValue> = std::result::Result<T, E>;
 
-/// The refusal as the result of whatever was asked for.
+/// Returns an error with `clause`, as a result of any type.
 pub fn refuse<T>(clause: impl Into<Cow<'static, str>>) -> Result<T> {
     Err(InvalidValue(clause.into()))
 }

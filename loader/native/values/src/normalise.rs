@@ -2,15 +2,15 @@ use crate::syntax::PRINTABLE;
 use crate::uuid::{DIGITS, NO_DIGIT, octets};
 use crate::{InvalidValue, Result, csn, text, time};
 
-/// How an equality rule makes values comparable byte by byte (`servers/slapd/schema_init.c`).
+/// How an equality rule converts values to comparable bytes (`servers/slapd/schema_init.c`).
 ///
-/// The names are those of the matching rules; several rules share a normaliser. Rules that compare
-/// values as they are (octetStringMatch, integerMatch, booleanMatch ...) have none.
+/// The names are those of matching rules; several rules share a normaliser. Rules that compare
+/// unconverted values (octetStringMatch, integerMatch, booleanMatch ...) have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Normaliser {
     /// Unicode 3.2 compatibility form, lower case, insignificant spaces dropped.
     CaseIgnore,
-    /// The same with case kept.
+    /// Like [`CaseIgnore`](Self::CaseIgnore), but keeps case.
     CaseExact,
     /// ASCII lower case, insignificant spaces dropped.
     CaseIgnoreIa5,
@@ -20,7 +20,7 @@ pub enum Normaliser {
     Telephone,
     /// Spaces dropped.
     NumericString,
-    /// Each `$`-separated line as [`CaseIgnore`](Self::CaseIgnore); escapes stay as they are.
+    /// Each `$`-separated line as [`CaseIgnore`](Self::CaseIgnore); escapes are kept.
     CaseIgnoreList,
     /// Each `$`-separated line as [`CaseExact`](Self::CaseExact).
     CaseExactList,
@@ -37,7 +37,7 @@ pub enum Normaliser {
 }
 
 impl Normaliser {
-    /// Appends the normal form of `value` to `out`; a refused value leaves `out` as it was.
+    /// Appends the normal form of `value` to `out`; if the value is rejected, `out` is unchanged.
     ///
     /// slapd checks values elsewhere, so this accepts much that [`Syntax`](crate::Syntax) refuses.
     pub fn apply(self, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
@@ -75,7 +75,7 @@ fn directory_string(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-#[expect(clippy::unnecessary_wraps)] // one shape for all
+#[expect(clippy::unnecessary_wraps)] // the same signature for all
 fn ia5(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     text::push_ascii(before_nul(value), fold, out);
@@ -83,8 +83,8 @@ fn ia5(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Trims both ends of `out[start..]` and makes one of each run of spaces. Nothing but spaces
-/// becomes no byte at all. Only byte 0x20 is a space (`servers/slapd/schema_init.c`).
+/// Trims both ends of `out[start..]`, and replaces each run of spaces with one space. If there are only
+/// spaces, nothing remains. Only byte 0x20 is a space (`servers/slapd/schema_init.c`).
 fn collapse_spaces(out: &mut Vec<u8>, start: usize) {
     if is_tidy(&out[start..]) {
         return;
@@ -106,7 +106,7 @@ fn collapse_spaces(out: &mut Vec<u8>, start: usize) {
     out.truncate(end);
 }
 
-/// Folded instead of searched, because that compiles to vector instructions.
+/// Uses a fold instead of a search, because that compiles to vector instructions.
 fn is_tidy(text: &[u8]) -> bool {
     let [first, .., last] = text else { return text != b" " };
     let pairs = text.iter().zip(&text[1..]);
@@ -114,12 +114,12 @@ fn is_tidy(text: &[u8]) -> bool {
     *first != b' ' && *last != b' ' && doubled == 0
 }
 
-/// slapd treats some values as C strings.
+/// Returns the part before a NUL, because slapd treats some values as C strings.
 fn before_nul(value: &[u8]) -> &[u8] {
     &value[..memchr::memchr(0, value).unwrap_or(value.len())]
 }
 
-/// A single space stands for a value that holds nothing but what is dropped.
+/// Drops characters. If nothing remains, the normal form is a single space.
 #[expect(clippy::unnecessary_wraps)]
 fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
@@ -137,8 +137,8 @@ fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the normal form of a telephone number of at most 32 characters, and its length; `None` if it is longer, is not
-/// valid, or has nothing to keep.
+/// Returns the normal form of a telephone number of at most 32 characters, and its length; `None` if the number is
+/// longer or invalid, or if nothing of it remains.
 #[inline]
 pub fn telephone(value: &[u8]) -> Option<([u8; 32], usize)> {
     let (mut kept, mut length, mut is_valid) = ([0; 32], 0, true);
@@ -161,7 +161,7 @@ fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Looks, as slapd does, at 36 bytes and no further, wherever the hyphens stand.
+/// Reads, as slapd does, only the first 36 bytes, with hyphens anywhere.
 fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     const REFUSAL: InvalidValue = InvalidValue::new("not a UUID");
     let text: &[u8; 36] = value.first_chunk().ok_or(REFUSAL)?;

@@ -1,12 +1,12 @@
-//! The order of values, and names with a bit string behind them (RFC 4517, 3.3.2 and 3.3.21).
+//! The order of values, and names with an optional bit string (RFC 4517, 3.3.2 and 3.3.21).
 
 use std::cmp::Ordering;
 
-/// How slapd's equality rules order values that they hold different: in id2v records and for
-/// `sortvals` (slapd-mdb(5), slapd.conf(5)). Values are normal forms where the rule has a normaliser.
+/// How slapd's equality rules order unequal values in id2v and for `sortvals` (slapd-mdb(5),
+/// slapd.conf(5)). If the rule has a normaliser, the values are normal forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Shorter first, then by bytes. All rules but the ones below, and DNs.
+    /// Shorter first, then by bytes: DNs, and all rules except the ones below.
     Octets,
     /// integerMatch: by number.
     Integer,
@@ -56,7 +56,7 @@ pub fn is_bit_string(value: &[u8]) -> bool {
     bits.is_some_and(|bits| bits.iter().all(|bit| matches!(bit, b'0' | b'1')))
 }
 
-/// Name and bit string. What follows the last `#` counts as one only if it has the form of one.
+/// Returns the name and the bit string: the text after the last `#`, if it has the form of a bit string.
 pub fn split(value: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memrchr(b'#', value) {
         Some(at) if is_bit_string(&value[at + 1..]) => (&value[..at], Some(&value[at + 1..])),

@@ -1,4 +1,4 @@
-//! Syntaxes, checked as slapd's validators do, which is not always what the standards say.
+//! Checks values as slapd's validators do, which do not always follow the standards.
 
 use crate::order::is_bit_string;
 use crate::text::utf8;
@@ -24,7 +24,7 @@ pub enum Syntax {
     LogTime,
     NisNetgroupTriple,
     NumericString,
-    /// Any octets: also audio, JPEG, binary and supported algorithms.
+    /// Any octets; includes audio, JPEG, binary and supported algorithms.
     OctetString,
     PostalAddress,
     PrintableString,
@@ -35,16 +35,16 @@ pub enum Syntax {
     Uuid,
     /// No value at all.
     Void,
-    /// Registered without a validator: slapadd takes any value, LDAP operations take none. Accepts all.
+    /// Registered without a validator: slapadd accepts any value, LDAP operations reject all. Accepts any value.
     Unchecked,
 }
 
 impl Syntax {
-    /// `None` for an OID that slapd 2.5 does not register, and for syntaxes whose check needs the
-    /// schema (names, OIDs) or belongs with its reading of certificates.
+    /// Returns `None` for an OID that slapd 2.5 does not register, and for syntaxes whose check needs the
+    /// schema (names, OIDs) or the parsing of certificates.
     pub fn from_oid(oid: &str) -> Option<Self> {
         match oid.strip_prefix("1.3.6.1.4.1.1466.115.121.1.") {
-            // `parse` would take `+6` and `06`.
+            // `parse` would accept `+6` and `06`.
             Some(number) if number.starts_with(|first| matches!(first, '1'..='9')) => {
                 of_rfc_4517(number.parse().ok()?)
             }
@@ -53,7 +53,7 @@ impl Syntax {
         }
     }
 
-    /// Accepts what `slapadd -o value-check=yes` and LDAP operations accept, save for values of
+    /// Accepts what `slapadd -o value-check=yes` and LDAP operations accept, except values of
     /// [`Unchecked`](Self::Unchecked) and malformed [`PrivateKey`](Self::PrivateKey)s.
     pub fn check(self, value: &[u8]) -> Result<()> {
         let (holds, clause) = match self {
@@ -168,7 +168,7 @@ fn elsewhere(oid: &str) -> Option<Syntax> {
     })
 }
 
-/// Lines of text between `$`; `\24` and `\5C` are the only escapes.
+/// Checks lines of text separated by `$`; `\24` and `\5C` are the only escapes.
 fn postal_address(value: &[u8]) -> Result<()> {
     let mut escapes = memchr::memchr_iter(b'\\', value).map(|at| &value[at + 1..]);
     let known = escapes.all(|tail| matches!(tail, [b'2', b'4', ..] | [b'5', b'C' | b'c', ..]));
@@ -176,7 +176,7 @@ fn postal_address(value: &[u8]) -> Result<()> {
     utf8::check(value)
 }
 
-/// Attribute descriptions and the like consist of these.
+/// Whether `text` has only the characters of attribute descriptions.
 fn is_name(text: &[u8]) -> bool {
     text.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"-.;".contains(&byte))
 }
@@ -202,7 +202,7 @@ fn split_at_byte(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     Some((&text[..at], &text[at + 1..]))
 }
 
-/// RFC 4517, 3.3.5: methods between `$`.
+/// RFC 4517, 3.3.5: methods separated by `$`.
 fn delivery_method(value: &[u8]) -> bool {
     const METHODS: [&[u8]; 10] = [
         b"any",
@@ -216,7 +216,7 @@ fn delivery_method(value: &[u8]) -> bool {
         b"ia5",
         b"videotex",
     ];
-    // Spaces stand around `$` and nowhere else.
+    // Spaces are allowed only around `$`.
     let outer = [value.first(), value.last()];
     !outer.contains(&Some(&b' '))
         && value
@@ -237,8 +237,8 @@ const OCTETS: u8 = 0x04;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 
-/// PKCS #8, not encrypted (slapd's check always fails on encrypted keys): a sequence of version,
-/// algorithm, key and, optionally, a set of attributes. slapd also takes some with wrong lengths.
+/// Unencrypted PKCS #8 (slapd's check always fails on encrypted keys): a sequence of version,
+/// algorithm, key and optional set of attributes. slapd also accepts some keys with wrong lengths.
 fn private_key(value: &[u8]) -> bool {
     let inner = || {
         let (_, rest) = element(value, SEQUENCE).filter(|(behind, _)| behind.is_empty())?;
@@ -250,7 +250,7 @@ fn private_key(value: &[u8]) -> bool {
     inner().is_some_and(<[u8]>::is_empty)
 }
 
-/// What follows the BER element at the head, and its contents.
+/// Returns the bytes after the BER element at the beginning, and the element's contents.
 fn element(text: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = text.strip_prefix(&[tag])?.split_first()?;
     let (length, rest) = match first {

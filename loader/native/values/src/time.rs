@@ -1,10 +1,10 @@
-//! Generalized Time (RFC 4517, 3.3.13) the way slapd reads it (`servers/slapd/schema_init.c`).
+//! Generalized Time (RFC 4517, 3.3.13) as slapd reads it (`servers/slapd/schema_init.c`).
 
 use crate::{InvalidValue, Result};
 
 const REFUSAL: InvalidValue = InvalidValue::new("not a valid Generalized Time");
 
-/// What each part stays below: century, year, month, day, hour, minute, second. Months and days
+/// Exclusive upper bounds of century, year, month, day, hour, minute and second. Months and days
 /// count from 0.
 const CEILINGS: [i8; 7] = [100, 100, 12, 31, 24, 60, 60];
 const MONTH: usize = 2;
@@ -17,13 +17,13 @@ pub fn check(value: &[u8]) -> Result<()> {
     Time::read(value).map(|_| ()).ok_or(REFUSAL)
 }
 
-/// The same for times of slapo-accesslog, which have no offset.
+/// Checks a time of slapo-accesslog, which has no offset.
 pub fn check_logged(value: &[u8]) -> Result<()> {
     check(value)?;
     InvalidValue::unless(value.ends_with(b"Z"), "not a Generalized Time in UTC")
 }
 
-/// As [`normalise`], but zeros at the end of a fraction stay: they tell two log entries apart
+/// Like [`normalise`], but keeps zeros at the end of a fraction, which distinguish log entries
 /// (`overlays/accesslog.c`).
 pub fn normalise_logged(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     check_logged(value)?;
@@ -34,8 +34,8 @@ pub fn normalise_logged(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Appends `YYYYmmddHHMMSS[.f]Z`. A fraction of an hour or minute is written as one of a second,
-/// as slapd does.
+/// Appends `YYYYmmddHHMMSS[.f]Z`. Like slapd, writes a fraction of an hour or minute as if it was one
+/// of a second.
 pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     write(Time::read(value).ok_or(REFUSAL)?, out);
     Ok(())
@@ -84,7 +84,7 @@ impl<'a> Time<'a> {
         rest.is_empty().then_some(Self { parts, fraction })
     }
 
-    /// Adds or takes away the offset `HH[MM]` in `rest`.
+    /// Adds or subtracts the offset `HH[MM]` in `rest`.
     fn shifted(mut self, sign: i8, mut rest: &[u8], days: &[i8; 12]) -> Option<Self> {
         self.parts[HOUR] += sign * part(&mut rest, HOUR, CEILINGS[HOUR])?;
         if rest.first().is_some_and(u8::is_ascii_digit) {

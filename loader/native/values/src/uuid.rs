@@ -1,9 +1,9 @@
-//! UUIDs as text (RFC 4122, 3). How slapd reads values of that syntax is another matter: `normalise` takes hyphens anywhere.
+//! UUIDs as text (RFC 4122, 3). slapd's normaliser is more tolerant (`normalise`): it accepts hyphens anywhere.
 
-/// What is no hexadecimal digit in [`DIGITS`].
+/// Marks a byte that is not a hexadecimal digit in [`DIGITS`].
 pub(crate) const NO_DIGIT: u8 = 0x40;
 
-/// Of each byte, its value as a hexadecimal digit.
+/// The value of each byte as a hexadecimal digit.
 pub(crate) const DIGITS: [u8; 256] = {
     let mut table = [NO_DIGIT; 256];
     let mut digit = 0;
@@ -16,12 +16,12 @@ pub(crate) const DIGITS: [u8; 256] = {
     table
 };
 
-/// Whether it is 32 hexadecimal digits of either case, with hyphens in their places.
+/// Whether `text` is 32 hexadecimal digits of either case with hyphens at the standard positions.
 pub fn is_spelled(text: &[u8]) -> bool {
     octets(text).is_some()
 }
 
-/// The octets of a UUID that [is spelled](is_spelled) so.
+/// Returns the octets of a UUID for which [`is_spelled`] is true; `None` for other text.
 pub fn octets(text: &[u8]) -> Option<[u8; 16]> {
     const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
     let text: &[u8; 36] = text.try_into().ok()?;
@@ -34,7 +34,7 @@ pub fn octets(text: &[u8]) -> Option<[u8; 16]> {
     (met < 16 && [8, 13, 18, 23].iter().all(|at| text[*at] == b'-')).then_some(octets)
 }
 
-/// In lower case.
+/// Returns the text of a UUID in lower case.
 pub fn spelled(bits: u128) -> [u8; 36] {
     let mut text = [b'-'; 36];
     let mut at = 0;

@@ -1,13 +1,13 @@
 use super::Key;
 
-/// Bytes of a hashed key: `index_hash64` off or on (slapd.conf(5)).
+/// The size of hashed keys: 4 bytes, or 8 with `index_hash64` (slapd.conf(5)).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Width {
     Four,
     Eight,
 }
 
-/// The hash of what all keys of one kind in one index have in common (`libraries/liblutil/hash.c`):
+/// The hash of the prefix that all keys of one kind in an index share (`libraries/liblutil/hash.c`):
 /// FNV-1 of 32 bits or FNV-1a of 64 bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
@@ -16,9 +16,9 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// `prefix` is the attribute type's name as the schema spells it, or that with options; `pre`
-    /// is empty for equality and `^`, `*` or `$` for the kinds of substrings. The syntax is that of
-    /// the attribute, without a length; the rule is the one that the kind of index goes by.
+    /// `prefix`: the attribute type's name as spelled in the schema, with options if it has any. `pre`:
+    /// empty for equality; `^`, `*` or `$` for the kinds of substrings. `syntax_oid`: the attribute's
+    /// syntax without a length. `rule_oid`: the matching rule of the kind of index.
     pub fn new(width: Width, prefix: &str, pre: &str, syntax_oid: &str, rule_oid: &str) -> Self {
         let start = match width {
             Width::Four => 0x811C_9DC5,
@@ -32,7 +32,7 @@ impl Seed {
         self.width
     }
 
-    /// The key of a value, for either width.
+    /// Returns the key of a value, for either width.
     pub fn key(self, value: &[u8]) -> Key {
         match self.width {
             Width::Four => Key::new(&self.key32(value).to_be_bytes()),
@@ -40,14 +40,14 @@ impl Seed {
         }
     }
 
-    /// The four stored bytes read as a big-endian number, so that numbers and keys sort alike. For
+    /// Returns the four stored bytes as a big-endian number, so that numbers sort as keys do. For
     /// [`Width::Four`].
     #[inline]
     pub fn key32(self, value: &[u8]) -> u32 {
         self.state32().after(value).key()
     }
 
-    /// The eight stored bytes likewise. For [`Width::Eight`].
+    /// Returns the eight stored bytes likewise. For [`Width::Eight`].
     #[inline]
     pub fn key64(self, value: &[u8]) -> u64 {
         self.state64().after(value).key()
@@ -73,13 +73,13 @@ impl Seed {
     }
 }
 
-/// A hash that can be carried on byte by byte.
+/// A hash that is computed byte by byte.
 pub(super) trait State: Copy {
     type Key;
 
     fn then(self, byte: u8) -> Self;
 
-    /// The hash is stored with its lowest byte first.
+    /// Returns the hash as stored: little-endian.
     fn key(self) -> Self::Key;
 
     #[inline]

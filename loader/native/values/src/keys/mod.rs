@@ -14,21 +14,21 @@ pub use substrings::Substrings;
 
 use crate::order;
 
-/// An index key as stored, at most 8 bytes. Ordered as LMDB orders keys: by bytes, and shorter
-/// first where one is the head of the other.
+/// An index key as stored, at most 8 bytes. Ordered as LMDB orders keys: by bytes; a key precedes
+/// longer keys that begin with it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Zeros behind the key.
+    /// The key, followed by zeros.
     bytes: [u8; 8],
     len: u8,
 }
 
 impl Key {
-    /// The key of presence indexes: four zero bytes, whatever the width of hashes.
+    /// The key of presence indexes: four zero bytes for both widths of hashes.
     pub const PRESENCE: Self = Self { bytes: [0; 8], len: 4 };
 
     /// # Panics
-    /// With more than 8 bytes; no kind of index has such keys.
+    /// If the key has more than 8 bytes; no kind of index has such keys.
     pub fn new(key: &[u8]) -> Self {
         let mut bytes = [0; 8];
         bytes[..key.len()].copy_from_slice(key);
@@ -45,7 +45,7 @@ impl Key {
         usize::from(self.len)
     }
 
-    /// The bytes from the most significant one down, zeros behind them.
+    /// Returns the bytes, followed by zeros, as a big-endian number.
     pub fn bits(&self) -> u64 {
         u64::from_be_bytes(self.bytes)
     }
@@ -57,7 +57,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What of a value of syntax Name and Optional UID is hashed: all before a `#'bits'B` at the end.
+/// Returns the part of a value of syntax Name and Optional UID that is hashed: all before a `#'bits'B` at the end.
 pub fn name_uid_part(value: &[u8]) -> &[u8] {
     order::split(value).0
 }

@@ -1,20 +1,20 @@
-//! Keys that keep an order: of integers, and of times.
+//! Keys that sort as their values do: of integers, and of times.
 
 use super::Key;
 use crate::{InvalidValue, Result, syntax};
 
-/// Decimal digits that are cut off together, and the bytes that they count for.
+/// Number of decimal digits that slapd cuts off at once, and the number of bytes that they count as.
 const CHOP: (usize, usize) = (7, 3);
 
-/// The key of integerMatch: `length` bytes (`index_intlen`, 4 to 8) that order as the numbers do,
-/// exact or, for large numbers, an exponent and the leading bytes (`servers/slapd/schema_init.c`).
+/// Returns the key of integerMatch: `length` bytes (`index_intlen`, 4 to 8) that sort as the numbers do. For
+/// large numbers, it has an exponent and only the leading bytes (`servers/slapd/schema_init.c`).
 ///
-/// Of what is no integer, slapd makes the key of the number that C reads in it; where that is not
-/// known here, the value is refused. Hosts whose C `char` is unsigned have other keys for some large
-/// negative numbers.
+/// For a value that is not an integer, slapd makes the key of the number that C parses from it. Values
+/// for which that is not known here are rejected. Hosts with an unsigned C `char` have other keys for
+/// some large negative numbers.
 ///
 /// # Panics
-/// With another length.
+/// If `length` is not 4 to 8.
 pub fn integer(value: &[u8], length: usize) -> Result<Key> {
     assert!((4..=8).contains(&length), "length of integer keys");
     let negative = value.first() == Some(&b'-');
@@ -24,7 +24,7 @@ pub fn integer(value: &[u8], length: usize) -> Result<Key> {
         let number = number
             .ok_or(InvalidValue::new("not an integer, and slapd's index key is not known"))?;
         let bytes = if negative { -number } else { number }.to_be_bytes();
-        // slapd has a byte for the zero in `-0`.
+        // slapd stores a byte for the zero in `-0`.
         let kept = if negative && number == 0 { &[0][..] } else { significant(&bytes) };
         return Ok(lay_out(kept, 0, length, negative));
     }
@@ -33,8 +33,8 @@ pub fn integer(value: &[u8], length: usize) -> Result<Key> {
     Ok(lay_out(significant(&number), chops * CHOP.1, length, negative))
 }
 
-/// The number in a value without its `-`: slapd hands `strtol` eight characters at a time, the odd
-/// ones first (`lutil_str2bin` in `libraries/liblutil/utils.c`).
+/// Returns the number in a value without its `-`. slapd passes eight characters at a time to `strtol`; the
+/// remainder comes first (`lutil_str2bin` in `libraries/liblutil/utils.c`).
 fn lenient(value: &[u8]) -> Option<i128> {
     let text = match value.strip_prefix(b"-") {
         Some([]) => return None,
@@ -50,18 +50,18 @@ fn lenient(value: &[u8]) -> Option<i128> {
     let spaces = text.iter().take_while(|&&byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     let number = text[spaces..].strip_prefix(b"+").unwrap_or(&text[spaces..]);
     let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    // A second sign ends slapd.
+    // slapd terminates at a second sign.
     (number.first() != Some(&b'-')).then(|| parse(&number[..digits]))
 }
 
-/// At most 28 characters are left.
+/// Parses at most 28 characters.
 fn parse(text: &[u8]) -> i128 {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let number = digits.iter().fold(0, |number, digit| number * 10 + i128::from(digit - b'0'));
     if digits.len() < text.len() { -number } else { number }
 }
 
-/// Drops leading zeros, or for a negative number leading FF bytes as long as the sign stays.
+/// Drops leading zeros, or for a negative number leading FF bytes, unless that would change the sign.
 fn significant(number: &[u8]) -> &[u8] {
     let is_filler = |pair: &[u8]| matches!(pair, [0xFF, 0x80..=0xFF]);
     let fillers = match number[0] {
@@ -71,11 +71,11 @@ fn significant(number: &[u8]) -> &[u8] {
     &number[fillers..]
 }
 
-/// `number` and `exponent` further bytes that were cut off make a key of `length` bytes.
+/// Returns a key of `length` bytes for `number`. `exponent`: number of bytes that were cut off.
 fn lay_out(number: &[u8], exponent: usize, length: usize, negative: bool) -> Key {
     let sign = if negative { 0xFF } else { 0 };
     let size = number.len() + exponent;
-    // Two bits of sign tell a key without exponent from one with.
+    // Two bits of the sign distinguish keys with an exponent from keys without.
     let exact = size < length || size == length && (number[0] ^ sign) & 0xC0 == 0;
     let (head, used, marks) = if exact {
         ([sign; 8], length - size, 0x80)
@@ -92,19 +92,19 @@ fn lay_out(number: &[u8], exponent: usize, length: usize, negative: bool) -> Key
     Key::new(&key[..length])
 }
 
-/// As few bytes as leave the upper bits free for the run of marks that tells their number: one
-/// more than there are bytes, and one to end it. Six bytes hold what no memory does.
+/// Returns the bytes for the exponent. Their upper bits must be free for marks: one more than there are
+/// bytes, and one that ends the marks. Six bytes are enough for any number that fits in memory.
 fn exponent_width(exponent: u64) -> usize {
     (1..6).find(|width| exponent >> (7 * width - 2) == 0).unwrap_or(6)
 }
 
-/// Days before each month of a year that is no leap year.
+/// Days before each month in a year that is not a leap year.
 const MONTHS: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
-/// The key of generalizedTimeMatch and `CSNMatch`: five bytes for a second (`libraries/liblutil/utils.c`).
-/// Fractions and the rest of a CSN do not count.
+/// Returns the key of generalizedTimeMatch and `CSNMatch`: five bytes for a second
+/// (`libraries/liblutil/utils.c`). Ignores fractions and the rest of a CSN.
 ///
-/// `None` if a normal form does not begin with a time, as slapd then makes no key either.
+/// Returns `None` if a normal form does not begin with a time; slapd does not make a key then either.
 pub fn time(normalised: &[u8]) -> Option<Key> {
     let [year, month, day, hour, minute, second] = read_time(normalised)?;
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -116,7 +116,7 @@ pub fn time(normalised: &[u8]) -> Option<Key> {
         + i64::from(leap && month > 2)
         + day
         - 1;
-    // 675 is a day's 86 400 seconds by 128.
+    // 675 = 86,400 seconds of a day / 128.
     let units = days * 675;
     let high = (units >> 25 & 0x7F) ^ 0x40;
     let low = ((units & 0x1FF_FFFF) << 7) + (hour * 60 + minute) * 60 + second;
@@ -124,7 +124,7 @@ pub fn time(normalised: &[u8]) -> Option<Key> {
     Some(Key::new(&bits.to_be_bytes()[3..]))
 }
 
-/// As [`time`], of slapd 2.4: its days are counted from 1970 in 32 bits, and every fourth year is a leap year.
+/// Like [`time`] in slapd 2.4, which counts days from 1970 in 32 bits, with a leap year every fourth year.
 pub fn time_of_2_4(normalised: &[u8]) -> Option<Key> {
     let parts = read_time(normalised)?;
     if parts == [0, 1, 1, 0, 0, 0] {

@@ -1,14 +1,14 @@
 use super::Key;
 use crate::{Result, text};
 
-/// Letters of a word that count, and characters of a code.
+/// Maximum number of letters of a word that are used, and of characters of a code.
 const LETTERS: usize = 31;
 const CODE: usize = 4;
 
-/// The keys of approx indexes: a metaphone code of 1 to 4 characters for each word, as text
+/// Calls `emit` with the keys of approx indexes: for each word a metaphone code of 1 to 4 characters
 /// (`servers/slapd/phonetic.c`). Words without a code have no key.
 ///
-/// Refuses what is not UTF-8, on which slapd aborts.
+/// Rejects values that are not UTF-8, at which slapd aborts.
 pub fn phonetic(normalised: &[u8], mut emit: impl FnMut(Key)) -> Result<()> {
     let mut ascii = Vec::with_capacity(normalised.len());
     text::reduce_to_ascii(normalised, &mut ascii)?;
@@ -22,7 +22,7 @@ pub fn phonetic(normalised: &[u8], mut emit: impl FnMut(Key)) -> Result<()> {
     Ok(())
 }
 
-/// The letters of a word in upper case, zeros around them.
+/// The letters of a word in upper case, between zeros.
 struct Word {
     letters: [u8; 4 + LETTERS + 4],
     first: usize,
@@ -30,7 +30,7 @@ struct Word {
 }
 
 impl Word {
-    /// Reads up to a space, digit or punctuation character; controls are skipped.
+    /// Reads up to a space, digit or punctuation character; skips control characters.
     fn read(text: &[u8]) -> Self {
         let mut letters = [0; 4 + LETTERS + 4];
         let inside = |byte: &u8| {
@@ -68,7 +68,7 @@ impl Word {
 
     fn code(&self) -> Vec<u8> {
         let mut code = Vec::with_capacity(CODE + 1);
-        // An `X` stands for `KS`; the `S` takes the place of the letter behind it.
+        // An `X` becomes `KS`; the `S` replaces the letter after the `X`.
         let mut owes_s = false;
         let mut at = self.first;
         while at <= self.end && code.len() < CODE {
@@ -84,7 +84,7 @@ impl Word {
         code
     }
 
-    /// What the letter contributes.
+    /// Returns the letter's part of the code.
     fn sound(&self, at: usize) -> Option<u8> {
         let [before, letter, next, after] = [at - 1, at, at + 1, at + 2].map(|at| self.letters[at]);
         let starts = at == self.first;
@@ -119,7 +119,7 @@ impl Word {
         })
     }
 
-    /// In `GNED`, `DGE`, `DGI`, `DGY` and before a `J` without a vowel.
+    /// Whether a G is silent: in `GNED`, `DGE`, `DGI`, `DGY`, and before a `J` without a vowel.
     fn is_silent_g(&self, at: usize) -> bool {
         let [before, next, after, last] =
             [at - 1, at + 1, at + 2, at + 3].map(|at| self.letters[at]);

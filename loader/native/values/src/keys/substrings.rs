@@ -1,7 +1,7 @@
 use super::hash::{Seed, State};
 
-/// Lengths of the pieces of a value that are hashed for substring indexes, in bytes; UTF-8
-/// sequences are cut (slapd.conf(5)).
+/// Lengths, in bytes, of the pieces of a value that are hashed for substring indexes (slapd.conf(5)). A piece may
+/// end within a UTF-8 sequence.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Substrings {
     /// `index_substr_if_minlen`
@@ -19,26 +19,26 @@ impl Default for Substrings {
 }
 
 impl Substrings {
-    /// Calls `emit` with the key of each piece of the value, as [`Seed::key32`], in slapd's order.
-    /// The seeds are those of initial, any and final. A key comes as often as its piece occurs.
+    /// Calls `emit` with the key of each piece of the value, as [`Seed::key32`], in slapd's order; a
+    /// key is emitted as often as its piece occurs. `seeds`: of initial, any and final.
     #[inline]
     pub fn each(&self, seeds: &[Seed; 3], value: &[u8], emit: impl FnMut(u32)) {
         self.emit_all(seeds.map(Seed::state32), value, emit);
     }
 
-    /// The same with [`Seed::key64`].
+    /// Like [`Self::each`], with [`Seed::key64`].
     #[inline]
     pub fn each64(&self, seeds: &[Seed; 3], value: &[u8], emit: impl FnMut(u64)) {
         self.emit_all(seeds.map(Seed::state64), value, emit);
     }
 
-    /// The keys of [`Self::each`] that seeds of any have, and their number is known.
+    /// Yields the keys of [`Self::each`] with the seed of any. The iterator knows their number.
     #[inline]
     pub fn any_keys(&self, seed: Seed, value: &[u8]) -> impl Iterator<Item = u32> {
         self.any_of(seed.state32(), value)
     }
 
-    /// Calls `emit` with the other keys of [`Self::each`], which initial and final have, of each length.
+    /// Calls `emit` with the keys of [`Self::each`] with the seeds of initial and final, of each length.
     #[inline]
     pub fn each_end(
         &self,
@@ -59,7 +59,7 @@ impl Substrings {
     #[inline]
     fn any_of<S: State>(&self, any: S, value: &[u8]) -> impl Iterator<Item = S::Key> {
         value.windows(self.any.max(1)).map(move |piece| match *piece {
-            // A length known to the compiler makes for a tight loop.
+            // With a constant length the compiler makes a faster loop.
             [a, b, c, d] => any.then(a).then(b).then(c).then(d).key(),
             _ => any.after(piece).key(),
         })

@@ -1,18 +1,18 @@
 //! The Unicode step of string normalisation (`libraries/liblunicode/ucstr.c`).
 //!
-//! Text is cut into segments: the last ASCII character before a run of other characters, with that
-//! run. Each segment is folded, decomposed, reordered and composed by itself; ASCII outside segments
-//! is only folded.
+//! A segment is a run of non-ASCII characters with the ASCII character before it. Each segment is
+//! folded, decomposed, reordered and composed separately; ASCII text outside of segments is only
+//! folded.
 
 #[rustfmt::skip]
-#[allow(clippy::unreadable_literal)] // code points are numbers without thousands
+#[allow(clippy::unreadable_literal)] // code points have no thousands separators
 mod tables;
 pub mod utf8;
 
 use crate::Result;
 
-/// Appends the normal form of UTF-8 text; spaces are left to the caller. On an error `out` holds
-/// part of it.
+/// Appends the normal form of UTF-8 text; the caller handles spaces. On an error `out` contains a
+/// part of the normal form.
 pub fn normalise(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     if value.is_ascii() {
         push_ascii(value, fold, out);
@@ -34,7 +34,7 @@ pub fn normalise(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that are not ASCII pass unchanged.
+/// Appends ASCII text; other bytes are not changed.
 pub fn push_ascii(value: &[u8], fold: bool, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(value);
@@ -43,7 +43,7 @@ pub fn push_ascii(value: &[u8], fold: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Fills `segment` with the decomposed characters of the segment at the head and returns the rest.
+/// Fills `segment` with the decomposed characters of the first segment, and returns the rest.
 fn take_segment<'a>(text: &'a [u8], fold: bool, segment: &mut Vec<u32>) -> Result<&'a [u8]> {
     segment.clear();
     let mut rest = text;
@@ -59,8 +59,7 @@ fn take_segment<'a>(text: &'a [u8], fold: bool, segment: &mut Vec<u32>) -> Resul
     Ok(rest)
 }
 
-/// Appends what of the text can be written in ASCII: the ASCII characters of its compatibility
-/// decomposition.
+/// Appends the ASCII characters of the text's compatibility decomposition.
 pub fn reduce_to_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let mut rest = value;
     let mut parts = Vec::new();
@@ -77,21 +76,21 @@ pub fn reduce_to_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
 const BLOCK: usize = 64;
 const HANGUL_FIRST: u32 = 0xAC00;
 
-/// Place of `code` in the blocks of a two-level table; none behind the last block.
+/// Returns the index of `code` in the blocks of a two-level table; `None` after the last block.
 fn place(index: &[u8], code: u32) -> Option<usize> {
     let code = code as usize;
     let block = usize::from(*index.get(code / BLOCK)?);
     Some(block * BLOCK + code % BLOCK)
 }
 
-/// The simple lower-case letter of Unicode 3.2; anything but a capital or title letter is itself.
+/// Returns the simple lower-case letter in Unicode 3.2; other characters than capital or title letters unchanged.
 fn lower(code: u32) -> u32 {
     let Some(at) = place(&tables::FOLD_INDEX, code) else { return code };
     let delta = tables::FOLD_DELTAS[usize::from(tables::FOLDS[at])];
     code.wrapping_add_signed(delta)
 }
 
-/// Canonical combining class.
+/// Returns the canonical combining class.
 fn class(code: u32) -> u8 {
     place(&tables::CLASS_INDEX, code).map_or(0, |at| tables::CLASSES[at])
 }
@@ -112,7 +111,7 @@ fn push(code: u32, out: &mut Vec<u32>) {
     }
 }
 
-/// Also for the 92 code points behind the last syllable, as liblunicode does.
+/// Decomposes a Hangul syllable, and, as liblunicode does, the 92 code points after the last syllable.
 fn push_hangul(syllable: u32, out: &mut Vec<u32>) {
     out.push(0x1100 + syllable / 588);
     out.push(0x1161 + syllable % 588 / 28);
@@ -121,14 +120,14 @@ fn push_hangul(syllable: u32, out: &mut Vec<u32>) {
     }
 }
 
-/// Puts each run of marks into the order of their classes; marks of one class keep their order.
+/// Sorts each run of marks by class; marks of the same class keep their order.
 fn reorder(text: &mut [u32]) {
     for marks in text.split_mut(|&code| class(code) == 0).filter(|marks| marks.len() > 1) {
         marks.sort_by_key(|&mark| class(mark));
     }
 }
 
-/// Stands for a class above all marks, so that nothing joins a mark at the head of a segment.
+/// A class above those of all marks, so that a mark at the beginning of a segment is not composed.
 const ABOVE_ALL: u16 = 256;
 
 /// Composes the decomposed characters of a segment in place.
@@ -157,7 +156,7 @@ fn compose(text: &mut Vec<u32>) {
 
 fn pair(first: u32, second: u32) -> Option<u32> {
     let first = u16::try_from(first).ok()?;
-    // The lowest and the highest character that ends a pair.
+    // The lowest and the highest second character of a pair.
     let second = u16::try_from(second).ok().filter(|second| (0x300..=0x309A).contains(second))?;
     let parts = u64::from(first) << 16 | u64::from(second);
     let at = tables::COMPOSITES.binary_search_by_key(&parts, |composite| composite >> 16).ok()?;
@@ -178,8 +177,8 @@ fn compose_hangul(text: &mut Vec<u32>) {
     text.truncate(end);
 }
 
-/// Leading consonant and vowel, or such a syllable and a trailing consonant. liblunicode takes
-/// U+11A7 and U+11C3, the neighbours of the trailing consonants, for ones too.
+/// Composes a leading consonant and a vowel, or such a syllable and a trailing consonant. liblunicode
+/// also treats U+11A7 and U+11C3, next to the trailing consonants, as trailing consonants.
 fn join_hangul(last: u32, code: u32) -> Option<u32> {
     const SYLLABLES: u32 = 0xAC00;
     let (leading, vowel) = (last.wrapping_sub(0x1100), code.wrapping_sub(0x1161));

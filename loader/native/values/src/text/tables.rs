@@ -1,9 +1,9 @@
-//! Unicode 3.2 as slapd knows it: arrays of little-endian numbers, one after the other in the file that
+//! slapd's tables of Unicode 3.2: consecutive arrays of little-endian numbers in the file that
 //! `make_tables.py` writes.
 
 const FILE: &[u8] = include_bytes!("tables.bin");
 
-/// The `N` bytes of the file that begin at `from`.
+/// Returns `N` bytes of the file from `from` on.
 const fn part<const N: usize>(from: usize) -> [u8; N] {
     let mut bytes = [0; N];
     let mut i = 0;
@@ -33,21 +33,21 @@ macro_rules! arrays {
 }
 
 arrays! { 0;
-    /// Block of 64 code points to block of `FOLDS`.
+    /// Block of 64 code points -> block of `FOLDS`.
     FOLD_INDEX: [u8; 1881],
-    /// Place in `FOLD_DELTAS`.
+    /// Index in `FOLD_DELTAS`.
     FOLDS: [u8; 1664],
     /// Lower-case letter minus letter.
     FOLD_DELTAS: [i32; 43],
-    /// Block of 64 code points to block of `CLASSES`.
+    /// Block of 64 code points -> block of `CLASSES`.
     CLASS_INDEX: [u8; 1881],
     /// Canonical combining class.
     CLASSES: [u8; 2176],
-    /// Block of 64 code points to block of `PARTS`.
+    /// Block of 64 code points -> block of `PARTS`.
     PARTS_INDEX: [u8; 1881],
-    /// Place in `POOL`, 0 for none.
+    /// Index in `POOL`, 0 for none.
     PARTS: [u16; 7936],
-    /// Full compatibility decompositions, each behind its length.
+    /// Full compatibility decompositions, each preceded by its length.
     POOL: [u32; 8469],
     /// First character, second character and their composite, 16 bits each; sorted.
     COMPOSITES: [u64; 921],
