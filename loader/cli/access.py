@@ -55,7 +55,7 @@ class Account:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bind(Account):
+class BindOptions(Account):
     """Options of the bind and the base DN, including ldapsearch's -R, -O, -N and -b."""
 
     realm: Annotated[str | None, "-R --realm REALM", "SASL: realm."] = None
@@ -65,12 +65,12 @@ class Bind(Account):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server(Bind):
+class ServerOptions(BindOptions):
     uri: Annotated[str | None, "-H --uri URI", _URI] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Servers(Bind):
+class ServersOptions(BindOptions):
     uris: Annotated[
         tuple[str, ...], "-H --uri URI", f"{_URI} Repeat it to read several replicas of the same tree in parallel."
     ] = ()
@@ -126,7 +126,7 @@ def connection_of(account: Account, uri: str | None = None) -> Connection:
     return Connection(**{"uri": uri, **options, "password": password})
 
 
-def providers_of(servers: Servers) -> tuple[Connection, tuple[Connection, ...]]:
+def providers_of(servers: ServersOptions) -> tuple[Connection, tuple[Connection, ...]]:
     """Returns the first provider and the others, which differ only in their URI."""
     first = connection_of(servers, next(iter(servers.uris), None))
     if len(set(servers.uris)) < len(servers.uris):

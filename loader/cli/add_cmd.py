@@ -18,7 +18,7 @@ from loader.operations.options import DeclaredAdd
 def command(
     inputs: Annotated[tuple[str, ...], Argument("[LDIF]...")],
     tree: TreeInput,
-    server: access.Server,
+    server: access.ServerOptions,
     options: DeclaredAdd,
     run: RecordedRun,
     tree_suffix: TreeSuffix = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import structs
 
 from loader import plain, units
-from loader.cli.access import Bind, ConsumerAccount, connection_of, second_of
+from loader.cli.access import BindOptions, ConsumerAccount, connection_of, second_of
 from loader.cli.options import Shown
 from loader.cli.report import show, show_report, show_table
 from loader.declared import Argument, Limit
@@ -57,7 +57,7 @@ class _Comparison:
 def command(
     a: Annotated[str, Argument("A")],
     b: Annotated[str, Argument("B")],
-    bind: Bind,
+    bind: BindOptions,
     second: _SideB,
     comparing: _Comparison,
     shown: Shown,

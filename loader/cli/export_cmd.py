@@ -10,7 +10,7 @@ from msgspec import structs
 
 from loader import defaults, log, standard, units
 from loader.cli import access
-from loader.cli.access import Servers
+from loader.cli.access import ServersOptions
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
 from loader.cli.report import show_report, tell, tell_json
 from loader.declared import Argument, Compress, ExportLimits
@@ -40,7 +40,7 @@ class _Output:
 @declare("export")
 def command(
     source: Annotated[str | None, Argument("[DIR]")],
-    servers: Servers,
+    servers: ServersOptions,
     to: _Output,
     limits: ExportLimits,
     run: RecordedRun,
@@ -89,7 +89,7 @@ def command(
     show_report(facts, run.as_json, printed)
 
 
-def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
+def _of_server(servers: ServersOptions, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
     """Exports a server. With --dry-run, prints the plan and returns None."""
     from loader.operations.export import STEPS, ExportOptions, export, plan
 
@@ -112,14 +112,16 @@ def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: Recorde
     return export(options, run.progress, run.timeouts_of(STEPS), run.restart)
 
 
-def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
+def _of_database(
+    source: str, servers: ServersOptions, to: _Output, limits: ExportLimits, run: RecordedRun
+) -> Finished | None:
     """Exports a database. With --dry-run or to stdout, prints the report and returns None."""
     from loader.operations import export_mdb
     from loader.sources.location import Kind, locate
     from loader.sources.mdb import Part
 
     base = servers.base if is_given("base") else None
-    names = {field.name for field in (*fields(Servers), *fields(ExportLimits))} - {"base", "jobs"}
+    names = {field.name for field in (*fields(ServersOptions), *fields(ExportLimits))} - {"base", "jobs"}
     refuse_given(sorted(names), "a server, not for a database")
     part = Part(locate(source, Kind.DATABASE).path, base)
     jobs = limits.jobs or defaults.processors()

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from loader import units
 from loader.cli import ending
-from loader.cli.access import Server, connection_of
+from loader.cli.access import ServerOptions, connection_of
 from loader.cli.options import DryRun, Json, ProgressMode, is_given, keep_strongest, progress_of, refuse_given
 from loader.cli.report import show, show_json, show_table
 from loader.declared import Duration, OptionalConfig, ParsedType, Share, Size
@@ -52,7 +52,7 @@ def command() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change(Server):
+class Change(ServerOptions):
     config_path: OptionalConfig = None
     apply: Annotated[
         bool,

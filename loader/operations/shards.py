@@ -103,7 +103,7 @@ class ShardDirectory(Struct, frozen=True):
         killpoint("shards.middle")
 
     def shard(self, name: str, entries: int, content_checksum: str, checksum: str | None = None) -> ShardFile:
-        """Returns a shard in the output for the manifest; `checksum`: None computes it from the file."""
+        """Returns the manifest record of a shard in the output. `checksum`: computed from the file if None."""
         path = self.output / name
         return ShardFile(name, path.stat().st_size, checksum or ldif.checksum_of(path), entries, content_checksum)
 

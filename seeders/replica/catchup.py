@@ -239,7 +239,7 @@ class _Probe(msgspec.Struct, frozen=True):
         lacking = sorted((writers | syncprov.server_ids if syncprov else writers) - claimed.keys())
         if lacking:
             if syncprov is None and self._has_moved(_WATCH):
-                return self._exact()  # the provider may itself be a consumer, and the writes another server's
+                return self._exact()  # the provider may be a consumer itself, which applies writes of another server
             why = (
                 f"its contextCSN has no CSN of server ID {' and '.join(lacking)} yet (only of "
                 f"{', '.join(sorted(claimed))}); after the first one it takes the consumer's cookie for incomplete and "

@@ -16,7 +16,7 @@ from click import Choice
 
 from loader import defaults, units
 from loader.cli import access
-from loader.cli.access import Consumer, ConsumerUri, Server, Servers
+from loader.cli.access import Consumer, ConsumerUri, ServerOptions, ServersOptions
 from loader.cli.options import Json, RecordedRun, Run, Shown, is_given, note, refuse_given
 from loader.cli.report import readable_facts, show, show_facts, show_json, show_report, show_table
 from loader.declared import ConsumerSuffix, OptionalConfig, RunDir
@@ -83,7 +83,7 @@ class _Entries:
 
 
 @declare("seed", command)
-def seed(entries: _Entries, servers: Servers, options: SeedOptions, at: Consumer, run: RecordedRun) -> int:
+def seed(entries: _Entries, servers: ServersOptions, options: SeedOptions, at: Consumer, run: RecordedRun) -> int:
     """Fill a consumer's empty database, so that its own syncrepl only fetches what has changed since.
 
     The consumer's slapd is stopped, and --config is its configuration. With --strategy online it is running
@@ -383,7 +383,7 @@ def _show_run(run: RunProgress) -> None:
 
 @declare("release", command)
 def release(
-    server: Server,
+    server: ServerOptions,
     forget: Annotated[bool, "Contact no server: forget what was left set on one that is gone for good."],
     as_json: Json,
 ) -> None:
@@ -416,7 +416,7 @@ def release(
 
 
 @declare("refresh", command)
-def refresh(server: Server, options: RefreshOptions, run: Run) -> None:
+def refresh(server: ServerOptions, options: RefreshOptions, run: Run) -> None:
     """Bring the database of a stopped consumer up to date, before its slapd starts.
 
     For a seed that has been waiting. The provider (-H -D -y) is asked for everything changed or deleted since the
@@ -450,7 +450,7 @@ class _Consumer(Consumer):
 
 
 @declare("verify", command)
-def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) -> int:
+def verify(server: ServerOptions, at: _Consumer, options: VerifyOptions, shown: Shown) -> int:
     """Wait until the replica has caught up, then compare every entry with the provider (-H -D -y -b).
 
     While waiting it shows what the provider is sending, the contextCSN of both and how far the replica is behind.

@@ -91,8 +91,8 @@ class Contents(msgspec.Struct, frozen=True):
         return configuration.entries_of(content, self.directory / self.backup.config_file)
 
     def put(self, target: Path, progress: Progress, step: str = "unpack") -> float:
-        """Writes the data file `target` in a private directory; returns the seconds taken. Raises BackupDamaged,
-        BackupEncrypted, NoSpace, and for LDIF what a build raises."""
+        """Writes the backup's database to the file `target`, whose directory only the owner can enter; returns the
+        seconds taken. Raises BackupDamaged, BackupEncrypted, NoSpace, and, for LDIF, the errors of a build."""
         if self.backup.is_ldif:
             return self._build(target, progress)
         with progress.step(step) as meter:

@@ -73,7 +73,7 @@ SOURCES = {rule: source for source, rules in _SOURCES.items() for rule in rules}
 def judged(server: Server) -> tuple[Finding, ...]:
     """Returns all findings, the worst first. Within a severity, causes precede their effects, as in this list."""
     findings = [*_of_each(server, _data), *_access(server), *_slapd(server), *_leases(server)]
-    findings += _of_each(server, _room, _readers, _sync, _format, _contents, _replication, _backups, _settings)
+    findings += _of_each(server, _room, _readers, _durability, _format, _contents, _replication, _backups, _settings)
     findings += [*_storage(server), *_certificates(server), *_releases(server)]
     named = (replace(each, subject=each.subject or server.path) for each in findings)
     return tuple(sorted(named, key=lambda each: -each.severity.rank))
@@ -298,7 +298,7 @@ def _leases(server: Server) -> Findings:
         yield finding("lease", severity, what, why, lease.undo, subject=lease.database)
 
 
-def _sync(database: Database) -> Findings:
+def _durability(database: Database) -> Findings:
     configured = database.configured
     flags = {flag.lower() for flag in configured.env_flags}
     if configured.nosync:

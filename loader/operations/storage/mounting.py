@@ -167,7 +167,7 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
     lines = before.decode("utf-8", "surrogateescape").splitlines()
     for old, new in changes:
         start, is_there = _where(lines, old), _where(lines, new) is not None
-        # Lines that are added contain the old ones only as comments, or as their end.
+        # More lines than before: they keep the old lines as comments or at their end, so those alone prove nothing.
         is_made = is_there if len(new) > len(old) else start is None and (not new or is_there)
         if is_made:
             continue

@@ -114,7 +114,7 @@ def _plan(target: Target, database: Database, requested: IndexChange, reindex: b
     lacked, lacking = indexes.lacking_for_sync(present), indexes.lacking_for_sync(after)
     notes = list(_sync_notes(database, [index for index in lacking if index not in lacked]))
 
-    def slapindex(attributes: Iterable[str], *options: str) -> str:
+    def slapindex_command(attributes: Iterable[str], *options: str) -> str:
         alone = ["-g"] if glue.subordinates(target.config, database) else []
         where = ["-F" if target.config.is_directory else "-f", str(target.config.path), "-b", database.suffix]
         return shlex.join(["slapindex", "-q", *options, *alone, *where, *attributes])
@@ -124,12 +124,13 @@ def _plan(target: Target, database: Database, requested: IndexChange, reindex: b
         notes.append(f"slapd builds the index on {names} in the background, and uses it once it is complete")
         notes.append(f"if slapd ends before that, {_UNFINISHED}")
     elif grown and not reindex:
-        notes.append(f"before slapd starts again, as its user: {slapindex(grown)}")
+        notes.append(f"before slapd starts again, as its user: {slapindex_command(grown)}")
         notes.append(f"without that, searches by {names} miss entries")
     if stale:
         notes.append(
             f"keys of the removed kinds stay in the file ({', '.join(stale)}): searches are right, and `ditseed verify "
-            "--verify indexes` counts them; to remove them, with slapd stopped, as its user: " + slapindex(stale, "-t")
+            "--verify indexes` counts them; to remove them, with slapd stopped, as its user: "
+            + slapindex_command(stale, "-t")
         )
     stored = target.config.values(database.entry_dn, "olcDbIndex")
     return Plan(
