@@ -508,7 +508,7 @@ class IncludeRefused(LoaderError, code="ldif.include", status=83):
 
 class MissingParents(LoaderError, code="ldif.missing_parents", status=43):
     message = "{count} parent entries are missing; the first is {first}"
-    hint = """Add them to the LDIF, or export from a base that contains them. If they are missing in a database:
+    hint = """Add them to the LDIF, or export from a base that contains them. If they are missing from a database:
     `ditseed export` the database, add them to the LDIF, and `ditseed build` a new database from that."""
 
 

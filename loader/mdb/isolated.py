@@ -69,8 +69,9 @@ def isolated(work: Work) -> Work:
 
 @contextmanager
 def started(work: Callable[..., Any], *arguments: Any) -> Iterator[Child]:
-    """Yields the child process that runs `work`, a module-level function. `work` itself reads the rest of the child's
-    stdin. A Meter among the arguments reaches `work` as a meter that sends its counts to `receive_result`."""
+    """Yields the child process that runs `work`, a module-level function. The arguments come first on
+    its stdin; `work` may read the rest. A Meter argument is replaced by one that sends its counts to
+    `receive_result`."""
     from subprocess import PIPE
 
     from loader.child import Child

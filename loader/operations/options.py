@@ -196,7 +196,7 @@ class DeclaredAdd(declared.Rejecting):
 class BenchSizes:
     """The amounts of work in each directory."""
 
-    entries: Annotated[int, "-n --entries N", IntRange(1), "Number of entries that are loaded without sync."] = 20_000
+    entries: Annotated[int, "-n --entries N", IntRange(1), "Number of entries that are loaded with nosync."] = 20_000
     sync_entries: Annotated[
         int,
         "--sync-entries N",

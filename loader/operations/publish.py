@@ -56,8 +56,8 @@ class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Detects later whether a database was written to or replaced. `entries`: for messages only. `head`: length and
-    checksum of both meta pages. `modified`: mtime in nanoseconds."""
+    """The state of a database, compared later to see whether it was written to or replaced. `entries`: for messages
+    only. `head`: length and checksum of both meta pages. `modified`: mtime in nanoseconds."""
 
     entries: int
     head: tuple[int, str]

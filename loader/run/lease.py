@@ -34,9 +34,9 @@ class Lease(msgspec.Struct, frozen=True):
     """One setting of one database that is changed for a time.
 
     `undo`: the command that restores the setting by hand. `taken`: UTC, ISO 8601. `before`: the value to restore.
-    `mark`: names the database, or "". `by`: the account and process that took the lease. `why`: the purpose. `expires`
-    (UTC) and `boot`: the end of a lease of `lease_for`, and the ID of the boot in which it is valid.
-    """
+    `mark`: identifies the database; may be empty. `by`: the account and process that took the lease. `why`: the
+    purpose. Only for `lease_for`: `expires` is when the lease ends (UTC), and `boot` the ID of the boot in which it is
+    valid."""
 
     kind: str  # "nosync", "envflags", "checkpoint", "updatedn", "sessionlog"
     target: str  # URI

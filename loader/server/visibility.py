@@ -199,8 +199,8 @@ class _EntryCheck(Struct):
                     examples.setdefault(name, self.name)
 
     def _contradicted(self, entry: Attributes, only: set[str] | None) -> tuple[list[str], list[str], list[str]]:
-        """Returns the attributes for which filters contradict the entry as read: computed ones, those that may be read
-        but not searched, and hidden ones. `only`: names to check (None: all)."""
+        """Returns in three lists the attributes for which a filter and the values as read disagree: computed, readable
+        but not searchable, hidden. `only`: names to check (None: all)."""
         types = {name.partition(";")[0] for name in entry} - NOT_CHECKED
         present = sorted(self._lineage(name)[0] for name in types)
         shown = {alias.lower() for name in types for alias in self._lineage(name)}

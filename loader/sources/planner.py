@@ -389,7 +389,8 @@ class RateLimit:
 
     @contextmanager
     def limiting(self, counters: Counters) -> Iterator[None]:
-        """Limits a connection during the body. The rate is divided equally among all current connections."""
+        """Limits the rate of a connection during the body. The rate is divided equally among all current
+        connections."""
         self._share(self._readers.append, counters)
         try:
             yield

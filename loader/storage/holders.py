@@ -163,7 +163,7 @@ def _user(pid: str, file: os.stat_result, second: os.stat_result | None) -> User
             has_second = True
     if not same and not (other_device and _maps(pid, file, _device(file))):
         return None
-    writes = any(is_writable(pid, name) for name in same) or not same
+    writes = any(is_open_for_writing(pid, name) for name in same) or not same
     return User(int(pid), writes, has_second) if writes or _maps(pid, file) else None
 
 
@@ -187,9 +187,9 @@ def _maps(pid: str, status: os.stat_result, device: str = "") -> bool:
     return f"{device} {status.st_ino} ".encode() in text
 
 
-def is_writable(pid: str, name: str) -> bool:
+def is_open_for_writing(pid: str, descriptor: str) -> bool:
     try:
-        text = Path(f"{_PROC}/{pid}/fdinfo/{name}").read_text()
+        text = Path(f"{_PROC}/{pid}/fdinfo/{descriptor}").read_text()
     except OSError:
         return False  # closed meanwhile
     flags = next(line.split()[1] for line in text.splitlines() if line.startswith("flags:"))
@@ -294,7 +294,7 @@ def _occupant(pid: int, directory: _Directory) -> Occupant | None:
     try:
         same_mounts = os.path.samestat(os.stat(f"{proc}/ns/mnt"), os.stat("/proc/self/ns/mnt"))
         opened = [name for name in os.listdir(f"{proc}/fd") if _is_in(f"{proc}/fd/{name}", directory, same_mounts)]
-        writes = any(is_writable(str(pid), name) for name in opened) or _mapped_in(proc, directory, same_mounts)
+        writes = any(is_open_for_writing(str(pid), name) for name in opened) or _mapped_in(proc, directory, same_mounts)
         works = any(_is_in(f"{proc}/{name}", directory, same_mounts) for name in ("cwd", "root", "exe"))
     except OSError:  # the process has ended, or belongs to another account
         return None

@@ -84,8 +84,8 @@ def run(options: BackupOptions, progress: Progress) -> Backup:
 
 
 def _members(options: BackupOptions) -> tuple[list[_Member], list[AccessLog]]:
-    """Returns the databases to back up, accesslogs last, and the accesslogs with the databases that they log. Raises
-    NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, UsageProblem."""
+    """Returns, first, the databases to back up, accesslogs last; second, each accesslog with the database it logs.
+    Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, UsageProblem."""
     path = options.config_path
     if options.source is not None:
         return [_Member(options.source, options.suffix)], []

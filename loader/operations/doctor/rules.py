@@ -132,7 +132,7 @@ def _access(server: Server) -> Findings:
         if subject == "TLS":
             mend = [f"setfacl -m u:{account}:r {quote(path)}" for path in own + foreign]
         severity = CRITICAL
-        why = "slapd cannot start again. Tools that root ran without `runuser -u` have created such files."
+        why = "Once stopped, slapd cannot start. Such files usually come from tools that root ran without `runuser -u`."
         if (subject, verb) == ("configuration", "write"):
             severity, why = WARNING, "slapd cannot store changes of cn=config."
         what = f"slapd's account {account} cannot {verb} {listed(own + foreign)}"

@@ -535,7 +535,7 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
     """Waits until the service is up, then checks that it stays up. Returns its process ID, or 0 if no process has to
     use FROM. Raises MigrationRefused if the service does not come up or stay up."""
     until = time.monotonic() + _PATIENCE
-    while isinstance(process := _up(plan), str):
+    while isinstance(process := _server_pid(plan), str):
         if time.monotonic() > until:
             raise _refused(plan.source, f"the service does not come up: {process}", _DOWN)
         time.sleep(_LOOK)
@@ -543,7 +543,7 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
     while time.monotonic() < until:
         meter.note = f"up, process {process}" if process else "up"
         meter.add(size=1)  # shows that the step is still running
-        now = _up(plan)
+        now = _server_pid(plan)
         if now != process:
             what = now if isinstance(now, str) else "it is another process now"
             raise _refused(plan.source, f"the service does not stay up: {what}", _DOWN)
@@ -551,8 +551,8 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
     return process
 
 
-def _up(plan: MovePlan) -> int | str:
-    """Returns the ID of the process that uses FROM (0 if none needs to), or a text that says what is wrong."""
+def _server_pid(plan: MovePlan) -> int | str:
+    """Returns the ID of the slapd that uses FROM, 0 if no database lies there, or a text that says what is wrong."""
     if os.statvfs(plan.source).f_flag & os.ST_RDONLY:
         return "the volume is read-only"
     pid: int | None = 0

@@ -162,8 +162,8 @@ def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tupl
 
 
 def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]]) -> Iterator[float]:
-    """Yields for each read the time that this layer adds to the slowest lower layer. Only those legs of a mirror that were
-    fast enough can have served the read."""
+    """Yields for each read the time that this layer adds to the slowest lower layer. Only those legs of a mirror that
+    were fast enough can have served the read."""
     for number, seconds in own.items():
         lower = [reads[number] for reads in below if number in reads]
         if len(lower) == len(below):

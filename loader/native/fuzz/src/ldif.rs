@@ -82,7 +82,7 @@ fn look(record: &Record<'_>, tail: &mut TruncationDetector) {
     fields(entry, tail);
 }
 
-/// Fields up to the first that is wrong; each written anew reads the same.
+/// Reads the fields up to the first malformed one. Each, written out and read again, must be unchanged.
 fn fields(entry: Entry<'_>, tail: &mut TruncationDetector) {
     let mut line = Vec::new();
     for field in entry.fields {

@@ -131,7 +131,7 @@ impl EntryContext<'_> {
     }
 }
 
-/// Separates the draws of later values from further draws for the first value.
+/// Added to the number of the draw for all values but the first, so that repeated draws for the first are others.
 const OTHERS: u64 = 1 << 32;
 
 /// A value drawn for the entry; empty if absent.

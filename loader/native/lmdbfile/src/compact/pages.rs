@@ -50,7 +50,7 @@ impl PageSource {
         }
     }
 
-    /// Whether the run is adjacent to one that is read past the cache together with its surroundings.
+    /// Whether the run is adjacent to a long one, whose read bypasses the cache and includes its neighbours.
     fn is_next_to_long(&self, runs: &[(u64, usize)], at: usize) -> bool {
         let (before, after) = (at.checked_sub(1).map(|one| runs[one]), runs.get(at + 1));
         let end = |run: (u64, usize)| run.0.saturating_add(run.1 as u64);
