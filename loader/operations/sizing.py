@@ -75,19 +75,26 @@ class Limits(Struct, frozen=True):
 
 
 def require_room(limits: Limits, *predictions: Callable[[], float]) -> None:
-    """Raises MaxsizeTooSmall or NoSpace if the database does not fit. The last prediction returns its size in bytes.
-    The others return upper bounds in less time; if one of these fits, the rest is not called."""
+    """Raises MaxsizeTooSmall or NoSpace if the database does not fit. `predictions`: see `first_fitting`."""
     maxsize, directory = limits.maxsize, limits.directory
     free = math.inf if directory is None else files.free_bytes(directory)
-    needed = 0.0
-    for predict in predictions:
-        needed = predict()
-        if needed <= min(free, math.inf if maxsize is None else maxsize):
-            return
+    room = min(free, math.inf if maxsize is None else maxsize)
+    if (needed := first_fitting(room, *predictions)) <= room:
+        return
     if maxsize is not None:
         require_map(limits.suffix, maxsize, math.ceil(needed))
     if directory is not None:
         files.require_space(directory, math.ceil(needed))
+
+
+def first_fitting(room: float, *predictions: Callable[[], float]) -> float:
+    """Returns the first prediction of a database's size that fits into `room` bytes, else the last prediction, which is
+    the size itself. Those before it are upper bounds and take less time; after one that fits, no other is called."""
+    needed = 0.0
+    for predict in predictions:
+        if (needed := predict()) <= room:
+            break
+    return needed
 
 
 def require_map(suffix: str, maxsize: int, needed: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import re
 import struct
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -315,12 +316,20 @@ class _AddSteps(msgspec.Struct, frozen=True):
             if database is None:
                 return
             seen, _ = readers.measure(database)
-            if sizing.at_most(inputs) < seen.available:
-                return
-            needed = sizing.of_files(native.sample_target(config, database), inputs, Meter("sample")).bytes
+
+            def forecast(is_rough: bool) -> int:
+                return sizing.of_files(native.sample_target(config, database), inputs, Meter("sample"), is_rough).bytes
+
+            fitting = sizing.first_fitting(
+                seen.available / LOOSER,
+                lambda: sizing.at_most(inputs),
+                lambda: sizing.ROUGHLY * forecast(is_rough=True),
+                lambda: forecast(is_rough=False),
+            )
         except (LoaderError, OSError) as error:
             log.info("the room in the map was not checked: %s", error)
             return
+        needed = math.ceil(fitting)
         sizing.require_map(database.suffix, seen.maxsize, seen.maxsize - seen.available + needed)
         if needed * LOOSER > seen.available:
             message = "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map"
