@@ -18,7 +18,7 @@ from loader import overlays
 from loader.errors import ConnectionLost, LoaderError, NotLdap, SchemaUnreadable, ServerDown, ServerRefused, TlsFailed
 from loader.progress import Meter
 from loader.server.options import EVERYTHING, Connection
-from loader.server.session import Attributes, Session, session
+from loader.server.session import Attributes, Entries, Session, first_value, session
 
 PATIENCE = 15.0  # seconds per server: a monitoring plugin has a minute for all queries
 DEAD = (ServerDown, ConnectionLost, NotLdap)  # no LDAP server answers
@@ -116,33 +116,53 @@ def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> 
 
 
 _ENOUGH = 100  # minimum entries in a sample
-_MOST_COUNTED = 20_000  # maximum entries in a sample
+_MOST = 20_000  # maximum entries in a sample
 _SECONDS = 5  # time limit for the server, which evaluates every entry: enough for about five million entries
-_STEPS = (8, 4)  # bits of the entryUUID: samples of 1/256 of the tree, then of 1/16
-_EVEN = 1.5  # maximum ratio of the entry counts of two adjacent samples
+_EVEN = 1.5  # maximum ratio of the entry counts of the two halves of a sample
+
+
+class TreeSample(msgspec.Struct, frozen=True):
+    """Entries whose entryUUIDs are in a range, from all over the tree. `total`: all entries, estimated from these."""
+
+    total: int
+    entries: Entries
 
 
 def entries(server: Session, suffix: str, sampled: bool) -> int | None:
-    """Returns the entry count of cn=Monitor. If the account cannot read that and `sampled` is set, returns an estimate
-    from a range of entryUUIDs (seconds of server time), or None if no range allows an estimate."""
-
-    def count(bits: int) -> int | None:
-        """Counts the entries with an entryUUID in the lowest 1/2^bits of its range; None beyond a limit."""
-        where = f"(entryUUID<={(1 << 32 - bits) - 1:08x}-ffff-ffff-ffff-ffffffffffff)"
-        first, are_all = server.first(suffix, _MOST_COUNTED, ["1.1"], where, _SECONDS)
-        return len(first) if are_all else None
-
+    """Returns the entry count of cn=Monitor. If the account cannot read that and `sampled` is set, returns the estimate
+    of `sample_of_tree`, or None if there is none."""
     exact = server.entry_count(suffix)
     if exact is not None or not sampled:
         return exact
+    sample = sample_of_tree(server, suffix, ["entryUUID"])
+    return sample.total if sample else None
+
+
+def sample_of_tree(server: Session, base: str, attributes: Sequence[str], seconds: int = _SECONDS) -> TreeSample | None:
+    """Returns the entries in a small range of entryUUIDs, with `attributes`, which must include entryUUID. The server
+    evaluates every entry, for `seconds` a search at most. Returns None if the entryUUIDs are not spread evenly, as
+    after a bulk load, or if a limit ends a search."""
+
+    def search(bits: int) -> tuple[Entries, bool]:
+        """Returns entries in the lowest 1/2^bits of the range of entryUUIDs, and whether these are all."""
+        where = f"(entryUUID<={_first_digits(bits)}-ffff-ffff-ffff-ffffffffffff)"
+        return server.first(base, _MOST, attributes, where, seconds)
+
     with suppress(LoaderError):
-        for bits in _STEPS:
-            half, both = count(bits), count(bits - 1)
-            if half is None or both is None:
-                return None
-            if half >= _ENOUGH:
-                return both << (bits - 1) if half / _EVEN < both - half < half * _EVEN else None
+        bits = 8
+        found, are_all = search(bits)
+        if len(found) >= _MOST or len(found) < _ENOUGH:
+            bits = 14 if len(found) >= _MOST else 4
+            found, are_all = search(bits)
+        half = sum(first_value(entry, "entryuuid") <= f"{_first_digits(bits + 1)}-g" for _, entry in found)
+        if are_all and len(found) >= _ENOUGH and half / _EVEN < len(found) - half < half * _EVEN:
+            return TreeSample(len(found) << bits, found)
     return None
+
+
+def _first_digits(bits: int) -> str:
+    """Returns the first eight digits of the last entryUUID in the lowest 1/2^bits of their range."""
+    return f"{(1 << 32 - bits) - 1:08x}"
 
 
 # --- subschema -------------------------------------------------------------------------------------------------------

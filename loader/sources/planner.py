@@ -210,6 +210,7 @@ def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
 
 # UUID versions whose first bits depend neither on the time nor on the host (RFC 9562).
 _EVEN_VERSIONS = frozenset({3, 4, 5, 8})
+_RARE = 20  # a kind of UUID that fewer than one entry in 20 has may be in one piece: others fill the rest evenly
 _GAP = 0.05  # turns; 2,000 evenly distributed UUIDs leave no gap this large
 _FEW = 1e3  # entries; a run of fewer entries need not be divided evenly
 _MANY = 1e9  # entries
@@ -224,10 +225,11 @@ def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
     None if unknown."""
     timed = [each for each in uuids if each.version == 1]
     others = [each for each in uuids if each.version != 1]
-    if {each.version for each in others} - _EVEN_VERSIONS and _gap(others) > _GAP:
+    few = len(uuids) // _RARE
+    if len(others) > few and {each.version for each in others} - _EVEN_VERSIONS and _gap(others) > _GAP:
         # They come from a counter, or their version begins with the time.
         why, numbers = "in ascending order", sorted(each.int for each in uuids)
-    elif timed and _gap(timed) > _GAP:
+    elif len(timed) > few and _gap(timed) > _GAP:
         why, numbers = "loaded in bulk", sorted(each.time << 96 for each in timed)
     else:
         return EVENLY

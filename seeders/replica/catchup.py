@@ -349,12 +349,19 @@ class _Probe(msgspec.Struct, frozen=True):
 
 
 def forecast(
-    connection: Connection, base: str, claimed: Sequence[str] | None, consumer: Config, log_base: str | None, part: bool
+    connection: Connection,
+    base: str,
+    claimed: Sequence[str] | None,
+    consumer: Config,
+    log_base: str | None,
+    part: bool,
+    entries: int | None,
 ) -> tuple[Forecast | None, str]:
     """Forecasts what the provider sends to a consumer with the contextCSN `claimed` (None if it is not known yet), and
     logs warnings. Returns the forecast and the same in words; None and "" if it is unknown.
 
-    `log_base`: the accesslog that the consumer's syncrepl reads. `part`: the consumer is a partial replica."""
+    `log_base`: the accesslog that the consumer's syncrepl reads. `part`: the consumer is a partial replica. `entries`:
+    the number of entries below `base`; None if the provider must be asked."""
     if claimed is None:
         log.warning("%s: the contextCSN is not known before the LDIF has been read", UNKNOWN)
         return None, ""
@@ -365,7 +372,8 @@ def forecast(
             syncprov = syncprov_of(server, suffix)
             expected = expected_answer(server, suffix, claimed, syncprov, log_base)
             costly = expected.lost or expected.answer in COSTLY
-            entries = questions.entries(server, suffix, sampled=costly)
+            if entries is None:
+                entries = questions.entries(server, suffix, sampled=costly)
             lines = [plain.printable(line) for line in commands(server, suffix, syncprov, entries)] if costly else []
     except LoaderError as error:
         log.warning("%s: %s", UNKNOWN, error)

@@ -13,8 +13,9 @@ from random import Random
 import pytest
 import zstandard
 
+from fixtures import replication
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import Settings
+from fixtures.slapd_config import REPLICATOR, Settings
 from loader.errors import EmptyInput, MaxsizeTooSmall
 from loader.mdb import meta
 from loader.operations import export, sizing
@@ -22,12 +23,15 @@ from loader.operations.build import native
 from loader.operations.tune import Target, opened
 from loader.operations.tune.maxsize import Load, LoadPlan, plan_load
 from loader.progress import Meter, Progress
+from loader.server import questions
 from loader.server.options import Connection
+from loader.server.session import session
 from loader.sources import planner, sampling
 from loader.sources.location import LdifFiles
 from loader.sources.sampling import SampleSize
 from tests.support import generating
 from tests.support.command import Done, ditseed
+from tests.support.killing import KILL_AT
 
 pytestmark = pytest.mark.slapd
 
@@ -294,6 +298,39 @@ def test_of_many_a_part_is_read_however_their_uuids_lie(
         found = export.of_server(_reading(server), SampleSize(2000, 0.0), tmp_path, Meter("sample"))
         assert (found.total, found.is_counted) == (ENTRIES, True)
         assert 500 <= len(found.names) <= 5000, found.how
+
+
+def test_a_range_of_entryuuids_counts_the_entries_if_they_are_even(
+    provider: Slapd, clustered: Slapd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with session(_reading(provider)) as even, session(_reading(clustered)) as bulk:
+        found = questions.sample_of_tree(even, provider.suffix, ["*", "entryUUID"])
+        assert found is not None
+        assert found.total == pytest.approx(ENTRIES, rel=0.2)
+        assert all("mail" in entry for _, entry in found.entries if b"person" in entry["objectclass"])
+        assert questions.sample_of_tree(bulk, clustered.suffix, ["entryUUID"]) is None
+        monkeypatch.setattr(questions, "_MOST", 50)  # a second, smaller range then has too few
+        assert questions.sample_of_tree(even, provider.suffix, ["entryUUID"]) is None
+
+
+def test_a_seeding_reads_few_entries_to_judge_the_room(tmp_path: Path) -> None:
+    """The provider does not tell how many entries it has."""
+    path = tmp_path / "people.ldif"
+    with closing(replication.provider(Settings(indexes=INDEXES, maxsize=1 << 30))) as source:
+        path.write_bytes(generating.text_of(generating.people(FEWER), jobs=2))
+        ditseed("build", path, "--config", source.config_path, "--verify", "none").ok()
+        source.start()
+        for mib, error in ((150, None), (10, MaxsizeTooSmall)):
+            settings = replication.as_consumer(source.settings, maxsize=mib << 20)
+            with closing(replication.consumer(source, settings)) as target:
+                who = ("-D", REPLICATOR, "-y", source.replicator_password_file, "-b", source.suffix)
+                command = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
+                mark = source.log_size()
+                done = ditseed(*command, "-H", source.uri, *who, env={KILL_AT: "preflight.recorded"})
+                assert done.status == (error.exit_status if error else -9), done
+                lines = source.log_lines("SEARCH RESULT.* nentries=", mark)
+                sent = sum(int(found[1]) for each in lines if (found := re.search(r"nentries=(\d+)", each)))
+                assert (sent < FEWER // 5) == (error is None)
 
 
 def test_a_count_that_takes_too_long_is_none(clustered: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,10 @@ def _some_of_each(seconds: float, chance: random.Random) -> uuid.UUID:
     return (_timed if chance.random() < 0.5 else _random)(seconds, chance)
 
 
+def _few_timed(seconds: float, chance: random.Random) -> uuid.UUID:
+    return (_timed if chance.random() < 0.02 else _random)(seconds, chance)
+
+
 def _counted(seconds: float, chance: random.Random) -> uuid.UUID:
     return uuid.UUID(int=(0x12345678 << 96) + int(seconds * 1000))
 
@@ -130,6 +134,7 @@ def test_few_comparisons() -> None:
         (90, 2, _timed, "loaded in bulk"),
         (600, 2, _timed, "loaded in bulk"),
         (60, 1, _some_of_each, "loaded in bulk"),
+        (60, 1, _few_timed, "spread evenly"),
         (100, 1, _counted, "in ascending order"),
     ],
 )
