@@ -51,6 +51,7 @@ from loader.storage import files
 STEPS = ("look", "config", "load", "check", "compare", "publish")
 RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
 _SIZE = SampleSize(10_000, 0.0)
+_ROUGH = SampleSize(1000, 0.0)
 _LARGEST = 8  # factor: upper bound for the size of the new database, even with additional indexes
 _SAMPLE = 32 << 20  # bytes of LDIF: about 60,000 entries, built in one or two seconds
 
@@ -179,13 +180,13 @@ def _seconds_per_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
     return (time.monotonic() - began) / built.entries
 
 
-def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
+def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter, size: SampleSize = _SIZE) -> int:
     """Returns the expected bytes of the new database, from a sample; if no sample can be built, the bytes in use in the
     old one. The size of id2e is the old one's, because a sample may miss a few large entries."""
     facts, freed = readers.free_list(options.source)
     try:
         target = native.target_of(_building(options, place), place)
-        forecast = sizing.forecast(sampling.of_database(options.source, _SIZE, meter), target, meter, timed=0.0)
+        forecast = sizing.forecast(sampling.of_database(options.source, size, meter), target, meter, timed=0.0)
     except (NotProven, EmptyInput):
         return facts.used - sum(freed.values()) * facts.page_size
     if target.settings.page_size != facts.page_size:
@@ -326,7 +327,11 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
     if not run.catalogue.is_done("load"):
         limits = native.limits_of(work.build_options, place)
         at_most = meta.read_meta(options.source).used * _LARGEST
-        require_room(limits, lambda: at_most, lambda: needed(options, place, Meter("sample")))
+
+        def rough() -> float:
+            return sizing.ROUGHLY * needed(options, place, Meter("sample"), _ROUGH)
+
+        require_room(limits, lambda: at_most, rough, lambda: needed(options, place, Meter("sample")))
     loaded = run.do("load", work.load, MigrateLoaded, source.entries)
     checked = run.do("check", lambda meter: work.building.check(meter, loaded), Checked)
     run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded.entries)

@@ -14,15 +14,15 @@ pub fn pack(csn: &[u8]) -> u128 {
 /// Returns the server ID as three lower case hexadecimal digits.
 pub fn sid(csn: &[u8]) -> Option<String> {
     let part = csn.split(|&byte| byte == b'#').nth(2)?;
-    number(part, 16, 3).map(|sid| format!("{sid:03x}"))
+    number::<16>(part, 3).map(|sid| format!("{sid:03x}"))
 }
 
 fn parse(csn: &[u8]) -> Option<u128> {
     let mut parts = csn.split(|&byte| byte == b'#');
     let time = time(parts.next()?)?;
-    let count = number(parts.next()?, 16, 6)?;
-    let sid = number(parts.next()?, 16, 3)?;
-    let modification = number(parts.next()?, 16, 6)?;
+    let count = number::<16>(parts.next()?, 6)?;
+    let sid = number::<16>(parts.next()?, 3)?;
+    let modification = number::<16>(parts.next()?, 6)?;
     parts.next().is_none().then_some((time << 60) | (count << 36) | (sid << 24) | modification)
 }
 
@@ -33,17 +33,26 @@ fn time(text: &[u8]) -> Option<u128> {
         21 if text[14] == b'.' => (&text[..14], &text[15..]),
         _ => return None,
     };
-    Some(number(seconds, 10, 14)? * 1_000_000 + number(micros, 10, 6)?)
+    Some(number::<10>(seconds, 14)? * 1_000_000 + number::<10>(micros, 6)?)
 }
 
-fn number(digits: &[u8], radix: u32, most: usize) -> Option<u128> {
+/// Returns the value of at most `most` (up to 14) digits.
+fn number<const RADIX: u64>(digits: &[u8], most: usize) -> Option<u128> {
     if digits.is_empty() || digits.len() > most {
         return None;
     }
-    // At most 14 digits, which fit.
     let mut value = 0_u64;
     for &digit in digits {
-        value = value * u64::from(radix) + u64::from(char::from(digit).to_digit(radix)?);
+        let digit = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            b'A'..=b'F' => digit - b'A' + 10,
+            _ => return None,
+        };
+        if u64::from(digit) >= RADIX {
+            return None;
+        }
+        value = value * RADIX + u64::from(digit);
     }
     Some(value.into())
 }
