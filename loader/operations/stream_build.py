@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,16 +39,22 @@ MEMORY = 3 << 29  # maximum bytes for sorting; more does not make it faster
 
 
 def build(
-    reading: ExportOptions, building: BuildOptions, run: Run, place: TargetDatabase, allow_hidden: bool
+    reading: ExportOptions,
+    building: BuildOptions,
+    run: Run,
+    place: TargetDatabase,
+    allow_hidden: bool,
+    check: Callable[[Meter], None] | None = None,
 ) -> Report:
-    """Runs the steps. Returns the facts for the report. `allow_hidden`: accept a provider that hides entries."""
+    """Runs the steps. Returns the facts for the report. `allow_hidden`: accept a provider that hides entries. `check`:
+    is called while the provider is read; its error ends the reading."""
     building = dataclasses.replace(building, memory=building.memory or min(MEMORY, defaults.sorting_memory()))
     export = ExportSteps(reading, run)
     run.do("config", NativeSteps(building, run, place).config)
     start = run.do("start", export.start, Start)
     began = datetime.datetime.fromisoformat(start.started)
     steps = NativeSteps(dataclasses.replace(building, now=f"{began:%Y%m%d%H%M%SZ}"), run, place)
-    work = _StreamStep(export, steps, allow_hidden)
+    work = _StreamStep(export, steps, allow_hidden, check)
     cut = run.do("plan", lambda meter: plan_of_reading(reading, meter, start), ReadingPlan)
     native.require_numbers(cut.expected, building, start.uri)
     run.progress.say(f"reading in {cut.how}")
@@ -67,6 +73,7 @@ class _StreamStep(Struct, frozen=True):
     reading: ExportSteps
     building: NativeSteps
     allow_hidden: bool
+    check: Callable[[Meter], None] | None
 
     def stream(self, meter: Meter, start: Start, cut: ReadingPlan) -> NativeLoaded:
         """Reads and builds. Entries that moved during the read are read again before entry IDs are assigned."""
@@ -82,7 +89,7 @@ class _StreamStep(Struct, frozen=True):
             path.unlink()  # left by an interrupted attempt
         containers = reading.containers(meter, start, provider, start.context_csns)
         live_source = LiveSource(next(iter(head), None), containers, containers.require_renamed)
-        with self._feeding(meter, cut) as pieces:
+        with self._checking(meter), self._feeding(meter, cut) as pieces:
             try:
                 loaded = building.make(meter, [*head, *pieces], start.context_csns, live_source)
             except EntryRefused:  # if the consumer's schema lacks names, they are reported instead
@@ -96,6 +103,30 @@ class _StreamStep(Struct, frozen=True):
         if not self.allow_hidden:
             live.require_nothing_hidden(start.uri, hidden)
         return loaded
+
+    @contextmanager
+    def _checking(self, meter: Meter) -> Iterator[None]:
+        """Calls `check` in a thread while the body runs. If it fails, cancels the body and raises the error."""
+        if self.check is None:
+            yield
+            return
+        inner = Meter("check")
+
+        def cancel_body(future: Future[None]) -> None:
+            if not isinstance(future.exception(), Cancelled | None):
+                meter.cancel()
+
+        with ThreadPoolExecutor(1) as thread:
+            future = thread.submit(self.check, inner)
+            future.add_done_callback(cancel_body)
+            try:
+                yield
+            except Cancelled:
+                if future.done() and (failure := future.exception()):
+                    raise failure from None
+                raise
+            finally:
+                inner.cancel()
 
     @contextmanager
     def _feeding(self, meter: Meter, cut: ReadingPlan) -> Iterator[list[Input]]:

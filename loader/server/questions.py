@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import ldap
@@ -15,7 +15,16 @@ import msgspec
 from ldap.schema.models import AttributeType, ObjectClass
 
 from loader import overlays
-from loader.errors import ConnectionLost, LoaderError, NotLdap, SchemaUnreadable, ServerDown, ServerRefused, TlsFailed
+from loader.errors import (
+    ConnectionLost,
+    LimitTooLow,
+    LoaderError,
+    NotLdap,
+    SchemaUnreadable,
+    ServerDown,
+    ServerRefused,
+    TlsFailed,
+)
 from loader.progress import Meter
 from loader.server.options import EVERYTHING, Connection
 from loader.server.session import Attributes, Entries, Session, first_value, session
@@ -122,10 +131,12 @@ _EVEN = 1.5  # maximum ratio of the entry counts of the two halves of a sample
 
 
 class TreeSample(msgspec.Struct, frozen=True):
-    """Entries whose entryUUIDs are in a range, from all over the tree. `total`: all entries, estimated from these."""
+    """Entries whose entryUUIDs are in a range, from all over the tree. `total`: the number of all entries, estimated
+    from these; None if unknown. `is_cut`: a limit ended the search, so there are more such entries."""
 
-    total: int
-    entries: Entries
+    total: int | None = None
+    entries: Entries = []
+    is_cut: bool = False
 
 
 def entries(server: Session, suffix: str, sampled: bool) -> int | None:
@@ -134,30 +145,30 @@ def entries(server: Session, suffix: str, sampled: bool) -> int | None:
     exact = server.entry_count(suffix)
     if exact is not None or not sampled:
         return exact
-    sample = sample_of_tree(server, suffix, ["entryUUID"])
-    return sample.total if sample else None
+    return sample_of_tree(server, suffix, ["entryUUID"]).total
 
 
-def sample_of_tree(server: Session, base: str, attributes: Sequence[str], seconds: int = _SECONDS) -> TreeSample | None:
-    """Returns the entries in a small range of entryUUIDs, with `attributes`, which must include entryUUID. The server
-    evaluates every entry, for `seconds` a search at most. Returns None if the entryUUIDs are not spread evenly, as
-    after a bulk load, or if a limit ends a search."""
-
-    def search(bits: int) -> tuple[Entries, bool]:
-        """Returns entries in the lowest 1/2^bits of the range of entryUUIDs, and whether these are all."""
-        where = f"(entryUUID<={_first_digits(bits)}-ffff-ffff-ffff-ffffffffffff)"
-        return server.first(base, _MOST, attributes, where, seconds)
-
-    with suppress(LoaderError):
-        bits = 8
-        found, are_all = search(bits)
-        if len(found) >= _MOST or len(found) < _ENOUGH:
-            bits = 14 if len(found) >= _MOST else 4
-            found, are_all = search(bits)
-        half = sum(first_value(entry, "entryuuid") <= f"{_first_digits(bits + 1)}-g" for _, entry in found)
-        if are_all and len(found) >= _ENOUGH and half / _EVEN < len(found) - half < half * _EVEN:
-            return TreeSample(len(found) << bits, found)
-    return None
+def sample_of_tree(
+    server: Session, base: str, attributes: Sequence[str], bits: int = 8, seconds: int = _SECONDS
+) -> TreeSample:
+    """Returns the entries in the lowest 1/2^bits of the range of entryUUIDs, with `attributes`, which must include
+    entryUUID. If they are few, a range of 16 times the size is searched as well. The server evaluates every entry, for
+    `seconds` a search at most. `total` is None if the entryUUIDs are not spread evenly, as after a bulk load."""
+    sample = TreeSample()
+    for narrow in (bits, bits - 4):
+        where = f"(entryUUID<={_first_digits(narrow)}-ffff-ffff-ffff-ffffffffffff)"
+        try:
+            found, are_all = server.first(base, _MOST, attributes, where, seconds)
+        except LimitTooLow:
+            return TreeSample(is_cut=True)
+        except LoaderError:
+            return sample
+        half = sum(first_value(entry, "entryuuid") <= f"{_first_digits(narrow + 1)}-g" for _, entry in found)
+        is_even = len(found) >= _ENOUGH and half / _EVEN < len(found) - half < half * _EVEN
+        sample = TreeSample(len(found) << narrow if is_even and are_all else None, found, not are_all)
+        if len(found) >= _ENOUGH or not are_all:
+            break
+    return sample
 
 
 def _first_digits(bits: int) -> str:

@@ -89,7 +89,8 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 class Preflight(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts of the preflight. Without a provider, only `suffix` is set. `prepared`: what --prepare-provider did."""
+    """Facts of the preflight. Without a provider, only `suffix` is set. `prepared`: what --prepare-provider did.
+    `is_judged`: False if counting the entries takes too long to say before the reading whether they fit."""
 
     suffix: str
     provider: str | None = None
@@ -97,6 +98,7 @@ class Preflight(msgspec.Struct, frozen=True, omit_defaults=True):
     context_csns: list[str] | None = None
     forecast: Forecast | None = None
     catch_up: str = ""
+    is_judged: bool = True
 
 
 # The cost of an answer.

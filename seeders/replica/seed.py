@@ -11,41 +11,25 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import ExitStack
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from loader import backmdb, dn, plain, syncrepl, units
-from loader.errors import (
-    ConfigUnreadable,
-    LimitTooLow,
-    LoaderError,
-    NotProven,
-    SchemaMissing,
-    ServerRefused,
-    UsageProblem,
-)
-from loader.operations import live, sizing
-from loader.operations.build import native
-from loader.operations.export import of_server
-from loader.operations.sizing import require_room
+from loader import backmdb, plain, syncrepl, units
+from loader.errors import ConfigUnreadable, LimitTooLow, NotProven, SchemaMissing, ServerRefused, UsageProblem
+from loader.operations import live
 from loader.overlays import COMPUTED
-from loader.progress import Meter, Progress
+from loader.progress import Progress
 from loader.run.log import Report
 from loader.run.steps import open_run
-from loader.server import configuration, questions
-from loader.server.options import EVERYTHING, Connection, line
-from loader.server.questions import TreeSample
-from loader.server.session import Entries, Session, session
+from loader.server import questions
+from loader.server.session import Attributes, Session, session
 from loader.sinks.mdb import Schema, schema_of
-from loader.sources import sampling
 from loader.sources.location import is_stream
-from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files
-from seeders.replica import catchup, prepare
+from seeders.replica import catchup, prepare, room
 from seeders.replica.catchup import Preflight
 from seeders.replica.online import Online
 from seeders.replica.options import STRATEGY_NAMES, SeedOptions
@@ -54,10 +38,6 @@ from seeders.replica.strategies import Clone, Ldif, Search, Strategy, context_cs
 STRATEGIES: dict[str, type[Strategy]] = dict(zip(STRATEGY_NAMES, (Search, Ldif, Clone, Online), strict=True))
 OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
 
-_SAMPLE = 500  # first entries of the provider that are checked against the consumer's schema
-_BUILT = SampleSize(5000, 0.0)
-_UNSEEN = 8192.0  # assumed minimum of the largest entry in bytes, because the sampled first entries may be small
-_COUNTING = 60  # time limit for each search for a sample of the provider's entries
 _SECONDS = 10  # time limit for the provider's search for object classes; immediate with an index on objectClass
 _NAMED = 10  # schema names listed in an error message before "and N more"
 _COMPUTED = {name.lower() for name in COMPUTED}
@@ -108,111 +88,65 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     base = partial.syncrepl.searchbase if partial else provider.base or database.suffix
     syncing = syncrepl.of_database(config, database, provider.uri)
     log_base = syncing.log_base if syncing else None  # the accesslog from which the consumer's syncrepl takes changes
-    (csns, entries), prepared = _require_whole(strategy, database.overlays, base), None
+    found, prepared = _require_whole(strategy, database.overlays, base), None
     if options.admin and not dry_run:
         prepared = prepare.prepare(*options.admin, base, log_base)
-        csns, entries = _require_whole(strategy, database.overlays, base)
-    claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else csns
+        found = _require_whole(strategy, database.overlays, base)
+    claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else found.csns
     is_part = partial is not None
-    forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, is_part, entries)
-    return Preflight(database.suffix, provider.uri, prepared, csns, forecast, sends)
+    forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, is_part, found.total)
+    return Preflight(database.suffix, provider.uri, prepared, found.csns, forecast, sends, found.is_judged)
 
 
-class _Sampled(Struct, frozen=True):
-    """Entries of a provider. `first`: in the server's order. `total`: the number of all, None if unknown. `even`:
-    entries from all over the tree, if the server does not tell their number."""
+class _Found(Struct, frozen=True):
+    """`csns`: the lowest contextCSN of all providers. `total`: the number of entries, None if unknown. `is_judged`:
+    whether the consumer has room for them, if it needs any, is known."""
 
-    first: Entries
+    csns: list[str]
     total: int | None
-    even: TreeSample | None = None
+    is_judged: bool
 
 
-def _sampled(connection: Connection, base: str, given_up: threading.Event) -> _Sampled:
-    with session(connection, given_up) as provider:
-        # A server other than OpenLDAP is asked for user attributes only: the attributes it computes are not loaded.
-        attributes = EVERYTHING if questions.is_openldap(provider) else (*EVERYTHING[:1], "entryUUID")
-        first, whole = provider.first(base, _SAMPLE, attributes)
-        if whole:
-            return _Sampled(first, len(first))
-        of_suffix = dn.key(provider.context_of(base)) == dn.key(base)  # the server's own count is of the whole suffix
-        if of_suffix and (total := provider.entry_count(base)) is not None:
-            return _Sampled(first, total)
-        even = questions.sample_of_tree(provider, base, attributes, _COUNTING)
-        return _Sampled(first, even.total if even else None, even)
-
-
-def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> tuple[list[str], int | None]:
-    """Returns the lowest contextCSN of all providers, and the number of entries, None if it is unknown. Raises an error
-    if a provider lacks the base, if it hides entries that the strategy searches for, or if the consumer lacks schema or
-    space for them. `overlays`: the overlays of the consumer's database."""
-    options, csns, total = strategy.options, [], None
+def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> _Found:
+    """Raises an error if a provider lacks the base, if it hides entries that the strategy searches for, or if the
+    consumer lacks schema or space for them. `overlays`: the overlays of the consumer's database."""
+    options, csns, total, is_judged = strategy.options, [], None, True
     may_store = strategy.partial.narrowing().may_store if strategy.partial else None
-    given_up = threading.Event()
     for connection in (options.connection, *options.replicas):
         assert connection is not None
-        with session(connection) as provider, ThreadPoolExecutor(1) as pool:
+        given_up = threading.Event()
+        with session(connection) as provider, ThreadPoolExecutor(1) as pool, ExitStack() as ending:
+            ending.callback(given_up.set)  # otherwise the pool would wait for the sample even after an error
             provider.read(base, ["1.1"])
             csns.append(strategy.context_csns(provider, base))
             sampled = None
             if isinstance(strategy, Search) and strategy.partial is None:
-                sampled = pool.submit(_sampled, connection, base, given_up)
-            try:  # the provider evaluates all entries for both checks, so both run at the same time
-                if not options.source and not options.allow_hidden:
-                    live.require_all_visible(provider, base, may_store, own=overlays)
-            except LoaderError:
-                given_up.set()
-                raise
+                sampled = pool.submit(room.sample, connection, base, given_up)
+            # The provider evaluates all entries for this check, too, so both run at the same time.
+            if not options.source and not options.allow_hidden:
+                live.require_all_visible(provider, base, may_store, own=overlays)
             if isinstance(strategy, Search) and sampled:
-                total = sampled.result().total
-                _require_storable(strategy, provider, base, sampled.result())
-    return live.lowest(csns), total
+                found = sampled.result()
+                _require_known(strategy, provider, base, found.attributes)
+                is_judged &= room.require_room(found, strategy.building(), strategy.place, strategy.streams)
+                total = found.total
+    return _Found(live.lowest(csns), total, is_judged)
 
 
-def _require_storable(strategy: Search, provider: Session, base: str, sampled: _Sampled) -> None:
-    """Raises SchemaMissing, MaxsizeTooSmall or NoSpace if the consumer's schema lacks a name that the provider's
-    entries use, or if its map or its disk is too small for them. Logs a warning for a check that cannot be made."""
-    place, total, even = strategy.place, sampled.total, sampled.even
-    entries = [entry for _, entry in (*sampled.first, *(even.entries if even else ()))]
+def _require_known(strategy: Search, provider: Session, base: str, entries: Sequence[Attributes]) -> None:
+    """Raises SchemaMissing if the consumer's schema lacks a name that the provider's entries use. Logs a warning if it
+    cannot be compared. `entries`: a sample of them."""
+    place = strategy.place
     try:
         rules = backmdb.settings(place.config, place.database).attribute_options
         schema = schema_of(place.config, place.database, rules)
     except (NotProven, ConfigUnreadable) as error:
         log.warning("schema: not compared with the provider's before the reading: %s", error)
-    else:
-        used = dict.fromkeys(name for entry in entries for name in entry if name not in _COMPUTED)
-        unknown = [*schema.unknown(list(used)), *unknown_classes(provider, base, schema)]
-        if unknown:
-            raise SchemaMissing(config=place.config.where, names=units.listed(unknown, _NAMED))
-
-    sizes = [sum(len(name) + len(value) + 3 for name, values in entry.items() for value in values) for entry in entries]
-    largest = max(_UNSEEN, sizing.LARGEST * sum(sizes) / max(1, len(sizes)))
-
-    def forecast(take: Callable[[Path], Sample]) -> float:
-        """Returns the bytes of the database, predicted from a sample; 0 if only slapadd can build it."""
-        try:
-            target = native.target_of(strategy.building(), place)
-        except NotProven:
-            return 0
-        with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
-            return sizing.forecast(take(scratch), target, Meter("build"), timed=0.0).bytes
-
-    def rough(scratch: Path) -> Sample:
-        assert even
-        lines: list[str] = []
-        for name, entry in even.entries:
-            lines.append(line("dn", name.encode("utf-8", "surrogateescape")))
-            lines += [line(attribute, value) for attribute, values in entry.items() for value in values]
-            lines.append("")
-        files.write_durably(path := scratch / "sample.ldif", "\n".join([*lines, ""]).encode(), 0o600)
-        return sampling.of_part([path], even.total, _BUILT, "a range of entryUUIDs", is_counted=False)
-
-    def full(scratch: Path) -> Sample:
-        return of_server(replace(provider.connection, base=base), _BUILT, scratch, Meter("sample"))
-
-    predictions = [lambda: math.inf if total is None else total * largest, lambda: forecast(full)]
-    if even:
-        predictions.insert(1, lambda: sizing.ROUGHLY * forecast(rough))
-    require_room(native.limits_of(strategy.building(), place), *predictions)
+        return
+    used = dict.fromkeys(name for entry in entries for name in entry if name not in _COMPUTED)
+    unknown = [*schema.unknown(list(used)), *unknown_classes(provider, base, schema)]
+    if unknown:
+        raise SchemaMissing(config=place.config.where, names=units.listed(unknown, _NAMED))
 
 
 def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:

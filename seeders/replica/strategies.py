@@ -39,7 +39,7 @@ from loader.server import configuration, tools
 from loader.server.session import Session, session
 from loader.sources import selection
 from loader.storage import files
-from seeders.replica import partial
+from seeders.replica import partial, room
 from seeders.replica.catchup import Preflight
 from seeders.replica.options import SeedOptions
 from seeders.replica.partial import Partial
@@ -362,7 +362,11 @@ class Search(StoppedConsumer):
     def run(self, run: Run) -> Report:
         exporting = self.reading(self.place.database.suffix, run.directory / "export")
         if self.streams:
-            return stream_build.build(exporting, self.building(), run, self.place, self.options.allow_hidden)
+            preflight, check = run.catalogue.facts_of("preflight", Preflight), None
+            if preflight and not preflight.is_judged:
+                base = exporting.connection.base or self.place.database.suffix
+                check = room.judgement(exporting.connection, base, self.building(), self.place)
+            return stream_build.build(exporting, self.building(), run, self.place, self.options.allow_hidden, check)
         if not run.catalogue.is_done("publish"):
             self.read_provider(exporting, run)
         start = run.catalogue.facts_of("start", Start)

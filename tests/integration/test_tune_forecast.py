@@ -5,18 +5,19 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 import zstandard
+from msgspec import structs
 
 from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import REPLICATOR, Settings
-from loader.errors import EmptyInput, MaxsizeTooSmall
+from loader.errors import EmptyInput, LoaderError, MaxsizeTooSmall
 from loader.mdb import meta
 from loader.operations import export, sizing
 from loader.operations.build import native
@@ -29,6 +30,9 @@ from loader.server.session import session
 from loader.sources import planner, sampling
 from loader.sources.location import LdifFiles
 from loader.sources.sampling import SampleSize
+from seeders.replica import room, seed
+from seeders.replica.options import SeedOptions
+from seeders.replica.strategies import Search
 from tests.support import generating
 from tests.support.command import Done, ditseed
 from tests.support.killing import KILL_AT
@@ -305,32 +309,71 @@ def test_a_range_of_entryuuids_counts_the_entries_if_they_are_even(
 ) -> None:
     with session(_reading(provider)) as even, session(_reading(clustered)) as bulk:
         found = questions.sample_of_tree(even, provider.suffix, ["*", "entryUUID"])
-        assert found is not None
         assert found.total == pytest.approx(ENTRIES, rel=0.2)
         assert all("mail" in entry for _, entry in found.entries if b"person" in entry["objectclass"])
-        assert questions.sample_of_tree(bulk, clustered.suffix, ["entryUUID"]) is None
-        monkeypatch.setattr(questions, "_MOST", 50)  # a second, smaller range then has too few
-        assert questions.sample_of_tree(even, provider.suffix, ["entryUUID"]) is None
+        assert questions.sample_of_tree(bulk, clustered.suffix, ["entryUUID"]).total is None
+        monkeypatch.setattr(questions, "_MOST", 50)
+        found = questions.sample_of_tree(even, provider.suffix, ["entryUUID"])
+        assert (found.total, found.is_cut, len(found.entries)) == (None, True, 50)
 
 
-def test_a_seeding_reads_few_entries_to_judge_the_room(tmp_path: Path) -> None:
-    """The provider does not tell how many entries it has."""
-    path = tmp_path / "people.ldif"
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
+    """Its monitor does not show how many entries there are."""
+    path = tmp_path_factory.mktemp("people") / "people.ldif"
+    path.write_bytes(generating.text_of(generating.people(FEWER), jobs=2))
     with closing(replication.provider(Settings(indexes=INDEXES, maxsize=1 << 30))) as source:
-        path.write_bytes(generating.text_of(generating.people(FEWER), jobs=2))
         ditseed("build", path, "--config", source.config_path, "--verify", "none").ok()
         source.start()
-        for mib, error in ((150, None), (10, MaxsizeTooSmall)):
-            settings = replication.as_consumer(source.settings, maxsize=mib << 20)
-            with closing(replication.consumer(source, settings)) as target:
-                who = ("-D", REPLICATOR, "-y", source.replicator_password_file, "-b", source.suffix)
-                command = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
-                mark = source.log_size()
-                done = ditseed(*command, "-H", source.uri, *who, env={KILL_AT: "preflight.recorded"})
-                assert done.status == (error.exit_status if error else -9), done
-                lines = source.log_lines("SEARCH RESULT.* nentries=", mark)
-                sent = sum(int(found[1]) for each in lines if (found := re.search(r"nentries=(\d+)", each)))
-                assert (sent < FEWER // 5) == (error is None)
+        yield source
+
+
+@contextmanager
+def _seeded(source: Slapd, mib: int) -> Iterator[Slapd]:
+    """Yields a consumer with a map of so many MiB, of which it needs about 50."""
+    with closing(replication.consumer(source, replication.as_consumer(source.settings, maxsize=mib << 20))) as target:
+        yield target
+
+
+@pytest.mark.parametrize(("mib", "error"), [(150, None), (10, MaxsizeTooSmall)])
+def test_a_seeding_reads_few_entries_to_judge_the_room(silent: Slapd, mib: int, error: type[LoaderError]) -> None:
+    with _seeded(silent, mib) as target:
+        who = ("-H", silent.uri, "-D", REPLICATOR, "-y", silent.replicator_password_file, "-b", silent.suffix)
+        command = ("replica", "seed", "--strategy", "search", "--config", target.config_path, *who)
+        mark = silent.log_size()
+        done = ditseed(*command, env={KILL_AT: "preflight.recorded"})
+        assert done.status == (error.exit_status if error else -9), done
+        lines = silent.log_lines("SEARCH RESULT.* nentries=", mark)
+        sent = sum(int(found[1]) for each in lines if (found := re.search(r"nentries=(\d+)", each)))
+        assert (sent < FEWER // 5) == (error is None)
+
+
+def test_a_large_tree_is_judged_while_it_is_read(silent: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "_MOST", 50)  # so the tree is large
+    monkeypatch.setattr(room, "_SPARSE", 9)
+    who = Connection(silent.uri, REPLICATOR, password_file=str(silent.replicator_password_file), base=silent.suffix)
+    with _seeded(silent, 150) as target:
+        options = SeedOptions(strategy="search", config_path=target.config_path, connection=who, jobs=1)
+        strategy = seed.STRATEGIES["search"](options)
+        assert isinstance(strategy, Search)
+        assert not seed.preflight(strategy).is_judged
+        judge = room.judgement(who, silent.suffix, strategy.building(), strategy.place)
+        judge(Meter("check"))
+        database = structs.replace(strategy.place.database, maxsize=10 << 20)
+        small = structs.replace(strategy.place, database=database)
+        refusal = room.judgement(who, silent.suffix, strategy.building(), small)
+        with pytest.raises(MaxsizeTooSmall):
+            refusal(Meter("check"))
+
+        def refuse(meter: Meter) -> None:
+            raise MaxsizeTooSmall(maxsize="10 MiB", suffix=silent.suffix, needed="50 MiB")
+
+        judgements = iter([refuse, judge])
+        monkeypatch.setattr(room, "judgement", lambda *_: next(judgements))
+        with pytest.raises(MaxsizeTooSmall):
+            seed.seed(options, Progress("none"), {})
+        assert not (target.database_dir / "data.mdb").exists()
+        assert seed.seed(options, Progress("none"), {})["entries"] == ENTRIES
 
 
 def test_a_count_that_takes_too_long_is_none(clustered: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
