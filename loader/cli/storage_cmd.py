@@ -293,7 +293,7 @@ def _service_command(text: str) -> tuple[str, ...]:
 
 
 def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> MovePlan:
-    """Returns the plan of the started migration, with new commands of --service. Raises MigrationRefused if none is."""
+    """Returns the earlier run's plan, with the new --service commands. Raises MigrationRefused if there was no run."""
     from loader.operations.storage.migrate import require_commands
 
     if begun is None:
@@ -315,7 +315,7 @@ def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> 
 
 
 def _is_confirmed(plan: MovePlan, action: str, planned: Iterable[PlannedStep], apply: bool, as_json: bool) -> bool:
-    """Prints the plan. With `apply`, returns True once FROM is typed to confirm, else raises UsageProblem."""
+    """Prints the plan. Returns False without `apply`, else True if the operator types FROM. Raises UsageProblem."""
     steps, source = [*planned], plan.request.source
     if not apply and as_json:
         show_json({"plan": plan, "steps": steps})
@@ -518,7 +518,7 @@ _HEADINGS = ("milliseconds", "reads", "davg", "emax", "adds", "state")
 
 
 def _rows(state: State) -> Iterator[tuple[str, ...]]:
-    """Yields the cells of each layer and probe. The state is that of `--check` without limits."""
+    """Yields the cells of each layer and probe. The last cell has the result of `--check` without -w and -c."""
     from loader.operations.monitoring import Status
     from loader.operations.storage import verdict
 

@@ -1,9 +1,9 @@
-"""Leases: settings of servers that ditseed changed for a time, in `leases.log` of the state directory (mode 0600).
+"""Leases: records of server settings that ditseed changed for a time, in the file `leases.log` of the state directory.
 
-A lease is recorded before the setting is changed, and removed after the setting was restored. The runs that need the
-setting lock a file in `leases/`, and the kernel releases the lock with the process. So a lease that is
-not locked was abandoned by a killed run, unless it was made by `lease_for` and has not expired. A server has several
-URIs, so a lease names the database by a mark that the server itself shows (loader/operations/leases.py).
+A lease is recorded before the setting is changed, and removed after the setting was restored. Each run that needs the
+setting locks a file in `leases/`. The kernel releases the lock when the process ends. So a lease without a lock was
+left by a killed run, or was made by `lease_for`, which sets an expiry time instead. A server has several URIs, so a
+lease identifies the database by a mark that the server itself shows (loader/operations/leases.py).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class ServerIdentity(msgspec.Struct, frozen=True):
-    """A server's URI, and the marks of its databases, as far as the server shows any."""
+    """A server's URI, and the marks that it shows for its databases (see `Lease`)."""
 
     uri: str
     marks: frozenset[str] = frozenset()
@@ -136,7 +136,7 @@ def record(lease: Lease, overwrite: bool = True) -> None:
 
 
 def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:
-    """Restores the setting of a lease that nobody holds, and removes the lease. Raises Locked, SettingNotRestored."""
+    """Restores the setting of a lease, and removes the lease. Raises Locked if it is in use, or SettingNotRestored."""
     with exclusive(_lock(lease)):
         if restore is not None:
             restore()
@@ -153,7 +153,8 @@ def all_leases() -> list[Lease]:
 
 
 def abandoned(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
-    """Returns the leases that nobody holds any more: their runs were killed, or could not restore the setting."""
+    """Returns the leases that are no longer active: their runs were killed or could not restore the setting, or the
+    leases have expired."""
     return [lease for lease in _matching(server, kind) if not lease.is_active]
 
 
@@ -192,7 +193,7 @@ def _is_unexpired(lease: Lease) -> bool:
 
 
 def _lock(lease: Lease, suffix: str = ".lock") -> Path:
-    """Returns the lock file of a lease. The file `suffix` ".guard" serialises the beginning and end of the lease."""
+    """Returns the lock file of a lease. The file with `suffix` ".guard" is locked while the lease begins or ends."""
     directory = state_dir() / "leases"
     try:
         with held.private(directory):
@@ -203,7 +204,7 @@ def _lock(lease: Lease, suffix: str = ".lock") -> Path:
 
 @contextmanager
 def _writing() -> Iterator[Log]:
-    """Yields the log of leases, locked against other ditseeds."""
+    """Yields the log of leases. Other ditseed processes cannot change the log meanwhile."""
     with (
         files.explained(state_dir() / LEASES),
         held.private(state_dir()) as directory,

@@ -18,9 +18,8 @@ from loader.storage import files, held
 
 
 class Connection(Struct, frozen=True):
-    """The options of a connection. None: libldap's files and variables decide (ldap.conf, ~/.ldaprc, LDAPURI, LDAPBASE
-    ...). The password is in a file or, if typed at a prompt, in memory; it never appears in an argument list.
-    """
+    """The options of a connection. If an option is None, the files and variables of libldap decide (ldap.conf,
+    ~/.ldaprc, LDAPURI, LDAPBASE ...). The password comes from a file or a prompt, and is in no argument list."""
 
     uri: str | None = None
     bind_dn: str | None = None
@@ -51,7 +50,7 @@ class Connection(Struct, frozen=True):
         return always | {name: value for name in ("authcid", "authzid") if (value := getattr(self, name))}
 
     def options(self, uri: str | None = None) -> tuple[str, ...]:
-        """Returns the options for another command line; instead of a typed password, -W, which prompts for it."""
+        """Returns the options for another command line. If the password was typed, that command prompts for it (-W)."""
         with_value = {
             "-H": uri or self.uri,
             "-Y": self.mechanism,

@@ -1,5 +1,5 @@
-"""Queries a server: whether it answers and can read its databases (anonymously, with a short timeout), how many entries
-it has, and its attributes, controls and suffixes, before entries are read or added."""
+"""Small queries to a server: whether it answers and can read its databases, how long many searches take, how many
+entries it has, and which attributes, controls and suffixes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _failed(server: Session, suffixes: Sequence[str]) -> Iterator[tuple[str, str
                 yield suffix, str(error)
 
 
-# --- repeated --------------------------------------------------------------------------------------------------------
+# --- timed searches --------------------------------------------------------------------------------------------------
 #
 # Runs many small searches one after the other over one connection, like a simple client.
 
@@ -96,7 +96,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> float:
-    """Returns the seconds that the searches took. Raises ServerRefused if one finds too many or too few entries."""
+    """Returns the seconds that the searches took. Raises ServerRefused if a search finds another number of entries."""
 
     def search_all(connection: Any) -> float:
         began = time.monotonic()
@@ -122,15 +122,15 @@ _EVEN = 1.5  # maximum ratio of the entry counts of the two halves of a sample
 
 
 class TreeSample(msgspec.Struct, frozen=True):
-    """Entries whose entryUUIDs are in a range, from all over the tree. `total`: all entries, estimated from these."""
+    """A sample from all over a tree: the entries in one range of entryUUIDs. `total`: estimated size of the tree."""
 
     total: int
     entries: Entries
 
 
 def entries(server: Session, suffix: str, sampled: bool) -> int | None:
-    """Returns the entry count of cn=Monitor. If the account cannot read that and `sampled` is set, returns the estimate
-    of `sample_of_tree`, or None if there is none."""
+    """Returns the entry count that cn=Monitor shows. If it shows none and `sampled` is set, returns the estimate by
+    `sample_of_tree`. Returns None if there is no estimate either."""
     exact = server.entry_count(suffix)
     if exact is not None or not sampled:
         return exact
@@ -140,11 +140,11 @@ def entries(server: Session, suffix: str, sampled: bool) -> int | None:
 
 def sample_of_tree(server: Session, base: str, attributes: Sequence[str], seconds: int = _SECONDS) -> TreeSample | None:
     """Returns the entries in a small range of entryUUIDs, with `attributes`, which must include entryUUID. The server
-    evaluates every entry, for `seconds` a search at most. Returns None if the entryUUIDs are not spread evenly, as
-    after a bulk load, or if a limit ends a search."""
+    evaluates every entry of the tree, so `seconds` limits the time of each search. Returns None if a limit ends a
+    search, or if the entryUUIDs are not spread evenly, as after a bulk load."""
 
     def search(bits: int) -> tuple[Entries, bool]:
-        """Returns entries in the lowest 1/2^bits of the range of entryUUIDs, and whether these are all."""
+        """Returns the entries in the lowest 1/2^bits of the range of entryUUIDs, and whether the list is complete."""
         where = f"(entryUUID<={_first_digits(bits)}-ffff-ffff-ffff-ffffffffffff)"
         return server.first(base, _MOST, attributes, where, seconds)
 
@@ -209,7 +209,7 @@ def subschema(server: Session) -> SubschemaInfo:
         if origin.syntax in _NAMING and not attribute_type.usage:
             naming.append(name)
     # slapd's subschema includes the configuration attributes of loaded modules.
-    known = {name.lower() for one in types for name in one.names}
+    attributes = {name.lower() for each in types for name in each.names}
     return SubschemaInfo(
         transactions=all(oid in root.get("supportedextension", []) for oid in TRANSACTIONS),
         contexts=tuple(value.decode("utf-8", "replace") for value in root.get("namingcontexts", [])),
@@ -219,8 +219,8 @@ def subschema(server: Session) -> SubschemaInfo:
         ),
         openldap=_OPENLDAP in root.get("objectclass", []),
         naming=tuple(naming),
-        memberof=not known or "olcmemberofmemberad" in known,
-        of_2_7=not known or "olcdbpagesize" in known,
+        memberof=not attributes or "olcmemberofmemberad" in attributes,
+        of_2_7=not attributes or "olcdbpagesize" in attributes,
     )
 
 
@@ -262,8 +262,8 @@ def _definitions(server: Session, root: Attributes, kind: str) -> Iterator[tuple
 
 def _types(server: Session, root: Attributes) -> Iterator[AttributeType]:
     """Parses the definitions of attribute types. Raises SchemaUnreadable if that fails. python-ldap raises exceptions
-    of many types, such as AssertionError, or none for a missing OID (some servers use words for OIDs) and for names
-    without quotes (RFC 4512)."""
+    of many types, such as AssertionError. It accepts a missing OID and names without quotes (RFC 4512), so both are
+    checked here. Some servers use words for OIDs."""
     for subschema_dn, text in _definitions(server, root, "attributeTypes"):
         unreadable = SchemaUnreadable(uri=server.uri, place=subschema_dn, definition=text[:_SHOWN])
         try:

@@ -65,7 +65,7 @@ class Session:
             raise errors.UsageProblem(reason=reason) from None
         self._ldap.set_option(ldap.OPT_REFERRALS, 0)
         self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, connect_limit())
-        # libldap tries each URI, with a TCP connection and a handshake.
+        # The limit is for a TCP connection and a handshake with each URI, because libldap may try all of them.
         uris = max(1, len(self.uri.replace(",", " ").split()))
         self.call("bind", self._bind, limit=2 * connect_limit() * uris + bind_limit())
         _log.info("connected to %s as %s", self.uri, connection.who)
@@ -113,8 +113,8 @@ class Session:
             # libldap also applies TIMEOUT and NETWORK_TIMEOUT of ldap.conf, and does not report which of them expired.
             reason = f"{operation}: no answer within {seconds:.0f} s"
         result = facts.get("result", getattr(error, "errnum", 0))
-        # A failed handshake, or the answer of a server without StartTLS. All other results of a server (which are not
-        # negative) show that TLS is working.
+        # The error may come from a failed handshake, or from a server that does not offer StartTLS. Any other result
+        # code from the server shows that TLS works. Negative codes are libldap's own.
         maybe_tls = isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.PROTOCOL_ERROR)
         maybe_tls |= result < 0 and refusals.mentions_tls(reason)
         if maybe_tls and (failed := refusals.tls_failure(self.uri, self.connection.start_tls, reason)):
@@ -187,7 +187,7 @@ class Session:
         scope: int = ldap.SCOPE_SUBTREE,
         subentries: bool = False,
     ) -> Entries:
-        """Returns the matching entries (or subentries) in one list, so only for small results."""
+        """Returns the matching entries (or subentries). Use it only for small results: they are one list in memory."""
         controls = [*_AS_STORED, *([_VISIBLE] if subentries else [])]
         return [_lowered(dn, entry) for dn, entry in self._search(base, scope, where, attributes, controls) if dn]
 
@@ -361,8 +361,8 @@ class _Unanswered(Exception):
 
 
 def _in_thread(work: Callable[[], Result], limit: float, given_up: threading.Event | None) -> Result:
-    """Returns or raises the result of `work`. Raises _Unanswered after `limit` seconds, or soon after `given_up` is
-    set; then the thread of `work` continues until libldap returns or the process ends."""
+    """Runs `work` in a thread; returns its result or raises its error. Raises _Unanswered after `limit` seconds, or
+    soon after `given_up` is set. The thread then lives on until libldap returns or the process ends."""
     future: Future[Result] = Future()
 
     def run() -> None:
@@ -402,7 +402,7 @@ def _limit(option: int, default: float) -> float:
     return float(value) if value is not None and float(value) > 0 else default
 
 
-# The native core answers the prompts of the SASL mechanisms itself, with the same values.
+# The native core does not use this function, but gives the same answers to the prompts of the SASL mechanisms.
 def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
     """Binds with SASL. For a missing option, the value of ldap.conf applies, which libldap reads but does not pass to
     SASL. Raises UsageProblem for unusable options, and python-ldap's errors."""

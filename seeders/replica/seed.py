@@ -1,8 +1,8 @@
 """`replica seed`: fills the database of a new replica by one of the strategies.
 
-The first step of every seeding, `preflight`, checks before any entry is read that the strategy can fill the consumer
-and that the provider has the suffix and shows all of it. It also predicts what the provider will send to the consumer
-afterwards."""
+The first step of every seeding is `preflight`. Before any entry is read, it checks that the strategy can fill the
+consumer, and that the provider has the suffix and shows all of its entries. It also predicts what the provider will
+send to the consumer afterwards."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ from seeders.replica.strategies import Clone, Ldif, Search, Strategy, context_cs
 STRATEGIES: dict[str, type[Strategy]] = dict(zip(STRATEGY_NAMES, (Search, Ldif, Clone, Online), strict=True))
 OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
 
-_SAMPLE = 500  # first entries of the provider that are checked against the consumer's schema
+_SAMPLE = 500  # number of entries, the first that the provider sends, that are compared with the consumer's schema
 _BUILT = SampleSize(5000, 0.0)
-_UNSEEN = 8192.0  # assumed minimum of the largest entry in bytes, because the sampled first entries may be small
-_COUNTING = 60  # time limit for each search for a sample of the provider's entries
-_SECONDS = 10  # time limit for the provider's search for object classes; immediate with an index on objectClass
+_UNSEEN = 8192.0  # bytes that the largest entry is assumed to have at least, because the first entries may be small
+_COUNTING = 60  # seconds; time limit for each search for a sample of the provider's entries
+_SECONDS = 10  # seconds; time limit for the searches for object classes, which an index on objectClass makes fast
 _NAMED = 10  # schema names listed in an error message before "and N more"
 _COMPUTED = {name.lower() for name in COMPUTED}
 
@@ -66,10 +66,10 @@ log = logging.getLogger(__name__)
 
 
 def options_of(name: str, options: SeedOptions) -> SeedOptions:
-    """Returns the options for strategy `name`; those that it does not accept are reset, as a profile may set them."""
-    unfitting = OPTIONAL - STRATEGIES[name].takes
-    kept = {field.name: field.default for field in dataclasses.fields(options) if field.name in unfitting}
-    return SeedOptions(**{**vars(options), **kept, "strategy": name})
+    """Returns the options for strategy `name`. Resets those that it does not accept, because a profile may set them."""
+    rejected = OPTIONAL - STRATEGIES[name].takes
+    defaults = {field.name: field.default for field in dataclasses.fields(options) if field.name in rejected}
+    return SeedOptions(**{**vars(options), **defaults, "strategy": name})
 
 
 def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False) -> Report:
@@ -85,8 +85,8 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
 
 
 def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
-    """Runs the checks, and returns their facts. Prepares the provider (--prepare-provider) only after the consumer, the
-    LDIF and the provider have been checked, and not in a dry run."""
+    """Checks the consumer, the LDIF and the provider, and returns the facts of the report. Prepares the provider after
+    these checks if --prepare-provider is given, but not in a dry run."""
     options, (config, database), partial = strategy.options, strategy.consumer(), strategy.partial
     if backmdb.has_subentry(config, database):
         reason = (
@@ -119,8 +119,8 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
 
 
 class _Sampled(Struct, frozen=True):
-    """Entries of a provider. `first`: in the server's order. `total`: the number of all, None if unknown. `even`:
-    entries from all over the tree, if the server does not tell their number."""
+    """Entries of a provider. `first`: the first that it sends. `total`: the number of all entries; None if unknown.
+    `even`: entries from all over the tree, which are read if the server does not report `total`."""
 
     first: Entries
     total: int | None
@@ -129,12 +129,12 @@ class _Sampled(Struct, frozen=True):
 
 def _sampled(connection: Connection, base: str, given_up: threading.Event) -> _Sampled:
     with session(connection, given_up) as provider:
-        # A server other than OpenLDAP is asked for user attributes only: the attributes it computes are not loaded.
+        # Only user attributes are requested from other servers than OpenLDAP: what they compute is not loaded.
         attributes = EVERYTHING if questions.is_openldap(provider) else (*EVERYTHING[:1], "entryUUID")
         first, whole = provider.first(base, _SAMPLE, attributes)
         if whole:
             return _Sampled(first, len(first))
-        of_suffix = dn.key(provider.context_of(base)) == dn.key(base)  # the server's own count is of the whole suffix
+        of_suffix = dn.key(provider.context_of(base)) == dn.key(base)  # cn=Monitor counts the entries of a whole suffix
         if of_suffix and (total := provider.entry_count(base)) is not None:
             return _Sampled(first, total)
         even = questions.sample_of_tree(provider, base, attributes, _COUNTING)
@@ -142,9 +142,9 @@ def _sampled(connection: Connection, base: str, given_up: threading.Event) -> _S
 
 
 def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> tuple[list[str], int | None]:
-    """Returns the lowest contextCSN of all providers, and the number of entries, None if it is unknown. Raises an error
-    if a provider lacks the base, if it hides entries that the strategy searches for, or if the consumer lacks schema or
-    space for them. `overlays`: the overlays of the consumer's database."""
+    """Checks that each provider has the base and shows all entries that the strategy searches for, and that the
+    consumer has schema and space for them. Returns the lowest contextCSN of all providers, and the number of entries
+    (None if unknown). `overlays`: the overlays of the consumer's database."""
     options, csns, total = strategy.options, [], None
     may_store = strategy.partial.narrowing().may_store if strategy.partial else None
     given_up = threading.Event()
@@ -169,8 +169,8 @@ def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> tu
 
 
 def _require_storable(strategy: Search, provider: Session, base: str, sampled: _Sampled) -> None:
-    """Raises SchemaMissing, MaxsizeTooSmall or NoSpace if the consumer's schema lacks a name that the provider's
-    entries use, or if its map or its disk is too small for them. Logs a warning for a check that cannot be made."""
+    """Raises SchemaMissing if the consumer's schema lacks a name that the provider's entries use, MaxsizeTooSmall or
+    NoSpace if its maxsize or its disk is too small. Logs a warning if the schema cannot be compared."""
     place, total, even = strategy.place, sampled.total, sampled.even
     entries = [entry for _, entry in (*sampled.first, *(even.entries if even else ()))]
     try:
@@ -216,9 +216,9 @@ def _require_storable(strategy: Search, provider: Session, base: str, sampled: _
 
 
 def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
-    """Returns classes in use that `schema` lacks. If a search hits a limit, warns, and returns those found before."""
-    known = {name.lower() for kind, _, names, *_ in schema.facts() if kind == "class" for name in names}
-    lacking = [name for name in questions.object_classes(provider) if name.lower() not in known]
+    """Returns classes in use that `schema` lacks. If a search hits a limit, warns and returns those found before."""
+    classes = {name.lower() for kind, _, names, *_ in schema.facts() if kind == "class" for name in names}
+    lacking = [name for name in questions.object_classes(provider) if name.lower() not in classes]
     used: list[str] = []
     end = time.monotonic() + _SECONDS
     while lacking:
@@ -235,9 +235,9 @@ def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
                 error.facts["reason"],
             )
             return used
-        # The filter also matches entries that only inherit a class; objectClass then does not list that class.
+        # The filter also matches an entry with a subclass of a class. Its objectClass may not list the class itself.
         values = {value.lower() for _, entry in first for value in entry.get("objectclass", ())}
-        met = [name for name in lacking if name.lower().encode() in values]
-        used += met
-        lacking = [name for name in lacking if name not in met] if met else []
+        matches = [name for name in lacking if name.lower().encode() in values]
+        used += matches
+        lacking = [name for name in lacking if name not in matches] if matches else []
     return used

@@ -25,7 +25,7 @@ TemplateName = Annotated[str, Argument("TEMPLATE")]
 
 
 class Generate(click.Group):
-    """Reads `generate TEMPLATE` as `generate tree TEMPLATE`: a word that is no subcommand is a template."""
+    """Reads `generate TEMPLATE` as `generate tree TEMPLATE` if TEMPLATE is not the name of a subcommand."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in self.commands:
