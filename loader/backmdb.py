@@ -76,7 +76,7 @@ def has_subentry(config: Config, database: Database) -> bool:
 def settings(config: Config, database: Database, superior: Database | None = None, of_2_7: bool = False) -> Settings:
     """Returns the settings of `database`. `superior`: for a glued tree, the database that slapadd -b names. Its rootdn
     and lastmod apply (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.7 knows."""
-    own, common = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
+    values, common = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
     base = superior or database
     if_min, if_max, any_len = (common.number(name, size) for name, size in SUBSTR.items())
     # If olcAttributeOptions is set to an empty value, there are no options; the default does not apply.
@@ -89,16 +89,16 @@ def settings(config: Config, database: Database, superior: Database | None = Non
         hash64=common.flag("olcIndexHash64", of_2_7),
         intlen=min(max(common.number("olcIndexIntLen", INTLEN), INTLEN), LONGEST_INTLEN),
         substr=(if_min, if_max, any_len),
-        multival=tuple(_multival(own)),
+        multival=tuple(_multival(values)),
         sortvals=_all_words(common, "olcSortVals"),
         idlexp=idlexp(config),
-        max_entry_size=own.number("olcDbMaxEntrySize", 0),
+        max_entry_size=values.number("olcDbMaxEntrySize", 0),
         last_mod=config.reader(base.entry_dn).flag("olcLastMod", True),
         translucent="translucent" in database.overlays,
         subentry=has_subentry(config, database),
         attribute_options=options if common.stored("olcAttributeOptions") else OPTIONS,
         of_2_7=of_2_7,
-        page_size=own.number("olcDbPageSize", PAGE_SIZE) or PAGE_SIZE,
+        page_size=values.number("olcDbPageSize", PAGE_SIZE) or PAGE_SIZE,
     )
 
 
@@ -171,9 +171,9 @@ def tool_settings(*object_classes: str) -> tuple[str, ...]:
 def require_supported(config: Config, *databases: Database) -> None:
     """Raises SettingRefused for a setting that ditseed does not support and that may affect the contents of these
     databases."""
-    own = {database.entry_dn.lower() for database in databases}
+    dns = {database.entry_dn.lower() for database in databases}
     for entry_dn, attributes in config.entries:
-        classes = _classes(entry_dn, own)
+        classes = _classes(entry_dn, dns)
         effect_of = {name.lower(): effect for kind in classes for name, effect in effects()[kind].items()}
         for name in attributes if effect_of else ():
             if effect_of.get(name.lower()) == ENCRYPTS:
@@ -241,10 +241,10 @@ def schema_effects(config: Config, database: Database) -> Effects:
 def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition]:
     """Returns all definitions. `compiled_in`: the entry cn=schema,cn=config of the installed slapd, because slapd
     ignores the one in a slapd.d (bconfig.c, cfAddSchema). Definitions in cn=config itself follow, then schema files."""
-    own = list(_parsed((entry for entry in config.entries if entry[0].lower() == "cn=config"), False))
+    of_cn_config = list(_parsed((entry for entry in config.entries if entry[0].lower() == "cn=config"), False))
     loaded = _parsed((entry for entry in config.entries if entry[0].lower().endswith("," + ROOT)), False)
-    macros = [definition for definition in own if definition[0] == "macro"]
-    others = [definition for definition in own if definition[0] != "macro"]
+    macros = [definition for definition in of_cn_config if definition[0] == "macro"]
+    others = [definition for definition in of_cn_config if definition[0] != "macro"]
     return [*_parsed(compiled_in, True), *macros, *others, *loaded]
 
 

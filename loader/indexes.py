@@ -94,9 +94,9 @@ def removed(present: Indexes, lines: Iterable[str]) -> Indexes:
     for names, kinds in map(_split, filter(str.strip, lines)):
         for name in map(str.lower, names):
             index = remaining.get(name)
-            kept = [kind for kind in index.kinds if kind not in kinds] if index and kinds else []
-            if index and kept:
-                remaining[name] = Index(index.attribute, tuple(kept))
+            kinds_left = [kind for kind in index.kinds if kind not in kinds] if index and kinds else []
+            if index and kinds_left:
+                remaining[name] = Index(index.attribute, tuple(kinds_left))
             else:
                 remaining.pop(name, None)
     return remaining

@@ -223,14 +223,14 @@ class Sampler:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._seen: deque[tuple[float, int]] = deque([(0.0, 0)])
+        self._history: deque[tuple[float, int]] = deque([(0.0, 0)])
 
     def sample(self) -> Sample:
         meter, seconds, entries = self._meter, self._meter.seconds, self._meter.entries
-        self._seen.append((seconds, entries))
-        while len(self._seen) > 2 and self._seen[1][0] < seconds - RECENT:
-            self._seen.popleft()
-        since, before = self._seen[0]
+        self._history.append((seconds, entries))
+        while len(self._history) > 2 and self._history[1][0] < seconds - RECENT:
+            self._history.popleft()
+        since, before = self._history[0]
         # The count shrinks when a native call fails.
         recent = max(0.0, (entries - before) / (seconds - since)) if seconds > since else 0.0
         average = entries / seconds if seconds > 0 else 0.0
@@ -331,7 +331,7 @@ class Progress:
     ) -> None:
         self._recorder = recorder
         self._stream = stream or sys.stderr
-        self._reported: set[str] = set()  # files reported as lacking a newline at the end
+        self._reported_files: set[str] = set()  # files reported as lacking a newline at the end
         if mode == "auto":
             moves_cursor = self._stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
             mode = "terminal" if moves_cursor else "plain"
@@ -342,9 +342,9 @@ class Progress:
     def step(self, name: str, total: int | None = None) -> Iterator[Meter]:
         meter = Meter(name, total)
         _log.info("%s: started", name)
-        recorded = self._recorder.following(meter) if self._recorder else nullcontext()
-        shown = nullcontext() if self._mode == "none" else alongside(lambda ended: self._watch(meter, ended))
-        with recorded, shown:
+        recording = self._recorder.following(meter) if self._recorder else nullcontext()
+        display = nullcontext() if self._mode == "none" else alongside(lambda ended: self._watch(meter, ended))
+        with recording, display:
             yield meter
         self._close(meter)
 
@@ -389,8 +389,8 @@ class Progress:
 
     def _close(self, meter: Meter) -> None:
         for path in dict.fromkeys(meter.open_ends):
-            if path not in self._reported:
-                self._reported.add(path)
+            if path not in self._reported_files:
+                self._reported_files.add(path)
                 self.say(f"{path}: note: the last line has no newline; ditseed reads it as slapadd does")
         for path, size, _ in meter.files:
             _log.info("%s: read %s (%s)", meter.name, plain.with_operator_paths(path), units.size(size))

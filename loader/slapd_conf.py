@@ -76,7 +76,7 @@ def _to_change(every: Sequence[Statement], block: Sequence[Statement], suffix: s
 
     keyword = KEYWORDS[change.attribute]
     old = [directive for directive in block if directive.keyword == keyword]
-    kept, new = list[str | None]([None] * len(old)), list(change.after)  # None: remove the line
+    texts, new = list[str | None]([None] * len(old)), list(change.after)  # None: remove the line
     if keyword == "index":
         # The file may have indexes that slapd does not show, so only indexes that `change` drops are removed.
         before, after = indexes.parse(change.before), indexes.parse(change.after)
@@ -84,9 +84,9 @@ def _to_change(every: Sequence[Statement], block: Sequence[Statement], suffix: s
         added = after.keys() - indexes.kept(after, before).keys()
         present = indexes.parse(line.value for line in old)
         remaining = {key: index for key, index in present.items() if key not in removed}
-        kept = [indexes.remaining_line(line.value, present, remaining) or None for line in old]
+        texts = [indexes.remaining_line(line.value, present, remaining) or None for line in old]
         new = [str(index) for key, index in after.items() if key in added]
-    for directive, text in zip(old, kept, strict=True):
+    for directive, text in zip(old, texts, strict=True):
         if text != directive.value:
             lines = [] if text is None else [text]
             if directive is old[-1]:
@@ -195,29 +195,30 @@ def restored(converted: Sequence[Entry], directives: Sequence[Statement]) -> lis
     configured = _indexes(directives, converted)
     entries = []
     for name, attributes in converted:
-        mended = _with_paths(attributes, config.value_of_word)
+        new_attributes = _with_paths(attributes, config.value_of_word)
         # The pattern does not match the database of an overlay: olcDatabase={1}ldap,olcOverlay={0}chain,...
         number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
         if number and number[1] in configured:
             # The text can lack indexes, because an included file may be unreadable. So the printed ones are used too.
             printed = indexes.parse(value.decode() for value in attributes.get("olcDbIndex", ()))
             both = indexes.parse(map(str, (*printed.values(), *configured[number[1]])))
-            mended |= {"olcDbIndex": [str(index).encode() for index in both.values()]} if both else {}
+            new_attributes |= {"olcDbIndex": [str(index).encode() for index in both.values()]} if both else {}
         if name == "cn=config" and any(each.keyword == "attributeoptions" for each in directives):
-            mended.setdefault("olcAttributeOptions", [b""])
-        entries.append((name, mended))
+            new_attributes.setdefault("olcAttributeOptions", [b""])
+        entries.append((name, new_attributes))
 
     # The definitions in cn=config move to a schema entry after the others. Macros stay: they depend on no definition.
     schemas = [at for at, (name, _) in enumerate(entries) if name.lower().endswith("," + ROOT)]
-    own: dict[str, Sequence[bytes]] = {}
-    for name, mended in entries if schemas else ():
+    definitions: dict[str, Sequence[bytes]] = {}
+    for name, new_attributes in entries if schemas else ():
         if name.lower() == "cn=config":
-            own |= {key: mended.pop(key) for key in DEFINITIONS[1:] if key in mended}
+            definitions |= {key: new_attributes.pop(key) for key in DEFINITIONS[1:] if key in new_attributes}
     ordered: list[Entry] = list(entries)
-    if own:
+    if definitions:
         name = f"{{{len(schemas)}}}slapd.conf"
         ordered.insert(
-            schemas[-1] + 1, (f"cn={name},{ROOT}", {"objectClass": [b"olcSchemaConfig"], "cn": [name.encode()], **own})
+            schemas[-1] + 1,
+            (f"cn={name},{ROOT}", {"objectClass": [b"olcSchemaConfig"], "cn": [name.encode()], **definitions}),
         )
     return ordered
 

@@ -290,10 +290,10 @@ def _apply(context: click.Context, option: click.Parameter, name: str | None) ->
 
 
 def _check_variables(command: click.Command) -> None:
-    known = {variable(name) for name in OPTIONS}
+    variables = {variable(name) for name in OPTIONS}
     others = {value for name, value in vars(defaults).items() if name.startswith("ENV_")}
-    for other in {name for name in os.environ if name.startswith("DITSEED_")} - known - others:
-        near = _suggestion(other, known, 0.9)
+    for other in {name for name in os.environ if name.startswith("DITSEED_")} - variables - others:
+        near = _suggestion(other, variables, 0.9)
         if near:
             _log.warning("the variable %s belongs to no option%s", other, near)
     for name in map(name_of, command.params):
@@ -322,7 +322,7 @@ def settings(context: click.Context, name: str | None) -> dict[str, object]:
     values: dict[str, object] = {}
     for table in dict.fromkeys((COMMON, name or COMMON)):
         entries = _entries(document.get(table, {}), f"{path}, [{table}]", verbs, context)
-        specific = {key: _converted(by_name[key], value, where) for where, key, value in entries if key in by_name}
+        specific = {key: _click_value(by_name[key], value, where) for where, key, value in entries if key in by_name}
         # An account in the more specific table replaces the whole account of the other table.
         replaced = {
             f"{prefix}{key}"
@@ -396,7 +396,7 @@ def _entries(
             yield from _entries(value, f"{where.removesuffix(']')}.{key}]", verbs[1:], context, depth + 1)
 
 
-def _converted(parameter: click.Parameter, value: object, where: str) -> object:
+def _click_value(parameter: click.Parameter, value: object, where: str) -> object:
     """Returns a value as click expects it: text, a list of texts, or a bool for a flag. Raises UsageProblem."""
     if isinstance(parameter, click.Option) and parameter.is_flag and not parameter.count:
         if not isinstance(value, bool):

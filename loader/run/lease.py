@@ -90,27 +90,27 @@ def leased(
 
     Each run calls `change`. If `restore` fails, it raises SettingNotRestored, and the lease remains in the log.
     """
-    guard, lock, refused = _lock(lease, ".guard"), _lock(lease), False
-    with ExitStack() as holding:
+    guard, lock, is_refused = _lock(lease, ".guard"), _lock(lease), False
+    with ExitStack() as locks:
         with exclusive(guard, wait=True):
-            holding.enter_context(exclusive(lock) if alone else shared(lock))
+            locks.enter_context(exclusive(lock) if alone else shared(lock))
             record(lease, overwrite=False)
         killpoint(f"{lease.kind}.written-down")
         try:
             try:
                 change()
             except (ConfigNotEditable, ConfigRefused):
-                refused = True  # the server changed nothing
+                is_refused = True  # the server changed nothing
                 raise
             killpoint(f"{lease.kind}.taken")
             yield
         finally:
             with exclusive(guard, wait=True):
-                holding.close()
+                locks.close()
                 with suppress(Locked), exclusive(lock):  # Locked: another run still holds it
                     written = _find(lease)
                     if written is not None and not _is_unexpired(written):
-                        if not refused:
+                        if not is_refused:
                             restore()
                         killpoint(f"{lease.kind}.given-back")
                         _forget(lease)
@@ -129,10 +129,10 @@ def lease_for(lease: Lease, seconds: float, change: Callable[[], object]) -> Non
 def record(lease: Lease, overwrite: bool = True) -> None:
     """Records a lease in the log."""
     by = lease.by or f"{getpass.getuser()}, process {os.getpid()}"
-    with _writing() as written:
-        if overwrite or (_LEASE, lease.name) not in written.rows:
+    with _writing() as log:
+        if overwrite or (_LEASE, lease.name) not in log.rows:
             taken = datetime.now(timezone.utc).isoformat(timespec="seconds")
-            written.append(Row(_LEASE, lease.name, msgspec.structs.asdict(replace(lease, taken=taken, by=by))))
+            log.append(Row(_LEASE, lease.name, msgspec.structs.asdict(replace(lease, taken=taken, by=by))))
 
 
 def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:
@@ -179,11 +179,11 @@ def _find(lease: Lease) -> Lease | None:
 
 def _forget(lease: Lease) -> None:
     """Removes a lease. If no other lease is left, empties the log, so that it stays small."""
-    with _writing() as written:
-        if written.rows.keys() <= {(_LEASE, lease.name)}:
-            written.clear()
+    with _writing() as log:
+        if log.rows.keys() <= {(_LEASE, lease.name)}:
+            log.clear()
         else:
-            written.append(Row(_LEASE, lease.name, {}, undone=True))
+            log.append(Row(_LEASE, lease.name, {}, undone=True))
 
 
 def _is_unexpired(lease: Lease) -> bool:

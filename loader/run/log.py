@@ -85,9 +85,9 @@ class Log:
                 text += seal + b" " + body + b"\n"
             descriptor = self._writable()
             try:
-                written = 0
-                while written < len(text):
-                    written += os.pwrite(descriptor, text[written:], self._end + written)
+                count = 0
+                while count < len(text):
+                    count += os.pwrite(descriptor, text[count:], self._end + count)
                 os.fsync(descriptor)
             except BaseException:
                 os.ftruncate(descriptor, self._end)
@@ -190,9 +190,9 @@ class Catalogue(Log):
     def has_work(self) -> bool:
         """Returns whether the run has done so much work that only --restart may discard it."""
         partitions = [row for row in self.rows.values() if row.kind.startswith(_partition_of(""))]
-        read = sum(self._converted(row, Counted).entries for row in partitions if isinstance(row.facts, dict))
+        entries = sum(self._converted(row, Counted).entries for row in partitions if isinstance(row.facts, dict))
         seconds = sum(step.seconds for step in self.steps())
-        return read > defaults.KEPT_ENTRIES or seconds > defaults.KEPT_SECONDS
+        return entries > defaults.KEPT_ENTRIES or seconds > defaults.KEPT_SECONDS
 
     def is_done(self, step: str) -> bool:
         return ("step", step) in self.rows

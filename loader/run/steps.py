@@ -214,24 +214,24 @@ def open_run(
 
 def _failure_of(error: BaseException, directory: Path) -> Failure:
     """Returns the error as the verb prints it. `directory`: the path for a system error that names no file."""
-    own: LoaderError
+    failure: LoaderError
     stop = next((cause for cause in chain(error) if isinstance(cause, KeyboardInterrupt)), None)
     if stop is not None:
-        own = Cancelled(signal=str(stop) or "SIGINT")
+        failure = Cancelled(signal=str(stop) or "SIGINT")
     elif isinstance(error, LoaderError):
-        own = error
+        failure = error
     elif isinstance(error, OSError):
-        own = of_system(error, directory)
+        failure = of_system(error, directory)
         if error.errno in FULL_ERRNOS:
-            own = NoSpace(path=own.facts["path"], lack=FULL)
+            failure = NoSpace(path=failure.facts["path"], lack=FULL)
     else:
         first = str(error).partition("\n")[0]
-        own = Internal(what=f"{type(error).__name__}: {first}", path=directory)
+        failure = Internal(what=f"{type(error).__name__}: {first}", path=directory)
     if is_resumable(error):
-        mark_resumable(own)
+        mark_resumable(failure)
     # The hint of an internal error names a report file, which does not exist yet.
-    hint = None if isinstance(own, Internal) else own.advice()
-    return Failure(own.code, str(own), hint, time.time())
+    hint = None if isinstance(failure, Internal) else failure.advice()
+    return Failure(failure.code, str(failure), hint, time.time())
 
 
 class RunStatus(msgspec.Struct, frozen=True):
@@ -292,8 +292,8 @@ class Watch:
     def __init__(self, meter: Meter, allowed: float | None) -> None:
         self._meter = meter
         self._fixed = allowed
-        self._seen: tuple[object, ...] = (0, 0, "", 0, 0)
-        self._moved = time.monotonic()
+        self._last_mark: tuple[object, ...] = (0, 0, "", 0, 0)
+        self._last_progress = time.monotonic()
         self._longest = 0.0
         self.error: StepTimeout | None = None
 
@@ -301,7 +301,7 @@ class Watch:
         """Returns the seconds for which the step may pause now, and the reason."""
         if self._fixed is not None:
             return self._fixed, "set with --timeout"
-        moving = self._moved - self._meter.started
+        moving = self._last_progress - self._meter.started
         if moving >= max(self._longest * SILENCE_FACTOR, SILENCE_FLOOR):
             return moving, "as long as it made progress before"
         pauses = self._longest * SILENCE_FACTOR
@@ -310,14 +310,14 @@ class Watch:
     def check(self) -> bool:
         """Returns whether the step has made progress since the last call; cancels it after too long a pause."""
         now = time.monotonic()
-        seen = self._meter.mark
-        if seen != self._seen:
-            self._longest = max(self._longest, now - self._moved)
-            self._seen, self._moved = seen, now
+        mark = self._meter.mark
+        if mark != self._last_mark:
+            self._longest = max(self._longest, now - self._last_progress)
+            self._last_mark, self._last_progress = mark, now
             return True
         allowed, why = self.allowed()
-        if now - self._moved > allowed and self.error is None:
-            silent, limit = units.duration(now - self._moved), units.duration(allowed)
+        if now - self._last_progress > allowed and self.error is None:
+            silent, limit = units.duration(now - self._last_progress), units.duration(allowed)
             self.error = StepTimeout(step=self._meter.name, silent=silent, allowed=limit, why=why)
             self._meter.cancel()
         return False

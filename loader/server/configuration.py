@@ -66,10 +66,10 @@ def dump(path: Path) -> bytes:
         try:
             if path.is_dir():
                 return tools.configuration("-F", str(copy), owner=owner)
-            with files.temporary_directory("config", tools_tmpdir()) as converted:
-                tools.change_owner(owner, converted)
+            with files.temporary_directory("config", tools_tmpdir()) as slapd_d:
+                tools.change_owner(owner, slapd_d)
                 # With -f and -F slapcat converts FILE to DIR, opens no other database, and fails if slaptest -u would.
-                return tools.configuration("-f", str(copy), "-F", str(converted), owner=owner)
+                return tools.configuration("-f", str(copy), "-F", str(slapd_d), owner=owner)
         except errors.ToolFailed as error:
             raise errors.ConfigUnreadable(path=path, reason=str(error.facts["reason"]).replace(root, "")) from error
 
@@ -139,12 +139,12 @@ def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str
     if path.is_dir():
         text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
         has_log = _VALUE.search(text) is not None
-        used = [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
+        sources = [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
     else:
         statements = list(slapd_conf.statements(path))
         has_log = any(directive.keyword == "logfile" for directive in statements)
-        used = [path, *{directive.file for directive in statements} - {path}]
-    if not has_log and (owner is None or tools.may_read(owner, used)):
+        sources = [path, *{directive.file for directive in statements} - {path}]
+    if not has_log and (owner is None or tools.may_read(owner, sources)):
         yield path, ""
         return
     with files.temporary_directory("read", tools_tmpdir()) as root:
@@ -199,11 +199,11 @@ def of_modules(source: Config) -> list[Entry]:
         for words in source.reader(name).words(setting)
     ]
     with files.temporary_directory("schema", tools_tmpdir()) as scratch:
-        text, converted = scratch / "slapd.conf", scratch / "slapd.d"
+        text, slapd_d = scratch / "slapd.conf", scratch / "slapd.d"
         text.write_bytes(os.fsencode("".join(lines)))
-        converted.mkdir(mode=0o700)
+        slapd_d.mkdir(mode=0o700)
         try:
-            dumped = tools.configuration("-f", str(text), "-F", str(converted))
+            dumped = tools.configuration("-f", str(text), "-F", str(slapd_d))
         except errors.ToolFailed as error:
             raise errors.ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
     return [entry for entry in entries_of(dumped, source.path) if entry[0].lower() == ROOT]
@@ -243,9 +243,11 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     lines = _LINES.findall(entry.rstrip(b"\n") + b"\n")
     head = list(itertools.takewhile(lambda line: line.startswith(b"#"), lines))
     # A line begins with the attribute type, perhaps with options.
-    kept = [line for line in lines[len(head) :] if re.split(b"[:;]", line, maxsplit=1)[0].lower() not in replaced]
-    new = [f"{ldif_line(name, value)}\n".encode() for name, values in settings.items() for value in values]
-    body = b"".join([*kept, *new])
+    other_lines = [
+        line for line in lines[len(head) :] if re.split(b"[:;]", line, maxsplit=1)[0].lower() not in replaced
+    ]
+    new_lines = [f"{ldif_line(name, value)}\n".encode() for name, values in settings.items() for value in values]
+    body = b"".join([*other_lines, *new_lines])
     return _CRC.sub(b"# CRC32 %08x" % zlib.crc32(body), b"".join(head)) + body
 
 

@@ -57,9 +57,9 @@ def configured(
     directory.mkdir(mode=0o700, parents=True)
     empty.mkdir(mode=0o700)
     try:
-        changed = {"olcDbDirectory": [bytes(empty)], **(settings or {})}
+        overrides = {"olcDbDirectory": [bytes(empty)], **(settings or {})}
         configuration.load(
-            directory, list(_entries(source, database, changed, empty, superior or database)), source.path
+            directory, list(_entries(source, database, overrides, empty, superior or database)), source.path
         )
         yield directory
     finally:
@@ -92,19 +92,19 @@ def _entries(
         yield _entry(f"olcDatabase={{{number}}}ldif", "cn=config", ("olcDatabaseConfig", "olcLdifConfig"), below)
     rdn = f"olcDatabase={{{len(suffixes) + 1}}}mdb"
     by_dn: dict[str, Mapping[str, Values]] = dict(source.entries)
-    own = _only(by_dn[database.entry_dn], tool_settings("olcDatabaseConfig", "olcMdbConfig"))
+    own_settings = _only(by_dn[database.entry_dn], tool_settings("olcDatabaseConfig", "olcMdbConfig"))
     if superior.entry_dn != database.entry_dn:
-        own |= {**dict.fromkeys(_OF_SUPERIOR, ()), **_only(by_dn[superior.entry_dn], _OF_SUPERIOR)}
-    yield _entry(rdn, "cn=config", ("olcDatabaseConfig", "olcMdbConfig"), {**own, **settings})
-    kept = [name for name, applies in backmdb.schema_effects(source, superior).items() if applies]
-    for number, (overlay, kind) in enumerate(_OVERLAYS[name] for name in kept):
+        own_settings |= {**dict.fromkeys(_OF_SUPERIOR, ()), **_only(by_dn[superior.entry_dn], _OF_SUPERIOR)}
+    yield _entry(rdn, "cn=config", ("olcDatabaseConfig", "olcMdbConfig"), {**own_settings, **settings})
+    effects = [name for name, applies in backmdb.schema_effects(source, superior).items() if applies]
+    for number, (overlay, kind) in enumerate(_OVERLAYS[name] for name in effects):
         yield _entry(f"olcOverlay={{{number}}}{overlay}", f"{rdn},cn=config", ("olcOverlayConfig", kind), {})
 
 
 def _only(attributes: Mapping[str, Values], names: Sequence[str]) -> dict[str, Values]:
     """Returns the present attributes among `names`, spelled as in `names`."""
-    lowered = {name.lower(): values for name, values in attributes.items()}
-    return {name: lowered[name.lower()] for name in names if lowered.get(name.lower())}
+    by_name = {name.lower(): values for name, values in attributes.items()}
+    return {name: by_name[name.lower()] for name in names if by_name.get(name.lower())}
 
 
 def _entry(rdn: str, parent: str, classes: Sequence[str], attributes: Mapping[str, Values]) -> Entry:
@@ -140,8 +140,8 @@ def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Ite
                 if time.monotonic() > deadline:
                     raise ServerDown(uri=str(path), reason="the private slapd does not listen")
                 time.sleep(0.02)
-            with session(Connection(uri)) as opened:
-                yield opened
+            with session(Connection(uri)) as server:
+                yield server
 
 
 def _listens(path: Path) -> bool:

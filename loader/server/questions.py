@@ -150,13 +150,13 @@ def sample_of_tree(server: Session, base: str, attributes: Sequence[str], second
 
     with suppress(LoaderError):
         bits = 8
-        found, are_all = search(bits)
-        if len(found) >= _MOST or len(found) < _ENOUGH:
-            bits = 14 if len(found) >= _MOST else 4
-            found, are_all = search(bits)
-        half = sum(first_value(entry, "entryuuid") <= f"{_first_digits(bits + 1)}-g" for _, entry in found)
-        if are_all and len(found) >= _ENOUGH and half / _EVEN < len(found) - half < half * _EVEN:
-            return TreeSample(len(found) << bits, found)
+        entries, are_all = search(bits)
+        if len(entries) >= _MOST or len(entries) < _ENOUGH:
+            bits = 14 if len(entries) >= _MOST else 4
+            entries, are_all = search(bits)
+        half = sum(first_value(entry, "entryuuid") <= f"{_first_digits(bits + 1)}-g" for _, entry in entries)
+        if are_all and len(entries) >= _ENOUGH and half / _EVEN < len(entries) - half < half * _EVEN:
+            return TreeSample(len(entries) << bits, entries)
     return None
 
 
@@ -202,9 +202,9 @@ def subschema(server: Session) -> SubschemaInfo:
     by_name = {name.lower(): each for each in types for name in (*each.names, each.oid)}
     naming = []
     for name, attribute_type in by_name.items():
-        origin, seen = attribute_type, set[str]()
-        while not origin.syntax and origin.sup and origin.oid not in seen:
-            seen.add(origin.oid)
+        origin, visited = attribute_type, set[str]()
+        while not origin.syntax and origin.sup and origin.oid not in visited:
+            visited.add(origin.oid)
             origin = by_name.get(origin.sup[0].lower(), origin)
         if origin.syntax in _NAMING and not attribute_type.usage:
             naming.append(name)

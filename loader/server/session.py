@@ -53,9 +53,9 @@ class Session:
 
     def __init__(self, connection: Connection, given_up: threading.Event | None = None) -> None:
         self.connection = connection
-        configured = str(ldap.get_option(ldap.OPT_URI) or "ldap://localhost")
+        default_uri = str(ldap.get_option(ldap.OPT_URI) or "ldap://localhost")
         # libldap's built-in default URI ends with this suffix.
-        self.uri = connection.uri or configured.removesuffix("/??base")
+        self.uri = connection.uri or default_uri.removesuffix("/??base")
         self._given_up = given_up
         self._is_blocked = False  # whether a thread is inside libldap; still True after a timeout
         try:
@@ -198,12 +198,12 @@ class Session:
         """Yields the DNs of the entries that a search finds. Stops reading once there are at least `most`. Reads in
         pages if `search.page` is set. Raises NoSuchBase, and LimitTooLow if a limit of the server ends the search."""
         paging = SimplePagedResultsControl(True, size=search.page, cookie="")
-        sent = [*_AS_STORED, *([_VISIBLE] if search.subentries else []), *([paging] if search.page else [])]
+        request_controls = [*_AS_STORED, *([_VISIBLE] if search.subentries else []), *([paging] if search.page else [])]
         arguments = (search.base, _SCOPES[search.scope], search.where, ["1.1"])
         count = 0
 
         def page(handle: Any) -> list[str]:
-            message = handle.search_ext(*arguments, serverctrls=sent)
+            message = handle.search_ext(*arguments, serverctrls=request_controls)
             kind, names, controls = None, list[str](), list[Any]()
             while kind != ldap.RES_SEARCH_RESULT and count + len(names) < most:
                 kind, entries, _, controls = handle.result3(message, all=bool(search.page))
@@ -264,8 +264,8 @@ class Session:
 
     def context_of(self, base: str) -> str:
         """Returns the longest naming context that contains `base`; `base` itself if the server shows none."""
-        holding = (context for context in self.naming_contexts() if names.is_below(base, context))
-        return max(holding, key=len, default=base)
+        contexts = (context for context in self.naming_contexts() if names.is_below(base, context))
+        return max(contexts, key=len, default=base)
 
     def context_csns(self, suffix: str) -> list[str]:
         """Returns the contextCSN of a suffix, one value per server ID. Raises NoContextCSN if there are no values."""
@@ -295,9 +295,9 @@ class Session:
 
     def base(self) -> str:
         """Returns -b, else BASE of ldap.conf, else the server's suffix. Raises NoSuchBase unless it has exactly one."""
-        for chosen in (self.connection.base, ldap.get_option(ldap.OPT_DEFBASE)):
-            if chosen is not None:
-                return str(chosen)
+        for base_dn in (self.connection.base, ldap.get_option(ldap.OPT_DEFBASE)):
+            if base_dn is not None:
+                return str(base_dn)
         contexts = self.naming_contexts()
         if len(contexts) == 1:
             return contexts[0]
@@ -315,8 +315,8 @@ class Session:
             entries = self.find("cn=Databases,cn=Monitor", where, counters)
         except (errors.NoSuchBase, errors.ServerRefused, errors.LimitTooLow):
             return {}
-        shown = ((name, entry.get(name.lower())) for _, entry in entries for name in counters)
-        return {name: int(values[0]) for name, values in shown if values}
+        values_of = ((name, entry.get(name.lower())) for _, entry in entries for name in counters)
+        return {name: int(values[0]) for name, values in values_of if values}
 
     def offers_subentries(self, base: str) -> bool:
         """Returns True if the server accepts the subentries control (RFC 3672) from this account."""

@@ -128,13 +128,13 @@ def _sample(server: Session, base: str, schema: SubSchema, report: VisibilityRep
         nonlocal seconds
         if seconds >= _SEARCHING:
             return []
-        started = time.monotonic()
+        start = time.monotonic()
         try:
             return server.first(base, limit, _KIND, where, 1)[0]
         except (LimitTooLow, ServerRefused):
             return []
         finally:
-            seconds += time.monotonic() - started
+            seconds += time.monotonic() - start
 
     sampled = [*server.first(base, _FIRST, _KIND)[0]]
     for container, _ in first(_CONTAINERS, "(hasSubordinates=TRUE)"):
@@ -183,9 +183,9 @@ class _EntryCheck(Struct):
     def check(self) -> None:
         """Checks the entry. An entry that changes all the time is skipped: the sample has similar entries."""
         candidates: set[str] | None = None
-        begun = time.monotonic()
+        start = time.monotonic()
         for number in itertools.count():
-            if number >= _TRIES and time.monotonic() - begun > _PATIENCE:
+            if number >= _TRIES and time.monotonic() - start > _PATIENCE:
                 return  # the entry changed during every check
             entry = self.server.read(self.name)
             computed, readable, hidden = self._contradicted(entry, candidates)

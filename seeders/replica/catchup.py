@@ -113,8 +113,8 @@ def seconds_of(answer: SyncAnswer, entries: int, logged: bool) -> float:
 
 def cost_of(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
     """Returns time and memory of a COSTLY answer, in words. None for `entries` gives the cost of _ASSUMED entries."""
-    priced, rest = (_ASSUMED, f" for {_ASSUMED:,}") if entries is None else (entries, "")
-    return f"{units.duration(seconds_of(answer, priced, logged))} and {units.size(_UUID * priced)} of its memory{rest}"
+    count, rest = (_ASSUMED, f" for {_ASSUMED:,}") if entries is None else (entries, "")
+    return f"{units.duration(seconds_of(answer, count, logged))} and {units.size(_UUID * count)} of its memory{rest}"
 
 
 def logs_sync(config: Config) -> bool:

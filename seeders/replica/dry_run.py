@@ -143,7 +143,7 @@ class _Trial:
         takes_ldif = name == "ldif" or (name == "online" and self.options.connection is None)
         kind = Kind.DATABASE if name == "clone" else Kind.LDIF if takes_ldif else None
         sources = [locate(str(path), Kind.LDIF, Kind.DATABASE) for path in self.options.source]
-        paths = tuple(path for located in sources if located.kind is kind for path in located.paths)
+        paths = tuple(path for location in sources if location.kind is kind for path in location.paths)
         # The warnings of the checks are collected, and printed below the table.
         logger, warnings = logging.getLogger("seeders.replica"), BufferingHandler(sys.maxsize)
         warnings.setLevel(logging.WARNING)
@@ -164,23 +164,23 @@ class _Trial:
         strategy = STRATEGIES[options.strategy](options)
         checks = preflight(strategy, dry_run=True)
         steps = [_step("preflight", time.monotonic() - began, _JUST_NOW)]
-        began, planned = time.monotonic(), Report()
+        began, plan_facts = time.monotonic(), Report()
         if isinstance(strategy, Ldif) and not self.options.strategy:  # a sample is enough to compare strategies
             strategy.require_context_csn(self.progress)
         else:
-            planned = strategy.plan(checks.suffix, self.progress)
+            plan_facts = strategy.plan(checks.suffix, self.progress)
         planning = time.monotonic() - began
         if isinstance(strategy, StoppedConsumer):
             selected = {"entries": "those that the consumer's syncrepl selects"} if strategy.partial else {}
-            planned = {**planned, **selected, "directory": str(strategy.place.directory)}
-        self.facts[options.strategy] = report_of(checks, planned)
+            plan_facts = {**plan_facts, **selected, "directory": str(strategy.place.directory)}
+        self.facts[options.strategy] = report_of(checks, plan_facts)
         if isinstance(strategy, Clone):
-            entries, disk, priced = self._clone(strategy, planned, planning)
+            entries, disk, long_steps = self._clone(strategy, plan_facts, planning)
         elif options.source and strategy.reads_ldif:
-            entries, disk, priced = self._ldif(strategy)
+            entries, disk, long_steps = self._ldif(strategy)
         else:
-            entries, disk, priced = self._provider(strategy, checks.suffix, planned.get("entries"), planning)
-        steps += priced
+            entries, disk, long_steps = self._provider(strategy, checks.suffix, plan_facts.get("entries"), planning)
+        steps += long_steps
         forecast, sends = checks.forecast, checks.catch_up or "not known"  # no forecast without a provider
         if forecast:
             sends = sends if forecast.only_changes else f"{sends}; {forecast.why}"
@@ -199,14 +199,14 @@ class _Trial:
             disk=disk,
         )
 
-    def _clone(self, strategy: Clone, planned: Report, planning: float) -> _Price:
-        data, converting = strategy.source / DATA, planned.get("copy_seconds")
+    def _clone(self, strategy: Clone, plan_facts: Report, planning: float) -> _Price:
+        data, converting = strategy.source / DATA, plan_facts.get("copy_seconds")
         size = files.allocated_bytes(data)
         with self.progress.step("copy") as meter, sizing.unnamed_file(strategy.place.directory) as target:
             rate = sizing.write(data, target, _COPY, meter) / max(meter.seconds, 1e-3)
         copying = _step("copy", size / rate, f"{units.size(size)} at {units.size(rate)}/s, fsync included")
         if isinstance(converting, int | float):
-            copying = _step("copy", converting, f"{planned['converted']}: as the first entries, {_JUST_NOW}")
+            copying = _step("copy", converting, f"{plan_facts['converted']}: as the first entries, {_JUST_NOW}")
         return contents.entry_count(strategy.source), size, [_step("schema", planning, _JUST_NOW), copying]
 
     def _ldif(self, strategy: Strategy) -> _Price:
@@ -218,7 +218,7 @@ class _Trial:
             with self.progress.step("sample") as meter:
                 sample = sampling.of_files(LdifFiles(paths).paths(), entries, _SIZE, meter)
             self.build_of_ldif = self._build(strategy, sample, sample.ldif_bytes)
-        return self._built(strategy, self.build_of_ldif, entries)
+        return self._build_price(strategy, self.build_of_ldif, entries)
 
     def _provider(self, strategy: Strategy, suffix: str, expected: object, planning: float) -> _Price:
         provider = strategy.options.connection
@@ -228,7 +228,7 @@ class _Trial:
             with session(provider) as server:
                 entries = questions.entries(server, server.context_of(provider.base or suffix), sampled=True)
         if self.rate is None or self.build_of_provider is None:
-            self._read(strategy, suffix, entries)
+            self._measure_provider(strategy, suffix, entries)
         build, rate = self.build_of_provider, self.rate
         assert rate is not None
         entries = self.whole or entries
@@ -250,11 +250,11 @@ class _Trial:
         if entries is not None:
             steps.append(_step("read", seconds, reading))
         if isinstance(strategy, StoppedConsumer):
-            _, disk, building = self._built(strategy, build, entries)
+            _, disk, building = self._build_price(strategy, build, entries)
             return entries, disk, [*steps, *building]
         return entries, None, [*steps, *_adding(entries)]
 
-    def _built(self, strategy: StoppedConsumer, build: TrialBuild | None, entries: int | None) -> _Price:
+    def _build_price(self, strategy: StoppedConsumer, build: TrialBuild | None, entries: int | None) -> _Price:
         """Returns the steps of a build from LDIF. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
         if build is None:
             return entries, None, []
@@ -263,7 +263,7 @@ class _Trial:
         steps = [_step("scan", build.scan, "as the sample"), _step("load", build.forecast.seconds, why)]
         return build.forecast.entries, build.disk, steps
 
-    def _read(self, strategy: Strategy, suffix: str, entries: int | None) -> None:
+    def _measure_provider(self, strategy: Strategy, suffix: str, entries: int | None) -> None:
         """Runs the first searches of the plan, one for each job, for at most `_READ_FOR` seconds. Then builds a
         database from a sample of the entries that it has read."""
         with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:

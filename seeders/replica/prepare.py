@@ -79,20 +79,24 @@ def release(connection: Connection, suffix: str | None) -> list[str]:
     SettingNotRestored if a size cannot be restored."""
     with session(connection) as server:
 
-        def restore(old: Lease) -> None:
+        def restore(old_lease: Lease) -> None:
             try:
-                syncprov = _visible_syncprov(server, old.database)
-                change = syncprov.resized(int(old.before or 0))
+                syncprov = _visible_syncprov(server, old_lease.database)
+                change = syncprov.resized(int(old_lease.before or 0))
                 if change.before != change.after:
                     configuration.modify(server, syncprov.entry_dn, [change])
             except LoaderError as error:
-                facts = {"what": catchup.SESSION_LOG, "suffix": old.database, "undo": old.undo}
+                facts = {"what": catchup.SESSION_LOG, "suffix": old_lease.database, "undo": old_lease.undo}
                 raise SettingNotRestored(**facts, reason=error) from error
 
-        chosen = [old for old in lease.abandoned(leases.of_server(server), KIND) if suffix in (None, old.database)]
-        for old in chosen:
-            lease.end(old, partial(restore, old))
-    return [f"{old.database}: {old.before or 'no session log'}" for old in chosen]
+        chosen = [
+            old_lease
+            for old_lease in lease.abandoned(leases.of_server(server), KIND)
+            if suffix in (None, old_lease.database)
+        ]
+        for old_lease in chosen:
+            lease.end(old_lease, partial(restore, old_lease))
+    return [f"{old_lease.database}: {old_lease.before or 'no session log'}" for old_lease in chosen]
 
 
 def forget(uri: str, suffix: str | None) -> list[str]:

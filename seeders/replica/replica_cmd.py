@@ -313,8 +313,8 @@ def _online(directory: Path) -> RunProgress | None:
     if not run.catalogue.is_done("claim"):
         exporting = STEPS if run.options["provider"] else ()
         is_joined = run.catalogue.is_done("join")
-        own = () if is_joined else ("preflight", *exporting, "join")
-        steps = [*((name, run) for name in own), *((name, load) for name in add.STEPS), ("claim", run)]
+        names = () if is_joined else ("preflight", *exporting, "join")
+        steps = [*((name, run) for name in names), *((name, load) for name in add.STEPS), ("claim", run)]
         step = next(name for name, where in steps if where is None or not where.catalogue.is_done(name))
     if step == "read":
         cut = run.catalogue.facts_of("plan", ReadingPlan)

@@ -118,7 +118,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     return Preflight(database.suffix, provider.uri, prepared, csns, forecast, sends)
 
 
-class _Sampled(Struct, frozen=True):
+class _ProviderEntries(Struct, frozen=True):
     """Entries of a provider. `first`: the first that it sends. `total`: the number of all entries; None if unknown.
     `even`: entries from all over the tree, which are read if the server does not report `total`."""
 
@@ -127,18 +127,18 @@ class _Sampled(Struct, frozen=True):
     even: TreeSample | None = None
 
 
-def _sampled(connection: Connection, base: str, given_up: threading.Event) -> _Sampled:
+def _sample_of(connection: Connection, base: str, given_up: threading.Event) -> _ProviderEntries:
     with session(connection, given_up) as provider:
         # Only user attributes are requested from other servers than OpenLDAP: what they compute is not loaded.
         attributes = EVERYTHING if questions.is_openldap(provider) else (*EVERYTHING[:1], "entryUUID")
         first, whole = provider.first(base, _SAMPLE, attributes)
         if whole:
-            return _Sampled(first, len(first))
+            return _ProviderEntries(first, len(first))
         of_suffix = dn.key(provider.context_of(base)) == dn.key(base)  # cn=Monitor counts the entries of a whole suffix
         if of_suffix and (total := provider.entry_count(base)) is not None:
-            return _Sampled(first, total)
+            return _ProviderEntries(first, total)
         even = questions.sample_of_tree(provider, base, attributes, _COUNTING)
-        return _Sampled(first, even.total if even else None, even)
+        return _ProviderEntries(first, even.total if even else None, even)
 
 
 def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> tuple[list[str], int | None]:
@@ -153,34 +153,34 @@ def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> tu
         with session(connection) as provider, ThreadPoolExecutor(1) as pool:
             provider.read(base, ["1.1"])
             csns.append(strategy.context_csns(provider, base))
-            sampled = None
+            sample = None
             if isinstance(strategy, Search) and strategy.partial is None:
-                sampled = pool.submit(_sampled, connection, base, given_up)
+                sample = pool.submit(_sample_of, connection, base, given_up)
             try:  # the provider evaluates all entries for both checks, so both run at the same time
                 if not options.source and not options.allow_hidden:
                     live.require_all_visible(provider, base, may_store, own=overlays)
             except LoaderError:
                 given_up.set()
                 raise
-            if isinstance(strategy, Search) and sampled:
-                total = sampled.result().total
-                _require_storable(strategy, provider, base, sampled.result())
+            if isinstance(strategy, Search) and sample:
+                total = sample.result().total
+                _require_storable(strategy, provider, base, sample.result())
     return live.lowest(csns), total
 
 
-def _require_storable(strategy: Search, provider: Session, base: str, sampled: _Sampled) -> None:
+def _require_storable(strategy: Search, provider: Session, base: str, sample: _ProviderEntries) -> None:
     """Raises SchemaMissing if the consumer's schema lacks a name that the provider's entries use, MaxsizeTooSmall or
     NoSpace if its maxsize or its disk is too small. Logs a warning if the schema cannot be compared."""
-    place, total, even = strategy.place, sampled.total, sampled.even
-    entries = [entry for _, entry in (*sampled.first, *(even.entries if even else ()))]
+    place, total, even = strategy.place, sample.total, sample.even
+    entries = [entry for _, entry in (*sample.first, *(even.entries if even else ()))]
     try:
         rules = backmdb.settings(place.config, place.database).attribute_options
         schema = schema_of(place.config, place.database, rules)
     except (NotProven, ConfigUnreadable) as error:
         log.warning("schema: not compared with the provider's before the reading: %s", error)
     else:
-        used = dict.fromkeys(name for entry in entries for name in entry if name not in _COMPUTED)
-        unknown = [*schema.unknown(list(used)), *unknown_classes(provider, base, schema)]
+        names = dict.fromkeys(name for entry in entries for name in entry if name not in _COMPUTED)
+        unknown = [*schema.unknown(list(names)), *unknown_classes(provider, base, schema)]
         if unknown:
             raise SchemaMissing(config=place.config.where, names=units.listed(unknown, _NAMED))
 
@@ -219,7 +219,7 @@ def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
     """Returns classes in use that `schema` lacks. If a search hits a limit, warns and returns those found before."""
     classes = {name.lower() for kind, _, names, *_ in schema.facts() if kind == "class" for name in names}
     lacking = [name for name in questions.object_classes(provider) if name.lower() not in classes]
-    used: list[str] = []
+    classes_in_use: list[str] = []
     end = time.monotonic() + _SECONDS
     while lacking:
         where = "".join(f"(objectClass={name})" for name in lacking)
@@ -234,10 +234,10 @@ def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
                 provider.uri,
                 error.facts["reason"],
             )
-            return used
+            return classes_in_use
         # The filter also matches an entry with a subclass of a class. Its objectClass may not list the class itself.
         values = {value.lower() for _, entry in first for value in entry.get("objectclass", ())}
         matches = [name for name in lacking if name.lower().encode() in values]
-        used += matches
+        classes_in_use += matches
         lacking = [name for name in lacking if name not in matches] if matches else []
-    return used
+    return classes_in_use

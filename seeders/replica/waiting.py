@@ -58,7 +58,7 @@ def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait:
     ConnectionLost if the consumer does not answer then."""
     suffix = provider.context_of(bases[0])
     has: dict[str, str] = {}  # the consumer's contextCSN
-    moved, has_answered = 0.0, False  # time of its last change; whether the consumer has answered yet
+    last_change, has_answered = 0.0, False  # time of its last change; whether the consumer has answered yet
     answer: SyncAnswer | None = None  # the provider's answer to the contextCSN `has`; None if unknown
 
     @functools.cache
@@ -66,15 +66,15 @@ def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait:
         return questions.entries(provider, suffix, sampled=True)
 
     while True:
-        wanted, before, trouble = _provided(provider, bases[0]), has, None
+        wanted, before, failure = _provided(provider, bases[0]), has, None
         try:
             has, has_answered = _contextcsn_of(consumer, bases[1]), True
         except LoaderError as error:
             if not error.retryable:
                 raise
-            has, trouble = {}, error
+            has, failure = {}, error
         if before != has:
-            moved = meter.seconds
+            last_change = meter.seconds
         if has and (answer is None or before != has):
             answer = None
             with suppress(LoaderError):
@@ -83,12 +83,12 @@ def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait:
                     answer = catchup.reply_to(provider, suffix, has.values()).answer
         if csn.is_covered_by(wanted, has):
             return
-        doing = f"the replica does not answer ({trouble})" if trouble else _doing(answer, entries(), bool(has))
-        csns = f"contextCSN of the replica {_listed(has)}, of the provider {_listed(wanted)}"
+        doing = f"the replica does not answer ({failure})" if failure else _doing(answer, entries(), bool(has))
+        csns = f"contextCSN of the replica {_text_of(has)}, of the provider {_text_of(wanted)}"
         meter.note = f"{doing}; {csns}: {behind(has, wanted)}"
-        expected = answer or (None if trouble else SyncAnswer.WHOLE)
+        expected = answer or (None if failure else SyncAnswer.WHOLE)
         pause = _longest_pause(expected, entries) if has_answered else _SILENT
-        if meter.seconds > (moved + pause if wait is None else wait):
+        if meter.seconds > (last_change + pause if wait is None else wait):
             advice = "Look at the consumer's log (loglevel sync) for what syncrepl says."
             if answer in catchup.COSTLY:
                 advice = (
@@ -98,7 +98,7 @@ def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait:
                     "`retrying`."
                 )
             waited = units.duration(meter.seconds)
-            raise trouble or NotInSync(
+            raise failure or NotInSync(
                 consumer=consumer.uri, provider=provider.uri, waited=waited, state=meter.note, advice=advice
             )
         time.sleep(_LOOK_EVERY)
@@ -141,7 +141,7 @@ def behind(consumer: Mapping[str, str], provider: Mapping[str, str]) -> str:
     return ", ".join(lags) or "in sync"
 
 
-def _listed(csns: Mapping[str, str]) -> str:
+def _text_of(csns: Mapping[str, str]) -> str:
     return " ".join(sorted(csns.values())) or "none"
 
 
@@ -150,10 +150,10 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     or partial replica. Raises NotInSync if the wait times out, PartialReplica if the replica cannot be compared."""
     with session(options.provider) as provider:
         base = provider.base()
-    narrowed, how = _narrowed(options, base)
-    if narrowed:
-        bases = (narrowed.syncrepl.searchbase, narrowed.database.suffix)
-        theirs, ours, ignored = narrowed.sides(options.provider, options.consumer)
+    replica, how = _partial_replica(options, base)
+    if replica:
+        bases = (replica.syncrepl.searchbase, replica.database.suffix)
+        theirs, ours, ignored = replica.sides(options.provider, options.consumer)
     else:
         bases, ignored = (base, base), ()
         theirs, ours = (Server(replace(side, base=base)) for side in (options.provider, options.consumer))
@@ -177,7 +177,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     return waited, report, how
 
 
-def _narrowed(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
+def _partial_replica(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
     """Returns the partial replica that the consumer's syncrepl defines, None for a whole one; and its kind in words."""
     try:
         if options.config_path is not None:
@@ -191,10 +191,10 @@ def _narrowed(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
         database = config.database(base)
     except NoSuchSuffix:
         database = config.database(None)
-    narrowed = partial.of(config, database, "search", options.provider.uri)
-    if narrowed is None:
+    replica = partial.of(config, database, "search", options.provider.uri)
+    if replica is None:
         return None, "a whole replica"
-    return narrowed, f"a partial replica ({', '.join(narrowed.syncrepl.narrowing(database.suffix))})"
+    return replica, f"a partial replica ({', '.join(replica.syncrepl.narrowing(database.suffix))})"
 
 
 def _compared(options: CompareOptions, progress: Progress) -> CompareReport:
