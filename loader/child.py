@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
 _FIFO_INTERVAL = 0.25  # seconds between two checks whether a child waits for a FIFO
 _MIN_PAUSE, _MAX_PAUSE = 0.0005, 0.05  # seconds between two checks whether a child has ended
 _SETPRIV = "setpriv"
-_SHOWN_LINES = 3  # of a tool's stderr, in a message
+_SHOWN_LINES = 3  # maximum lines of a tool's stderr in a message
 _NO_STDERR = "it printed nothing"
 _FIFO = "it opened a FIFO instead of a regular file and waited for the other end, so ditseed killed it"
 
@@ -76,7 +76,7 @@ def _tool(argv: Sequence[str]) -> str:
 
 class Child:
     """A context manager for one running tool. Leaving the body kills the tool's process group. The tool also dies with
-    the thread that started it, so that thread must wait. stdin and stdout default to /dev/null. Raises ToolMissing."""
+    the thread that started it, so that thread must wait for it. Default streams: /dev/null. Raises ToolMissing."""
 
     def __init__(
         self,

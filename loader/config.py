@@ -36,7 +36,7 @@ def words_of_line(line: str) -> list[str]:
 
 
 def words_of_value(value: str) -> list[str]:
-    """Splits a value of cn=config. A quote inside a word does not end quoting. slapd drops the last quote in a word."""
+    """Splits a value of cn=config. A quote inside a word does not end quoting, but slapd drops the last one inside."""
     words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
@@ -251,7 +251,7 @@ class Config:
             (dn.lower(), name.lower()): [values[0].removeprefix(b"{0}")] if len(values) == 1 else sorted(values)
             for dn, attributes in self.entries
             for name, values in attributes.items()
-            if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")  # exists in OpenLDAP 2.4
+            if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")  # only in OpenLDAP 2.4
         }
 
     @property

@@ -2,8 +2,8 @@
 
 A field is an option of the command line if its type is `Annotated`. These items may follow the type:
 
-    "-j --jobs N"        the option's names (default: the field's name), and its metavar. This must be the first text; a
-                         first text that is not names and at most one more word is the help text
+    "-j --jobs N"        the option's names (default: the field's name), and perhaps its metavar. Only the first text
+                         can be such a list; if it is anything else, it is the help text
     IntRange(1)          click type of the value, unless it follows from the type
     {"show_default": 0}  more arguments of click.Option
     "Number of ..."      the help text
@@ -228,7 +228,7 @@ class Duration(ParsedType):
 
 
 def _require_safe(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Raises DirectoryUnsafe if other accounts may write to the directory. The verb reports that it is missing."""
+    """Raises DirectoryUnsafe if another account could replace files in the directory. Accepts a missing directory."""
     with suppress(OSError):
         if path is not None and path.is_dir():
             files.require_safe(path)
@@ -311,7 +311,7 @@ class Sorting:
 
 @dataclass(frozen=True, kw_only=True)
 class Rejecting:
-    """`rejects`: LDIF file for rejected entries; None: a file in the run directory."""
+    """Options for rejected entries. `rejects`: the LDIF file for them; None: a file in the run directory."""
 
     max_rejects: MaxRejects = 0
     rejects: Annotated[

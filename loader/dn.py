@@ -1,4 +1,4 @@
-"""DNs: comparing suffixes, bases and names of entries as slapd compares them.
+"""Compares DNs (suffixes, bases and names of entries) as slapd compares them.
 
 The native core parses the DNs, without a schema; `_native.dn_key` documents the consequences.
 """

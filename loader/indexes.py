@@ -129,7 +129,7 @@ def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:
 
 
 def with_stale_keys(before: Indexes, after: Indexes, rebuilt: Sequence[str]) -> list[str]:
-    """Returns the attributes whose tables keep keys of a kind that is gone: they lost it, and are not in `rebuilt`."""
+    """Returns the attributes that lose a kind and are not in `rebuilt`. Their tables keep the keys of that kind."""
     lose = attributes_to_reindex(after, before)
     return [name for name in lose if name.lower() in after and name not in rebuilt]
 

@@ -161,8 +161,8 @@ def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter
 def records(
     text: bytes | int, origin: str, names: Collection[str] | None = None, most: int = 0
 ) -> list[tuple[str, Mapping[str, Sequence[bytes]]]]:
-    """Returns DN and attributes of the records in a text or descriptor, in order. `names`: DNs; of each, only the first
-    record is returned, and no other records. `most`: maximum number of records; 0: no limit."""
+    """Returns DN and attributes of the records in a text or descriptor, in order. `names`: if given, returns only the
+    first record with each of these DNs. `most`: maximum number of records; 0: no limit."""
     keys = None if names is None else {dn.key(name).encode("utf-8", "surrogateescape") for name in names}
     with with_counters(Meter("records"), origin) as counters:
         records = _native.records(text, keys, most or len(keys or ()), counters)

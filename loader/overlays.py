@@ -55,7 +55,7 @@ OVERLAYS: tuple[Overlay, ...] = (
     Overlay("dynlist", Shows.SWITCHED_OFF),
     Overlay("translucent", Shows.SWITCHED_OFF),
     Overlay("valsort", Shows.SWITCHED_OFF),
-    Overlay("dds", Shows.MOVING, ("entryTtl",)),  # shows the remaining time, to syncrepl too; stores the whole time
+    Overlay("dds", Shows.MOVING, ("entryTtl",)),  # searches and syncrepl get the remaining time, not the stored time
     Overlay("collect", Shows.OTHER, why="values of an entry appear in all entries below it"),
     Overlay("rwm", Shows.OTHER, why="names of attributes and object classes, and DNs, are mapped"),
     Overlay("pcache", Shows.OTHER, why="entries are those of another server"),

@@ -21,7 +21,7 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: str) -> str:
-    """Returns `text` on one line, with all characters that a terminal does not show escaped."""
+    """Returns `text` on one line. Escapes all characters that a terminal does not show."""
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 

@@ -154,7 +154,7 @@ def _own_statements(path: Path, text: str) -> Iterator[Statement]:
 
 
 def sections(directives: Sequence[Statement]) -> Iterator[list[Statement]]:
-    """Yields the directives of each section (`database` or `backend`). Those after an overlay pcache belong to it."""
+    """Yields the directives of each section (`database` or `backend`). Omits those that belong to an overlay pcache."""
 
     def is_no_cache(directive: Statement) -> bool:
         return directive.keyword != "overlay" or directive.words[1:2] not in (("pcache",), ("proxycache",))

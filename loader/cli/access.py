@@ -44,7 +44,7 @@ class Account:
     start_tls: Annotated[
         int, "-Z --start-tls", {"count": True, "show_default": False}, "Try StartTLS; with -ZZ it must succeed."
     ] = 0
-    # People know -w from ldapsearch. It is hidden, because it only raises an error that names the alternatives.
+    # People know -w from ldapsearch. Here the option is hidden, and only raises an error that names the alternatives.
     refused_password: Annotated[
         None,
         "-w",

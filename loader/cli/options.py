@@ -304,8 +304,8 @@ def _check_variables(command: click.Command) -> None:
 
 
 def settings(context: click.Context, name: str | None) -> dict[str, object]:
-    """Returns the verb's option values in [default] and in profile `name`, by parameter name. Raises UsageProblem,
-    FileUnsafe."""
+    """Returns parameter -> value, for the options of the verb that [default] or the profile `name` sets. Raises
+    UsageProblem, FileUnsafe."""
     from loader import cli  # imported here because loader.cli imports this module
 
     path = defaults.config_file()

@@ -258,8 +258,8 @@ def recorded(directory: Path) -> Iterator[Catalogue | None]:
 
 
 def killpoint(name: str) -> None:
-    """A point at which tests kill the process (if DITSEED_KILL_AT names it) or stop it until SIGCONT (DITSEED_STOP_AT).
-    Each step has three such points (`Run.do`), and long steps have another one in their middle."""
+    """For tests: kills the process if DITSEED_KILL_AT names this point, or stops it until SIGCONT if DITSEED_STOP_AT
+    does. Each step has three such points (`Run.do`), and long steps have another one in their middle."""
     if os.environ.get(ENV_KILL_AT) == name:
         os.kill(os.getpid(), signal.SIGKILL)
     if name in os.environ.get(ENV_STOP_AT, "").split(","):

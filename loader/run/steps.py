@@ -142,8 +142,8 @@ class Run:
         return None if kind is None else self.catalogue.facts_of(name, kind)
 
     def note(self, live: Live) -> None:
-        """Writes now.json, in place and in one block, so that this works on a full disk too. Errors are ignored: they
-        must not end the run."""
+        """Writes now.json in place and in one block, which works even on a full disk. Errors are ignored: they must not
+        end the run."""
         self.live = live
         content = msgspec.json.encode(live).ljust(_BLOCK)
         with (

@@ -95,7 +95,7 @@ def require_readable(path: Path) -> None:
 
 
 def tools_tmpdir() -> str | None:
-    """Returns the parent of scratch directories that slapd's tools must find under DITSEED_TOOLS; None: the default."""
+    """Returns the directory for temporary files that slapd's tools can read, as under DITSEED_TOOLS; None: default."""
     return os.environ.get("DITSEED_TOOLS_TMPDIR")
 
 
@@ -134,8 +134,8 @@ _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # the comment lines at the top of the 
 @contextmanager
 def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str]]:
     """Yields a path for slapd's tools: `path` itself, or that of a copy, which `owner` can read but not change. A copy
-    is made if the configuration names a log file, or if `owner` may not read it. Also yields the prefix that turns the
-    path of the original into that of the copy: a scratch directory, or "" without a copy."""
+    is made if the configuration names a log file, or if `owner` may not read it. Also yields the directory in front of
+    the copied path ("" without a copy), so that the caller can remove it from messages."""
     if path.is_dir():
         text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
         has_log = _VALUE.search(text) is not None

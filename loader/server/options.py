@@ -45,7 +45,7 @@ class Connection(Struct, frozen=True):
         return self.bind_dn or "anonymous"
 
     def identity(self) -> dict[str, object]:
-        """Returns the options that identify the connection, without secrets, for the catalogue and manifests."""
+        """Returns the options that identify the connection, without secrets, for manifests and the log of a run."""
         always = {name: getattr(self, name) for name in ("uri", "bind_dn", "mechanism", "base")}
         return always | {name: value for name in ("authcid", "authzid") if (value := getattr(self, name))}
 

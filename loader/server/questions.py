@@ -1,5 +1,5 @@
-"""Small queries to a server: whether it answers and can read its databases, how long many searches take, how many
-entries it has, and which attributes, controls and suffixes."""
+"""Small queries to a server: whether it answers and can read its databases, how long a list of searches takes, how many
+entries there are, and what the subschema and the root DSE show."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def answers_of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
 
 @contextmanager
 def hurried(connection: Connection) -> Iterator[Session]:
-    """Yields a session whose operations raise ServerDown or ConnectionLost after PATIENCE seconds in all."""
+    """Yields a session for PATIENCE seconds. After that time, its operations raise ServerDown or ConnectionLost."""
     late = threading.Event()
     timer = threading.Timer(PATIENCE, late.set)
     timer.daemon = True

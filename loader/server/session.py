@@ -294,7 +294,7 @@ class Session:
         return sorted(csn.by_server(value.decode() for value in values).values())
 
     def base(self) -> str:
-        """Returns -b, else BASE of ldap.conf, else the server's suffix. Raises NoSuchBase unless it has exactly one."""
+        """Returns -b, else BASE of ldap.conf, else the server's suffix. Raises NoSuchBase if it has none or several."""
         for base_dn in (self.connection.base, ldap.get_option(ldap.OPT_DEFBASE)):
             if base_dn is not None:
                 return str(base_dn)
@@ -462,7 +462,7 @@ class _PolicyResponse(ResponseControl):  # type: ignore[misc]
 
 
 def _simple_bind(handle: Any, uri: str, connection: Connection) -> None:
-    """Raises AccountClosed if the password policy closes the account, and python-ldap's errors."""
+    """Binds. Raises AccountClosed if the password policy has closed the account, and python-ldap's errors."""
     name, secret = connection.bind_dn or "", connection.secret() or b""
     try:
         number = handle.simple_bind(name, secret, [RequestControl(_OID)] if name else None)

@@ -109,9 +109,9 @@ def server_id(cookie: str | None) -> str | None:
 
 
 def touch(server: Session, dn: str) -> None:
-    """Replaces an entry's object classes by the same values: a write that changes only entryCSN, modifyTimestamp and
-    modifiersName. slapd puts its CSN into the contextCSN and into syncprov's session log. Raises NoSuchBase;
-    ServerRefused if the account may not write, or the database is a shadow."""
+    """Replaces an entry's object classes by the same values. This write changes only entryCSN, modifyTimestamp and
+    modifiersName. slapd puts the CSN of the write into contextCSN and into syncprov's session log. Raises NoSuchBase;
+    ServerRefused if the account may not write, or if the database is that of a consumer."""
     for _ in range(_TRIES):
         entry = server.read(dn, ["objectClass", "entryCSN"])
         # The assertion (RFC 4528) prevents undoing a concurrent change of the object classes.

@@ -55,7 +55,7 @@ def server_tool_as(owner: Owner | None, name: str, *arguments: str) -> list[str]
     return server_tool("setpriv", *identity, *command) if prefix else ["setpriv", *identity, *command]
 
 
-# Prints the topmost directory on the path to a tool, or on its real path, that the account may not enter.
+# Shell code that prints the topmost directory that the account may not enter, on the path or real path of a tool.
 _FIND_CLOSED = """
 test -x "$1" && exit
 for path; do
@@ -74,7 +74,7 @@ exec setpriv "$@" /bin/sh -c "$closed" sh "$path" "$(readlink -f "$path")"
 
 @functools.cache
 def _require_reachable(tool: str, uid: int, identity: tuple[str, ...], prefix: str | None) -> None:
-    """Raises ToolUnreachable if the account may not enter a directory on the tool's path: setpriv only returns 127."""
+    """Raises ToolUnreachable if the account may not enter a directory on the tool's path. setpriv only returns 127."""
     command = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *identity)
     if closed := os.fsdecode(child.run(command).out):
         raise ToolUnreachable(tool=Path(tool).name, account=files.account_name(uid), place=closed)

@@ -3,8 +3,8 @@ both to the operator, with the commands that make the provider send less.
 
 The prediction comes from probes (server/sync.py): searches with the cookie of a consumer. slapo-syncprov reveals its
 kind of answer only if the cookie is older than its own contextCSN. If nothing was written since the contextCSN of the
-seed, the cookie of the probe is made a microsecond older. cn=config decides the cases that this cannot. The prediction
-always assumes that the provider gets one more write before the answer.
+seed, the cookie of the probe is made a microsecond older. cn=config decides the remaining cases. The prediction always
+assumes that the provider gets one more write before the answer.
 
 The costs are those of the consumer, which is always slower than the provider (measured: docs/catch-up.md)."""
 

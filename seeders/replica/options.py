@@ -14,7 +14,7 @@ STRATEGY_NAMES = ("search", "ldif", "clone", "online")
 
 @dataclass(frozen=True)
 class RefreshOptions:
-    """Options of `replica refresh`. `connection`: that to the provider."""
+    """Options of `replica refresh`. `connection`: the connection to the provider."""
 
     config_path: declared.Config
     connection: Connection = field(default_factory=Connection)

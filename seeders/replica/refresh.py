@@ -272,8 +272,8 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         raise TreeRestless(base=self.start.base, passes=LOOKS)
 
     def check(self, synced: Synced) -> Counted:
-        """Raises MdbDamaged if the database lacks the claimed contextCSN, or if the sizes of dn2i and id2e differ from
-        the rule that dn2i has one record for the root and two for each entry."""
+        """Raises MdbDamaged if the database lacks the claimed contextCSN, or if dn2i has a wrong number of records. It
+        must have one record for the root, and two for each entry in id2e."""
         now, claimed = self._context_csns(), synced.claimed
         if now != claimed:
             raise MdbDamaged(path=self.place.data, reason=f"its contextCSN is {now}, not {claimed}")
@@ -333,7 +333,7 @@ class ChangedContainers(msgspec.Struct):
     def look_up(self, unsettled: Sequence[bytes]) -> bool:
         """Looks up entries that could not be applied because their parent was missing or another entry has their DN.
         Adds an entry to `lost` if it is gone, or if it changed after the claimed contextCSN and has no subordinates.
-        Reads the others again, with all their superior entries. Returns whether there were any others."""
+        Reads the others again, with all their superior entries. Returns whether any entry was read again."""
         self.lost.difference_update(unsettled)
         base, claimed, anything = self.steps.start.base, csn.by_server(self.synced.claimed), False
         attributes = ("entryUUID", "entryCSN", "hasSubordinates")

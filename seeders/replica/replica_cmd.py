@@ -45,7 +45,7 @@ def command() -> None:
     """
 
 
-# Command-line parameters of those SeedOptions fields whose names differ from the parameter's.
+# Field of SeedOptions -> its command-line parameters, if their names differ from the field's.
 _PARAMETERS = {
     "consumer": ("consumer_uri", "consumer_bind_dn", "consumer_password_file", "consumer_mechanism"),
     "replicas": (),

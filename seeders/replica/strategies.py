@@ -507,7 +507,7 @@ class Clone(StoppedConsumer):
         claimed = csn.by_server(contents.context_csns(database, suffix))
         newest = contents.newest_csns(database, suffix, whole=False)
         # With a contextCSN that is too old, some changes are replicated again; if it is too new, changes are lost. The
-        # copy may be of another server with fewer changes. So no CSN may exceed the copy's newest entryCSN of that ID.
+        # copy may be of another server with fewer changes. So no CSN may exceed the newest entryCSN of its server ID.
         for sid, text in csn.by_server(csns).items():
             if sid in newest:
                 claimed[sid] = max(claimed.get(sid, ""), min(text, newest[sid]))

@@ -178,7 +178,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
 
 
 def _partial_replica(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
-    """Returns the partial replica that the consumer's syncrepl defines, None for a whole one; and its kind in words."""
+    """Returns the partial replica that the consumer's syncrepl defines (None: a whole replica), and a description."""
     try:
         if options.config_path is not None:
             config = configuration.read(options.config_path)
@@ -198,12 +198,12 @@ def _partial_replica(options: VerifyOptions, base: str) -> tuple[Partial | None,
 
 
 def _compared(options: CompareOptions, progress: Progress) -> CompareReport:
-    """Compares both servers. If only values differ, compares again without local and hidden attributes. A consumer's
-    slapo-ppolicy and slapo-lastbind write the local ones themselves (o_dont_replicate). Access control hides the hidden
-    ones on one of the servers, such as userPassword in Debian's package.
+    """Compares both servers. If only values differ, compares again without two kinds of attributes. Local attributes
+    are those that a consumer's slapo-ppolicy and slapo-lastbind write themselves (o_dont_replicate). Hidden attributes
+    are those that access control hides on one of the servers, such as userPassword in Debian's package.
 
-    If only local attributes differ, the report is equal, and `local` names them. If there are hidden attributes, it is
-    not equal, because their values are unknown. If all else is equal, `equal_but_for` names them."""
+    If only local attributes differ, the report is equal, and `local` names them. If there are hidden attributes, the
+    report is not equal, because their values are unknown; if all else is equal, `equal_but_for` names them."""
     report = compare(options, progress)
     if report.equal or report.only_a or report.only_b:
         return report
