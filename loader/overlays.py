@@ -50,8 +50,8 @@ OVERLAYS: tuple[Overlay, ...] = (
     Overlay("accesslog", Shows.LEFT_OUT, ("auditContext",)),  # added to the suffix entry (accesslog_operational)
     Overlay("syncprov", Shows.LEFT_OUT, ("contextCSN",)),  # a search shows a newer value than the stored one
     Overlay("allowed", Shows.LEFT_OUT, _ALLOWED, debian=False),  # contrib/slapd-modules/allowed: aa_operational
-    # With ManageDsaIT, dynlist adds neither members of dynamic groups nor memberOf, and translucent shows the local
-    # entries alone. valsort removes the weights {n} of values unless its own control forbids sorting.
+    # All searches send two controls. With ManageDsaIT, dynlist adds neither members of dynamic groups nor memberOf, and
+    # translucent shows only local entries. The control of valsort keeps the weights {n} of values.
     Overlay("dynlist", Shows.SWITCHED_OFF),
     Overlay("translucent", Shows.SWITCHED_OFF),
     Overlay("valsort", Shows.SWITCHED_OFF),

@@ -135,7 +135,7 @@ def providers_of(servers: ServersOptions) -> tuple[Connection, tuple[Connection,
 
 
 def second_of(first: Connection, account: DataclassInstance, prefix: str = "consumer") -> Connection:
-    """Returns `first` with the account of --PREFIX-bind-dn, --PREFIX-mechanism and --PREFIX-password-file, if given."""
+    """Returns `first` with the account that --PREFIX-bind-dn, --PREFIX-mechanism or --PREFIX-password-file gives."""
     names = [f"{prefix}_{name}" for name in ("bind_dn", "mechanism", "password_file")]
     account = keep_strongest(account, names[:2], names[2:])
     bind_dn, mechanism, password_file = (getattr(account, name, None) for name in names)

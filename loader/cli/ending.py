@@ -174,7 +174,7 @@ def _asks_for_help() -> bool:
 # --- leases: records of settings that a run changed; a killed run leaves them behind ----------------
 
 _SESSION_LOG = "sessionlog"  # a lease of this kind lasts until `replica release`
-_SHOW_LEASES = {"tune", "doctor", "release"}  # these verbs show leases, and restore settings on request
+_SHOW_LEASES = {"tune", "doctor", "release"}  # these verbs restore settings only on request, so it is not done before
 
 
 def _has_leases() -> bool:

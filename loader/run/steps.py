@@ -236,7 +236,7 @@ def _failure_of(error: BaseException, directory: Path) -> Failure:
 
 class RunStatus(msgspec.Struct, frozen=True):
     """A run as another process sees it. `process`: PID of the ditseed that executes it, or None. `heard`: Unix time of
-    the last write to a file of the run. `read`: entries in the finished pieces of the step `read`."""
+    the last write to a file of the run. `read`: number of entries in the finished partitions of the step "read"."""
 
     directory: Path
     verb: str

@@ -61,7 +61,7 @@ _TOGETHER = 100  # maximum number of entryUUIDs in one filter
 
 class Start(msgspec.Struct, frozen=True, omit_defaults=True):
     """Facts of the preflight. `base`: the suffix as the provider spells it. `reached`, `context_csns`: contextCSN of
-    the database and the provider. `held`: entries in the database. `attributes`: to request. `started`: Unix time."""
+    the database and the provider. `held`: entries in the database. `attributes`: to be read. `started`: Unix time."""
 
     base: str
     reached: list[str]
