@@ -169,7 +169,7 @@ DEFAULT_MAXSIZE = 10_485_760  # slapd-mdb(5)
 DEFAULT_MODE = 0o600  # slapd-mdb(5)
 
 _EMPTY = '""'  # in messages, the empty DN
-_LOG = "cn=accesslog"  # usual suffix of an accesslog; a database with it counts as one even without the overlay
+_LOG = "cn=accesslog"  # usual suffix of an accesslog; a database with this suffix counts as one in any case
 _LOG_DB = "olcAccessLogDB"
 
 # Attributes of cn=config that are not settings: operational ones, and the path the configuration was read from.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ENV_STATE_DIR = "DITSEED_STATE_DIR"  # directory for runs, leases, and the settings before `tune`
+ENV_STATE_DIR = "DITSEED_STATE_DIR"  # directory for runs, leases, and copies of settings from before `tune`
 ENV_TOOLS = "DITSEED_TOOLS"  # command prefix for slapadd, slapcat, ...: "chroot /srv/x", "podman exec ldap"
 ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time that a build uses instead of now, in seconds since 1970
 CONFIG_FILE = "~/.config/ditseed/config.toml"  # as shown in help texts; ~/.config stands for XDG_CONFIG_HOME
@@ -85,7 +85,7 @@ def memory() -> int:
 
 
 def sorting_memory() -> int:
-    """Returns the default memory of a job for sorting, in bytes: a quarter of the memory."""
+    """Returns the default amount of memory for sorting, in bytes: a quarter of `memory()`."""
     return memory() // 4
 
 

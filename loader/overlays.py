@@ -92,7 +92,7 @@ def change_named_entries(names: Iterable[str]) -> bool:
 
 
 def require_named_entries(names: Iterable[str]) -> bool:
-    """Returns whether one of these overlays may refuse an entry until the entries whose DNs it contains exist."""
+    """Returns whether one of these overlays may refuse an entry because an entry whose DN it contains is missing."""
     return any(name in _REQUIRING or name not in BY_NAME for name in map(str.lower, names))
 
 

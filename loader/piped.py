@@ -30,8 +30,8 @@ def piped(write: Callable[[int], Result], name: str) -> Iterator[tuple[int, Futu
 def producing(make: Callable[[], Result], stop: Callable[[], None], name: str) -> Iterator[Future[Result]]:
     """Runs `make` on a thread while the body consumes its output. Yields a Future of the result of `make`.
 
-    When the body ends, even early, `stop` makes `make` end. If `make` raises an exception, it is raised after the body.
-    It replaces a LoaderError of the body, which the body may have raised only because its input was cut off."""
+    When the body ends, even early, `stop` makes `make` end. An exception of `make` is raised after the body. It
+    replaces a LoaderError of the body, because the body may have failed only for lack of input."""
     with ThreadPoolExecutor(1, name) as pool:
         result = pool.submit(make)
         try:

@@ -104,7 +104,7 @@ def parse(value: str, where: str) -> Syncrepl:
         if name in _LISTS and text.lower().startswith(":include:"):
             reason = f"{name}=:include: names a file, which only the host of slapd has"
             raise SyncreplUnreadable(where=where, reason=reason)
-        # slapd appends repeated lists to each other.
+        # If a list is given twice, slapd joins both lists.
         options[name] = f"{options[name]},{text}" if name in options and name in _LISTS else text
     missing = [name for name in _REQUIRED if name not in options]
     if missing:

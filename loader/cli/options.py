@@ -98,7 +98,7 @@ class RecordedRun(Run):
     ] = None
 
     def begin(self) -> None:
-        """Starts recording. If this rejects the path of --report, the metrics are still written at the end.
+        """Starts recording. Even if the path of --report is rejected here, the metrics are written at the end.
 
         Raises NoSuchPath, NotPermitted, ReadOnly, UsageProblem, PackageMissing."""
         if self.dry_run:
@@ -240,7 +240,7 @@ OPTIONS = {
         for word in words.split()
     )
 }
-# Options that decide what a command does, and to what. Variables and profiles cannot set them, since nobody sees those.
+# Options that decide what a command does, and to what. They are accepted only on the command line, where they are seen.
 TYPED = {
     name
     for words in (

@@ -155,7 +155,7 @@ class Run:
             os.ftruncate(descriptor, len(content))
 
     def done_before(self) -> Report:
-        """Returns the time of the last step, as `done_before` of a verb's report; {} if this process ran a step."""
+        """Returns {"done_before": time of the last step} for a verb's report; {} if this process has run a step."""
         ended = None if self.worked else self.catalogue.ended()
         return {} if ended is None else {"done_before": units.moment(ended)}
 

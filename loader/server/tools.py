@@ -74,7 +74,7 @@ exec setpriv "$@" /bin/sh -c "$closed" sh "$path" "$(readlink -f "$path")"
 
 @functools.cache
 def _require_reachable(tool: str, uid: int, identity: tuple[str, ...], prefix: str | None) -> None:
-    """Raises ToolUnreachable if the account may not enter a directory on the tool's path. setpriv only returns 127."""
+    """Raises ToolUnreachable if the account may not enter a directory on the tool's path; setpriv would return 127."""
     command = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *identity)
     if closed := os.fsdecode(child.run(command).out):
         raise ToolUnreachable(tool=Path(tool).name, account=files.account_name(uid), place=closed)

@@ -51,7 +51,7 @@ _DEEPER = 1.1e-6  # additional seconds per entry whenever the number of nodes do
 _LINES = {SyncAnswer.PRESENT: 9.7e-6, SyncAnswer.WHOLE: 72e-6}  # additional seconds per entry with loglevel `sync`
 _UUID = 84  # bytes of the consumer's memory for each entryUUID; whole entries take no more
 _SYNC = 16384  # bit of `sync` in olcLogLevel
-_ASSUMED = 1_000_000  # entries that are priced if the size of the tree is unknown
+_ASSUMED = 1_000_000  # number of entries for which the cost is reported if the size of the tree is unknown
 _NO_ENTRY = "(entryUUID=00000000-0000-0000-0000-000000000000)"
 UNKNOWN = "catch-up: what the provider will send is not known"
 
@@ -344,7 +344,7 @@ class _Probe(msgspec.Struct, frozen=True):
         return Forecast(SyncAnswer.PRESENT, why)
 
 
-# The report, with commands for the operator. Typed on the provider's host, they make the provider send only changes.
+# The report to the operator. It contains commands for the provider's host, which make the provider send only changes.
 
 
 def forecast(

@@ -42,7 +42,7 @@ def prepare(config: Connection, data: Connection, base: str, log_base: str | Non
             done.append(_set_log(config, server, suffix))
     with session(data) as writer, session(config) as server:
         syncprov = catchup.syncprov_of(server, suffix)
-        # The probe has the contextCSN from before the last write. The loop ends when the answer is only changes.
+        # The probe has the contextCSN from before the last write. The loop ends when the provider sends only changes.
         for count in range(1, _WRITES + 1):
             claimed = writer.context_csns(suffix)
             sync.touch(writer, suffix)

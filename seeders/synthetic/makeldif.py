@@ -79,7 +79,7 @@ class _Line(Struct, frozen=True):
 
 class _Block(Struct, dict=True):
     """A branch or a template. `name`: the DN of a branch, or the name of a template. `below`: line, template and count
-    of each subordinateTemplate. A count of None means that -n decides; makeldif itself would never end."""
+    of each subordinateTemplate. A count of None means that -n decides; makeldif would create entries forever."""
 
     line: int
     name: str
