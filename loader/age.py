@@ -53,7 +53,7 @@ class Identities(Struct, frozen=True):
     keys: tuple[Any, ...]
 
     def decrypt_stream(self, file: BinaryIO, put: Callable[[bytes], object]) -> None:
-        """Decrypts `file`, and passes the content to `put`. Raises NotARecipient, Broken, and exceptions of both."""
+        """Decrypts `file` and passes its content to `put`. Raises NotARecipient, Broken, errors of `file` and `put`."""
         pyrage, stream = _pyrage(), _Stream(iter(lambda: file.read(_READ), b""), put)
         try:
             pyrage.decrypt_io(stream, stream, self.keys)

@@ -174,7 +174,7 @@ def open_run(
     """Locks the run directory, and resumes the run in it or begins a new run. `resumable`: whether the same command can
     resume the run after a failure.
 
-    Raises Locked, RunMismatch (an unfinished run with other `options`), CatalogueDamaged."""
+    Raises Locked, CatalogueDamaged, and RunMismatch if there is an unfinished run with other `options`."""
     with ExitStack() as stack:
         try:
             run_dir = stack.enter_context(held.private(directory))

@@ -95,7 +95,7 @@ def require_readable(path: Path) -> None:
 
 
 def tools_tmpdir() -> str | None:
-    """Returns the directory for temporary files that slapd's tools can read, as under DITSEED_TOOLS; None: default."""
+    """Returns a directory for temporary files that DITSEED_TOOLS sees under the same path; None: use the default."""
     return os.environ.get("DITSEED_TOOLS_TMPDIR")
 
 

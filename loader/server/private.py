@@ -48,8 +48,8 @@ def configured(
     superior: Database | None = None,
 ) -> Iterator[Path]:
     """Yields a slapd.d in `parent` (mode 0700, removed after the body) that has only `database`. `settings` replace
-    settings of the database; without olcDbDirectory among them, it gets an empty directory. `superior`: if `database`
-    is glued to another, the database whose suffix slapadd -b names. Raises SettingRefused, ConfigUnreadable."""
+    settings of the database; if they lack olcDbDirectory, the database is in an empty directory. `superior`: for a
+    glued database, the one whose suffix slapadd -b names. Raises SettingRefused, ConfigUnreadable."""
     require_supported(source, database, superior or database)
     directory = parent / "slapd.d"
     empty = directory / "empty"

@@ -133,7 +133,7 @@ class Syncprov(msgspec.Struct, frozen=True):
     """slapo-syncprov of one database. `session_log`: its size in writes, 0 if there is none. `log_base`: suffix of the
     accesslog that replaces the session log (olcSpSessionlogSource). `changed`: entryCSN of the overlay's entry in
     cn=config. `writes_itself`: clients can write to the database, so the contextCSN gets the provider's own server ID.
-    `server_ids`: those of a multi-provider setup. `keeps_changes`: changes of cn=config survive a restart of slapd."""
+    `server_ids`: of all providers, if there are several. `keeps_changes`: changes of cn=config survive a restart."""
 
     entry_dn: str
     database: Database
@@ -328,8 +328,8 @@ class _Probe(msgspec.Struct, frozen=True):
         return Forecast(SyncAnswer.PRESENT, f"{base} does not reach back to this contextCSN")
 
     def _from_session_log(self, changed: str) -> Forecast:
-        """Predicts the answer from the time at which the session log was configured. A log from before slapd's start
-        reaches back to that start; another one only to its first write. `changed`: CSN of the overlay's last change."""
+        """Predicts the answer from the time at which the session log was configured. If slapd started later, the log
+        reaches back to that start, else only to its first write. `changed`: CSN of the overlay's last change."""
         older, since = bool(changed) and self.claimed[self._next_writer] > changed, 0.0
         if changed and not older:
             with suppress(LoaderError, KeyError, IndexError, ValueError):  # the account cannot read cn=Monitor

@@ -147,8 +147,8 @@ def _refused(place: TargetDatabase, reason: str, advice: str) -> RefreshRefused:
 
 
 def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0.0) -> Start:
-    """Reads the contextCSN of the database and of the provider. Raises RefreshRefused if the provider is behind, and
-    other errors if the database or the tree does not permit a refresh."""
+    """Reads the contextCSN of the database and of the provider. Raises RefreshRefused if the provider lacks changes
+    that the database has, and other errors if the database or the tree does not permit a refresh."""
     suffix, directory = place.database.suffix, place.directory
     try:
         core_database_of(place.config, place.database, directory)

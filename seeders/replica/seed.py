@@ -54,7 +54,7 @@ from seeders.replica.strategies import Clone, Ldif, Search, Strategy, context_cs
 STRATEGIES: dict[str, type[Strategy]] = dict(zip(STRATEGY_NAMES, (Search, Ldif, Clone, Online), strict=True))
 OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
 
-_SAMPLE = 500  # number of entries, the first that the provider sends, that are compared with the consumer's schema
+_SAMPLE = 500  # entries to compare with the consumer's schema: the first that the provider sends
 _BUILT = SampleSize(5000, 0.0)
 _UNSEEN = 8192.0  # bytes that the largest entry is assumed to have at least, because the first entries may be small
 _COUNTING = 60  # seconds; time limit for each search for a sample of the provider's entries
