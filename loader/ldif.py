@@ -285,7 +285,7 @@ def require_manifest(directory: Path) -> Manifest:
 
 
 def require_files(manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None) -> None:
-    """Raises ManifestBroken unless every shard is a regular file of the right size in `directory`. Reads no file."""
+    """Raises ManifestBroken if a shard in `directory` is missing, not a regular file, or of another size."""
     for shard in manifest.shards if which is None else which:
         path = directory / shard.name
         try:

@@ -49,7 +49,7 @@ _LONG = re.compile(rf"\S{{{VALUE + 60},}}")
 
 
 def _cut(text: str, most: int) -> str:
-    """Cuts the middle out of a text, unless fewer than 60 characters would be cut."""
+    """Cuts the middle out of a text that is at least 60 characters too long."""
     left_out = len(text) - most
     if left_out < 60:
         return text

@@ -73,7 +73,7 @@ def is_for_data() -> bool:
 
 
 def output(data: str, readable: bool = False) -> int:
-    """Returns stdout's descriptor. Raises UsageProblem if stdout is closed, or (unless `readable`) is a terminal."""
+    """Returns stdout's descriptor. Raises UsageProblem if stdout is closed. Accepts a terminal only if `readable`."""
     reserve_output()
     descriptor = _require_open(1, f"{data} goes to stdout")
     if not readable and os.isatty(descriptor):

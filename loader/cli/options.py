@@ -143,7 +143,7 @@ class _Recording(Struct):
 
 
 def _require_file(path: Path, option: str) -> Path:
-    """Returns the absolute path. Raises an error unless a file can be created or replaced there."""
+    """Returns the absolute path. Raises an error if no file can be created or replaced there."""
     path = path.absolute()
     if not path.parent.is_dir():
         raise NoSuchPath(path=path.parent)

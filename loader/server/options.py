@@ -105,8 +105,8 @@ class Search(Struct, frozen=True):
     scope: str = "sub"
     attributes: tuple[str, ...] = EVERYTHING
     page: int = 0  # entries per page; 0: no paged results
-    # True: return only subentries (RFC 3672), which other searches omit (except for the scope "base"). The server must
-    # support the control SUBENTRIES.
+    # True: return only subentries (RFC 3672). The server must support the control SUBENTRIES. A search without it omits
+    # subentries, except with the scope "base".
     subentries: bool = False
 
 

@@ -110,8 +110,8 @@ _FOLDED = re.compile(rb"\r?\n ")
 
 
 def of_directories(directories: Sequence[Path]) -> Owner | None:
-    """Returns the first account other than root that owns one of the directories, or could replace one because it owns
-    a directory or link on the path. None: there is no such account, or this process does not run as root."""
+    """Returns the first account, not root, that owns one of the directories, or a directory or link on the path of one,
+    so that it could replace that directory. None: there is no such account, or this process does not run as root."""
     if os.geteuid() != 0:
         return None
     statuses = (status for path in directories for status in held.statuses_along(path))

@@ -301,7 +301,7 @@ def require_may_add_first_entry(server: Session, config: Config, database: Datab
 
 
 def _might_write(rules: Iterable[list[str]], who: str) -> bool:
-    """Returns False if `who` certainly may not write to an entry other than its own. `rules`: words of olcAccess."""
+    """Returns False if `who` certainly may not write to any entry except its own. `rules`: words of olcAccess."""
     for words in rules:
         parts: list[list[str]] = [[]]  # the words of the `to` part, then the words of each `by` clause
         for word in words:

@@ -224,7 +224,7 @@ def reply_to(server: Session, suffix: str, csns: Iterable[str]) -> sync.Reply:
 
 
 class _Probe(msgspec.Struct, frozen=True):
-    """`claimed`: server ID -> CSN of the consumer. `own`: the provider's server ID. `syncprov`: None if unreadable."""
+    """`claimed`: server ID -> the consumer's CSN. `own`: the provider's server ID. `syncprov`: None if not readable."""
 
     server: Session
     suffix: str
@@ -281,7 +281,7 @@ class _Probe(msgspec.Struct, frozen=True):
         return max(self.claimed, key=lambda sid: self.claimed[sid])
 
     def _answer_to(self, other: str) -> SyncAnswer:
-        """Probes with `other` in place of the claimed CSN of the same server ID."""
+        """Returns the answer to `claimed`, in which `other` replaces the CSN of the same server ID."""
         csns = dict(self.claimed) | {csn.server_id(other): other}
         return reply_to(self.server, self.suffix, csns.values()).answer
 
@@ -304,7 +304,7 @@ class _Probe(msgspec.Struct, frozen=True):
         return True
 
     def _exact(self) -> Forecast:
-        """Returns the answer to the cookie `claimed` itself. The provider's contextCSN must be newer."""
+        """Returns the answer to `claimed` itself. Call this only if the provider's contextCSN is newer."""
         reply = reply_to(self.server, self.suffix, self.claimed.values())
         reasons = {
             SyncAnswer.CHANGES: "its log reaches back far enough",
@@ -316,7 +316,7 @@ class _Probe(msgspec.Struct, frozen=True):
         return Forecast(reply.answer, reasons.get(reply.answer, reply.reason))
 
     def _from_accesslog(self, base: str) -> Forecast:
-        """Predicts the answer from the accesslog's minCSN and the claimed CSN of the server ID that writes next."""
+        """Predicts the answer from the accesslog's minCSN and the consumer's CSN of the server ID that writes next."""
         try:
             values = self.server.read(base, ["minCSN"]).get("mincsn", [])
         except LoaderError:

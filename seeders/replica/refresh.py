@@ -272,7 +272,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         raise TreeRestless(base=self.start.base, passes=LOOKS)
 
     def check(self, synced: Synced) -> Counted:
-        """Raises MdbDamaged if the database lacks the claimed contextCSN, or if dn2i has a wrong number of records. It
+        """Raises MdbDamaged if the database lacks the new contextCSN, or if dn2i has a wrong number of records. dn2i
         must have one record for the root, and two for each entry in id2e."""
         now, claimed = self._context_csns(), synced.claimed
         if now != claimed:

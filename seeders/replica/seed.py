@@ -129,7 +129,7 @@ class _ProviderEntries(Struct, frozen=True):
 
 def _sample_of(connection: Connection, base: str, given_up: threading.Event) -> _ProviderEntries:
     with session(connection, given_up) as provider:
-        # Only user attributes are requested from other servers than OpenLDAP: what they compute is not loaded.
+        # If the server is not OpenLDAP, its operational attributes are not loaded, so they are not requested either.
         attributes = EVERYTHING if questions.is_openldap(provider) else (*EVERYTHING[:1], "entryUUID")
         first, whole = provider.first(base, _SAMPLE, attributes)
         if whole:

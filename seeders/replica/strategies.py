@@ -127,7 +127,7 @@ class Strategy(ABC):
             pieces=options.pieces,
             page=options.page,
             narrowing=partial.narrowing() if partial else None,
-            is_visibility_checked=True,  # the preflight has checked what the provider hides
+            is_visibility_checked=True,  # the preflight has checked whether the provider hides data
             replicas=tuple(others),
         )
 
@@ -286,7 +286,7 @@ class StoppedConsumer(Strategy):
 
 
 class _Selected(msgspec.Struct, frozen=True):
-    """Numbers of entries: examined = selected + left out. The build gets selected + glue."""
+    """Numbers of entries. `examined` is the sum of `selected` and `left_out`. The build gets `selected` and `glue`."""
 
     examined: int
     selected: int

@@ -333,7 +333,7 @@ class _Converter:
         return self._pick(name, _SHIPPED[name])
 
     def _pick(self, hint: str, content: object) -> str:
-        """Returns a {pick} tag for a list with this content; adds the list unless there is an equal one."""
+        """Returns a {pick} tag for a list with this content. Adds the list if there is no equal one."""
         stem = re.sub(r"[^\w-]", "-", hint)
         equal = [name for name, other in self.lists.items() if other == content]
         names = [stem, *(f"{stem}-{number}" for number in range(2, len(self.lists) + 3))]
