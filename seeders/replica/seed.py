@@ -129,7 +129,7 @@ class _ProviderEntries(Struct, frozen=True):
 
 def _sample_of(connection: Connection, base: str, given_up: threading.Event) -> _ProviderEntries:
     with session(connection, given_up) as provider:
-        # If the server is not OpenLDAP, its operational attributes are not loaded, so they are not requested either.
+        # Servers other than OpenLDAP compute some operational attributes. These are not loaded, so none are requested.
         attributes = EVERYTHING if questions.is_openldap(provider) else (*EVERYTHING[:1], "entryUUID")
         first, whole = provider.first(base, _SAMPLE, attributes)
         if whole:
