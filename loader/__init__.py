@@ -1,1 +1,1 @@
-"""Moves entries: sources, sinks, and the operations composed of them."""
+"""Reads entries from sources, writes them to sinks, and combines both in operations."""

@@ -1,7 +1,7 @@
-"""Encryption to recipients in the age format (age-encryption.org/v1). The optional package pyrage does it; only this
+"""Encrypts and decrypts files in the age format (age-encryption.org/v1), with the optional package pyrage. Only this
 module imports pyrage, at its first use.
 
-An identity is a secret: no message contains any part of an identity, nor pyrage's error text about one.
+An identity is a secret key. No message contains a part of an identity, or pyrage's error text about an identity.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY_FILE_LIMIT = 1 << 20  # bytes; limit for a key file
 _READ = 1 << 20  # bytes per read
 _PASSPHRASE_HEADERS = (b"age-encryption.org/", b"-----BEGIN AGE ENCRYPTED FILE-----")
 _SSH_HEADER = b"-----BEGIN "
-_NO_MATCH = "No matching keys"  # in pyrage's text: it has one exception class for all decryption errors
+_NO_MATCH = "No matching keys"  # identifies the error by its text; pyrage has one class for all decryption errors
 
 
 class NotARecipient(Exception):
@@ -34,14 +34,14 @@ class Broken(Exception):
 
 
 class Recipients(Struct, frozen=True):
-    """`names`: the public keys as text. Each recipient alone can decrypt everything."""
+    """The public keys for which files are encrypted, also as text (`names`). Each recipient alone can decrypt them."""
 
     names: tuple[str, ...]
     keys: tuple[Any, ...]
 
     def encrypt_stream(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
-        """Encrypts `content` to one age file, and passes it to `put`. The length varies, because rage adds a random
-        stanza. pyrage holds the GIL meanwhile. Raises what `content` and `put` raise."""
+        """Encrypts `content` to one age file, and passes its bytes to `put`. The length of the file varies, because
+        rage adds a random stanza. pyrage holds the GIL meanwhile. Raises the exceptions of `content` and `put`."""
         pyrage, stream = _pyrage(), _Stream(content, put)
         try:
             pyrage.encrypt_io(stream, stream, self.keys)
@@ -53,7 +53,7 @@ class Identities(Struct, frozen=True):
     keys: tuple[Any, ...]
 
     def decrypt_stream(self, file: BinaryIO, put: Callable[[bytes], object]) -> None:
-        """Decrypts `file` into `put`. Raises NotARecipient, Broken, and what reading and `put` raise."""
+        """Decrypts `file` and passes its content to `put`. Raises NotARecipient, Broken, errors of `file` and `put`."""
         pyrage, stream = _pyrage(), _Stream(iter(lambda: file.read(_READ), b""), put)
         try:
             pyrage.decrypt_io(stream, stream, self.keys)

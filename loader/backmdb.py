@@ -69,17 +69,17 @@ class Settings(Struct, frozen=True):
 
 
 def has_subentry(config: Config, database: Database) -> bool:
-    """Whether slapd keeps contextCSN in a separate entry (`sync_use_subentry`) instead of the suffix entry."""
+    """Returns whether slapd keeps contextCSN in a separate entry (`sync_use_subentry`), not in the suffix entry."""
     return config.reader(database.entry_dn).flag("olcSyncUseSubentry", False)
 
 
 def settings(config: Config, database: Database, superior: Database | None = None, of_2_7: bool = False) -> Settings:
-    """Returns the settings of `database`. `superior`: for a glued tree, the database named by slapadd -b, whose rootdn
+    """Returns the settings of `database`. `superior`: for a glued tree, the database that slapadd -b names. Its rootdn
     and lastmod apply (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.7 knows."""
-    own, common = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
+    values, common = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
     base = superior or database
     if_min, if_max, any_len = (common.number(name, size) for name, size in SUBSTR.items())
-    # An olcAttributeOptions without a word removes the default, too.
+    # If olcAttributeOptions is set to an empty value, there are no options; the default does not apply.
     options = _all_words(common, "olcAttributeOptions")
     return Settings(
         suffixes=database.suffixes,
@@ -89,16 +89,16 @@ def settings(config: Config, database: Database, superior: Database | None = Non
         hash64=common.flag("olcIndexHash64", of_2_7),
         intlen=min(max(common.number("olcIndexIntLen", INTLEN), INTLEN), LONGEST_INTLEN),
         substr=(if_min, if_max, any_len),
-        multival=tuple(_multival(own)),
+        multival=tuple(_multival(values)),
         sortvals=_all_words(common, "olcSortVals"),
         idlexp=idlexp(config),
-        max_entry_size=own.number("olcDbMaxEntrySize", 0),
+        max_entry_size=values.number("olcDbMaxEntrySize", 0),
         last_mod=config.reader(base.entry_dn).flag("olcLastMod", True),
         translucent="translucent" in database.overlays,
         subentry=has_subentry(config, database),
         attribute_options=options if common.stored("olcAttributeOptions") else OPTIONS,
         of_2_7=of_2_7,
-        page_size=own.number("olcDbPageSize", PAGE_SIZE) or PAGE_SIZE,
+        page_size=values.number("olcDbPageSize", PAGE_SIZE) or PAGE_SIZE,
     )
 
 
@@ -124,7 +124,7 @@ def _all_words(values: Values, name: str) -> tuple[str, ...]:
 
 
 def _multival(own: Values) -> Iterator[tuple[str, int]]:
-    """Yields (attribute, number of values above which slapd stores them separately), from "member,owner 100,50"."""
+    """Yields "member" and 100, "owner" and 100 for "member,owner 100,50". Above 100, values are stored separately."""
     for names, limits in own.pairs("olcDbMultival"):
         match = re.match(r"\+?([0-9]+),", limits)
         if not match:
@@ -163,7 +163,7 @@ def effects() -> dict[str, dict[str, str]]:
 
 
 def tool_settings(*object_classes: str) -> tuple[str, ...]:
-    """Returns the settings of these object classes that slapadd and slapindex need to store the same data."""
+    """Returns the settings of these object classes that affect what slapadd and slapindex store."""
     of_classes = (effects()[name].items() for name in object_classes)
     return tuple(name for settings in of_classes for name, effect in settings if effect in (STORED, TOOLS))
 
@@ -171,14 +171,14 @@ def tool_settings(*object_classes: str) -> tuple[str, ...]:
 def require_supported(config: Config, *databases: Database) -> None:
     """Raises SettingRefused for a setting that ditseed does not support and that may affect the contents of these
     databases."""
-    own = {database.entry_dn.lower() for database in databases}
+    dns = {database.entry_dn.lower() for database in databases}
     for entry_dn, attributes in config.entries:
-        classes = _classes(entry_dn, own)
-        known = {name.lower(): effect for kind in classes for name, effect in effects()[kind].items()}
-        for name in attributes if known else ():
-            if known.get(name.lower()) == ENCRYPTS:
+        classes = _classes(entry_dn, dns)
+        effect_of = {name.lower(): effect for kind in classes for name, effect in effects()[kind].items()}
+        for name in attributes if effect_of else ():
+            if effect_of.get(name.lower()) == ENCRYPTS:
                 _refuse(config, entry_dn, name, "so slapd opens only data files that it has encrypted", _USE_SLAPADD)
-            if name.lower() not in known.keys() | NOT_SETTINGS | {"objectclass"}:
+            if name.lower() not in effect_of.keys() | NOT_SETTINGS | {"objectclass"}:
                 _refuse(config, entry_dn, name, "which is not a setting of OpenLDAP 2.4 to 2.7", _REMOVE_SETTING)
     for database in databases:
         size = config.reader(database.entry_dn).number("olcDbPageSize", 0)
@@ -205,9 +205,9 @@ def _classes(entry_dn: str, databases: set[str]) -> tuple[str, ...]:
     return ("olcBackendConfig", "olcMdbBkConfig") if _BACKEND.fullmatch(entry_dn) else ()
 
 
-# --- the schema of a configuration, as a list of definitions, each after those that it depends on ---
+# --- the schema of a configuration: a list of definitions, ordered by their dependencies ------------
 
-ROOT = "cn=schema,cn=config"  # has the compiled-in schema; entries below it have loaded schema files
+ROOT = "cn=schema,cn=config"  # this entry has the compiled-in schema; the entries below it have schema files
 
 _NAMES = re.compile(r"\(\s*(?P<oid>\S+)(?:\s+NAME\s+(?P<names>'[^']*'|\([^)]*\)))?", re.IGNORECASE)
 DefinitionKind = Literal["macro", "syntax", "attribute", "class", "rule"]
@@ -232,25 +232,25 @@ class Effects(TypedDict):
 
 def schema_effects(config: Config, database: Database) -> Effects:
     """Returns the effects of overlays. slapo-dds allows dynamic objects in its own database. slapo-ppolicy changes
-    pwdAttribute for all databases (in 2.4 if it is configured, since 2.5 as soon as its module is loaded)."""
+    pwdAttribute for all databases: in 2.4 if the overlay is configured, later as soon as its module is loaded."""
     overlays = [name.partition(",")[0].lower() for name, _ in config.entries]
     policy = any(re.fullmatch(r"olcoverlay=(\{-?\d+\})?ppolicy", name) for name in overlays)
     return {"dynamic_objects": "dds" in database.overlays, "password_policy": policy}
 
 
 def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition]:
-    """Returns all definitions. `compiled_in`: the entry cn=schema,cn=config of the installed slapd, since slapd
-    ignores that of a slapd.d (bconfig.c, cfAddSchema). Definitions in a slapd.conf itself come after included ones."""
-    own = list(_parsed((entry for entry in config.entries if entry[0].lower() == "cn=config"), False))
+    """Returns all definitions. `compiled_in`: the entry cn=schema,cn=config of the installed slapd, because slapd
+    ignores the one in a slapd.d (bconfig.c, cfAddSchema). Definitions in cn=config itself follow, then schema files."""
+    of_cn_config = list(_parsed((entry for entry in config.entries if entry[0].lower() == "cn=config"), False))
     loaded = _parsed((entry for entry in config.entries if entry[0].lower().endswith("," + ROOT)), False)
-    macros = [definition for definition in own if definition[0] == "macro"]
-    others = [definition for definition in own if definition[0] != "macro"]
+    macros = [definition for definition in of_cn_config if definition[0] == "macro"]
+    others = [definition for definition in of_cn_config if definition[0] != "macro"]
     return [*_parsed(compiled_in, True), *macros, *others, *loaded]
 
 
 def synonyms(schema: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields (later name, earlier name) for names in `used` (lower case) that belong to the same attribute type.
-    An OID counts as a name if the definition has it in digits."""
+    """Finds names in `used` (lower case) that mean the same attribute type as an earlier one. Yields both names, the
+    later one first. An OID counts as a name if the definition has it in digits."""
     types = {name: oid for _, names, oid in _attribute_types(schema) for name in (*names, oid.lower())}
     first: dict[str, str] = {}  # OID -> the first of its names in use
     for name in used:

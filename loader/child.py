@@ -30,7 +30,7 @@ _defer_depth = 0
 
 
 def unwind(number: int, frame: FrameType | None) -> None:
-    """Signal handler: raises KeyboardInterrupt with the name of the signal, unless signals are deferred."""
+    """Signal handler: raises KeyboardInterrupt with the signal's name. While signals are deferred, only notes them."""
     if _defer_depth:
         _pending.append(number)
     else:
@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
 _FIFO_INTERVAL = 0.25  # seconds between two checks whether a child waits for a FIFO
 _MIN_PAUSE, _MAX_PAUSE = 0.0005, 0.05  # seconds between two checks whether a child has ended
 _SETPRIV = "setpriv"
-_SHOWN_LINES = 3  # of a tool's stderr, in a message
+_SHOWN_LINES = 3  # maximum lines of a tool's stderr in a message
 _NO_STDERR = "it printed nothing"
 _FIFO = "it opened a FIFO instead of a regular file and waited for the other end, so ditseed killed it"
 
@@ -75,8 +75,8 @@ def _tool(argv: Sequence[str]) -> str:
 
 
 class Child:
-    """One running tool, a context manager. Leaving the body kills the tool's process group. The tool also dies with the
-    thread that started it, so that thread must wait for it. Default streams: /dev/null. Raises ToolMissing."""
+    """A context manager for one running tool. Leaving the body kills the tool's process group. The tool also dies with
+    the thread that started it, so that thread must wait for it. Default streams: /dev/null. Raises ToolMissing."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Child:
         _log.info("running %s", plain.with_operator_paths(shlex.join(argv)))
         with deferred() as cleanups:  # Popen interrupted by a signal would lose the forked child
             self.process = subprocess.Popen(
-                # setpriv(1) sets the parent death signal: after a `kill -9` of ditseed, no slapadd may go on writing.
+                # setpriv(1) sets the parent death signal, so that a slapadd stops writing after `kill -9` of ditseed.
                 [_SETPRIV, "--pdeathsig", "KILL", "--", *self.argv],
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stdout=subprocess.DEVNULL if stdout is None else stdout,
@@ -130,8 +130,8 @@ class Child:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the tool has ended, according to the kernel. Popen's `poll()`, and `wait()` with a timeout, take a
-        lock. If a signal handler raises just after that, the lock is never released, and the next `wait()` hangs."""
+        """Whether the tool has ended, according to the kernel. Popen's `poll()` would take a lock. If a signal handler
+        raises just after that, the lock is never released, and the next `wait()` hangs."""
         try:
             flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self.process.pid, flags) is not None
@@ -149,7 +149,7 @@ class Child:
                 channels: list[str] = []
                 with suppress(OSError):
                     channels = [path.read_text() for path in Path(f"/proc/{self.process.pid}/task").glob("*/wchan")]
-                # A thread is opening a FIFO without a peer (fs/pipe.c). No tool of slapd needs to.
+                # A thread waits until another process opens the same FIFO (fs/pipe.c). No tool of slapd needs a FIFO.
                 if "wait_for_partner" in channels:
                     self._stderr.append(_FIFO)
                     self._kill_group()
@@ -170,7 +170,7 @@ class Child:
         self.process.wait()
 
     def _kill_group(self) -> None:
-        """Kills the process group, but only once: later the kernel may have given its ID to another group."""
+        """Kills the process group, but only once. Later, the ID may be that of an unrelated process group."""
         if not self._group_ended:
             self._group_ended = True
             with suppress(ProcessLookupError):

@@ -1,5 +1,5 @@
-"""A slapd configuration in the form of cn=config, and the glue between its databases. loader/server/ reads and writes
-the files. This module begins with the syntax of words and values."""
+"""A slapd configuration in the form of cn=config: its values, its databases, and which of these are subordinate.
+loader/server/ reads and writes the files. This module begins with the syntax of words and values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def words_of_line(line: str) -> list[str]:
 
 
 def words_of_value(value: str) -> list[str]:
-    """Splits a value of cn=config. A quote inside a word does not end quoting; slapd drops the last such quote."""
+    """Splits a value of cn=config. A quote inside a word does not end quoting, but slapd drops the last one inside."""
     words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
@@ -55,12 +55,12 @@ def words_of_value(value: str) -> list[str]:
 
 
 def value_of_word(word: str) -> str:
-    """Quotes a word for cn=config if necessary. slapd itself omits the quotes when it converts a slapd.conf."""
+    """Returns the word, in quotes if cn=config needs them. slapd omits these quotes when it converts a slapd.conf."""
     return word if words_of_value(word) == [word] else f'"{word}"'
 
 
 def value_of_single(text: str) -> str:
-    """Returns a value of cn=config that slapd reads as one word: quotes `text` if slapd would split it."""
+    """Returns a value of cn=config for a setting of one word: `text`, in quotes if slapd would split it."""
     return text if len(words_of_value(text)) == 1 else value_of_word(text)
 
 
@@ -115,14 +115,14 @@ class Values:
             yield first, others[0]
 
     def dns(self, name: str) -> list[str]:
-        """Returns the DNs in a setting. A DN needs no quotes (ARG_QUOTE, bconfig.c); an empty value is the empty DN."""
+        """Returns the DNs in a setting; an empty value is the empty DN. slapd reads DNs without quotes (ARG_QUOTE)."""
         return ["".join(words_of_value(text)[:1]) if text.startswith('"') else text for text in self.all(name)]
 
     def dn(self, name: str) -> str | None:
         return next(iter(self.dns(name)), None)
 
     def number(self, name: str, default: int) -> int:
-        """Returns a number: 0x is hexadecimal, a leading zero octal (lutil_atoix with base 0)."""
+        """Returns the number in a setting: 0x begins a hexadecimal number, 0 an octal one (lutil_atoix, base 0)."""
         text = self.word(name)
         if text is None:
             return default
@@ -141,7 +141,7 @@ class Values:
         return _SWITCH[word.lower()]
 
     def mode(self, name: str, default: int) -> int:
-        """Returns permissions from a number ("0600"; "600" is decimal to slapd) or symbols ("-rw-------")."""
+        """Returns permissions, written "0600" or "-rw-------". slapd reads "600" without the 0 as a decimal number."""
         text = self.word(name)
         if text is None:
             return default
@@ -152,7 +152,7 @@ class Values:
         return sum(1 << (8 - at) for at, letter in enumerate(text[1:]) if letter != "-")
 
     def server_id(self) -> int | None:
-        """Returns olcServerID, decimal or else hexadecimal (bconfig.c); None if unset or set per listener URL."""
+        """Returns olcServerID, which may be hexadecimal (bconfig.c); None if it is unset, or set per listener URL."""
         values = self.words("olcServerID")
         if len(values) != 1 or len(values[0]) != 1:
             return None
@@ -169,7 +169,7 @@ DEFAULT_MAXSIZE = 10_485_760  # slapd-mdb(5)
 DEFAULT_MODE = 0o600  # slapd-mdb(5)
 
 _EMPTY = '""'  # in messages, the empty DN
-_LOG = "cn=accesslog"  # an accesslog's usual suffix, which identifies it even if no overlay writes to it
+_LOG = "cn=accesslog"  # usual suffix of an accesslog; a database with this suffix counts as one in any case
 _LOG_DB = "olcAccessLogDB"
 
 # Attributes of cn=config that are not settings: operational ones, and the path the configuration was read from.
@@ -245,13 +245,13 @@ class Config:
 
     @property
     def settings(self) -> dict[tuple[str, str], list[bytes]]:
-        """(DN, attribute) in lower case -> values. Equal for a slapd.conf and the slapd.d converted from it."""
+        """(DN, attribute) in lower case -> values. They are equal for a slapd.conf and a slapd.d converted from it."""
         return {
             # slapd adds {0} to a single value when it reads a slapd.d, but not when it converts a slapd.conf.
             (dn.lower(), name.lower()): [values[0].removeprefix(b"{0}")] if len(values) == 1 else sorted(values)
             for dn, attributes in self.entries
             for name, values in attributes.items()
-            if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")  # exists in OpenLDAP 2.4
+            if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")  # only in OpenLDAP 2.4
         }
 
     @property
@@ -270,7 +270,7 @@ class Config:
     def database(self, suffix: str | None) -> Database:
         """Returns the mdb database with `suffix`, or the only one. Raises NotMdb, NoSuchSuffix, ManySuffixes."""
         if suffix is None:
-            # The databases to which an accesslog overlay writes do not count.
+            # Databases that contain an accesslog do not count.
             logs = {dn.key(_LOG)} | {dn.key(log) for name, _ in self.entries for log in self.reader(name).dns(_LOG_DB)}
             candidates = [each for each in self.mdb_databases if dn.key(each.suffix) not in logs]
             if not candidates:
@@ -286,8 +286,8 @@ class Config:
         raise NoSuchSuffix(config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases))
 
     def database_of(self, suffixes: Sequence[str], file: str, chosen: str | None = None) -> Database:
-        """Returns the mdb database with the suffix `chosen`, else with one of `suffixes` (those in a data file), else
-        the only one. Raises NoSuchSuffix if that database cannot hold all `suffixes`; ManySuffixes, NotMdb."""
+        """Returns the mdb database for a data file that contains `suffixes`: the one with the suffix `chosen`, else one
+        with any of `suffixes`, else the only one. Raises NoSuchSuffix if it cannot hold all; ManySuffixes, NotMdb."""
         if chosen is None:
             keys = {dn.key(own) for database in self.mdb_databases for own in database.suffixes}
             chosen = next((suffix for suffix in suffixes if dn.key(suffix) in keys), None)
@@ -354,12 +354,12 @@ def _overlays(database_dn: str, entries: Sequence[Entry]) -> Iterable[str]:
 
 # --- glued databases (slapd.conf(5), `subordinate`): which of them contains an entry ------------------
 #
-# slapd glues a subordinate database to the first database after it in the configuration that is not subordinate itself
-# and has a suffix above its own (backglue.c, glue_sub_attach). So nested subordinates all have the same superior.
+# slapd glues a subordinate database to a later one in the configuration: the first that is not subordinate itself and
+# has a suffix above its own (backglue.c, glue_sub_attach). So nested subordinates all have the same superior.
 
 
 def is_subordinate(config: Config, database: Database) -> bool:
-    """Whether olcSubordinate is set (TRUE or "advertise")."""
+    """Returns whether olcSubordinate is set (TRUE or "advertise")."""
     return bool(config.values(database.entry_dn, "olcSubordinate"))
 
 
@@ -375,8 +375,8 @@ def subordinates(config: Config, database: Database) -> list[Database]:
 
 
 def suffixes_below(config: Config, database: Database) -> list[str]:
-    """Returns the suffixes of other databases below those of `database`, without duplicates, in configuration order.
-    slapd searches those databases for the suffixes. Omits hidden and disabled databases (backend.c, select_backend)."""
+    """Returns the suffixes of other databases that are below those of `database`, once each, in configuration order:
+    slapd looks for their entries in the other databases. Omits hidden and disabled ones (backend.c, select_backend)."""
     below: dict[str, str] = {}
     for other in config.databases:
         reader = config.reader(other.entry_dn)

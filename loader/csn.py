@@ -29,7 +29,7 @@ def by_server(csns: Iterable[str]) -> dict[str, str]:
 
 
 def is_covered_by(csns: Mapping[str, str], by: Mapping[str, str]) -> bool:
-    """Whether a server with contextCSN `by` has seen all changes that a server with contextCSN `csns` has."""
+    """Returns whether a server with contextCSN `by` has all changes of a server with contextCSN `csns`."""
     return all(by.get(sid, "") >= csn for sid, csn in csns.items())
 
 

@@ -1,17 +1,17 @@
-"""Command-line options declared once: as the fields of the dataclass that an operation takes.
+"""Makes command-line options from the fields of a dataclass, so that each option is declared only once.
 
 A field is an option of the command line if its type is `Annotated`. These items may follow the type:
 
-    "-j --jobs N"        names (default: the name of the field) and metavar of the option; only the first text counts
-                         as such, and only if it consists of names and at most one more word
+    "-j --jobs N"        the option's names (default: the field's name), and perhaps its metavar. Only the first text
+                         can be such a list; if it is anything else, it is the help text
     IntRange(1)          click type of the value, unless it follows from the type
     {"show_default": 0}  more arguments of click.Option
     "Number of ..."      the help text
     Argument("DIR")      an argument instead of an option
 
 A later item overrides an earlier one of the same kind, so that a verb can reword a shared option. The default of the
-field is the default of the option, and --help shows it unless "show_default" is False. The options that several verbs
-share come last.
+field is the default of the option. --help shows the default if "show_default" is not False. The end of this module has
+the options that several verbs share.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NAMES = re.compile(r"--?[\w-]+( --?[\w-]+)*( [^-\s]\S*)?")
 
 def command(name: str, group: click.Group | None = None) -> Callable[[Callable[..., int | None]], click.Command]:
     """Makes a click command from a function, and adds it to `group`. Each parameter of the function is an `Annotated`
-    option or a dataclass of such options, whose method `begin`, if it has one, is called before the function."""
+    option or a dataclass of such options. If a dataclass has a method `begin`, it is called before the function."""
 
     def declare(function: Callable[..., int | None]) -> click.Command:
         hints = _hints(function)
@@ -86,8 +86,8 @@ def command(name: str, group: click.Group | None = None) -> Callable[[Callable[.
 
 
 def _hints(declaring: type[Any] | Callable[..., object]) -> dict[str, Any]:
-    """Returns the types of fields or parameters by name, except types that are imported only for type checkers. No
-    option has such a type, and importing a verb's operation takes longer than printing its help."""
+    """Returns the types of fields or parameters by name. Omits types that are imported only for type checkers, because
+    importing them is slow and no option has such a type."""
     hints: dict[str, Any] = {}
     for owner in reversed(declaring.__mro__) if isinstance(declaring, type) else [declaring]:
         for name, kind in get_annotations(owner).items():
@@ -228,7 +228,7 @@ class Duration(ParsedType):
 
 
 def _require_safe(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Raises DirectoryUnsafe. The verb itself reports a directory that is missing or unusable."""
+    """Raises DirectoryUnsafe if another account could replace files in the directory. Accepts a missing directory."""
     with suppress(OSError):
         if path is not None and path.is_dir():
             files.require_safe(path)
@@ -311,7 +311,7 @@ class Sorting:
 
 @dataclass(frozen=True, kw_only=True)
 class Rejecting:
-    """`rejects`: LDIF file for rejected entries; None: a file in the run directory."""
+    """Options for rejected entries. `rejects`: the LDIF file for them; None: a file in the run directory."""
 
     max_rejects: MaxRejects = 0
     rejects: Annotated[

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ENV_STATE_DIR = "DITSEED_STATE_DIR"  # directory for runs, leases, and the settings before `tune`
+ENV_STATE_DIR = "DITSEED_STATE_DIR"  # directory for runs, leases, and copies of settings from before `tune`
 ENV_TOOLS = "DITSEED_TOOLS"  # command prefix for slapadd, slapcat, ...: "chroot /srv/x", "podman exec ldap"
 ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time that a build uses instead of now, in seconds since 1970
 CONFIG_FILE = "~/.config/ditseed/config.toml"  # as shown in help texts; ~/.config stands for XDG_CONFIG_HOME
@@ -19,15 +19,16 @@ ENV_STOP_AT = "DITSEED_STOP_AT"  # tests only: comma-separated points at which t
 
 RETRIES = 20  # consecutive retries of a piece without any progress
 SERVER_PATIENCE = 120.0  # seconds for which a load retries an unreachable server
-SILENCE_FACTOR = 20.0  # a step without progress for this many times its longest pause so far counts as stuck
+SILENCE_FACTOR = 20.0  # a step that pauses for longer than this factor times its longest pause so far is stuck
 SILENCE = 300.0  # seconds for which a server that has to answer may send nothing
-# Seconds; no step with a shorter pause counts as stuck. Exceeds SILENCE, so that the error names a silent server.
+# Every step may pause for so many seconds. Exceeds SILENCE, so that the error of a silent server comes first.
 SILENCE_FLOOR = SILENCE + 60.0
-KEPT_ENTRIES = 20_000  # entries; with more in finished partitions, changing the options requires --restart
-KEPT_SECONDS = 60.0  # seconds; with more spent on finished steps, changing the options requires --restart
+# A command with other options needs --restart to discard an earlier run that exceeds one of these limits.
+KEPT_ENTRIES = 20_000  # entries in finished partitions
+KEPT_SECONDS = 60.0  # seconds spent on finished steps
 COMPRESS = "zstd"
 LADDER = ("quick", "pages", "tree", "indexes")  # levels of --verify; each includes the checks of those before it
-LEVELS = ("none", *LADDER[:-1])  # for a copy: level indexes would need the configuration
+LEVELS = ("none", *LADDER[:-1])  # for a copy; the level "indexes" is left out because it needs the configuration
 PROBLEMS = 10  # problems of each kind that a check reports
 DIFFERENCES = 20  # entries that a comparison names
 SHARD_ENTRIES = 1_000_000  # entries in a file of LDIF
@@ -73,7 +74,7 @@ CONNECTIONS = 4
 _OWN = Path("/proc/self/cgroup")
 
 
-# cgroups(7): version 2 has one hierarchy, version 1 one for each controller.
+# Controller -> file. In cgroups(7) version 1 each controller has its own hierarchy; version 2 has a single one ("").
 _MEMORY = {"": "memory.max", "memory": "memory.limit_in_bytes"}
 
 
@@ -84,7 +85,7 @@ def memory() -> int:
 
 
 def sorting_memory() -> int:
-    """Returns the default memory of a job for sorting, in bytes: a quarter of the memory."""
+    """Returns the default amount of memory for sorting, in bytes: a quarter of `memory()`."""
     return memory() // 4
 
 

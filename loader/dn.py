@@ -1,4 +1,4 @@
-"""DNs: comparing suffixes, bases and names of entries as slapd compares them.
+"""Compares DNs (suffixes, bases and names of entries) as slapd compares them.
 
 The native core parses the DNs, without a schema; `_native.dn_key` documents the consequences.
 """
@@ -11,16 +11,15 @@ _ERRORS = "surrogateescape"  # for bytes of a command line that are not UTF-8
 
 
 def key(dn: str) -> str:
-    """Returns a text that is the same for equal DNs, "" for the empty DN. Only commas between RDNs are unescaped.
+    """Returns a text that is the same for equal DNs, "" for the empty DN. Every comma in it separates two RDNs.
 
-    The key of a text that is not a DN is the text in lower case, which differs from every DN's key.
-    """
+    The key of a text that is not a DN is the text in lower case, which differs from every DN's key."""
     normalized = _native.dn_key(dn.encode("utf-8", _ERRORS))
     return dn.strip().lower() if normalized is None else normalized.decode("utf-8", _ERRORS)
 
 
 def is_below(dn: str, base: str) -> bool:
-    """Whether `dn` equals `base` or is below it. Every DN is below the empty DN."""
+    """Returns whether `dn` equals `base` or is below it. Every DN is below the empty DN."""
     inner, outer = key(dn), key(base)
     return inner == outer or outer == "" or inner.endswith("," + outer)
 

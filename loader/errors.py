@@ -50,7 +50,7 @@ _SHORTENED = {
     *("base", "dn", "first", "suffix", "value", "who", "names", "known", "offered"),
     *("differences", "attribute", "consumer", "provider"),
 }
-# Facts that are not shortened, because the operator looks for them on a disk, or types them.
+# Names of facts that messages show in full, because the operator needs the whole path, command or text.
 _UNSHORTENED = {*("path", "config", "target", "log", "where", "place"), *("advice", "undo", "setting", "rule", "mend")}
 
 
@@ -73,7 +73,7 @@ _RESUMABLE = "ditseed_goes_on"
 
 
 def mark_resumable(error: BaseException) -> None:
-    """Marks an exception as leaving a run that the same command resumes."""
+    """Marks an exception that ended a run which the same command can resume."""
     error.__dict__[_RESUMABLE] = True
 
 
@@ -82,7 +82,7 @@ def is_resumable(error: BaseException) -> bool:
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """Yields the error and its causes: an operation interrupted by a signal may raise another error in its clean-up."""
+    """Yields the error and its causes. A signal, for example, may have caused an error in the clean-up."""
     following: BaseException | None = error
     while following is not None:
         yield following
@@ -203,7 +203,7 @@ class SystemFailed(LoaderError, code="storage.failed", status=13):
 
 
 def of_system(error: OSError, about: object) -> SystemFailed:
-    """Translates an OSError. `about`: names what failed if the error has no file name."""
+    """Returns an OSError as a LoaderError. `about`: what to name in the message if the error has no file name."""
     is_named = isinstance(error.filename, str | bytes)  # it is a number after os.listdir(DESCRIPTOR)
     path = os.fsdecode(error.filename) if is_named else about
     return SystemFailed(path=path, reason=error.strerror or error)

@@ -1,4 +1,4 @@
-"""Index lists of slapd ("cn,sn eq,sub"; words may be quoted): parsing, comparing, merging and splitting them."""
+"""Parses, compares and changes lists of indexes in the syntax of slapd ("cn,sn eq,sub"; words may be quoted)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loader.errors import UsageProblem
 
 # slapd 2.7 ignores all indexes of objectClass except the first; up to 2.6 it refuses a second one (back-mdb/attr.c).
 _FIRST_COUNTS = "objectclass"
-DEFAULT = "default"  # not an attribute: sets the kinds for attributes listed without kinds
+DEFAULT = "default"  # not an attribute: its kinds apply to attributes that are listed without kinds
 SYNC = ("entryCSN", "entryUUID")  # syncprov searches by both, so both need eq (slapo-syncprov(5))
 
 # slapd/index.c: kinds with two spellings.
@@ -43,9 +43,9 @@ Indexes = dict[str, Index]  # attribute in lower case -> index, in the order of 
 
 
 def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
-    """Parses lines like "cn,sn eq,sub". If two lines name an attribute, it gets the kinds of both; of objectClass only
-    the first line counts. A line without kinds stands for the kinds of `default`, which an earlier line or `present`
-    sets. Raises UsageProblem."""
+    """Parses lines like "cn,sn eq,sub". If two lines name an attribute, it gets the kinds of both, except that only the
+    first line for objectClass counts. A line without kinds gets the kinds of `default`, from an earlier line or from
+    `present`. Raises UsageProblem."""
     parsed: Indexes = {}
     for line in lines:
         if not line.strip():
@@ -62,7 +62,7 @@ def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
 
 
 def configured(lines: Iterable[str]) -> Indexes:
-    """Parses the lines, and omits `default` itself, whose kinds are already filled in. Raises UsageProblem."""
+    """Like `parse`, but leaves `default` out, because the attributes have its kinds already. Raises UsageProblem."""
     return {key: index for key, index in parse(lines).items() if key != DEFAULT}
 
 
@@ -94,16 +94,16 @@ def removed(present: Indexes, lines: Iterable[str]) -> Indexes:
     for names, kinds in map(_split, filter(str.strip, lines)):
         for name in map(str.lower, names):
             index = remaining.get(name)
-            kept = [kind for kind in index.kinds if kind not in kinds] if index and kinds else []
-            if index and kept:
-                remaining[name] = Index(index.attribute, tuple(kept))
+            kinds_left = [kind for kind in index.kinds if kind not in kinds] if index and kinds else []
+            if index and kinds_left:
+                remaining[name] = Index(index.attribute, tuple(kinds_left))
             else:
                 remaining.pop(name, None)
     return remaining
 
 
 def missing(present: Indexes, lines: Iterable[str]) -> list[str]:
-    """Returns the attributes or kinds in `lines` that `present` lacks ("mail subany" if it has "mail sub")."""
+    """Returns what `lines` has and `present` lacks: an attribute, or an attribute with a kind, such as "mail sub"."""
     absent = []
     for names, kinds in map(_split, filter(str.strip, lines)):
         for name in names:
@@ -129,13 +129,13 @@ def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:
 
 
 def with_stale_keys(before: Indexes, after: Indexes, rebuilt: Sequence[str]) -> list[str]:
-    """Returns the attributes that lose a kind and are not `rebuilt`: their tables keep the keys of that kind."""
+    """Returns the attributes that lose a kind and are not in `rebuilt`. Their tables keep the keys of that kind."""
     lose = attributes_to_reindex(after, before)
     return [name for name in lose if name.lower() in after and name not in rebuilt]
 
 
 def rewritten_lines(lines: Sequence[str], after: Indexes) -> tuple[str, ...]:
-    """Returns lines for the indexes `after`, which differ from `lines` as little as possible."""
+    """Returns lines for the indexes `after`. Keeps as many of the present `lines` as possible."""
     present = parse(lines)
     remaining = kept(present, after)
     meanings = {index.meaning for index in remaining.values()}

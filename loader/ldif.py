@@ -1,7 +1,7 @@
 """LDIF (RFC 2849) in bulk: calls the native core, and translates its errors.
 
-The core processes blocks of whole records without the GIL; Python sees only counts and checksums. LDIF input that an
-operator names is files, directories, and exports, which must match their manifest.json.
+The core processes blocks of whole records without the GIL; Python sees only counts and checksums. An operator may name
+LDIF files, directories, and exports. The files of an export must match its manifest.json.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ Translate = Callable[[_native.NativeError], Exception | None]
 
 @contextmanager
 def with_counters(meter: Meter, origin: str = "", translate: Translate | None = None) -> Iterator[Counters]:
-    """Yields counters for a native call, which `meter` includes. Turns an error of the call into the
-    result of `translate`, or if that is None, into the LoaderError of `as_loader_error`."""
+    """Yields counters for a native call, and adds them to `meter`. An error of the call is converted by `translate`, or
+    by `as_loader_error` if `translate` is missing or returns None."""
     counters = Counters()
     with meter.counting(counters):
         try:
@@ -71,7 +71,7 @@ def rejected(record: Rejection) -> Rejected:
 
 
 def is_disk_failure(error: _native.NativeError) -> bool:
-    """Whether the error is EIO, a failing disk."""
+    """Returns whether the error is EIO, as from a failing disk."""
     return error.errno == errno.EIO
 
 
@@ -114,10 +114,9 @@ def parents_first(descriptor: int, target: Path, scratch: Path, meter: Meter, or
 
 
 class ArrangeTask(Struct, frozen=True):
-    """Shards to make loadable. `paths`: read in parallel. `again`: read later, one after another (later is newer).
-
-    `root`: DN of the entry that gets exactly `context_csns`. `drop_orphans`: leave out orphans, and count them.
-    """
+    """The input of `arrange`. `paths`: shards to read in parallel. `again`: shards with newer versions of entries, read
+    afterwards in this order, so that the last version counts. `root`: DN of the entry that gets exactly `context_csns`.
+    `drop_orphans`: leave out orphans, and count them."""
 
     paths: Sequence[Path]
     again: Sequence[Path]
@@ -129,8 +128,8 @@ class ArrangeTask(Struct, frozen=True):
 
 
 def arrange(task: ArrangeTask, out: Path, meter: Meter) -> Arrangement:
-    """Writes shards to the empty directory `out`, which slapadd can load one after another: each entry once, parents
-    first."""
+    """Writes shards into the empty directory `out`, with each entry once and parents first. slapadd can load them one
+    after another."""
     with with_counters(meter) as counters:
         return _native.arrange(task, out, counters)
 
@@ -145,10 +144,9 @@ def join(
 ) -> int:
     """Writes the records of all files to a descriptor. Returns their number. Raises LdifUnreadable if the reader ends.
 
-    With `context_csns` the entry `root` gets exactly these, and the entryCSN of newer entries is lowered to them:
-    a consumer ignores the deletion of entries newer than its cookie (claim.rs explains why). The values of an attribute
-    are written side by side, even if it occurs under several names: `aliases`, from `loader.backmdb.synonyms`.
-    """
+    The entry `root` gets `context_csns`. Newer entryCSNs are lowered to them, because a consumer ignores the deletion
+    of an entry that is newer than its cookie (claim.rs explains why). All values of an attribute are written together,
+    even if the record has them under several names. `aliases`: these names, from `loader.backmdb.synonyms`."""
     texts, root = [str(path) for path in paths], None if context_csns is None else root
     with with_counters(meter) as counters:
         return _native.join(texts, descriptor, counters, root=root, context_csns=context_csns, aliases=aliases)
@@ -163,8 +161,8 @@ def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter
 def records(
     text: bytes | int, origin: str, names: Collection[str] | None = None, most: int = 0
 ) -> list[tuple[str, Mapping[str, Sequence[bytes]]]]:
-    """Returns DN and attributes of the records in a text or descriptor, in order. `names`: only the first record with
-    each of these DNs. `most`: maximum number of records; 0: no limit."""
+    """Returns DN and attributes of the records in a text or descriptor, in order. `names`: if given, returns only the
+    first record with each of these DNs. `most`: maximum number of records; 0: no limit."""
     keys = None if names is None else {dn.key(name).encode("utf-8", "surrogateescape") for name in names}
     with with_counters(Meter("records"), origin) as counters:
         records = _native.records(text, keys, most or len(keys or ()), counters)
@@ -179,16 +177,16 @@ def records(
 
 @contextmanager
 def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[EntryDigests]:
-    """Yields an empty digest of a tree, to be filled in the body. Attributes in `ignore` do not count. A digest uses
-    half of the sorting memory, because two digests are compared, and beyond that temporary files in $TMPDIR."""
+    """Yields an empty digest of a tree, which the body fills. Attributes in `ignore` do not count. A digest may use
+    half of the sorting memory, because a comparison has two digests. A larger digest also uses files in $TMPDIR."""
     memory = defaults.sorting_memory() // 2
     with with_counters(meter, origin) as counters:
         yield _native.tree(list(ignore), counters, memory=memory, scratch=tempfile.gettempdir())
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """Returns the LDIF files named on a command line. A directory stands for the LDIF files in it, sorted by name;
-    `input_files` handles manifests. Raises UsageProblem for a directory without LDIF files."""
+    """Returns the files of paths on a command line: of a directory, the LDIF files in it, sorted by name. Does not read
+    manifests, as `input_files` does. Raises UsageProblem for a directory without LDIF files."""
     files: list[Path] = []
     for path in paths:
         named = sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES)) if path.is_dir() else [path]
@@ -203,8 +201,8 @@ MANIFEST = "manifest.json"
 
 
 class ShardFile(Struct, frozen=True):
-    """One LDIF file of an export. `checksum`: XXH3 (128 bits, `xxhsum -H2`) of the file as stored, possibly compressed;
-    it reveals damage, not forgery. `content_checksum`: of the entries, independent of their order."""
+    """One LDIF file of an export. `checksum`: XXH3 (128 bits, `xxhsum -H2`) of the stored, perhaps compressed file. The
+    checksum reveals damage, not forgery. `content_checksum`: of the entries, independent of their order."""
 
     name: Name
     bytes: Count
@@ -214,8 +212,8 @@ class ShardFile(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """An export. `shards`: in loading order, parents first. Their entries and content checksums add up to those of the
-    export, so that a shard removed from the list is noticed."""
+    """An export. `shards`: in loading order, parents first. `entries` and `content_checksum` are the sums of those of
+    the shards, so that a reader notices if a shard was removed from the list."""
 
     base: str
     entries: Count
@@ -249,7 +247,7 @@ def checksum_of(path: Path) -> str:
 
 
 def total_of(checksums: Iterable[str]) -> str:
-    """Returns the sum of content checksums, modulo 2^128: the content checksum of all their entries together."""
+    """Returns the content checksum of all entries of several shards: the sum of `checksums`, modulo 2^128."""
     return f"{sum(int(text, 16) for text in checksums) % (1 << 128):032x}"
 
 
@@ -287,7 +285,7 @@ def require_manifest(directory: Path) -> Manifest:
 
 
 def require_files(manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None) -> None:
-    """Raises ManifestBroken unless every shard is a regular file of the right size in `directory`. Reads no file."""
+    """Raises ManifestBroken if a shard in `directory` is missing, not a regular file, or of another size."""
     for shard in manifest.shards if which is None else which:
         path = directory / shard.name
         try:
@@ -302,20 +300,20 @@ def require_files(manifest: Manifest, directory: Path, which: Sequence[ShardFile
 
 # --- LDIF files that an operator names -------------------------------------------------------------
 #
-# All LDIF is read through these functions. They compare names, sizes and sums with the manifest when the files are
-# listed, and afterwards the checksums that the core computed while it read the files.
+# All LDIF is read through these functions. Before the reading, they compare the names and sizes of the files with the
+# manifest; afterwards, the checksums that the core computed while it read the files.
 
 RUN_DIR = ".ditseed"  # run directory of an export, in the export directory
 
 
 def input_files(sources: Iterable[Path]) -> list[Path]:
-    """Returns the LDIF files in loading order. A directory stands for the shards of its manifest, or without a
-    manifest for the LDIF files in it, sorted by name. Raises ManifestBroken, UsageProblem."""
+    """Returns the LDIF files in loading order. For a directory, these are the shards of its manifest. A directory
+    without a manifest has its LDIF files sorted by name. Raises ManifestBroken, UsageProblem."""
     return [path for source in sources for path in _files(source, _manifest(source))]
 
 
 def entries_of(sources: Sequence[Path]) -> int | None:
-    """Returns the number of entries; None unless every source has a manifest."""
+    """Returns the number of entries according to the manifests; None if a source has no manifest."""
     manifests = [manifest for manifest in map(_manifest, sources) if manifest]
     complete = manifests and len(manifests) == len(sources)
     return sum(manifest.entries for manifest in manifests) if complete else None

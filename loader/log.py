@@ -1,4 +1,4 @@
-"""Logging to stderr, and with timestamps to a file. Secrets are removed from both."""
+"""Logs messages to stderr, and with timestamps to a file. Blanks secrets in both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loader import plain
 _NAMES = "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
 _VALUE = r'(?:"[^"]*"|\S+)'
 _SECRETS = [
-    # LDIF with its folded lines, or a printed dictionary. Up to the end of the line, because values may have spaces.
+    # LDIF or a printed dictionary. A value may have spaces, so the pattern includes the whole line and folded lines.
     re.compile(rf"((?:{_NAMES})(?:;[\w-]+)*['\"]?\s*::?\s*)\S[^\n]*(?:\n [^\n]*)*", re.IGNORECASE),
     re.compile(rf"((?:credentials|bindpw)\s*=\s*){_VALUE}", re.IGNORECASE),  # a syncrepl directive
     re.compile(rf"((?<![\w/.-])rootpw\s+){_VALUE}", re.IGNORECASE),  # slapd.conf; does not match file names
@@ -25,8 +25,7 @@ _SECRETS = [
 
 class SecretFormatter(logging.Formatter):
     """Blanks the values of password attributes and of slapd's password settings, even in tracebacks, and escapes
-    control characters. Text from outside comes in a record's arguments, so line breaks in them are escaped as well.
-    """
+    control characters. Line breaks are escaped only in a record's arguments, because these contain foreign text."""
 
     def format(self, record: logging.LogRecord) -> str:
         safe = copy.copy(record)
@@ -73,7 +72,7 @@ def redact(text: str) -> str:
     return text
 
 
-# `extra` of a record whose text has already been printed to stderr in another form.
+# `extra` of a record that only the log file gets, because stderr shows its text in another form.
 SHOWN = {"shown": True}
 _FILE_FORMAT = "%(asctime)s [%(process)d] %(levelname)s: %(message)s"
 _level = 0
@@ -88,7 +87,7 @@ class _Stderr(logging.StreamHandler[Any]):
 
 
 class _File(logging.StreamHandler[Any]):
-    """Writes to a log file. If that fails, as on a full disk, stops logging to the file, and the run goes on."""
+    """Writes to a log file. If that fails, as on a full disk, the run continues without the log file."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         logging.getLogger().removeHandler(self)
@@ -136,7 +135,7 @@ def _adjust(root: logging.Logger) -> None:
 
 
 def _log_thread_error(failure: threading.ExceptHookArgs) -> None:
-    """Logs an exception that ended a thread: Python itself would print secrets in the traceback."""
+    """Logs an exception that ended a thread. Python itself would print the traceback with secrets in it."""
     if failure.exc_value is not None:
         error = (failure.exc_type, failure.exc_value, failure.exc_traceback)
         logging.getLogger(__name__).error("a thread ended with an error", exc_info=error)

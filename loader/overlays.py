@@ -1,8 +1,8 @@
 """How the overlays of slapd change the answers of a search, and how ditseed deals with each.
 
-A replica must contain what its provider stores, but overlays can show more, less or other data. Each row of the table
-was found by comparing search and slapcat on slapd 2.5.13 and 2.6.10 (tests/integration/test_overlays.py). Rows of
-modules that Debian does not ship (`debian=False`) come from the source code.
+A replica must contain what its provider stores, but overlays can show more, less or other data. For each row of the
+table, the results of searches and of slapcat were compared on slapd 2.5.13 and 2.6.10
+(tests/integration/test_overlays.py). Rows of modules that Debian does not ship (`debian=False`) come from the source.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Shows(Enum):
 
 
 class Overlay(Struct, frozen=True):
-    """One overlay. `attributes`: those that are computed (LEFT_OUT) or depend on the time (MOVING). `local`: attributes
-    that each server stores for itself and does not replicate, so they may differ. `why`: the reason for OTHER."""
+    """One overlay. `attributes`: names of the attributes that `shows` is about (LEFT_OUT, MOVING). `local`: attributes
+    that each server maintains itself and does not replicate, so they may differ. `why`: the reason for OTHER."""
 
     name: str
     shows: Shows = Shows.STORED
@@ -48,20 +48,20 @@ _CONTRIB = ("adremap", "cloak", "datamorph", "dupent", "variant")
 OVERLAYS: tuple[Overlay, ...] = (
     *map(Overlay, _STORED),
     Overlay("accesslog", Shows.LEFT_OUT, ("auditContext",)),  # added to the suffix entry (accesslog_operational)
-    Overlay("syncprov", Shows.LEFT_OUT, ("contextCSN",)),  # shown newer than stored; ditseed writes it last
+    Overlay("syncprov", Shows.LEFT_OUT, ("contextCSN",)),  # a search shows a newer value than the stored one
     Overlay("allowed", Shows.LEFT_OUT, _ALLOWED, debian=False),  # contrib/slapd-modules/allowed: aa_operational
-    # With ManageDsaIT, dynlist adds neither members of dynamic groups nor memberOf, and translucent shows the local
-    # entries alone. valsort removes the weights {n} of values unless its own control forbids sorting.
+    # All searches send two controls. With ManageDsaIT, dynlist adds neither members of dynamic groups nor memberOf, and
+    # translucent shows only local entries. The control of valsort keeps the weights {n} of values.
     Overlay("dynlist", Shows.SWITCHED_OFF),
     Overlay("translucent", Shows.SWITCHED_OFF),
     Overlay("valsort", Shows.SWITCHED_OFF),
-    Overlay("dds", Shows.MOVING, ("entryTtl",)),  # shows the remaining time, to syncrepl too; stores the whole time
+    Overlay("dds", Shows.MOVING, ("entryTtl",)),  # searches and syncrepl get the remaining time, not the stored time
     Overlay("collect", Shows.OTHER, why="values of an entry appear in all entries below it"),
     Overlay("rwm", Shows.OTHER, why="names of attributes and object classes, and DNs, are mapped"),
     Overlay("pcache", Shows.OTHER, why="entries are those of another server"),
     *(Overlay(name, Shows.OTHER, why=f"contrib/slapd-modules/{name}", debian=False) for name in _CONTRIB),
-    # Each server maintains these attributes for itself (o_dont_replicate); those of failed binds, unless
-    # ppolicy_forward_updates is set. A full refresh transfers memberOf.
+    # Each server maintains these attributes itself (o_dont_replicate). A consumer with ppolicy_forward_updates forwards
+    # failed binds to its provider instead. A full refresh transfers memberOf.
     Overlay("memberof", local=("memberOf",)),
     Overlay("ppolicy", local=_LOCKOUT),
     Overlay("lastbind", local=("authTimestamp",)),
@@ -82,7 +82,7 @@ MOVING = tuple(_attributes(Shows.MOVING))
 LOCAL = tuple(dict.fromkeys(name for overlay in OVERLAYS for name in overlay.local if name != "memberOf"))
 
 
-# When an entry is added, these overlays change the entries that it names, or refuse it if those are missing.
+# When an entry is added, these overlays change the entries whose DNs it contains, or refuse it if those are missing.
 _CHANGING = ("autogroup", "memberof")
 _REQUIRING = (*_CHANGING, "constraint")
 
@@ -92,7 +92,7 @@ def change_named_entries(names: Iterable[str]) -> bool:
 
 
 def require_named_entries(names: Iterable[str]) -> bool:
-    """Whether, with these overlays, an entry may have to be added after the entries that it names."""
+    """Returns whether one of these overlays may refuse an entry because an entry whose DN it contains is missing."""
     return any(name in _REQUIRING or name not in BY_NAME for name in map(str.lower, names))
 
 

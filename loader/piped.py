@@ -17,8 +17,8 @@ Result = TypeVar("Result")
 
 @contextmanager
 def piped(write: Callable[[int], Result], name: str) -> Iterator[tuple[int, Future[Result]]]:
-    """Runs `write` on a thread, with the writing end of a pipe. Yields the reading end and a Future of the result of
-    `write`, which is done when the body has ended."""
+    """Runs `write` on a thread, with the writing end of a pipe. Yields the reading end, and a Future of the result of
+    `write`. `write` has ended when this context ends."""
     reading, writing = os.pipe()
     with suppress(OSError):  # beyond the user's limit: the pipe keeps its default size
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
@@ -28,11 +28,10 @@ def piped(write: Callable[[int], Result], name: str) -> Iterator[tuple[int, Futu
 
 @contextmanager
 def producing(make: Callable[[], Result], stop: Callable[[], None], name: str) -> Iterator[Future[Result]]:
-    """Runs `make` on a thread while the body consumes its output. Yields a Future of its result, done after the body.
+    """Runs `make` on a thread while the body consumes its output. Yields a Future of the result of `make`.
 
-    The body may stop early: `stop` makes `make` end. An exception of `make` is raised when the body has ended, or
-    instead of the LoaderError that the body raises because its input was cut off.
-    """
+    When the body ends, even early, `stop` makes `make` end. An exception of `make` is raised after the body. It
+    replaces a LoaderError of the body, because the body may have failed only for lack of input."""
     with ThreadPoolExecutor(1, name) as pool:
         result = pool.submit(make)
         try:
@@ -60,5 +59,5 @@ def _closing(write: Callable[[int], Result], descriptor: int) -> Result:
 
 
 def _is_broken_pipe(failure: BaseException) -> bool:
-    """Whether the producer failed only because its reader had ended."""
+    """Returns whether the producer failed only because its reader had ended."""
     return isinstance(failure, BrokenPipeError | ReaderGone | StreamBroken)

@@ -1,9 +1,9 @@
-"""Makes text from outside (DNs, values, messages of servers and tools, file names) safe for a terminal; and replaces
-paths through descriptors (/proc/PID/fd/N) by the names that operators know.
+"""Escapes text from outside (DNs, values, messages of servers and tools, file names), so that terminals and logs can
+show it. Also replaces paths through descriptors (/proc/PID/fd/N) by the names that operators know.
 
-A terminal obeys control characters, bidirectional characters disguise a line, and a line break forges a line of a log.
-This module escapes all of them, as `\n`, `\x1b` or `\u202e`, and bytes that are not UTF-8. Backslashes are not escaped,
-because DNs have many of them; so escaping an escaped text changes nothing.
+A terminal obeys control characters. Bidirectional characters can disguise a line, and a line break can forge a line of
+a log. This module escapes them as `\n`, `\x1b` or `\u202e`, and bytes that are not UTF-8 as `\xff`. Backslashes are not
+escaped, because DNs have many of them. So a text that is escaped twice stays the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: str) -> str:
-    """Returns `text` on one line, with all characters that a terminal does not show escaped."""
+    """Returns `text` on one line. Escapes all characters that a terminal does not show."""
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
@@ -41,7 +41,7 @@ def shortened(text: str, most: int = VALUE) -> str:
 
 
 def sentence(text: str) -> str:
-    """Like `shortened`, for a sentence: also shortens long words in it, such as values."""
+    """Escapes and shortens a foreign message. Also shortens every long word in it, such as a value."""
     return shortened(_LONG.sub(lambda match: shortened(match[0]), _cut(text, 10 * SENTENCE)), SENTENCE)
 
 
@@ -49,7 +49,7 @@ _LONG = re.compile(rf"\S{{{VALUE + 60},}}")
 
 
 def _cut(text: str, most: int) -> str:
-    """Cuts the middle out of a text, unless fewer than 60 characters would be cut."""
+    """Cuts the middle out of a text that is at least 60 characters too long."""
     left_out = len(text) - most
     if left_out < 60:
         return text
@@ -77,7 +77,7 @@ def forget(path: Path) -> None:
 
 
 def with_operator_paths(text: str) -> str:
-    """Returns a text with the names that operators know instead of paths through descriptors."""
+    """Returns a text in which each path through a descriptor is replaced by the name that operators know."""
     for path in sorted(_names.copy(), key=len, reverse=True):
         if path in text:
             text = text.replace(path, _names.get(path, path))
@@ -85,7 +85,7 @@ def with_operator_paths(text: str) -> str:
 
 
 def _path_of(descriptor: re.Match[str]) -> str:
-    """Returns the kernel's path for an unregistered descriptor, or the text unchanged if the descriptor has none."""
+    """Returns the path that the kernel shows for a descriptor; if there is none, returns the text unchanged."""
     if descriptor[1] not in ("self", str(os.getpid())):
         return descriptor[0]
     try:

@@ -1,7 +1,7 @@
-"""Progress of a run (work done, rate, time left), displayed on a terminal, as lines, or as JSON.
+"""Displays the progress of a run (work done, rate, time left) on a terminal, as lines, or as JSON.
 
-A step passes its `Meter` to the functions that do the work. Native calls count into `Counters`, which the meter sums.
-Separate threads sample the meter, so nothing here is called once per entry.
+A step passes its `Meter` to the functions that do the work. Native calls count entries and bytes in `Counters`, and the
+meter adds the counts up. Another thread reads the meter from time to time, so nothing here is called for every entry.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Counting(Protocol):
 
 
 class Staged(Protocol):
-    """A native call with more stages after its entries are read."""
+    """A native call that does more work, in several stages, after it has read its entries."""
 
     @property
     def stage(self) -> tuple[str, int, int]:
-        """Name of the current stage, parts done, and parts in total; 0 if unknown."""
+        """Name of the current stage, parts that are done, and all parts (0 if unknown)."""
 
 
 @contextmanager
@@ -91,7 +91,7 @@ class Meter:
 
     @contextmanager
     def counting(self, counters: Counting) -> Iterator[None]:
-        """Adds the counts of a native call that runs in the body to this meter. Drops them if the call fails."""
+        """Adds the counts of the native call in the body to this meter. Subtracts them again if the call fails."""
         with self._lock:
             self._running.append(counters)
         if self.cancelled.is_set():
@@ -151,7 +151,7 @@ class Meter:
 
     @property
     def status(self) -> str:
-        """The note, or else the current stage with its percentage."""
+        """The note; without a note, the current stage with its percentage."""
         name, done, total = self.stage
         return self.note or (f"{name} {done / total:.0%}" if total else name)
 
@@ -185,7 +185,7 @@ class Sample(Struct, frozen=True):
         return max(0.0, (self.total - self.entries) / self.average)
 
     def _facts(self) -> Iterator[str]:
-        """Yields the counts, the rates and the time left, as far as they are known."""
+        """Yields those of the counts, the rates and the time left that are known."""
         if self.bytes and not self.entries and not self.total:  # the step counts bytes instead of entries
             yield units.size(self.bytes)
             yield f"{units.size(self.bytes / self.seconds if self.seconds > 0 else 0.0)}/s on average"
@@ -223,14 +223,14 @@ class Sampler:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._seen: deque[tuple[float, int]] = deque([(0.0, 0)])
+        self._history: deque[tuple[float, int]] = deque([(0.0, 0)])
 
     def sample(self) -> Sample:
         meter, seconds, entries = self._meter, self._meter.seconds, self._meter.entries
-        self._seen.append((seconds, entries))
-        while len(self._seen) > 2 and self._seen[1][0] < seconds - RECENT:
-            self._seen.popleft()
-        since, before = self._seen[0]
+        self._history.append((seconds, entries))
+        while len(self._history) > 2 and self._history[1][0] < seconds - RECENT:
+            self._history.popleft()
+        since, before = self._history[0]
         # The count shrinks when a native call fails.
         recent = max(0.0, (entries - before) / (seconds - since)) if seconds > since else 0.0
         average = entries / seconds if seconds > 0 else 0.0
@@ -239,8 +239,8 @@ class Sampler:
 
 # --- the history of a run's steps, for its report --------------------------------------------------
 
-MOST = 1000  # points kept for all steps, besides the first and last of each step
-FIRST_INTERVAL = 0.05  # seconds between two points; doubled whenever there are too many points
+MOST = 1000  # maximum points of all steps together, without the first and the last point of each step
+FIRST_INTERVAL = 0.05  # seconds between two points at first; the interval is doubled if there are too many points
 DONE, FAILED, DONE_BEFORE = "done", "failed", "done before"
 
 
@@ -253,7 +253,7 @@ class Point(Struct, frozen=True):
 
 
 class StepRecord(Struct):
-    """`begun`: start of the step, in seconds since the run began. A failed step has the counts of its last point."""
+    """The history of one step. `begun`: seconds between the start of the run and that of the step."""
 
     name: str
     begun: float
@@ -265,7 +265,7 @@ class StepRecord(Struct):
 
 
 class Recorder:
-    """Records the meters of all steps, which can run in parallel, in bounded memory."""
+    """Records the meters of all steps in bounded memory. Steps can run in parallel."""
 
     def __init__(self, interval: float = FIRST_INTERVAL, most: int = MOST) -> None:
         self.began = time.time()
@@ -309,7 +309,7 @@ class Recorder:
         return step
 
     def add_point(self, step: StepRecord, meter: Meter) -> None:
-        """Adds a point. If there are then too many, drops every other point of all steps."""
+        """Adds a point. If there are too many points then, drops every second point of all steps."""
         point = Point(self.seconds, meter.entries, meter.bytes)
         with self._lock:
             step.points.append(point)
@@ -331,7 +331,7 @@ class Progress:
     ) -> None:
         self._recorder = recorder
         self._stream = stream or sys.stderr
-        self._reported: set[str] = set()  # files reported as lacking a newline at the end
+        self._reported_files: set[str] = set()  # files reported as lacking a newline at the end
         if mode == "auto":
             moves_cursor = self._stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
             mode = "terminal" if moves_cursor else "plain"
@@ -342,9 +342,9 @@ class Progress:
     def step(self, name: str, total: int | None = None) -> Iterator[Meter]:
         meter = Meter(name, total)
         _log.info("%s: started", name)
-        recorded = self._recorder.following(meter) if self._recorder else nullcontext()
-        shown = nullcontext() if self._mode == "none" else alongside(lambda ended: self._watch(meter, ended))
-        with recorded, shown:
+        recording = self._recorder.following(meter) if self._recorder else nullcontext()
+        display = nullcontext() if self._mode == "none" else alongside(lambda ended: self._watch(meter, ended))
+        with recording, display:
             yield meter
         self._close(meter)
 
@@ -389,8 +389,8 @@ class Progress:
 
     def _close(self, meter: Meter) -> None:
         for path in dict.fromkeys(meter.open_ends):
-            if path not in self._reported:
-                self._reported.add(path)
+            if path not in self._reported_files:
+                self._reported_files.add(path)
                 self.say(f"{path}: note: the last line has no newline; ditseed reads it as slapadd does")
         for path, size, _ in meter.files:
             _log.info("%s: read %s (%s)", meter.name, plain.with_operator_paths(path), units.size(size))

@@ -1,5 +1,5 @@
-"""Reads the text of a slapd.conf, and finds the lines that an operator must change for a new setting. Lines are joined
-and split into words as slapd does it (servers/slapd/config.c, fp_getline and strtok_quote)."""
+"""Reads the text of a slapd.conf, and finds the lines that an operator must change for a new setting. Joins lines and
+splits them into words as slapd does (servers/slapd/config.c, fp_getline and strtok_quote)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loader.config import Attributes, Change, Entry
 from loader.indexes import Index
 from loader.storage import files
 
-TextOf = Callable[[Path], str | None]  # returns the text of a file; None: unreadable (a schema elsewhere)
+TextOf = Callable[[Path], str | None]  # returns the text of a file; None if the file cannot be read
 
 # Settings of back-mdb that ditseed changes.
 KEYWORDS = {
@@ -30,7 +30,7 @@ KEYWORDS = {
 
 
 class Statement(Struct, frozen=True):
-    """One directive. `first`, `last`: its lines in `file` are [first, last), counted from 0."""
+    """One directive. It is in the lines `first` to `last` - 1 of `file`, counted from 0."""
 
     file: Path
     first: int
@@ -47,8 +47,8 @@ class Statement(Struct, frozen=True):
 
 
 def file_text(path: Path) -> str | None:
-    """Returns the text of a slapd.conf or an included file; None if it is unreadable. Bytes that are not UTF-8, such as
-    comments in an old encoding, become surrogates. Raises FileUnsafe if another account may have replaced the file."""
+    """Returns the text of a slapd.conf or an included file; None if it cannot be read. A byte that is not UTF-8, as in
+    an old comment, becomes a surrogate escape. Raises FileUnsafe if another account may have replaced the file."""
     try:
         return files.read(path).decode("utf-8", "surrogateescape")
     except OSError:
@@ -56,7 +56,7 @@ def file_text(path: Path) -> str | None:
 
 
 def lines_to_change(main: Path, suffix: str, changes: Sequence[Change], text_of: TextOf = file_text) -> list[str]:
-    """Returns instructions for the operator: each place (file and line number), followed by the lines to put there."""
+    """Returns instructions for the operator. Each names a file and a line number; the lines to write there follow."""
     directives = list(statements(main, text_of))
     for block in sections(directives):
         names = [name for directive in block if directive.keyword == "suffix" for name in directive.words[1:]]
@@ -76,17 +76,17 @@ def _to_change(every: Sequence[Statement], block: Sequence[Statement], suffix: s
 
     keyword = KEYWORDS[change.attribute]
     old = [directive for directive in block if directive.keyword == keyword]
-    kept, new = list[str | None]([None] * len(old)), list(change.after)  # None: remove the line
+    texts, new = list[str | None]([None] * len(old)), list(change.after)  # None: remove the line
     if keyword == "index":
-        # Removes only the indexes that `change` drops, because slapd does not show every index that it reads.
+        # The file may have indexes that slapd does not show, so only indexes that `change` drops are removed.
         before, after = indexes.parse(change.before), indexes.parse(change.after)
         removed = before.keys() - indexes.kept(before, after).keys()
         added = after.keys() - indexes.kept(after, before).keys()
         present = indexes.parse(line.value for line in old)
         remaining = {key: index for key, index in present.items() if key not in removed}
-        kept = [indexes.remaining_line(line.value, present, remaining) or None for line in old]
+        texts = [indexes.remaining_line(line.value, present, remaining) or None for line in old]
         new = [str(index) for key, index in after.items() if key in added]
-    for directive, text in zip(old, kept, strict=True):
+    for directive, text in zip(old, texts, strict=True):
         if text != directive.value:
             lines = [] if text is None else [text]
             if directive is old[-1]:
@@ -102,7 +102,7 @@ def _to_change(every: Sequence[Statement], block: Sequence[Statement], suffix: s
 
 
 def copies(main: Path, root: str, keyword: str) -> dict[Path, str]:
-    """Returns a slapd.conf and its included files, each below `root` at its own path, without `keyword`."""
+    """Returns path below `root` -> text, for copies of a slapd.conf and of its included files without `keyword`."""
     texts: dict[Path, str] = {}
     pending = [main]
     while pending:
@@ -122,7 +122,7 @@ def copies(main: Path, root: str, keyword: str) -> dict[Path, str]:
 
 
 def statements(path: Path, text_of: TextOf = file_text, within: tuple[Path, ...] = ()) -> Iterator[Statement]:
-    """Yields the directives that slapd would see; those of an included file replace its `include` line."""
+    """Yields the directives as slapd reads them: in place of an `include`, those of the included file."""
     text = text_of(path)
     if text is None or path in within:
         return
@@ -134,7 +134,7 @@ def statements(path: Path, text_of: TextOf = file_text, within: tuple[Path, ...]
 
 
 def _own_statements(path: Path, text: str) -> Iterator[Statement]:
-    """Joins lines with their continuations, which begin with white space or follow a backslash."""
+    """Yields the directives of a file. A line that begins with white space or follows a backslash is a continuation."""
     lines = [line.rstrip("\r\n") for line in _lines(text)]
     last = 0
     while last < len(lines):
@@ -154,7 +154,7 @@ def _own_statements(path: Path, text: str) -> Iterator[Statement]:
 
 
 def sections(directives: Sequence[Statement]) -> Iterator[list[Statement]]:
-    """Yields the directives of each section (`database` or `backend`), up to an overlay pcache, which ends them."""
+    """Yields the directives of each section (`database` or `backend`). Omits those that belong to an overlay pcache."""
 
     def is_no_cache(directive: Statement) -> bool:
         return directive.keyword != "overlay" or directive.words[1:2] not in (("pcache",), ("proxycache",))
@@ -171,15 +171,14 @@ def _lines(text: str) -> list[str]:
 
 # --- conversion ------------------------------------------------------------------------------------------------------
 #
-# Restores from the text of a slapd.conf what slapd loses when it converts the file to cn=config. slapd -f and slapadd
-# -f follow the text, but slapcat prints the conversion from slapd's memory, which differs in:
+# When slapd converts a slapd.conf to cn=config, some of the text is lost. slapd -f and slapadd -f follow the text, but
+# slapcat prints the conversion. This section restores from the text what differs in the conversion:
 #
-# - two of the kinds subinitial, subany and subfinal of one index: the conversion has one of them, or all three
-#   (index.c, slap_index2bv);
-# - `attributeoptions` without an option, which removes "lang-" (ad.c, ad_unparse_options);
-# - the order of definitions: those in the slapd.conf itself precede, in cn=config, those of included files, on which
-#   they may depend;
-# - the quotes around a path with spaces (config.c, config_get_vals): slapd could not read its own conversion.
+# - If an index has two of the kinds subinitial, subany and subfinal, the conversion has one of them, or all three
+#   (index.c, slap_index2bv).
+# - `attributeoptions` without an option, which removes "lang-", is missing (ad.c, ad_unparse_options).
+# - The definitions in the slapd.conf itself come first, even if they depend on definitions in included files.
+# - A path with spaces has no quotes (config.c, config_get_vals), so that slapd could not read its own conversion.
 
 
 _PATHS = ("olcdbdirectory", "olcpidfile", "olcargsfile", "olcmodulepath", "olclogfile")
@@ -187,38 +186,39 @@ _NAMES = re.compile(r"\(\s*(\S+)\s+NAME\s+(?:'([^']*)'|\(([^)]*)\))")
 
 
 def require_readable(entries: Sequence[Entry]) -> list[Entry]:
-    """Returns `entries`, as a server shows them, with paths quoted: a server with a slapd.conf omits the quotes."""
+    """Returns the `entries` of a server, with quotes around paths. A server with a slapd.conf omits these quotes."""
     return [(name, _with_paths(attributes, config.value_of_single)) for name, attributes in entries]
 
 
 def restored(converted: Sequence[Entry], directives: Sequence[Statement]) -> list[Entry]:
-    """Returns `converted`, slapcat's entries for the directives, with what the conversion lost."""
+    """Returns `converted`, the entries that slapcat prints for the directives, with the lost parts restored."""
     configured = _indexes(directives, converted)
     entries = []
     for name, attributes in converted:
-        mended = _with_paths(attributes, config.value_of_word)
-        # Excludes the databases of an overlay: olcDatabase={1}ldap,olcOverlay={0}chain,...
+        new_attributes = _with_paths(attributes, config.value_of_word)
+        # The pattern does not match the database of an overlay: olcDatabase={1}ldap,olcOverlay={0}chain,...
         number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
         if number and number[1] in configured:
-            # An included file may be unreadable, so the text alone can lack indexes.
+            # The text can lack indexes, because an included file may be unreadable. So the printed ones are used too.
             printed = indexes.parse(value.decode() for value in attributes.get("olcDbIndex", ()))
             both = indexes.parse(map(str, (*printed.values(), *configured[number[1]])))
-            mended |= {"olcDbIndex": [str(index).encode() for index in both.values()]} if both else {}
+            new_attributes |= {"olcDbIndex": [str(index).encode() for index in both.values()]} if both else {}
         if name == "cn=config" and any(each.keyword == "attributeoptions" for each in directives):
-            mended.setdefault("olcAttributeOptions", [b""])
-        entries.append((name, mended))
+            new_attributes.setdefault("olcAttributeOptions", [b""])
+        entries.append((name, new_attributes))
 
-    # The definitions in cn=config become a schema entry after the others. Macros stay: they depend on no definition.
+    # The definitions in cn=config move to a schema entry after the others. Macros stay: they depend on no definition.
     schemas = [at for at, (name, _) in enumerate(entries) if name.lower().endswith("," + ROOT)]
-    own: dict[str, Sequence[bytes]] = {}
-    for name, mended in entries if schemas else ():
+    definitions: dict[str, Sequence[bytes]] = {}
+    for name, new_attributes in entries if schemas else ():
         if name.lower() == "cn=config":
-            own |= {key: mended.pop(key) for key in DEFINITIONS[1:] if key in mended}
+            definitions |= {key: new_attributes.pop(key) for key in DEFINITIONS[1:] if key in new_attributes}
     ordered: list[Entry] = list(entries)
-    if own:
+    if definitions:
         name = f"{{{len(schemas)}}}slapd.conf"
         ordered.insert(
-            schemas[-1] + 1, (f"cn={name},{ROOT}", {"objectClass": [b"olcSchemaConfig"], "cn": [name.encode()], **own})
+            schemas[-1] + 1,
+            (f"cn={name},{ROOT}", {"objectClass": [b"olcSchemaConfig"], "cn": [name.encode()], **definitions}),
         )
     return ordered
 
@@ -231,8 +231,8 @@ def _with_paths(attributes: Attributes, quoted: Callable[[str], str]) -> dict[st
 
 
 def _indexes(directives: Sequence[Statement], entries: Sequence[Entry]) -> dict[str, list[Index]]:
-    """Returns the indexes of each mdb database by the database's number. Spells attributes as slapd does: the first
-    name of the type, options sorted. slapd numbers all databases except frontend and config."""
+    """Returns the indexes of each mdb database by the database's number; slapd numbers all databases except frontend
+    and config. Spells attributes as slapd does: with the first name of the type, and with sorted options."""
     first: dict[str, str] = {}  # name or OID of an attribute type, in lower case -> its first name
     for _, attributes in entries:
         for value in attributes.get("olcAttributeTypes", ()):

@@ -1,4 +1,4 @@
-"""Standard input, output and error: data on them, and streams that are closed or cannot be written."""
+"""Standard input, output and error: reserves them for data, and deals with closed streams and write errors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _closed: set[int] = set()
 
 
 def prepare() -> None:
-    """Prepares the standard streams. Call this before anything is opened. Opens /dev/null in place of a closed stream:
-    otherwise the next file would get its descriptor, and the output of libraries and children. Makes stdout and stderr
-    tolerate write errors, so that a lost message does not end the run."""
+    """Prepares the standard streams. Call this before any file is opened. Opens /dev/null in place of a closed stream:
+    otherwise the next file would get the stream's descriptor, and libraries and children would write into that file.
+    Makes stdout and stderr tolerate write errors, so that a lost message does not end the run."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -73,7 +73,7 @@ def is_for_data() -> bool:
 
 
 def output(data: str, readable: bool = False) -> int:
-    """Returns stdout's descriptor. Raises UsageProblem if stdout is closed, or (unless `readable`) is a terminal."""
+    """Returns stdout's descriptor. Raises UsageProblem if stdout is closed. Accepts a terminal only if `readable`."""
     reserve_output()
     descriptor = _require_open(1, f"{data} goes to stdout")
     if not readable and os.isatty(descriptor):
@@ -90,7 +90,7 @@ def input(data: str) -> int:
 
 
 def require_input(data: str) -> int:
-    """Like `input`, but accepts a terminal. Without this check a closed stdin, now /dev/null, would be empty input."""
+    """Like `input`, but accepts a terminal. Without this check, a closed stdin (now /dev/null) would read as empty."""
     return _require_open(0, f"{data} comes from stdin")
 
 

@@ -1,4 +1,4 @@
-"""The syncrepl of a consumer's database: which of the provider's data it replicates (slapd.conf(5) `syncrepl`,
+"""Parses the syncrepl of a consumer's database, which says what data of the provider it replicates (slapd.conf(5),
 servers/slapd/syncrepl.c `parse_syncrepl_line`). Only `account` returns credentials."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPTIONS = {
     *(*_REQUIRED, *_LISTS, *_FLAGS),
     # Options that decide which data the consumer has, and from where it reads changes.
     *("filter", "scope", "schemachecking", "suffixmassage", "type", "syncdata", "logbase"),
-    # Options of the connection, the account and the timing, which do not decide that.
+    # Options of the connection, the account and the timing. They do not affect which data the consumer has.
     *("uri", "version", "managedsait", "bindmethod", "binddn", "credentials", "timeout", "network-timeout"),
     *("saslmech", "secprops", "realm", "authcid", "authzid", "keepalive", "tcp-user-timeout", "starttls"),
     *("tls_cert", "tls_key", "tls_cacert", "tls_cacertdir", "tls_reqcert", "tls_reqsan", "tls_cipher_suite"),
@@ -84,8 +84,8 @@ class Syncrepl(Struct, frozen=True):
 def of_database(config: Config, database: Database, provider: str | None) -> Syncrepl | None:
     """Returns the syncrepl of a database; None if the database is not a consumer.
 
-    If the syncrepls of the database replicate different data, returns the one for the URI `provider`. Raises
-    SyncreplsDiffer if none has this URI, or if those that have it differ; SyncreplUnreadable."""
+    If the database has several syncrepls that replicate different data, returns the one with the URI `provider`. Raises
+    SyncreplsDiffer if there is none, or if several with this URI differ. Raises SyncreplUnreadable."""
     candidates = configured = [parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")]
     if len({syncrepl.content for syncrepl in configured}) > 1:
         candidates = [syncrepl for syncrepl in configured if provider and _is_same(syncrepl.provider, provider)]
@@ -104,7 +104,7 @@ def parse(value: str, where: str) -> Syncrepl:
         if name in _LISTS and text.lower().startswith(":include:"):
             reason = f"{name}=:include: names a file, which only the host of slapd has"
             raise SyncreplUnreadable(where=where, reason=reason)
-        # slapd appends repeated lists to each other.
+        # If a list is given twice, slapd joins both lists.
         options[name] = f"{options[name]},{text}" if name in options and name in _LISTS else text
     missing = [name for name in _REQUIRED if name not in options]
     if missing:

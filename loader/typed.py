@@ -16,7 +16,7 @@ from loader.storage import held
 
 T = TypeVar("T")
 
-LARGEST = 64 << 20  # bytes of a file; for a billion entries, an export's manifest has some kilobytes
+LARGEST = 64 << 20  # maximum bytes of a file; the manifest of an export of a billion entries has far less
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]

@@ -1,4 +1,4 @@
-"""Connection options with ldapsearch's letters, and the connections that they describe."""
+"""The connection options, with the letters that ldapsearch uses, and their conversion to Connection objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _no_secret(context: click.Context, option: click.Parameter, value: str | Non
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Options of the bind, without -b and -R, which are a suffix and a repository in some verbs."""
+    """The bind options, except -b and -R: some verbs use these letters for a suffix and a repository."""
 
     simple: Annotated[bool, "-x --simple", "Simple bind; the default without -Y."] = False
     bind_dn: Annotated[str | None, "-D --bind-dn DN", "Bind as this DN."] = None
@@ -44,7 +44,7 @@ class Account:
     start_tls: Annotated[
         int, "-Z --start-tls", {"count": True, "show_default": False}, "Try StartTLS; with -ZZ it must succeed."
     ] = 0
-    # People know -w from ldapsearch. It is hidden, because it only raises an error that names the alternatives.
+    # People know -w from ldapsearch. Here the option is hidden, and only raises an error that names the alternatives.
     refused_password: Annotated[
         None,
         "-w",
@@ -105,8 +105,8 @@ _SASL_OPTIONS = ("authcid", "authzid", "realm", "properties", "as_written")
 
 
 def connection_of(account: Account, uri: str | None = None) -> Connection:
-    """Returns the connection that the options describe. Account and password come from one source (see keep_strongest).
-    Raises UsageProblem if options contradict each other."""
+    """Returns the connection that the options describe. `keep_strongest` ensures that the account and its password come
+    from the same source. Raises UsageProblem if options contradict each other."""
     account = keep_strongest(account, ("mechanism", "simple"), _SASL_OPTIONS)
     account = keep_strongest(account, ("bind_dn", "mechanism"), (*_SASL_OPTIONS, "password_file", "ask"))
     account = keep_strongest(account, ("password_file", "ask"))
@@ -119,7 +119,7 @@ def connection_of(account: Account, uri: str | None = None) -> Connection:
         if not sys.stdin.isatty():
             raise UsageProblem(reason="-W prompts on a terminal, and there is none; use -y FILE")
         password = click.prompt("Password", hide_input=True, err=True)
-    # A name without a password binds anonymously at some servers, and not at all at others (RFC 4513, 5.1.2).
+    # If a bind DN comes without a password, some servers bind anonymously and others refuse (RFC 4513, 5.1.2).
     if account.bind_dn and not (account.mechanism or password or account.password_file):
         raise UsageProblem(reason=f"-D {account.bind_dn} needs a password: -y FILE, or -W for a prompt")
     options = {name: getattr(account, name) for name in Connection.__struct_fields__ if hasattr(account, name)}
@@ -135,7 +135,7 @@ def providers_of(servers: ServersOptions) -> tuple[Connection, tuple[Connection,
 
 
 def second_of(first: Connection, account: DataclassInstance, prefix: str = "consumer") -> Connection:
-    """Returns `first` with the account of --PREFIX-bind-dn, --PREFIX-mechanism and --PREFIX-password-file, if given."""
+    """Returns `first` with the account that --PREFIX-bind-dn, --PREFIX-mechanism or --PREFIX-password-file gives."""
     names = [f"{prefix}_{name}" for name in ("bind_dn", "mechanism", "password_file")]
     account = keep_strongest(account, names[:2], names[2:])
     bind_dn, mechanism, password_file = (getattr(account, name, None) for name in names)

@@ -72,7 +72,7 @@ def init_command(repo: RepoOption, as_json: Json) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Conditions:
-    """Options of `run`: on which hosts and for which role to take a backup, its kind, and its recipients."""
+    """Options of `backup run`: the hosts and the role that take a backup, its kind, and its recipients."""
 
     init: Annotated[bool, "Create the repository first, if it is not there (see `ditseed backup init`)."] = False
     kind: Annotated[
@@ -203,7 +203,7 @@ def _kind(backup: Backup) -> str:
 
 
 def _newest(backup: Backup) -> str:
-    """Returns the time of the newest CSN; full CSNs are long, and are in --json."""
+    """Returns the time in the newest CSN. Complete CSNs are too long for a table; --json prints them."""
     return max((csn[:14] + "Z" for csn in backup.newest_csns), default="-")
 
 

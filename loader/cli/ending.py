@@ -1,7 +1,7 @@
-"""Ends a run: every error and signal becomes a message, a hint and an exit status, never a traceback.
+"""Runs a verb. Every error and signal becomes a message, a hint and an exit status; no traceback is printed.
 
-Signals unwind the stack, so that child processes end and settings are restored before the process ends. Settings that
-killed runs left changed at servers of this host are restored before any verb; other leases are reported.
+Signals unwind the stack, so that child processes end and settings are restored first. A killed run can leave server
+settings changed. The next ditseed command restores them at servers of this host, and prints a warning for the others.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def run(command: click.Command, name: str) -> int:
 
 
 def leave(status: int) -> NoReturn:
-    """Ends the process at once. A normal exit of the interpreter is slower, and would free objects that a thread may
-    still use while it waits in libldap for an answer that is no longer needed."""
+    """Ends the process at once. A normal exit of the interpreter is slower. It would also free objects that a thread
+    may still use, if that thread waits in libldap for an answer."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # _require_written has reported the failure
@@ -97,7 +97,7 @@ def leave(status: int) -> NoReturn:
 
 
 def at_end(function: Callable[[Ending], None]) -> None:
-    """Registers a function to call after the run and its error report. If it fails, a successful run fails too."""
+    """Registers a function to call after the run and its error report. If the function fails, the run fails too."""
     _at_end.append(function)
 
 
@@ -125,7 +125,7 @@ def _run(command: click.Command, name: str) -> int:
 
 
 def _call(command: click.Command, name: str) -> int:
-    """Runs the verb; returns its exit status. `command.main` would turn SIGTERM into Abort, a broken pipe into 1."""
+    """Runs the verb; returns its exit status. Replaces click's `command.main`, which hides signals and broken pipes."""
     files.sweep_temporary()
     variable = f"_{name.upper()}_COMPLETE"
     if variable in os.environ:
@@ -163,7 +163,7 @@ def _require_written(command: click.Command, status: int) -> None:
 
 
 def _options() -> list[str]:
-    """Returns the words of the command line before "--", among which options may be."""
+    """Returns the words of the command line before "--". The words after "--" are arguments, not options."""
     return list(takewhile(lambda word: word != "--", sys.argv[1:]))
 
 
@@ -171,14 +171,14 @@ def _asks_for_help() -> bool:
     return not _HELP.isdisjoint(_options()) or _options()[:1] == ["help"]
 
 
-# --- leases that killed runs have left --------------------------------------------------------------
+# --- leases: records of settings that a run changed; a killed run leaves them behind ----------------
 
 _SESSION_LOG = "sessionlog"  # a lease of this kind lasts until `replica release`
-_SHOW_LEASES = {"tune", "doctor", "release"}  # these verbs show leases, and restore settings on request
+_SHOW_LEASES = {"tune", "doctor", "release"}  # these verbs restore settings only on request, so it is not done before
 
 
 def _has_leases() -> bool:
-    """Returns whether leases are recorded; False if the state directory is not readable (another account's)."""
+    """Returns whether leases are recorded; False if this account may not read the state directory."""
     try:
         return (defaults.state_dir() / "leases.log").stat().st_size > 0
     except OSError:
@@ -186,8 +186,8 @@ def _has_leases() -> bool:
 
 
 def restore_local_leases() -> list[str]:
-    """Restores leased sync settings (nosync, envflags, checkpoint) at servers of this host; returns a message for each
-    lease. Raises ImportError if python-ldap cannot be loaded."""
+    """Restores the sync settings (nosync, envflags, checkpoint) that killed runs or expired leases left changed at
+    servers of this host. Returns a message for each lease. Raises ImportError if python-ldap cannot be loaded."""
     from loader.operations.add import lending
     from loader.operations.tune import syncing
     from loader.run import lease
@@ -202,7 +202,7 @@ def restore_local_leases() -> list[str]:
 
 
 def _warn_of_leases() -> None:
-    """Warns of leases that killed runs left. Ignores errors, which must not change the verb's exit status."""
+    """Warns of settings that killed runs left changed. Errors are ignored, so that the exit status stays the verb's."""
     from loader.run import lease
 
     with contextlib.suppress(LoaderError):
@@ -219,7 +219,7 @@ def _warn_of_leases() -> None:
 
 
 def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
-    """Reports an error; returns the run's ending. `as_json`: None looks for --json on the command line."""
+    """Reports an error; returns the run's ending. If `as_json` is None, --json on the command line decides."""
     leaves_a_run = any(map(is_resumable, chain(error)))
     stop = next((cause for cause in chain(error) if isinstance(cause, KeyboardInterrupt | click.Abort)), None)
     reported: LoaderError
@@ -272,7 +272,7 @@ def _refusal(error: click.ClickException) -> str:
 
 
 def _reader_has_ended() -> bool:
-    """Returns whether the reader of stdout or stderr has ended, as opposed to a child process that closed its pipe."""
+    """Returns whether the reader of stdout or stderr has ended. A broken pipe can also be that of a child process."""
     poll = select.poll()
     poll.register(1, select.POLLOUT)
     poll.register(2, select.POLLOUT)
@@ -306,7 +306,7 @@ def _explained(error: Exception) -> LoaderError | None:
 
 
 def _internal(error: Exception) -> Internal:
-    """Writes the traceback to a file in the state directory, or else in the temporary directory, for a bug report."""
+    """Writes the traceback to a file for a bug report. Uses the temporary directory if the state directory fails."""
     # Imported here because the import takes a third of a verb's start time.
     from importlib.metadata import version
 

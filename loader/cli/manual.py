@@ -115,7 +115,7 @@ def _man_page(context: click.Context) -> str:
     lines: list[str] = []
     for paragraph in text.split("\n\n"):
         first, *rest = paragraph.split("\n")
-        # A paragraph that begins with \b, which click does not rewrap, is not filled.
+        # click does not rewrap a paragraph that begins with \b, so troff must not fill it either.
         filled = [".nf", *map(_escaped, rest), ".fi"] if first.strip() == "\b" else map(_escaped, [first, *rest])
         lines += [".PP", *filled]
     page.description = "\n".join(lines[1:])
@@ -128,13 +128,13 @@ def _man_page(context: click.Context) -> str:
 
 
 def _escaped(line: str) -> str:
-    """Escapes a line for troff, so that it is no control line and its hyphens can be copied as options."""
+    """Escapes a line for troff. It must not start a control line, and its hyphens must be copied as ASCII hyphens."""
     guard = "\\&" if line.startswith((".", "'")) else ""
     return guard + line.replace("\\", "\\e").replace("-", "\\-")
 
 
 def stale() -> dict[str, str | None]:
-    """Returns the documents that differ from the generated ones, by name: the new text, or None to remove the file."""
+    """Returns the stale documents by name, each with its new text. The text is None if the file must be removed."""
     expected = documents()
     present = {str(path.relative_to(DOCS)): path.read_text() for pattern in GENERATED for path in DOCS.glob(pattern)}
     names = sorted(expected.keys() | present.keys())

@@ -1,4 +1,4 @@
-"""Options of a run, the report files of a run, and look-ups of where an option's value came from."""
+"""The options that several or all verbs share, the files of --report and --metrics, and the profiles."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ class Run(Shown):
     restart: Restart = False
 
     def timeouts_of(self, steps: Sequence[str]) -> dict[str, float]:
-        """("read=600", "90") -> {"read": 600.0, "*": 90.0}. `steps`: names of the verb's steps. Raises UsageProblem."""
+        """Returns the timeout of each step: ("read=600", "90") becomes {"read": 600.0, "*": 90.0}. Raises UsageProblem
+        if a name is not in `steps`, the steps of the verb, or if a time is not positive."""
         seconds_of: dict[str, float] = {}
         for text in self.timeouts:
             step, equals, value = text.rpartition("=")
@@ -97,10 +98,9 @@ class RecordedRun(Run):
     ] = None
 
     def begin(self) -> None:
-        """Starts recording. The metrics are written at the end even if the report's path is rejected here.
+        """Starts recording. Even if the path of --report is rejected here, the metrics are written at the end.
 
-        Raises NoSuchPath, NotPermitted, ReadOnly, UsageProblem, PackageMissing.
-        """
+        Raises NoSuchPath, NotPermitted, ReadOnly, UsageProblem, PackageMissing."""
         if self.dry_run:
             refuse_given(("report_path", "metrics_path"), "a run, not for --dry-run")
         elif self.report_path or self.metrics_path:
@@ -120,7 +120,7 @@ class RecordedRun(Run):
 
 
 class _Recording(Struct):
-    """The content of the files of --metrics and --report, collected during the run; and their paths."""
+    """Collects the content of the files of --metrics and --report during a run. `metrics` and `report`: their paths."""
 
     verb: str
     metrics: Path | None = None
@@ -129,7 +129,7 @@ class _Recording(Struct):
     facts: Mapping[str, object] = {}
 
     def write(self, end: ending.Ending) -> None:
-        """Writes the files; the metrics come first, because less can go wrong with them."""
+        """Writes the files. The metrics come first, because the HTML page is more likely to fail."""
         from loader.operations import reports  # imported here, because few runs are recorded
 
         seconds = self.recorder.seconds
@@ -143,7 +143,7 @@ class _Recording(Struct):
 
 
 def _require_file(path: Path, option: str) -> Path:
-    """Returns the absolute path. Raises an error unless a file can be created or replaced there."""
+    """Returns the absolute path. Raises an error if no file can be created or replaced there."""
     path = path.absolute()
     if not path.parent.is_dir():
         raise NoSuchPath(path=path.parent)
@@ -154,7 +154,7 @@ def _require_file(path: Path, option: str) -> Path:
 
 
 def note(facts: Mapping[str, object]) -> None:
-    """Records the facts of --json for the files of a recorded run."""
+    """Keeps the facts that --json prints, for the files of --report and --metrics."""
     recording = click.get_current_context().meta.get(_RECORDING)
     if recording is not None:
         recording.facts = facts or recording.facts
@@ -170,7 +170,7 @@ def progress_of(mode: str) -> Progress:
 
 
 def refuse_given(names: Iterable[str], only: str) -> None:
-    """Raises UsageProblem if any of these parameters is on the command line. `only`: what they apply to."""
+    """Raises UsageProblem if any of these parameters is on the command line. `only`: where they are allowed."""
     spellings = {option.name: option.opts[0] for option in click.get_current_context().command.params}
     for name in names:
         if is_given(name):
@@ -183,8 +183,8 @@ def is_given(name: str) -> bool:
 
 
 def keep_strongest(options: Options, deciding: Sequence[str], following: Sequence[str] = ()) -> Options:
-    """Resets options from weaker sources. The strongest source of a `deciding` option wins: command line, then
-    variables, then profile. `deciding` and `following` options from weaker sources get their defaults."""
+    """Finds the strongest source of any `deciding` option: the command line, else variables, else the profile. Resets
+    all `deciding` and `following` options that come from weaker sources to their defaults."""
     context = click.get_current_context()
     defaults = {option.name: option.default for option in fields(options)}
     names = [name for name in (*deciding, *following) if getattr(options, name, None)]
@@ -193,13 +193,13 @@ def keep_strongest(options: Options, deciding: Sequence[str], following: Sequenc
     return replace(options, **{name: defaults[name] for name, source in sources.items() if source > strongest})
 
 
-# Option name -> letter. A letter has one meaning, except those that OpenLDAP's own tools use for two (-b, -R).
+# Option name -> letter. Each letter has one meaning in all verbs, except -b, -R and -w, which have two.
 OPTIONS = {
     name: letter
     for name, _, letter in (
         word.partition(":")
         for words in (
-            # connection to a server: ldapsearch's letters; long names as in ldap.conf(5) where it has them
+            # connection to a server: the letters of ldapsearch, and where possible the names of ldap.conf(5)
             "uri:H simple:x bind-dn:D password-file:y ask-password:W mechanism:Y authcid:U authzid:X realm:R "
             "secprops:O nocanon:N start-tls:Z base:b",
             # the second server
@@ -240,7 +240,7 @@ OPTIONS = {
         for word in words.split()
     )
 }
-# Options that decide what a command does and to what. They are accepted on the command line only, where they are seen.
+# Options that decide what a command does, and to what. They are accepted only on the command line, where they are seen.
 TYPED = {
     name
     for words in (
@@ -251,7 +251,7 @@ TYPED = {
     for name in words.split()
 }
 
-COMMON = "default"  # the table that applies to every profile
+COMMON = "default"  # the table of config.toml that is used with every profile
 _CHOSEN = "ditseed.profile"  # key of the chosen profile's name in a click context's meta
 _SECRETS = ("passw", "passphrase", "bindpw", "rootpw", "credential", "secret")
 _ACCOUNT = (
@@ -290,10 +290,10 @@ def _apply(context: click.Context, option: click.Parameter, name: str | None) ->
 
 
 def _check_variables(command: click.Command) -> None:
-    known = {variable(name) for name in OPTIONS}
+    variables = {variable(name) for name in OPTIONS}
     others = {value for name, value in vars(defaults).items() if name.startswith("ENV_")}
-    for other in {name for name in os.environ if name.startswith("DITSEED_")} - known - others:
-        near = _suggestion(other, known, 0.9)
+    for other in {name for name in os.environ if name.startswith("DITSEED_")} - variables - others:
+        near = _suggestion(other, variables, 0.9)
         if near:
             _log.warning("the variable %s belongs to no option%s", other, near)
     for name in map(name_of, command.params):
@@ -304,8 +304,8 @@ def _check_variables(command: click.Command) -> None:
 
 
 def settings(context: click.Context, name: str | None) -> dict[str, object]:
-    """Returns the verb's option values in [default] and in profile `name`, by parameter name. Raises UsageProblem,
-    FileUnsafe."""
+    """Returns parameter -> value, for the options of the verb that [default] or the profile `name` sets. Raises
+    UsageProblem, FileUnsafe."""
     from loader import cli  # imported here because loader.cli imports this module
 
     path = defaults.config_file()
@@ -322,7 +322,7 @@ def settings(context: click.Context, name: str | None) -> dict[str, object]:
     values: dict[str, object] = {}
     for table in dict.fromkeys((COMMON, name or COMMON)):
         entries = _entries(document.get(table, {}), f"{path}, [{table}]", verbs, context)
-        specific = {key: _converted(by_name[key], value, where) for where, key, value in entries if key in by_name}
+        specific = {key: _click_value(by_name[key], value, where) for where, key, value in entries if key in by_name}
         # An account in the more specific table replaces the whole account of the other table.
         replaced = {
             f"{prefix}{key}"
@@ -337,15 +337,15 @@ def settings(context: click.Context, name: str | None) -> dict[str, object]:
 
 
 def _read(path: Path) -> Mapping[str, dict[str, object]]:
-    """Reads config.toml; empty if it does not exist or its directory is not accessible (sudo -u, with root's HOME).
-    Raises FileUnsafe, UsageProblem."""
+    """Returns the tables of config.toml. Returns none if the file does not exist, or if its directory is not accessible
+    (as with `sudo -u` and root's HOME). Raises FileUnsafe, UsageProblem."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     with files.explained(path), files.reading(path) as file:
         if os.geteuid() == 0:
-            # Others may read it, because it has no secrets; whoever can write to it could make root replace files.
+            # Other accounts may read the file, since it has no secrets. They may not write to it: root obeys it.
             with held.opened(path.parent) as directory:
                 held.require_private(directory.status, path.parent)
             status = os.fstat(file.fileno())
@@ -396,7 +396,7 @@ def _entries(
             yield from _entries(value, f"{where.removesuffix(']')}.{key}]", verbs[1:], context, depth + 1)
 
 
-def _converted(parameter: click.Parameter, value: object, where: str) -> object:
+def _click_value(parameter: click.Parameter, value: object, where: str) -> object:
     """Returns a value as click expects it: text, a list of texts, or a bool for a flag. Raises UsageProblem."""
     if isinstance(parameter, click.Option) and parameter.is_flag and not parameter.count:
         if not isinstance(value, bool):
@@ -420,14 +420,14 @@ def _suggestion(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def load(location: str) -> click.Command:
-    """Imports the command at `MODULE:NAME`, and adds the options of every verb."""
+    """Imports the command at `MODULE:NAME`, and adds the options that every verb has."""
     module, _, name = location.partition(":")
     command: click.Command = getattr(import_module(module), name)
     return add_common_options(command)
 
 
 def add_common_options(command: click.Command) -> click.Command:
-    """Adds the options of every verb and the variables of all options to a command, or to each command of a group."""
+    """Adds the options that every verb has, and the names of variables, to a command or to all commands of a group."""
     if isinstance(command, click.Group):
         for below in command.commands.values():
             add_common_options(below)
@@ -446,8 +446,8 @@ def add_common_options(command: click.Command) -> click.Command:
 
 
 def options(profile_variable: str | None = None) -> list[click.Option]:
-    """Returns the options of every verb. --log-file is last: -q and -v set its level, and a profile may name it.
-    `profile_variable`: for --profile before the verb; --profile after the verb has none, so that it wins."""
+    """Returns the options that every verb has. --log-file is last, because a profile may set it. `profile_variable`:
+    the variable for --profile before the verb. After the verb, a variable would override --profile before the verb."""
     option = partial(click.Option, is_eager=True, expose_value=False)
     path = click.Path(path_type=Path, readable=False)
     quiet, verbose = "Print nothing to stderr but errors.", "Report servers, files, tools and steps on stderr"

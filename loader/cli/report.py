@@ -121,7 +121,7 @@ _NAMES = {
     "read_twice": "  read twice",
     "without_parent": "  parent is gone",
 }
-_REJECTS_SHOWN = 10  # the file has all of them
+_REJECTS_SHOWN = 10  # rejected entries that are printed; the file of rejects has all of them
 
 
 def show_report(

@@ -293,7 +293,7 @@ def _service_command(text: str) -> tuple[str, ...]:
 
 
 def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> MovePlan:
-    """Returns the plan of the started migration, with new commands of --service. Raises MigrationRefused if none is."""
+    """Returns the earlier run's plan, with the new --service commands. Raises MigrationRefused if there was no run."""
     from loader.operations.storage.migrate import require_commands
 
     if begun is None:
@@ -315,7 +315,7 @@ def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> 
 
 
 def _is_confirmed(plan: MovePlan, action: str, planned: Iterable[PlannedStep], apply: bool, as_json: bool) -> bool:
-    """Prints the plan. With `apply`, returns True once FROM is typed to confirm, else raises UsageProblem."""
+    """Prints the plan; returns whether to execute it. Raises UsageProblem if the operator does not confirm the plan."""
     steps, source = [*planned], plan.request.source
     if not apply and as_json:
         show_json({"plan": plan, "steps": steps})
@@ -489,7 +489,7 @@ def _watch(
 
 @contextmanager
 def _rounds_shown(as_json: bool) -> Iterator[Callable[[State], None]]:
-    """Yields a function that shows a round: as JSON, or on a terminal as a table that replaces the last."""
+    """Yields a function that shows a round of reads: as JSON, or on a terminal in a table, which it updates."""
     if as_json:
         yield show_json_line
         return
@@ -518,7 +518,7 @@ _HEADINGS = ("milliseconds", "reads", "davg", "emax", "adds", "state")
 
 
 def _rows(state: State) -> Iterator[tuple[str, ...]]:
-    """Yields the cells of each layer and probe. The state is that of `--check` without limits."""
+    """Yields the cells of each layer and probe. The last cell has the result of `--check` without -w and -c."""
     from loader.operations.monitoring import Status
     from loader.operations.storage import verdict
 
@@ -532,7 +532,7 @@ def _rows(state: State) -> Iterator[tuple[str, ...]]:
 
 
 def _notes(state: State) -> list[str]:
-    """Returns each note once, with the names of its layers unless all layers have it."""
+    """Returns each note once. Names the layers that have the note, or none if all layers have it."""
     notes: dict[str, list[str]] = {}
     for row in state.rows:
         failed = [f"{row.failed} failed, the last with: {row.error}"] if row.failed else []

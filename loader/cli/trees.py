@@ -84,7 +84,7 @@ class TreeInput(Tree):
 
 @dataclass(frozen=True, kw_only=True)
 class TreeOutput:
-    """Options of the range of a tree to generate, and of the output."""
+    """Options that select a range of the tree, and where to write it."""
 
     piece: Annotated[
         str | None,

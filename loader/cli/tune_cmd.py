@@ -304,7 +304,7 @@ def sync_command(
     return EXIT_OK
 
 
-_SHOWN = 20  # highest number of rows printed of a table
+_SHOWN = 20  # maximum number of rows that are printed
 
 
 @declare("indexes", command)

@@ -1,9 +1,9 @@
-"""Leases: settings of servers that ditseed changed for a time, in `leases.log` of the state directory (mode 0600).
+"""Leases: records of server settings that ditseed changed for a time, in the file `leases.log` of the state directory.
 
-A lease is recorded before the setting is changed, and removed after the setting was restored. The runs that need the
-setting lock a file in `leases/`, and the kernel releases the lock with the process. So a lease that is
-not locked was abandoned by a killed run, unless it was made by `lease_for` and has not expired. A server has several
-URIs, so a lease names the database by a mark that the server itself shows (loader/operations/leases.py).
+A lease is recorded before the setting is changed, and removed after the setting was restored. Each run that needs the
+setting locks a file in `leases/`. The kernel releases the lock when the process ends. So a lease without a lock was
+left by a killed run, or was made by `lease_for`, which sets an expiry time instead. A server has several URIs, so a
+lease identifies the database by a mark that the server itself shows (loader/operations/leases.py).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class ServerIdentity(msgspec.Struct, frozen=True):
-    """A server's URI, and the marks of its databases, as far as the server shows any."""
+    """A server's URI, and the marks that it shows for its databases (see `Lease`)."""
 
     uri: str
     marks: frozenset[str] = frozenset()
@@ -90,27 +90,27 @@ def leased(
 
     Each run calls `change`. If `restore` fails, it raises SettingNotRestored, and the lease remains in the log.
     """
-    guard, lock, refused = _lock(lease, ".guard"), _lock(lease), False
-    with ExitStack() as holding:
+    guard, lock, is_refused = _lock(lease, ".guard"), _lock(lease), False
+    with ExitStack() as locks:
         with exclusive(guard, wait=True):
-            holding.enter_context(exclusive(lock) if alone else shared(lock))
+            locks.enter_context(exclusive(lock) if alone else shared(lock))
             record(lease, overwrite=False)
         killpoint(f"{lease.kind}.written-down")
         try:
             try:
                 change()
             except (ConfigNotEditable, ConfigRefused):
-                refused = True  # the server changed nothing
+                is_refused = True  # the server changed nothing
                 raise
             killpoint(f"{lease.kind}.taken")
             yield
         finally:
             with exclusive(guard, wait=True):
-                holding.close()
+                locks.close()
                 with suppress(Locked), exclusive(lock):  # Locked: another run still holds it
                     written = _find(lease)
                     if written is not None and not _is_unexpired(written):
-                        if not refused:
+                        if not is_refused:
                             restore()
                         killpoint(f"{lease.kind}.given-back")
                         _forget(lease)
@@ -129,14 +129,14 @@ def lease_for(lease: Lease, seconds: float, change: Callable[[], object]) -> Non
 def record(lease: Lease, overwrite: bool = True) -> None:
     """Records a lease in the log."""
     by = lease.by or f"{getpass.getuser()}, process {os.getpid()}"
-    with _writing() as written:
-        if overwrite or (_LEASE, lease.name) not in written.rows:
+    with _writing() as log:
+        if overwrite or (_LEASE, lease.name) not in log.rows:
             taken = datetime.now(timezone.utc).isoformat(timespec="seconds")
-            written.append(Row(_LEASE, lease.name, msgspec.structs.asdict(replace(lease, taken=taken, by=by))))
+            log.append(Row(_LEASE, lease.name, msgspec.structs.asdict(replace(lease, taken=taken, by=by))))
 
 
 def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:
-    """Restores the setting of a lease that nobody holds, and removes the lease. Raises Locked, SettingNotRestored."""
+    """Restores the setting of a lease, and removes the lease. Raises Locked if it is in use, or SettingNotRestored."""
     with exclusive(_lock(lease)):
         if restore is not None:
             restore()
@@ -153,7 +153,8 @@ def all_leases() -> list[Lease]:
 
 
 def abandoned(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
-    """Returns the leases that nobody holds any more: their runs were killed, or could not restore the setting."""
+    """Returns the leases that are no longer active: their runs were killed or could not restore the setting, or the
+    leases have expired."""
     return [lease for lease in _matching(server, kind) if not lease.is_active]
 
 
@@ -178,11 +179,11 @@ def _find(lease: Lease) -> Lease | None:
 
 def _forget(lease: Lease) -> None:
     """Removes a lease. If no other lease is left, empties the log, so that it stays small."""
-    with _writing() as written:
-        if written.rows.keys() <= {(_LEASE, lease.name)}:
-            written.clear()
+    with _writing() as log:
+        if log.rows.keys() <= {(_LEASE, lease.name)}:
+            log.clear()
         else:
-            written.append(Row(_LEASE, lease.name, {}, undone=True))
+            log.append(Row(_LEASE, lease.name, {}, undone=True))
 
 
 def _is_unexpired(lease: Lease) -> bool:
@@ -192,7 +193,7 @@ def _is_unexpired(lease: Lease) -> bool:
 
 
 def _lock(lease: Lease, suffix: str = ".lock") -> Path:
-    """Returns the lock file of a lease. The file `suffix` ".guard" serialises the beginning and end of the lease."""
+    """Returns the lock file of a lease. The file with `suffix` ".guard" is locked while the lease begins or ends."""
     directory = state_dir() / "leases"
     try:
         with held.private(directory):
@@ -203,7 +204,7 @@ def _lock(lease: Lease, suffix: str = ".lock") -> Path:
 
 @contextmanager
 def _writing() -> Iterator[Log]:
-    """Yields the log of leases, locked against other ditseeds."""
+    """Yields the log of leases. Other ditseed processes cannot change the log meanwhile."""
     with (
         files.explained(state_dir() / LEASES),
         held.private(state_dir()) as directory,

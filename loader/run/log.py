@@ -1,12 +1,12 @@
 """The files of a run: its lock, and an append-only log of the steps and partitions that are done, with their facts.
 
-A line is written after the result that it records is durable, and is valid once it is durable itself. So after
-`kill -9` at any moment, the existing lines are true, and all other steps are repeated. A truncated last line is
-dropped.
+A line is written only after the result that it records is on disk. So after `kill -9` at any moment, the lines are
+true, and every step without a line is repeated. A truncated last line is dropped.
 
-The seal of a line is a checksum of its text and of the seal before it, and the first line of a run has an ID of its
-own. So a line that was changed or removed, or that is from another run, is refused: a run may be resumed years later.
-Seals detect damage, not forgery by an account that may write in the directory (mode 0700).
+Each line begins with a seal: a checksum of the line's text and of the previous seal. The first line contains a random
+ID of the run. So the seal of a line is wrong if that line was changed, if the line before it was removed, or if it is
+from another run. Such a line is refused. Seals detect damage; they do not prevent forgery by an account that may write
+in the directory (mode 0700).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Kind = TypeVar("Kind")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of a log. A later row of the same kind and name replaces it, or with `undone` removes it."""
+    """One line of a log. It replaces the earlier row of the same kind and name; with `undone`, it only removes that."""
 
     kind: str
     name: str
@@ -63,7 +63,7 @@ class Log:
         except FileNotFoundError:
             return
         *lines, _ = content.split(b"\n")
-        if lines and b"\0" in lines[-1]:  # a block that a power failure kept from being written
+        if lines and b"\0" in lines[-1]:  # after a power failure, a block can contain zeros instead of text
             lines.pop()
         for number, line in enumerate(lines, 1):
             seal, _, body = line.partition(b" ")
@@ -75,7 +75,7 @@ class Log:
             self._seal, self._end = seal, self._end + len(line) + 1
 
     def append(self, *rows: Row) -> None:
-        """Appends rows, durably. If that fails, none of the rows is in the file."""
+        """Appends rows and syncs the file. If that fails, the file contains none of the rows."""
         with self._lock, files.explained(self.path):
             seal, bodies, text = self._seal, [], b""
             for row in rows:
@@ -85,9 +85,9 @@ class Log:
                 text += seal + b" " + body + b"\n"
             descriptor = self._writable()
             try:
-                written = 0
-                while written < len(text):
-                    written += os.pwrite(descriptor, text[written:], self._end + written)
+                count = 0
+                while count < len(text):
+                    count += os.pwrite(descriptor, text[count:], self._end + count)
                 os.fsync(descriptor)
             except BaseException:
                 os.ftruncate(descriptor, self._end)
@@ -140,7 +140,7 @@ def _seal(before: bytes, body: bytes) -> bytes:
 
 
 class About(msgspec.Struct, frozen=True):
-    """The facts of the row "run", which binds a run to its options."""
+    """The facts of the row "run": the verb and the options with which the run was begun."""
 
     verb: str
     options: Report
@@ -165,8 +165,8 @@ class Catalogue(Log):
         super().__init__(directory, FILE)
 
     def begin(self, verb: str, options: Mapping[str, object]) -> bool:
-        """Binds the run to its options. Returns True if this resumes an earlier run. Raises RunMismatch if the
-        earlier run's options differ."""
+        """Returns True if an earlier run is resumed. Otherwise records the verb and options of a new run, and returns
+        False. Raises RunMismatch if the earlier run's verb or options differ."""
         differences = self.differences(verb, options)
         if differences:
             raise RunMismatch(path=self.directory, differences=", ".join(differences))
@@ -188,11 +188,11 @@ class Catalogue(Log):
         return next((self._converted(row, About) for row in self.of("run")), None)
 
     def has_work(self) -> bool:
-        """Returns whether so much work is finished that another run replaces this one only with --restart."""
+        """Returns whether the run has done so much work that only --restart may discard it."""
         partitions = [row for row in self.rows.values() if row.kind.startswith(_partition_of(""))]
-        read = sum(self._converted(row, Counted).entries for row in partitions if isinstance(row.facts, dict))
+        entries = sum(self._converted(row, Counted).entries for row in partitions if isinstance(row.facts, dict))
         seconds = sum(step.seconds for step in self.steps())
-        return read > defaults.KEPT_ENTRIES or seconds > defaults.KEPT_SECONDS
+        return entries > defaults.KEPT_ENTRIES or seconds > defaults.KEPT_SECONDS
 
     def is_done(self, step: str) -> bool:
         return ("step", step) in self.rows
@@ -258,15 +258,15 @@ def recorded(directory: Path) -> Iterator[Catalogue | None]:
 
 
 def killpoint(name: str) -> None:
-    """Kills the process, as `kill -9` would, if DITSEED_KILL_AT names this point; waits for SIGCONT if DITSEED_STOP_AT
-    does. Each step has three such points (`Run.do`); long ones have another one in their middle."""
+    """For tests: kills the process if DITSEED_KILL_AT names this point, or stops it until SIGCONT if DITSEED_STOP_AT
+    does. Each step has three such points (`Run.do`), and long steps have another one in their middle."""
     if os.environ.get(ENV_KILL_AT) == name:
         os.kill(os.getpid(), signal.SIGKILL)
     if name in os.environ.get(ENV_STOP_AT, "").split(","):
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-# --- one ditseed at a time on a run directory or a backup repository -------------------------------
+# --- lock files: only one ditseed process uses a run directory or a backup repository at a time -----
 
 
 def locking_process(path: Path) -> int | None:
@@ -276,7 +276,8 @@ def locking_process(path: Path) -> int | None:
         pid = files.read(path).decode("ascii", "replace").strip()
     except FileNotFoundError:
         return None
-    # /proc/locks has another device number for some file systems, and the lock file may have a container's PID.
+    # For some file systems, /proc/locks shows another device number, so the PID in the lock file is compared too. That
+    # PID alone is not enough: it may be one in a container's namespace.
     lockers = [
         lock.pid
         for lock in holders.locks()
@@ -289,8 +290,8 @@ def locking_process(path: Path) -> int | None:
 
 @contextmanager
 def exclusive(path: Path, wait: bool = False) -> Iterator[None]:
-    """Holds the lock file `path`, which is created if absent. The kernel drops the lock with the process. Raises Locked
-    if another process has the lock, unless `wait` is set."""
+    """Holds a lock on the file `path`, which is created if absent. The kernel releases the lock when the process ends.
+    If another process has the lock, waits with `wait`, else raises Locked."""
     yield from _locked(path, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 

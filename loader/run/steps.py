@@ -2,12 +2,12 @@
 
     exported = run.do("export", lambda meter: export_entries(..., meter), Exported)
 
-An operation's code is such a list. After `kill -9`, the same command goes through the list again, and skips finished
-steps.
+The code of an operation is a sequence of such calls. After `kill -9`, the same command makes the same calls again, and
+`do` skips the finished steps.
 
-The log (log.py) of the finished steps is durable. Beside it, `now.json` has the current step or the error that ended
-the run. It is written when a step begins, and about once a second while the step makes progress, so its age is the time
-since the last progress. `status_of` reads both files from another process; it locks and changes nothing.
+The log of the finished steps (log.py) is synced to disk. A second file, `now.json`, has the current step, or the error
+that ended the run. `now.json` is written when a step begins, and about once a second while the step makes progress. So
+its age is the time since the last progress. `status_of` reads both files from another process, without a lock.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class Live(msgspec.Struct, frozen=True):
 
 @dataclass
 class Run:
-    """One run in its directory, which is private and held open (loader/storage/held.py). `timeouts`: name of
-    a step -> seconds without progress after which it fails ("*": every step). `label`: distinguishes this run from
-    others at the same time."""
+    """One run in its directory, which is private and stays open (loader/storage/held.py). `timeouts`: name of a
+    step -> seconds without progress after which the step fails ("*": every step). `label`: distinguishes runs that one
+    command executes at the same time."""
 
     catalogue: Catalogue
     progress: Progress
@@ -118,11 +118,10 @@ class Run:
     def do(
         self, name: str, work: Callable[[Meter], object], kind: type | None = None, total: int | None = None
     ) -> object:
-        """Does a step unless it is done. Returns the facts of the step, a `kind`, in both cases.
+        """Does a step if it is not done yet. Returns the facts of the step, which are of type `kind`.
 
-        After a kill at `NAME.start`, in the work, or at `NAME.unrecorded`, the step is done again, so the work must be
-        repeatable. After a kill at `NAME.recorded`, the step is not repeated.
-        """
+        If the process is killed before the kill point `NAME.recorded`, the next run does the step again. So the work
+        must be repeatable."""
         shown = f"{name} ({self.label})" if self.label else name
         if self.catalogue.is_done(name):
             self.progress.skipped(shown)
@@ -143,8 +142,8 @@ class Run:
         return None if kind is None else self.catalogue.facts_of(name, kind)
 
     def note(self, live: Live) -> None:
-        """Writes now.json, in place and in one block, so that this works on a full disk too. Errors are ignored: they
-        must not end the run."""
+        """Writes now.json in place and in one block, which works even on a full disk. Errors are ignored: they must not
+        end the run."""
         self.live = live
         content = msgspec.json.encode(live).ljust(_BLOCK)
         with (
@@ -156,7 +155,7 @@ class Run:
             os.ftruncate(descriptor, len(content))
 
     def done_before(self) -> Report:
-        """Returns `done_before`, the time of the last step, for a verb's report; {} if this process ran a step."""
+        """Returns {"done_before": time of the last step} for a verb's report; {} if this process has run a step."""
         ended = None if self.worked else self.catalogue.ended()
         return {} if ended is None else {"done_before": units.moment(ended)}
 
@@ -172,11 +171,10 @@ def open_run(
     label: str = "",
     resumable: bool = True,
 ) -> Iterator[Run]:
-    """Locks the run directory and resumes the run in it, or begins one. `resumable`: after a failure, the same command
-    resumes the run.
+    """Locks the run directory, and resumes the run in it or begins a new run. `resumable`: whether the same command can
+    resume the run after a failure.
 
-    Raises Locked, RunMismatch (an unfinished run with other `options`), CatalogueDamaged.
-    """
+    Raises Locked, CatalogueDamaged, and RunMismatch if there is an unfinished run with other `options`."""
     with ExitStack() as stack:
         try:
             run_dir = stack.enter_context(held.private(directory))
@@ -216,29 +214,29 @@ def open_run(
 
 def _failure_of(error: BaseException, directory: Path) -> Failure:
     """Returns the error as the verb prints it. `directory`: the path for a system error that names no file."""
-    own: LoaderError
+    failure: LoaderError
     stop = next((cause for cause in chain(error) if isinstance(cause, KeyboardInterrupt)), None)
     if stop is not None:
-        own = Cancelled(signal=str(stop) or "SIGINT")
+        failure = Cancelled(signal=str(stop) or "SIGINT")
     elif isinstance(error, LoaderError):
-        own = error
+        failure = error
     elif isinstance(error, OSError):
-        own = of_system(error, directory)
+        failure = of_system(error, directory)
         if error.errno in FULL_ERRNOS:
-            own = NoSpace(path=own.facts["path"], lack=FULL)
+            failure = NoSpace(path=failure.facts["path"], lack=FULL)
     else:
         first = str(error).partition("\n")[0]
-        own = Internal(what=f"{type(error).__name__}: {first}", path=directory)
+        failure = Internal(what=f"{type(error).__name__}: {first}", path=directory)
     if is_resumable(error):
-        mark_resumable(own)
+        mark_resumable(failure)
     # The hint of an internal error names a report file, which does not exist yet.
-    hint = None if isinstance(own, Internal) else own.advice()
-    return Failure(own.code, str(own), hint, time.time())
+    hint = None if isinstance(failure, Internal) else failure.advice()
+    return Failure(failure.code, str(failure), hint, time.time())
 
 
 class RunStatus(msgspec.Struct, frozen=True):
     """A run as another process sees it. `process`: PID of the ditseed that executes it, or None. `heard`: Unix time of
-    the last write to a file of the run. `read`: entries in the finished pieces of the step `read`."""
+    the last write to a file of the run. `read`: number of entries in the finished partitions of the step "read"."""
 
     directory: Path
     verb: str
@@ -287,15 +285,15 @@ def status_of(directory: Path) -> RunStatus | None:
 
 
 class Watch:
-    """Cancels a step that makes no progress. There is no fixed timeout: a step may pause for as long as it has made
-    progress (a slapadd that loaded for an hour may sync for an hour), or for SILENCE_FACTOR times its longest pause so
-    far, whichever is longer, and always for SILENCE_FLOOR. `error` is set when the step is cancelled."""
+    """Cancels a step that makes no progress. Without a fixed timeout, a step may pause for the longest of three times:
+    the time for which it has made progress (a slapadd that loaded for an hour may sync for an hour), SILENCE_FACTOR
+    times its longest pause so far, and SILENCE_FLOOR. `error` is set when the step is cancelled."""
 
     def __init__(self, meter: Meter, allowed: float | None) -> None:
         self._meter = meter
         self._fixed = allowed
-        self._seen: tuple[object, ...] = (0, 0, "", 0, 0)
-        self._moved = time.monotonic()
+        self._last_mark: tuple[object, ...] = (0, 0, "", 0, 0)
+        self._last_progress = time.monotonic()
         self._longest = 0.0
         self.error: StepTimeout | None = None
 
@@ -303,7 +301,7 @@ class Watch:
         """Returns the seconds for which the step may pause now, and the reason."""
         if self._fixed is not None:
             return self._fixed, "set with --timeout"
-        moving = self._moved - self._meter.started
+        moving = self._last_progress - self._meter.started
         if moving >= max(self._longest * SILENCE_FACTOR, SILENCE_FLOOR):
             return moving, "as long as it made progress before"
         pauses = self._longest * SILENCE_FACTOR
@@ -312,14 +310,14 @@ class Watch:
     def check(self) -> bool:
         """Returns whether the step has made progress since the last call; cancels it after too long a pause."""
         now = time.monotonic()
-        seen = self._meter.mark
-        if seen != self._seen:
-            self._longest = max(self._longest, now - self._moved)
-            self._seen, self._moved = seen, now
+        mark = self._meter.mark
+        if mark != self._last_mark:
+            self._longest = max(self._longest, now - self._last_progress)
+            self._last_mark, self._last_progress = mark, now
             return True
         allowed, why = self.allowed()
-        if now - self._moved > allowed and self.error is None:
-            silent, limit = units.duration(now - self._moved), units.duration(allowed)
+        if now - self._last_progress > allowed and self.error is None:
+            silent, limit = units.duration(now - self._last_progress), units.duration(allowed)
             self.error = StepTimeout(step=self._meter.name, silent=silent, allowed=limit, why=why)
             self._meter.cancel()
         return False
@@ -327,8 +325,8 @@ class Watch:
 
 @contextmanager
 def watching(meter: Meter, allowed: float | None, note: Callable[[], None] | None = None) -> Iterator[None]:
-    """Runs the body under a `Watch`, which calls `note` about once a second while the step makes progress. If the watch
-    cancels the step, StepTimeout replaces the error that this caused."""
+    """Runs the body with a `Watch` in a second thread, which also calls `note` about once a second while the step makes
+    progress. If the watch cancels the step, the body's error is replaced by StepTimeout."""
     watch = Watch(meter, allowed)
 
     def loop(ended: threading.Event) -> None:

@@ -59,17 +59,17 @@ def read_online(session: Session) -> Config:
 
 
 def dump(path: Path) -> bytes:
-    """Returns cn=config as LDIF, with credentials, without olcLogFile. Raises ConfigUnreadable if slapcat fails."""
+    """Returns cn=config as LDIF, which has credentials but no olcLogFile. Raises ConfigUnreadable if slapcat fails."""
     require_readable(path)
     owner = tools.of_configuration(path)
     with readable(path, owner) as (copy, root):
         try:
             if path.is_dir():
                 return tools.configuration("-F", str(copy), owner=owner)
-            with files.temporary_directory("config", tools_tmpdir()) as converted:
-                tools.change_owner(owner, converted)
+            with files.temporary_directory("config", tools_tmpdir()) as slapd_d:
+                tools.change_owner(owner, slapd_d)
                 # With -f and -F slapcat converts FILE to DIR, opens no other database, and fails if slaptest -u would.
-                return tools.configuration("-f", str(copy), "-F", str(converted), owner=owner)
+                return tools.configuration("-f", str(copy), "-F", str(slapd_d), owner=owner)
         except errors.ToolFailed as error:
             raise errors.ConfigUnreadable(path=path, reason=str(error.facts["reason"]).replace(root, "")) from error
 
@@ -82,8 +82,8 @@ def require_readable(path: Path) -> None:
         raise errors.NoSuchPath(path=path) from None
     except PermissionError:
         raise errors.NotPermitted(action="reach", path=path, owner="root") from None
-    # Packages let everybody read slapd.d itself, but only slapd's account read its contents. rglob yields a directory
-    # before its contents; if `path` is not a slapd.d, it yields nothing.
+    # Packages let every account read slapd.d itself, but only slapd's account its contents. rglob yields a directory
+    # before its contents, so the error names the topmost unreadable directory. Without cn=config it yields nothing.
     inside = path / "cn=config"
     of_directory = itertools.chain((path / _ENTRY, inside), inside.rglob("*"))  # evaluated lazily
     for file in itertools.chain((path,), of_directory if path.is_dir() else ()):
@@ -95,7 +95,7 @@ def require_readable(path: Path) -> None:
 
 
 def tools_tmpdir() -> str | None:
-    """Returns a scratch directory with the same path here and under the tools prefix; None: the default directory."""
+    """Returns a directory for temporary files that DITSEED_TOOLS sees under the same path; None: use the default."""
     return os.environ.get("DITSEED_TOOLS_TMPDIR")
 
 
@@ -108,8 +108,8 @@ def entries_of(text: bytes, origin: Path) -> list[Entry]:
 
 
 def load(directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner | None = None) -> None:
-    """Writes the entries as a slapd.d into the empty `directory`. slapadd runs as `owner`, who owns the database
-    directories in the entries and must own `directory` too. Raises ConfigUnreadable, which names `origin`."""
+    """Writes the entries as a slapd.d into the empty `directory`. slapadd runs as `owner`, which must own `directory`
+    and the database directories that the entries name. Raises ConfigUnreadable, which names `origin`."""
     text = ""
     for name, attributes in entries:
         text += ldif_line("dn", name.encode()) + "\n"
@@ -133,18 +133,18 @@ _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # the comment lines at the top of the 
 
 @contextmanager
 def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str]]:
-    """Yields a path of the configuration for the tools: `path` itself, or a copy that `owner` can read but not change;
-    and the directory below which the copy has the original's path ("" without a copy). The copy is made if the
-    configuration names a log file, or if `owner` may not read the configuration."""
+    """Yields a path for slapd's tools: `path` itself, or that of a copy, which `owner` can read but not change. A copy
+    is made if the configuration names a log file, or if `owner` may not read it. Also yields the directory in front of
+    the copied path ("" without a copy), so that the caller can remove it from messages."""
     if path.is_dir():
         text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
         has_log = _VALUE.search(text) is not None
-        used = [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
+        sources = [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
     else:
         statements = list(slapd_conf.statements(path))
         has_log = any(directive.keyword == "logfile" for directive in statements)
-        used = [path, *{directive.file for directive in statements} - {path}]
-    if not has_log and (owner is None or tools.may_read(owner, used)):
+        sources = [path, *{directive.file for directive in statements} - {path}]
+    if not has_log and (owner is None or tools.may_read(owner, sources)):
         yield path, ""
         return
     with files.temporary_directory("read", tools_tmpdir()) as root:
@@ -163,8 +163,8 @@ def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str
 
 
 def copy_directory(source: Path, copy: Path) -> None:
-    """Copies the files of a slapd.d that slapd reads. For root, links that another account (such as slapd's) owns are
-    refused, since they could lead to any file. Raises FileUnsafe, DirectoryUnsafe, OSError."""
+    """Copies the files of a slapd.d that slapd reads. When root copies, a link that another account owns is refused,
+    because it could lead to any file. Raises FileUnsafe, DirectoryUnsafe, OSError."""
     copy.mkdir(mode=0o700)
     with held.opened(source) as directory:
         for name in os.listdir(directory.descriptor):
@@ -191,7 +191,7 @@ def read_compiled_schema(source: Config) -> list[Entry]:
 
 
 def of_modules(source: Config) -> list[Entry]:
-    """Returns what slapcat prints for a slapd.conf that only loads the modules, in order. Raises ConfigUnreadable."""
+    """Returns the schema that slapcat prints for a slapd.conf that only loads the modules. Raises ConfigUnreadable."""
     lines = [
         " ".join([keyword, *map(config.line_of_word, words)]) + "\n"
         for name, _ in source.entries
@@ -199,11 +199,11 @@ def of_modules(source: Config) -> list[Entry]:
         for words in source.reader(name).words(setting)
     ]
     with files.temporary_directory("schema", tools_tmpdir()) as scratch:
-        text, converted = scratch / "slapd.conf", scratch / "slapd.d"
+        text, slapd_d = scratch / "slapd.conf", scratch / "slapd.d"
         text.write_bytes(os.fsencode("".join(lines)))
-        converted.mkdir(mode=0o700)
+        slapd_d.mkdir(mode=0o700)
         try:
-            dumped = tools.configuration("-f", str(text), "-F", str(converted))
+            dumped = tools.configuration("-f", str(text), "-F", str(slapd_d))
         except errors.ToolFailed as error:
             raise errors.ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
     return [entry for entry in entries_of(dumped, source.path) if entry[0].lower() == ROOT]
@@ -243,16 +243,18 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     lines = _LINES.findall(entry.rstrip(b"\n") + b"\n")
     head = list(itertools.takewhile(lambda line: line.startswith(b"#"), lines))
     # A line begins with the attribute type, perhaps with options.
-    kept = [line for line in lines[len(head) :] if re.split(b"[:;]", line, maxsplit=1)[0].lower() not in replaced]
-    new = [f"{ldif_line(name, value)}\n".encode() for name, values in settings.items() for value in values]
-    body = b"".join([*kept, *new])
+    other_lines = [
+        line for line in lines[len(head) :] if re.split(b"[:;]", line, maxsplit=1)[0].lower() not in replaced
+    ]
+    new_lines = [f"{ldif_line(name, value)}\n".encode() for name, values in settings.items() for value in values]
+    body = b"".join([*other_lines, *new_lines])
     return _CRC.sub(b"# CRC32 %08x" % zlib.crc32(body), b"".join(head)) + body
 
 
 def replacement(source: Config, database: Database, changes: Sequence[Change]) -> tuple[Path, bytes, bytes, Database]:
-    """Returns the file of the database's entry in the slapd.d `source` (back-ldif's layout), its present content, the
-    changed content, and the database as slapd's tools read it from a changed copy of the slapd.d. Raises ConfigRefused
-    if the tools reject the copy, ConfigNotEditable if the change would alter anything else."""
+    """Prepares a change of the slapd.d `source`. Returns the file of the database's entry, its present content, its new
+    content, and the database as slapd's tools read it from a changed copy. Raises ConfigRefused if the tools reject the
+    copy, ConfigNotEditable if the change would alter anything else."""
     name = Path("cn=config") / f"{database.entry_dn.partition(',')[0]}.ldif"
     path = source.path / name
     if not path.is_file():
@@ -298,8 +300,8 @@ _ADD, _DELETE, _REPLACE = range(3)  # RFC 4511, 4.6
 
 
 def _modifications(change: Change) -> Iterator[tuple[int, str, list[bytes] | None]]:
-    """Yields the modifications for a change. Absent attributes are never replaced: slapd refuses an empty replace of
-    them, takes an absent olcUpdateDN for an existing one, and crashes (2.4.57) for an absent olcSpSessionlog."""
+    """Yields the modifications for a change. An attribute that is absent is added, not replaced: slapd refuses an empty
+    replace of it, mistakes an absent olcUpdateDN for a present one, and crashes (2.4.57) for olcSpSessionlog."""
     before, after = ([value.encode() for value in values] for values in (change.before, change.after))
     if change.attribute == "olcDbIndex":  # value by value, so that slapd builds only the new indexes
         removed, added = [v for v in before if v not in after], [v for v in after if v not in before]

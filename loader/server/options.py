@@ -18,9 +18,8 @@ from loader.storage import files, held
 
 
 class Connection(Struct, frozen=True):
-    """The options of a connection. None: libldap's files and variables decide (ldap.conf, ~/.ldaprc, LDAPURI, LDAPBASE
-    ...). The password is in a file or, if typed at a prompt, in memory; it never appears in an argument list.
-    """
+    """The options of a connection. If an option is None, the files and variables of libldap decide (ldap.conf,
+    ~/.ldaprc, LDAPURI, LDAPBASE ...). The password comes from a file or a prompt, and is in no argument list."""
 
     uri: str | None = None
     bind_dn: str | None = None
@@ -46,12 +45,12 @@ class Connection(Struct, frozen=True):
         return self.bind_dn or "anonymous"
 
     def identity(self) -> dict[str, object]:
-        """Returns the options that identify the connection, without secrets, for the catalogue and manifests."""
+        """Returns the options that identify the connection, without secrets, for manifests and the log of a run."""
         always = {name: getattr(self, name) for name in ("uri", "bind_dn", "mechanism", "base")}
         return always | {name: value for name in ("authcid", "authzid") if (value := getattr(self, name))}
 
     def options(self, uri: str | None = None) -> tuple[str, ...]:
-        """Returns the options for another command line; instead of a typed password, -W, which prompts for it."""
+        """Returns the options for another command line. If the password was typed, that command prompts for it (-W)."""
         with_value = {
             "-H": uri or self.uri,
             "-Y": self.mechanism,
@@ -106,8 +105,8 @@ class Search(Struct, frozen=True):
     scope: str = "sub"
     attributes: tuple[str, ...] = EVERYTHING
     page: int = 0  # entries per page; 0: no paged results
-    # True: return only subentries (RFC 3672), which other searches omit (except for the scope "base"). The server must
-    # support the control SUBENTRIES.
+    # True: return only subentries (RFC 3672). The server must support the control SUBENTRIES. A search without it omits
+    # subentries, except with the scope "base".
     subentries: bool = False
 
 

@@ -1,12 +1,10 @@
-"""A private configuration for slapd's offline tools or a private slapd: one back-mdb database, and nothing else that
-could be opened.
+"""Makes configurations with a single back-mdb database, for slapd's offline tools or for a private slapd.
 
-The configuration contains the settings that decide what slapadd and slapindex accept and store (loader/backmdb.py). It
-omits the other databases and their glue, syncrepl, log files, TLS files, credentials, access rules, and all overlays
-but two. In tool mode overlays do not process entries (backover.c passes all tool calls to the database), except glue,
-which writes into subordinate databases. Overlays and backends register their schema when their module is loaded
-(*_initialize in 2.4 to 2.6), so all modules are kept. The two overlays are dds, which makes the schema check accept
-dynamicObject, and ppolicy, which changes pwdAttribute in 2.4.
+Such a configuration contains the settings that decide what slapadd and slapindex accept and store (loader/backmdb.py).
+It omits everything else that slapd could open or contact, access rules, and all overlays except dds and ppolicy. dds
+makes the schema check accept dynamicObject. ppolicy changes pwdAttribute in OpenLDAP 2.4. The other overlays are not
+needed: the tools do not call them (backover.c). Only glue is called, and it would write into subordinate databases. All
+modules are kept, because overlays and backends register their schema when their module is loaded (*_initialize).
 """
 
 from __future__ import annotations
@@ -49,9 +47,9 @@ def configured(
     settings: Mapping[str, Values] | None = None,
     superior: Database | None = None,
 ) -> Iterator[Path]:
-    """Yields a slapd.d in `parent` (mode 0700, removed after the body) that has only `database`. `settings` override
-    those of the database; its default olcDbDirectory is an empty directory. `superior`: for glue, the database whose
-    suffix slapadd -b names. Raises SettingRefused, ConfigUnreadable."""
+    """Yields a slapd.d in `parent` (mode 0700, removed after the body) that has only `database`. `settings` replace
+    settings of the database; if they lack olcDbDirectory, the database is in an empty directory. `superior`: for a
+    glued database, the one whose suffix slapadd -b names. Raises SettingRefused, ConfigUnreadable."""
     require_supported(source, database, superior or database)
     directory = parent / "slapd.d"
     empty = directory / "empty"
@@ -59,9 +57,9 @@ def configured(
     directory.mkdir(mode=0o700, parents=True)
     empty.mkdir(mode=0o700)
     try:
-        changed = {"olcDbDirectory": [bytes(empty)], **(settings or {})}
+        overrides = {"olcDbDirectory": [bytes(empty)], **(settings or {})}
         configuration.load(
-            directory, list(_entries(source, database, changed, empty, superior or database)), source.path
+            directory, list(_entries(source, database, overrides, empty, superior or database)), source.path
         )
         yield directory
     finally:
@@ -94,19 +92,19 @@ def _entries(
         yield _entry(f"olcDatabase={{{number}}}ldif", "cn=config", ("olcDatabaseConfig", "olcLdifConfig"), below)
     rdn = f"olcDatabase={{{len(suffixes) + 1}}}mdb"
     by_dn: dict[str, Mapping[str, Values]] = dict(source.entries)
-    own = _only(by_dn[database.entry_dn], tool_settings("olcDatabaseConfig", "olcMdbConfig"))
+    own_settings = _only(by_dn[database.entry_dn], tool_settings("olcDatabaseConfig", "olcMdbConfig"))
     if superior.entry_dn != database.entry_dn:
-        own |= {**dict.fromkeys(_OF_SUPERIOR, ()), **_only(by_dn[superior.entry_dn], _OF_SUPERIOR)}
-    yield _entry(rdn, "cn=config", ("olcDatabaseConfig", "olcMdbConfig"), {**own, **settings})
-    kept = [name for name, applies in backmdb.schema_effects(source, superior).items() if applies]
-    for number, (overlay, kind) in enumerate(_OVERLAYS[name] for name in kept):
+        own_settings |= {**dict.fromkeys(_OF_SUPERIOR, ()), **_only(by_dn[superior.entry_dn], _OF_SUPERIOR)}
+    yield _entry(rdn, "cn=config", ("olcDatabaseConfig", "olcMdbConfig"), {**own_settings, **settings})
+    effects = [name for name, applies in backmdb.schema_effects(source, superior).items() if applies]
+    for number, (overlay, kind) in enumerate(_OVERLAYS[name] for name in effects):
         yield _entry(f"olcOverlay={{{number}}}{overlay}", f"{rdn},cn=config", ("olcOverlayConfig", kind), {})
 
 
 def _only(attributes: Mapping[str, Values], names: Sequence[str]) -> dict[str, Values]:
     """Returns the present attributes among `names`, spelled as in `names`."""
-    lowered = {name.lower(): values for name, values in attributes.items()}
-    return {name: lowered[name.lower()] for name in names if lowered.get(name.lower())}
+    by_name = {name.lower(): values for name, values in attributes.items()}
+    return {name: by_name[name.lower()] for name in names if by_name.get(name.lower())}
 
 
 def _entry(rdn: str, parent: str, classes: Sequence[str], attributes: Mapping[str, Values]) -> Entry:
@@ -115,13 +113,13 @@ def _entry(rdn: str, parent: str, classes: Sequence[str], attributes: Mapping[st
     return f"{rdn},{parent}".rstrip(","), {"objectClass": [kind.encode() for kind in classes], **named}
 
 
-_PATIENCE = 60.0  # seconds until slapd listens; a large database takes no longer to open
+_PATIENCE = 60.0  # maximum seconds until slapd listens; a large database opens as fast as a small one
 
 
 @contextmanager
 def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Iterator[Session]:
     """Starts a slapd on `config` as `owner`, with a socket that no other account can reach. Yields a session with it.
-    Raises ToolFailed with slapd's last output if it ends, ServerDown if it does not listen in time, UsageProblem."""
+    Raises ToolFailed if slapd ends, ServerDown if it does not listen in time, UsageProblem if TMPDIR is too long."""
     from loader.server.session import session
 
     with files.temporary_directory("slapd", tmpdir) as directory:  # a short path, since socket paths are limited
@@ -142,8 +140,8 @@ def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Ite
                 if time.monotonic() > deadline:
                     raise ServerDown(uri=str(path), reason="the private slapd does not listen")
                 time.sleep(0.02)
-            with session(Connection(uri)) as opened:
-                yield opened
+            with session(Connection(uri)) as server:
+                yield server
 
 
 def _listens(path: Path) -> bool:

@@ -1,5 +1,5 @@
-"""Queries a server: whether it answers and can read its databases (anonymously, with a short timeout), how many entries
-it has, and its attributes, controls and suffixes, before entries are read or added."""
+"""Small queries to a server: whether it answers and can read its databases, how long a list of searches takes, how many
+entries there are, and what the subschema and the root DSE show."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def answers_of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
 
 @contextmanager
 def hurried(connection: Connection) -> Iterator[Session]:
-    """Yields a session whose operations raise ServerDown or ConnectionLost after PATIENCE seconds in all."""
+    """Yields a session for PATIENCE seconds. After that time, its operations raise ServerDown or ConnectionLost."""
     late = threading.Event()
     timer = threading.Timer(PATIENCE, late.set)
     timer.daemon = True
@@ -87,7 +87,7 @@ def _failed(server: Session, suffixes: Sequence[str]) -> Iterator[tuple[str, str
                 yield suffix, str(error)
 
 
-# --- repeated --------------------------------------------------------------------------------------------------------
+# --- timed searches --------------------------------------------------------------------------------------------------
 #
 # Runs many small searches one after the other over one connection, like a simple client.
 
@@ -105,7 +105,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> float:
-    """Returns the seconds that the searches took. Raises ServerRefused if one finds too many or too few entries."""
+    """Returns the seconds that the searches took. Raises ServerRefused if a search finds another number of entries."""
 
     def search_all(connection: Any) -> float:
         began = time.monotonic()
@@ -140,8 +140,8 @@ class TreeSample(msgspec.Struct, frozen=True):
 
 
 def entries(server: Session, suffix: str, sampled: bool) -> int | None:
-    """Returns the entry count of cn=Monitor. If the account cannot read that and `sampled` is set, returns the estimate
-    of `sample_of_tree`, or None if there is none."""
+    """Returns the entry count that cn=Monitor shows. If it shows none and `sampled` is set, returns the estimate by
+    `sample_of_tree`. Returns None if there is no estimate either."""
     exact = server.entry_count(suffix)
     if exact is not None or not sampled:
         return exact
@@ -213,14 +213,14 @@ def subschema(server: Session) -> SubschemaInfo:
     by_name = {name.lower(): each for each in types for name in (*each.names, each.oid)}
     naming = []
     for name, attribute_type in by_name.items():
-        origin, seen = attribute_type, set[str]()
-        while not origin.syntax and origin.sup and origin.oid not in seen:
-            seen.add(origin.oid)
+        origin, visited = attribute_type, set[str]()
+        while not origin.syntax and origin.sup and origin.oid not in visited:
+            visited.add(origin.oid)
             origin = by_name.get(origin.sup[0].lower(), origin)
         if origin.syntax in _NAMING and not attribute_type.usage:
             naming.append(name)
     # slapd's subschema includes the configuration attributes of loaded modules.
-    known = {name.lower() for one in types for name in one.names}
+    attributes = {name.lower() for each in types for name in each.names}
     return SubschemaInfo(
         transactions=all(oid in root.get("supportedextension", []) for oid in TRANSACTIONS),
         contexts=tuple(value.decode("utf-8", "replace") for value in root.get("namingcontexts", [])),
@@ -230,8 +230,8 @@ def subschema(server: Session) -> SubschemaInfo:
         ),
         openldap=_OPENLDAP in root.get("objectclass", []),
         naming=tuple(naming),
-        memberof=not known or "olcmemberofmemberad" in known,
-        of_2_7=not known or "olcdbpagesize" in known,
+        memberof=not attributes or "olcmemberofmemberad" in attributes,
+        of_2_7=not attributes or "olcdbpagesize" in attributes,
     )
 
 
@@ -273,8 +273,8 @@ def _definitions(server: Session, root: Attributes, kind: str) -> Iterator[tuple
 
 def _types(server: Session, root: Attributes) -> Iterator[AttributeType]:
     """Parses the definitions of attribute types. Raises SchemaUnreadable if that fails. python-ldap raises exceptions
-    of many types, such as AssertionError, or none for a missing OID (some servers use words for OIDs) and for names
-    without quotes (RFC 4512)."""
+    of many types, such as AssertionError. It accepts a missing OID and names without quotes (RFC 4512), so both are
+    checked here. Some servers use words for OIDs."""
     for subschema_dn, text in _definitions(server, root, "attributeTypes"):
         unreadable = SchemaUnreadable(uri=server.uri, place=subschema_dn, definition=text[:_SHOWN])
         try:

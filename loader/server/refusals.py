@@ -33,8 +33,8 @@ NewSession = Callable[[], AbstractContextManager["Session"]]
 def refused(
     connection: Connection, uri: str, operation: str, base: str, result: int, reason: str, connect: NewSession
 ) -> errors.LoaderError:
-    """Returns the error for a result code. `operation`: "bind", or words for the message. `connect`: returns a session
-    for details of the message: the account's DN, which a SASL bind does not return, and the suffixes."""
+    """Returns the error for a result code. `operation`: "bind", or words for the message. `connect`: opens a session
+    that reads what the message needs: the suffixes, and the account's DN, which a SASL bind does not return."""
     if error := _bind_error(connection, uri, result, reason, operation == "bind"):
         return error
     if result == 10:  # referral
@@ -46,7 +46,7 @@ def refused(
     if result != _NO_SUCH_OBJECT and result not in LIMITS:
         return errors.ServerRefused(uri=uri, operation=operation, reason=reason)
     who, suffix, suffixes = connection.who if connection.mechanism else connection.bind_dn or _ANONYMOUS, base, ""
-    if operation not in ("read ", "whoami"):  # the operations used here, which would recurse
+    if operation not in ("read ", "whoami"):  # the code below uses these operations; their errors must not recurse
         with suppress(errors.LoaderError), connect() as server:
             suffixes = ", ".join(server.naming_contexts())
             suffix = server.context_of(base)
@@ -122,7 +122,7 @@ def _bind_error(connection: Connection, uri: str, result: int, reason: str, bind
 
 
 def _offered(uri: str) -> str:
-    """Returns the SASL mechanisms that the server lists; slapd lists only those its security properties allow."""
+    """Returns the SASL mechanisms that the server offers. slapd omits those that its security properties forbid."""
     handle = ldap.initialize(uri)
     handle.set_option(ldap.OPT_NETWORK_TIMEOUT, 5.0)
     handle.set_option(ldap.OPT_TIMEOUT, 5.0)
@@ -140,7 +140,7 @@ _LIFTED = (
     "size.soft=unlimited size.hard=unlimited size.unchecked=unlimited size.pr=unlimited "
     "size.prtotal=unlimited time.soft=unlimited time.hard=unlimited"
 )
-# Shell: the existing values without {n}. ldapsearch prints values that are not ASCII in base64.
+# Shell code that prints the existing values without {n}. ldapsearch prints values that are not ASCII in base64.
 _OTHERS = (
     'while read -r NAME RULE; do case $NAME in olcLimits:) ;; olcLimits::) RULE=$(printf %s "$RULE" | base64 -d) ;; '
     "*) continue ;; esac; printf 'olcLimits: %s\\n' \"${RULE#*\\}}\"; done"
@@ -148,8 +148,8 @@ _OTHERS = (
 
 
 def _commands(uri: str, suffix: str, identity: str) -> Iterator[str]:
-    """Yields lines to paste into a shell on the server's host. They replace all limits, with the new limit first,
-    because the first match applies, and an added value comes last until a restart (bconfig.c, CFG_LIMITS)."""
+    """Yields lines to paste into a shell on the server's host. They replace all values of olcLimits, so that the new
+    value is the first: slapd applies the first match, and puts an added value last (bconfig.c, CFG_LIMITS)."""
     subject = f'dn.exact="{identity}"'
     others = _OTHERS
     if identity == _ANONYMOUS:
@@ -194,7 +194,7 @@ CERTIFICATE = (
 
 
 def mentions_tls(reason: str) -> bool:
-    """Whether a message is about TLS. A closed connection (in GnuTLS's or OpenSSL's words) is not."""
+    """Returns whether a message is about TLS. Messages of GnuTLS and OpenSSL about a closed connection do not count."""
     is_closed = any(word in reason for word in ("non-properly terminated", "unexpected eof"))
     return not is_closed and any(word in reason for word in ("certificate", "TLS", "SSL", "handshake"))
 
@@ -211,10 +211,10 @@ def tls_failure(uri: str, start_tls: int, reason: str) -> errors.TlsFailed | Non
 
 
 def _why(scheme: str, host: str, port: int) -> tuple[str, str]:
-    """Returns the reason ("" if there is none) and the advice."""
-    if own := _own_settings():
+    """Returns why TLS fails, and the advice. The reason is "" if TLS works or the reason is unknown."""
+    if setting_error := _own_settings():
         advice = "Correct that setting of ldap.conf, or the variable that overrides it (LDAPTLS_CACERT and others)."
-        return own, advice
+        return setting_error, advice
     try:
         with socket.create_connection((host, port), TIMEOUT) as plain:
             if scheme != "ldaps" and _start_tls(plain) != 0:

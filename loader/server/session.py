@@ -53,9 +53,9 @@ class Session:
 
     def __init__(self, connection: Connection, given_up: threading.Event | None = None) -> None:
         self.connection = connection
-        configured = str(ldap.get_option(ldap.OPT_URI) or "ldap://localhost")
+        default_uri = str(ldap.get_option(ldap.OPT_URI) or "ldap://localhost")
         # libldap's built-in default URI ends with this suffix.
-        self.uri = connection.uri or configured.removesuffix("/??base")
+        self.uri = connection.uri or default_uri.removesuffix("/??base")
         self._given_up = given_up
         self._is_blocked = False  # whether a thread is inside libldap; still True after a timeout
         try:
@@ -65,7 +65,7 @@ class Session:
             raise errors.UsageProblem(reason=reason) from None
         self._ldap.set_option(ldap.OPT_REFERRALS, 0)
         self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, connect_limit())
-        # libldap tries each URI, with a TCP connection and a handshake.
+        # The limit is for a TCP connection and a handshake with each URI, because libldap may try all of them.
         uris = max(1, len(self.uri.replace(",", " ").split()))
         self.call("bind", self._bind, limit=2 * connect_limit() * uris + bind_limit())
         _log.info("connected to %s as %s", self.uri, connection.who)
@@ -113,8 +113,8 @@ class Session:
             # libldap also applies TIMEOUT and NETWORK_TIMEOUT of ldap.conf, and does not report which of them expired.
             reason = f"{operation}: no answer within {seconds:.0f} s"
         result = facts.get("result", getattr(error, "errnum", 0))
-        # A failed handshake, or the answer of a server without StartTLS. All other results of a server (which are not
-        # negative) show that TLS is working.
+        # The error may come from a failed handshake, or from a server that does not offer StartTLS. Any other result
+        # code from the server shows that TLS works. Negative codes are libldap's own.
         maybe_tls = isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.PROTOCOL_ERROR)
         maybe_tls |= result < 0 and refusals.mentions_tls(reason)
         if maybe_tls and (failed := refusals.tls_failure(self.uri, self.connection.start_tls, reason)):
@@ -187,7 +187,7 @@ class Session:
         scope: int = ldap.SCOPE_SUBTREE,
         subentries: bool = False,
     ) -> Entries:
-        """Returns the matching entries (or subentries) in one list, so only for small results."""
+        """Returns the matching entries (or subentries). Use it only for small results: they are one list in memory."""
         controls = [*_AS_STORED, *([_VISIBLE] if subentries else [])]
         return [_lowered(dn, entry) for dn, entry in self._search(base, scope, where, attributes, controls) if dn]
 
@@ -198,12 +198,12 @@ class Session:
         """Yields the DNs of the entries that a search finds. Stops reading once there are at least `most`. Reads in
         pages if `search.page` is set. Raises NoSuchBase, and LimitTooLow if a limit of the server ends the search."""
         paging = SimplePagedResultsControl(True, size=search.page, cookie="")
-        sent = [*_AS_STORED, *([_VISIBLE] if search.subentries else []), *([paging] if search.page else [])]
+        request_controls = [*_AS_STORED, *([_VISIBLE] if search.subentries else []), *([paging] if search.page else [])]
         arguments = (search.base, _SCOPES[search.scope], search.where, ["1.1"])
         count = 0
 
         def page(handle: Any) -> list[str]:
-            message = handle.search_ext(*arguments, serverctrls=sent)
+            message = handle.search_ext(*arguments, serverctrls=request_controls)
             kind, names, controls = None, list[str](), list[Any]()
             while kind != ldap.RES_SEARCH_RESULT and count + len(names) < most:
                 kind, entries, _, controls = handle.result3(message, all=bool(search.page))
@@ -264,8 +264,8 @@ class Session:
 
     def context_of(self, base: str) -> str:
         """Returns the longest naming context that contains `base`; `base` itself if the server shows none."""
-        holding = (context for context in self.naming_contexts() if names.is_below(base, context))
-        return max(holding, key=len, default=base)
+        contexts = (context for context in self.naming_contexts() if names.is_below(base, context))
+        return max(contexts, key=len, default=base)
 
     def context_csns(self, suffix: str) -> list[str]:
         """Returns the contextCSN of a suffix, one value per server ID. Raises NoContextCSN if there are no values."""
@@ -294,10 +294,10 @@ class Session:
         return sorted(csn.by_server(value.decode() for value in values).values())
 
     def base(self) -> str:
-        """Returns -b, else BASE of ldap.conf, else the server's suffix. Raises NoSuchBase unless it has exactly one."""
-        for chosen in (self.connection.base, ldap.get_option(ldap.OPT_DEFBASE)):
-            if chosen is not None:
-                return str(chosen)
+        """Returns -b, else BASE of ldap.conf, else the server's suffix. Raises NoSuchBase if it has none or several."""
+        for base_dn in (self.connection.base, ldap.get_option(ldap.OPT_DEFBASE)):
+            if base_dn is not None:
+                return str(base_dn)
         contexts = self.naming_contexts()
         if len(contexts) == 1:
             return contexts[0]
@@ -315,8 +315,8 @@ class Session:
             entries = self.find("cn=Databases,cn=Monitor", where, counters)
         except (errors.NoSuchBase, errors.ServerRefused, errors.LimitTooLow):
             return {}
-        shown = ((name, entry.get(name.lower())) for _, entry in entries for name in counters)
-        return {name: int(values[0]) for name, values in shown if values}
+        values_of = ((name, entry.get(name.lower())) for _, entry in entries for name in counters)
+        return {name: int(values[0]) for name, values in values_of if values}
 
     def offers_subentries(self, base: str) -> bool:
         """Returns True if the server accepts the subentries control (RFC 3672) from this account."""
@@ -361,8 +361,8 @@ class _Unanswered(Exception):
 
 
 def _in_thread(work: Callable[[], Result], limit: float, given_up: threading.Event | None) -> Result:
-    """Returns or raises the result of `work`. Raises _Unanswered after `limit` seconds, or soon after `given_up` is
-    set; then the thread of `work` continues until libldap returns or the process ends."""
+    """Runs `work` in a thread; returns its result or raises its error. Raises _Unanswered after `limit` seconds, or
+    soon after `given_up` is set. The thread then lives on until libldap returns or the process ends."""
     future: Future[Result] = Future()
 
     def run() -> None:
@@ -402,7 +402,7 @@ def _limit(option: int, default: float) -> float:
     return float(value) if value is not None and float(value) > 0 else default
 
 
-# The native core answers the prompts of the SASL mechanisms itself, with the same values.
+# The native core does not use this function, but gives the same answers to the prompts of the SASL mechanisms.
 def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
     """Binds with SASL. For a missing option, the value of ldap.conf applies, which libldap reads but does not pass to
     SASL. Raises UsageProblem for unusable options, and python-ldap's errors."""
@@ -462,7 +462,7 @@ class _PolicyResponse(ResponseControl):  # type: ignore[misc]
 
 
 def _simple_bind(handle: Any, uri: str, connection: Connection) -> None:
-    """Raises AccountClosed if the password policy closes the account, and python-ldap's errors."""
+    """Binds. Raises AccountClosed if the password policy has closed the account, and python-ldap's errors."""
     name, secret = connection.bind_dn or "", connection.secret() or b""
     try:
         number = handle.simple_bind(name, secret, [RequestControl(_OID)] if name else None)

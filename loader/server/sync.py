@@ -29,7 +29,7 @@ class SyncAnswer(str, Enum):
     """The kinds of answers (docs/catch-up.md)."""
 
     NOTHING = "nothing"
-    CHANGES = "changes"  # and deletions
+    CHANGES = "changes"  # changed entries, and the entryUUIDs of deleted ones
     PRESENT = "present"  # the entryUUIDs of all entries that did not change
     WHOLE = "whole"  # every entry
     RELOAD = "reload"
@@ -55,9 +55,9 @@ def cookie_of(csns: Sequence[str]) -> str:
 def probe(
     server: Session, base: str, csns: Sequence[str] | None, where: str = "(objectClass=*)", reload_hint: bool = True
 ) -> Reply:
-    """Returns the provider's reply to a consumer with the contextCSN `csns`. None: a consumer without a cookie; then
-    only `base` is read, and the reply has the provider's server ID. `where`: a filter for one entry below `base`.
-    `reload_hint`: syncrepl sends True, except when it reads an accesslog. Raises LoaderError."""
+    """Returns the provider's reply to a consumer with the contextCSN `csns`. If `csns` is None, the consumer has no
+    cookie: only `base` is read, and the reply has the provider's server ID. `where`: a filter for one entry below
+    `base`. `reload_hint`: syncrepl sends True, except when it reads an accesslog. Raises LoaderError."""
     cookie = None if csns is None else cookie_of(csns)
     control = SyncRequestControl(criticality=1, cookie=cookie, reloadHint=reload_hint and cookie is not None)
     scope = ldap.SCOPE_BASE if csns is None else ldap.SCOPE_SUBTREE
@@ -81,7 +81,7 @@ def probe(
 
 
 def _reply(handle: Any, message: int, had_cookie: bool) -> Reply:
-    """Returns the reply: the first set of entryUUIDs determines its kind, or the search's end if there is no set."""
+    """Returns the reply. The first set of entryUUIDs shows its kind; without any set, the end of the search does."""
     kind, whole = None, False
     while kind != ldap.RES_SEARCH_RESULT:
         kind, messages, _, controls, _, _ = handle.result4(message, all=0, add_intermediates=1, add_ctrls=1)
@@ -93,8 +93,8 @@ def _reply(handle: Any, message: int, had_cookie: bool) -> Reply:
     done = next((control for control in controls if isinstance(control, SyncDoneControl)), None)
     if done is None:
         return Reply(SyncAnswer.NOT_OFFERED, reason="the search ends without a Sync Done control")
-    # A provider with a session log or accesslog sends refreshDeletes. Without refreshDeletes it ran a present phase,
-    # here empty: the entry was sent or does not match.
+    # A provider that answers from a session log or accesslog sets refreshDeletes. Otherwise it ran a present phase.
+    # That phase listed no entryUUID here: the only entry was sent whole, or does not match the filter.
     if done.refreshDeletes and had_cookie:
         answer = SyncAnswer.CHANGES if done.cookie else SyncAnswer.NOTHING
     else:
@@ -109,9 +109,9 @@ def server_id(cookie: str | None) -> str | None:
 
 
 def touch(server: Session, dn: str) -> None:
-    """Replaces an entry's object classes by the same values: a write that changes only entryCSN, modifyTimestamp and
-    modifiersName. slapd puts its CSN into the contextCSN and into syncprov's session log. Raises NoSuchBase;
-    ServerRefused if the account may not write, or the database is a shadow."""
+    """Replaces an entry's object classes by the same values. This write changes only entryCSN, modifyTimestamp and
+    modifiersName. slapd puts the CSN of the write into contextCSN and into syncprov's session log. Raises NoSuchBase;
+    ServerRefused if the account may not write, or if the database is that of a consumer."""
     for _ in range(_TRIES):
         entry = server.read(dn, ["objectClass", "entryCSN"])
         # The assertion (RFC 4528) prevents undoing a concurrent change of the object classes.

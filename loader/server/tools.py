@@ -55,7 +55,7 @@ def server_tool_as(owner: Owner | None, name: str, *arguments: str) -> list[str]
     return server_tool("setpriv", *identity, *command) if prefix else ["setpriv", *identity, *command]
 
 
-# Prints the topmost directory on the path to a tool, or on its real path, that the account may not enter.
+# Shell code that prints the topmost directory that the account may not enter, on the path or real path of a tool.
 _FIND_CLOSED = """
 test -x "$1" && exit
 for path; do
@@ -74,7 +74,7 @@ exec setpriv "$@" /bin/sh -c "$closed" sh "$path" "$(readlink -f "$path")"
 
 @functools.cache
 def _require_reachable(tool: str, uid: int, identity: tuple[str, ...], prefix: str | None) -> None:
-    """Raises ToolUnreachable if the account may not enter a directory on the tool's path: setpriv only returns 127."""
+    """Raises ToolUnreachable if the account may not enter a directory on the tool's path; setpriv would return 127."""
     command = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *identity)
     if closed := os.fsdecode(child.run(command).out):
         raise ToolUnreachable(tool=Path(tool).name, account=files.account_name(uid), place=closed)
@@ -110,8 +110,8 @@ _FOLDED = re.compile(rb"\r?\n ")
 
 
 def of_directories(directories: Sequence[Path]) -> Owner | None:
-    """Returns the first account other than root that owns one of the directories, or could replace one because it owns
-    a directory or link on the path. None: there is no such account, or this process does not run as root."""
+    """Returns the first account, not root, that owns one of the directories, or a directory or link on the path of one,
+    so that it could replace that directory. None: there is no such account, or this process does not run as root."""
     if os.geteuid() != 0:
         return None
     statuses = (status for path in directories for status in held.statuses_along(path))
@@ -139,8 +139,8 @@ def slapd_account(user: str | None, directories: Sequence[Path]) -> Owner | None
 
 
 def of_configuration(path: Path) -> Owner | None:
-    """Returns the account as in `of_directories` for a slapd.d or slapd.conf that no tool has read yet. The owner of
-    its files counts too: that account could add directories before a tool reads the files."""
+    """Like `of_directories`, for the database directories in a slapd.d or slapd.conf that no tool has read yet. Owners
+    of the configuration's files count too, because they could add directories before a tool reads the files."""
     if os.geteuid() != 0:
         return None
     if not path.is_dir():
@@ -162,8 +162,8 @@ def may_read(owner: Owner, paths: Sequence[Path]) -> bool:
 
 
 def change_owner(owner: Owner | None, top: Path) -> None:
-    """Gives a directory of this process and its contents to `owner`, from the bottom up, because the account could
-    create links in a directory as soon as it owns the directory."""
+    """Makes `owner` the owner of a directory of this process and of its contents. Starts at the bottom, because the
+    account could create links in a directory as soon as it owns the directory."""
     if owner is not None:
         for descriptor in _each(top):
             owner.apply_to(descriptor)
@@ -227,7 +227,7 @@ def slapd_on(config: Config) -> int | None:
         path = None
         with suppress(OSError):
             start = os.readlink(f"/proc/{pid}/cwd")
-            # slapd ignores -f if -F is given too. The path is valid here even if slapd runs in a chroot or container.
+            # slapd ignores -f if -F is given too. Through /proc/PID/root, the path works for a chroot or container too.
             if configurations := (*_option_values(pid, "-F"), *_option_values(pid, "-f")):
                 path = Path(f"/proc/{pid}/root{os.path.join(start, configurations[0])}")
         if files.same(path, config.path) or (path is None and pid == of_pid_file):  # started without -F and -f

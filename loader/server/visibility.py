@@ -42,7 +42,7 @@ SECRETS = (
 )
 _SEARCHING = 1.0  # seconds, roughly: total server time for the searches for secrets and for containers
 _OF_EACH = 2  # entries per secret and per container; also the number of checks of a container without a visible child
-_FIRST = 200  # entries from which one per parent and set of object classes is checked
+_FIRST = 200  # entries read at first; of each parent and set of object classes, one of them is checked
 _CONTAINERS = 30  # containers whose children are read
 _LOOKS = 40  # maximum total of checked entries
 _TRIES = 10  # minimum checks of an entry that other clients keep changing; checks continue for _PATIENCE
@@ -82,10 +82,10 @@ def compare_sample(server: Session, base: str, is_relevant: Relevance = None) ->
     if not all(entry.get(kind.lower()) for kind in kinds):
         return None
     schema = SubSchema({kind: entry.get(kind.lower()) for kind in kinds})
-    known = overlays_of(server, server.context_of(base))
+    overlay_names = overlays_of(server, server.context_of(base))
     who = server.who_am_i()
-    report = VisibilityReport(f'dn.exact="{who}"' if who else "anonymous", shows_overlays=bool(known))
-    report.distorting = overlays.overlays_that_change_searches(known)
+    report = VisibilityReport(f'dn.exact="{who}"' if who else "anonymous", shows_overlays=bool(overlay_names))
+    report.distorting = overlays.overlays_that_change_searches(overlay_names)
     for name in _sample(server, base, schema, report):
         try:
             _EntryCheck(server, schema, name, report, is_relevant).check()
@@ -128,13 +128,13 @@ def _sample(server: Session, base: str, schema: SubSchema, report: VisibilityRep
         nonlocal seconds
         if seconds >= _SEARCHING:
             return []
-        started = time.monotonic()
+        start = time.monotonic()
         try:
             return server.first(base, limit, _KIND, where, 1)[0]
         except (LimitTooLow, ServerRefused):
             return []
         finally:
-            seconds += time.monotonic() - started
+            seconds += time.monotonic() - start
 
     sampled = [*server.first(base, _FIRST, _KIND)[0]]
     for container, _ in first(_CONTAINERS, "(hasSubordinates=TRUE)"):
@@ -183,10 +183,10 @@ class _EntryCheck(Struct):
     def check(self) -> None:
         """Checks the entry. An entry that changes all the time is skipped: the sample has similar entries."""
         candidates: set[str] | None = None
-        begun = time.monotonic()
+        start = time.monotonic()
         for number in itertools.count():
-            if number >= _TRIES and time.monotonic() - begun > _PATIENCE:
-                return  # a fast server was tried more often
+            if number >= _TRIES and time.monotonic() - start > _PATIENCE:
+                return  # the entry changed during every check
             entry = self.server.read(self.name)
             computed, readable, hidden = self._contradicted(entry, candidates)
             candidates = {*computed, *readable, *hidden}
@@ -245,7 +245,7 @@ class _EntryCheck(Struct):
 
 
 def _is_same(before: Attributes, after: Attributes) -> bool:
-    """Whether _MARKS and attribute names agree (some overlays set no new entryCSN); without _MARKS, all values."""
+    """Returns whether both readings have equal _MARKS and attribute names; without _MARKS, whether they are equal."""
     if not all(mark in before for mark in _MARKS):
         return before == after
     return before.keys() == after.keys() and all(before[mark] == after.get(mark) for mark in _MARKS)
@@ -254,10 +254,10 @@ def _is_same(before: Attributes, after: Attributes) -> bool:
 # --- writing ---------------------------------------------------------------------------------------------------------
 #
 # Checks whether this account may add entries, without changing anything. For a rename, slapd checks the write
-# permission for the parent's children before it looks up the child (mdb_modrdn of OpenLDAP 2.4 to 2.6). So renaming a
-# missing entry fails with noSuchObject for an account that may write, and with insufficientAccess for an account that
-# may not. An empty database has no parent for such a test, and an add would change the database. So in that case the
-# rules in cn=config are evaluated, and a refusal is reported only if it is certain.
+# permission for the parent's children before it looks up the child (mdb_modrdn of OpenLDAP 2.4 to 2.6). So the rename
+# of a missing entry fails with noSuchObject if the account may write, and with insufficientAccess if it may not.
+# An empty database has no parent for such a test. There, the rules in cn=config are evaluated instead, and a refusal is
+# reported only if it is certain.
 
 
 # An access level or privileges (slapd.access(5)), and the subset that permits adding entries.
@@ -301,9 +301,9 @@ def require_may_add_first_entry(server: Session, config: Config, database: Datab
 
 
 def _might_write(rules: Iterable[list[str]], who: str) -> bool:
-    """Returns False if `who` certainly may not write to an entry other than its own. `rules`: words of olcAccess."""
+    """Returns False if `who` certainly may not write to any entry except its own. `rules`: words of olcAccess."""
     for words in rules:
-        parts: list[list[str]] = [[]]  # the words of the `to` part, then those of each clause without `by`
+        parts: list[list[str]] = [[]]  # the words of the `to` part, then the words of each `by` clause
         for word in words:
             if word.lower() == "by":
                 parts.append([])

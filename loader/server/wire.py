@@ -56,13 +56,13 @@ class Reader:
         self._channel = self._call("", lambda: _native.Channel(core_options(connection), counters))
 
     def part(self, search: Search, directory: Path, name: str, drop: Sequence[str], *, compress: bool) -> Part:
-        """Writes files `NAME-000.ldif[.zst]`, `NAME-001...` of about 64 MiB of LDIF each, with `.rows` files; all are
-        synced when this returns. Files of earlier attempts are removed. `drop`: attributes to omit."""
+        """Writes the entries into files `NAME-000.ldif[.zst]`, `NAME-001...`, each of about 64 MiB of LDIF and with a
+        `.rows` file. Syncs all files. Removes files of earlier attempts. `drop`: attributes to omit."""
         return self._call(search.base, lambda: self._channel.part(search, directory, name, drop, compress=compress))
 
     def feed(self, search: Search, target: Feed, notes: Path, drop: Sequence[str], copy: Path | None) -> int:
-        """Sends the entries found to `target` and to the file `copy`; returns their number. `notes`: output file that
-        lists the entries with children."""
+        """Sends the found entries to `target` and to the file `copy`; returns their number. `notes`: the file that gets
+        the list of entries with children."""
         return self._call(search.base, lambda: self._channel.feed(search, target, notes, drop, copy))
 
     def file(self, search: Search, path: Path, drop: Sequence[str]) -> Part:
@@ -71,7 +71,7 @@ class Reader:
 
     def sync(self, search: Search, cookie: str, most: int, out: tuple[Path, Path, Path], drop: Sequence[str]) -> Synced:
         """Runs a content synchronization (RFC 4533, refreshOnly). `out`: files for changed entries (LDIF), and for the
-        entryUUIDs of present and of deleted entries. More than `most` entries end the search and the reader."""
+        entryUUIDs of present and of deleted entries. More than `most` changed entries make the reader unusable."""
         return self._call(search.base, lambda: self._channel.sync(search, cookie.encode(), most, out, drop))
 
     def digest(self, search: Search, tree: EntryDigests) -> None:

@@ -1,12 +1,12 @@
-"""Predicts, before a seeding, what the provider will send when the seeded consumer starts, and what the catch-up costs.
-Reports both to the operator, with the commands that make the provider send less.
+"""Predicts, before a seeding, what the provider will send when the seeded consumer starts, and what that costs. Reports
+both to the operator, with the commands that make the provider send less.
 
-slapo-syncprov compares the cookie with its own contextCSN, so a probe needs an older cookie (server/sync.py). If
-nothing was written since the contextCSN that the seed claims, the probe's cookie is a microsecond older, and cn=config
-settles what this leaves open. The prediction always assumes that the provider gets one more write before the answer.
+The prediction comes from probes (server/sync.py): searches with the cookie of a consumer. slapo-syncprov reveals its
+kind of answer only if the cookie is older than its own contextCSN. If nothing was written since the contextCSN of the
+seed, the cookie of the probe is made a microsecond older. cn=config decides the remaining cases. The prediction always
+assumes that the provider gets one more write before the answer.
 
-Seconds and bytes are measured costs of the consumer (figures in docs/catch-up.md): for every kind of answer the
-consumer is slower than the provider, and it uses one processor."""
+The costs are those of the consumer, which is always slower than the provider (measured: docs/catch-up.md)."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ _OTHERS = {
     SyncAnswer.REFUSED: "an error",
     SyncAnswer.NOT_OFFERED: "no synchronization",
 }
-_WATCH = 1.5  # seconds to wait for a write by any client, if nothing else shows the provider's answer
+_WATCH = 1.5  # seconds to wait for a write by any client; done only if nothing else shows the provider's answer
 _LOOK_EVERY = 0.1  # seconds between two reads of contextCSN while waiting for a write
 _ANCIENT = "19700101000000.000000Z#000000#{}#000000"
 _SYNCPROV = re.compile(r"olcOverlay=(\{-?\d+\})?syncprov,", re.IGNORECASE)
-_LEAST_LOG = 100_000  # minimum size of a recommended session log, in writes
-_ENTRIES_PER_WRITE = 100  # entries of the tree per write in a recommended session log
+_LEAST_LOG = 100_000  # writes; minimum size of a recommended session log
+_ENTRIES_PER_WRITE = 100  # a recommended session log has room for one write for so many entries of the tree
 _START = 0.2  # seconds to connect, bind and send the search
 _BUCKETS = 65536  # AVL trees in which slapd's consumer keeps entryUUIDs, one for each value of the first two bytes
-_EACH = {SyncAnswer.PRESENT: 2.4e-6, SyncAnswer.WHOLE: 28e-6}  # seconds per entry while the AVL trees have few nodes
-_DEEPER = 1.1e-6  # additional seconds per entry for each doubling of the nodes: one more cache miss
-_SHALLOW = 2.2  # doublings of the nodes that _EACH already includes
+_EACH = {SyncAnswer.PRESENT: 2.4e-6, SyncAnswer.WHOLE: 28e-6}  # seconds per entry, if the AVL trees are small
+_SHALLOW = 2.2  # an AVL tree of up to 2^_SHALLOW nodes is small
+_DEEPER = 1.1e-6  # additional seconds per entry whenever the number of nodes doubles, for one more cache miss
 _LINES = {SyncAnswer.PRESENT: 9.7e-6, SyncAnswer.WHOLE: 72e-6}  # additional seconds per entry with loglevel `sync`
-_UUID = 84  # bytes of the consumer's memory per entry, whether only its entryUUID is sent or the whole entry
+_UUID = 84  # bytes of the consumer's memory for each entryUUID; whole entries take no more
 _SYNC = 16384  # bit of `sync` in olcLogLevel
-_ASSUMED = 1_000_000  # entries that are priced if the size of the tree is unknown
+_ASSUMED = 1_000_000  # number of entries for which the cost is reported if the size of the tree is unknown
 _NO_ENTRY = "(entryUUID=00000000-0000-0000-0000-000000000000)"
 UNKNOWN = "catch-up: what the provider will send is not known"
 
@@ -60,8 +60,8 @@ log = logging.getLogger(__name__)
 
 class Forecast(msgspec.Struct, frozen=True):
     """What the provider will send to the consumer. `sure`: a probe or the configuration proves the answer. `lost`: the
-    consumer will miss deletions. `entries`: the number of entries in the tree; None if unknown. `logged`: the
-    consumer's log level has `sync`."""
+    consumer will miss deletions. `entries`: number of entries in the tree; None if unknown. `logged`: the consumer's
+    loglevel includes `sync`."""
 
     answer: SyncAnswer
     why: str
@@ -105,7 +105,7 @@ class Preflight(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def seconds_of(answer: SyncAnswer, entries: int, logged: bool) -> float:
-    """Returns the consumer's seconds for an answer about `entries` entries. `logged`: its log level has `sync`."""
+    """Returns the seconds that the consumer needs for an answer with `entries` entries. `logged`: see Forecast."""
     if answer not in COSTLY:
         return _START
     doublings = math.log2(max(1.0, entries / _BUCKETS))
@@ -114,9 +114,9 @@ def seconds_of(answer: SyncAnswer, entries: int, logged: bool) -> float:
 
 
 def cost_of(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
-    """Returns the cost of a COSTLY answer in words. If `entries` is None, it is the cost for _ASSUMED entries."""
-    priced, rest = (_ASSUMED, f" for {_ASSUMED:,}") if entries is None else (entries, "")
-    return f"{units.duration(seconds_of(answer, priced, logged))} and {units.size(_UUID * priced)} of its memory{rest}"
+    """Returns time and memory of a COSTLY answer, in words. None for `entries` gives the cost of _ASSUMED entries."""
+    count, rest = (_ASSUMED, f" for {_ASSUMED:,}") if entries is None else (entries, "")
+    return f"{units.duration(seconds_of(answer, count, logged))} and {units.size(_UUID * count)} of its memory{rest}"
 
 
 def logs_sync(config: Config) -> bool:
@@ -133,9 +133,9 @@ def logs_sync(config: Config) -> bool:
 
 class Syncprov(msgspec.Struct, frozen=True):
     """slapo-syncprov of one database. `session_log`: its size in writes, 0 if there is none. `log_base`: suffix of the
-    accesslog that replaces it (olcSpSessionlogSource). `changed`: entryCSN of the overlay's entry in cn=config.
-    `writes_itself`: the database is no shadow, so the provider's own server ID enters the contextCSN. `server_ids`:
-    server IDs of all providers that may write. `keeps_changes`: changes of cn=config survive a restart of slapd."""
+    accesslog that replaces the session log (olcSpSessionlogSource). `changed`: entryCSN of the overlay's entry in
+    cn=config. `writes_itself`: clients can write to the database, so the contextCSN gets the provider's own server ID.
+    `server_ids`: of all providers, if there are several. `keeps_changes`: changes of cn=config survive a restart."""
 
     entry_dn: str
     database: Database
@@ -169,7 +169,7 @@ def syncprov_in(config: Config, suffix: str) -> Syncprov | None:
     for database, (name, _) in itertools.product(databases, config.entries):
         if not (_SYNCPROV.match(name) and name.lower().endswith("," + database.entry_dn.lower())):
             continue
-        own, base = config.reader(name), config.reader(database.entry_dn)
+        overlay, base = config.reader(name), config.reader(database.entry_dn)
         multi = base.flag("olcMultiProvider", False) or base.flag("olcMirrorMode", False)
         # A value of olcServerID is an ID, optionally followed by the URL of the listener it is for.
         ids = [words[0] for words in config.reader("cn=config").words("olcServerID") if words] if multi else []
@@ -177,10 +177,10 @@ def syncprov_in(config: Config, suffix: str) -> Syncprov | None:
         return Syncprov(
             entry_dn=name,
             database=database,
-            session_log=own.number(SESSION_LOG, 0),
-            log_base=own.dn("olcSpSessionlogSource"),
-            nopresent=own.flag("olcSpNoPresent", False),
-            changed=next(iter(own.stored("entryCSN")), ""),
+            session_log=overlay.number(SESSION_LOG, 0),
+            log_base=overlay.dn("olcSpSessionlogSource"),
+            nopresent=overlay.flag("olcSpNoPresent", False),
+            changed=next(iter(overlay.stored("entryCSN")), ""),
             writes_itself=multi or not database.consumer,
             server_ids=frozenset(f"{int(text, 10 if text.isdigit() else 16):03x}" for text in numbers),
             keeps_changes=configuration.keeps_changes(config),
@@ -196,8 +196,8 @@ def expected_answer(
 ) -> Forecast:
     """Predicts the answer to a consumer that has the contextCSN `claimed`. Raises LoaderError if the provider fails.
 
-    `log_base`: the accesslog of a delta-syncrepl consumer. If the accesslog does not reach back to `claimed`, syncrepl
-    falls back to a refresh."""
+    `log_base`: the accesslog from which a delta-syncrepl consumer reads. If the log begins after `claimed`, syncrepl
+    falls back to a refresh from the database."""
     reply = sync.probe(server, suffix, None)
     if reply.answer in (SyncAnswer.NOT_OFFERED, SyncAnswer.REFUSED):
         forecast = Forecast(reply.answer, reply.reason)
@@ -212,8 +212,8 @@ def expected_answer(
         answer = sync.probe(server, log_base, older, _NO_ENTRY, reload_hint=False).answer
     if answer is SyncAnswer.CHANGES:
         return Forecast(SyncAnswer.CHANGES, f"{log_base} reaches back to this contextCSN")
-    # The log begins with the last write, or does not contain it. If it begins with it, the answer depends on the
-    # version: OpenLDAP 2.5.13 stores a second minCSN with the next write, other versions do not.
+    # Either the accesslog begins with the last write, or it does not contain that write. In the first case, the answer
+    # depends on the version: OpenLDAP 2.5.13 stores a second minCSN with the next write, other versions do not.
     seen = "was not written to yet, and may not reach" if is_unwritten else "does not reach"
     why = f"{log_base} {seen} back to this contextCSN, so syncrepl falls back to a refresh: {forecast.why}"
     return msgspec.structs.replace(forecast, why=why, sure=forecast.sure and not is_unwritten)
@@ -226,7 +226,7 @@ def reply_to(server: Session, suffix: str, csns: Iterable[str]) -> sync.Reply:
 
 
 class _Probe(msgspec.Struct, frozen=True):
-    """`claimed`: the consumer's CSN of each server ID. `own`: the provider's server ID. `syncprov`: None if hidden."""
+    """`claimed`: server ID -> the consumer's CSN. `own`: the provider's server ID. `syncprov`: None if not readable."""
 
     server: Session
     suffix: str
@@ -236,12 +236,12 @@ class _Probe(msgspec.Struct, frozen=True):
 
     def forecast(self) -> Forecast:
         syncprov, claimed = self.syncprov, self.claimed
-        # The server IDs whose CSNs the next writes may bring into the contextCSN.
+        # The server IDs for which the contextCSN may get a CSN by the next writes.
         writers = {self.own} if (syncprov.writes_itself if syncprov else not self._is_shadow()) else set()
         lacking = sorted((writers | syncprov.server_ids if syncprov else writers) - claimed.keys())
         if lacking:
             if syncprov is None and self._has_moved(_WATCH):
-                return self._exact()  # the provider may be a consumer itself, which applies writes of another server
+                return self._exact()  # a CSN of a known server ID has moved: the provider may itself be a consumer
             why = (
                 f"its contextCSN has no CSN of server ID {' and '.join(lacking)} yet (only of "
                 f"{', '.join(sorted(claimed))}); after the first one it takes the consumer's cookie for incomplete and "
@@ -251,8 +251,8 @@ class _Probe(msgspec.Struct, frozen=True):
                 why += f". That write of server ID {' and '.join(others)} has to be made on another provider"
             unless = "" if syncprov else " (unless it is itself a consumer, which writes nothing of its own)"
             return Forecast(SyncAnswer.WHOLE, why + unless, sure=syncprov is not None)
-        # If for every server ID the provider answers a cookie of 1970 with changes only, it remembers no deletions.
-        # A provider with a session log answers so only for server IDs that had not written when the log began.
+        # A cookie of 1970 is older than any log. If the provider answers it with changes only for every server ID, it
+        # sends no deletions. A session log causes this answer only for server IDs that had not written before it began.
         if all(self._answer_to(_ANCIENT.format(sid)) is SyncAnswer.CHANGES for sid in claimed):
             any_cookie = "it answers any cookie, however old, with changes alone"
             nopresent = "olcSpNoPresent is set, which is for the database of an accesslog"
@@ -283,7 +283,7 @@ class _Probe(msgspec.Struct, frozen=True):
         return max(self.claimed, key=lambda sid: self.claimed[sid])
 
     def _answer_to(self, other: str) -> SyncAnswer:
-        """Probes with `other` in place of the claimed CSN of the same server ID."""
+        """Returns the answer to `claimed`, in which `other` replaces the CSN of the same server ID."""
         csns = dict(self.claimed) | {csn.server_id(other): other}
         return reply_to(self.server, self.suffix, csns.values()).answer
 
@@ -297,7 +297,7 @@ class _Probe(msgspec.Struct, frozen=True):
         return any(self.suffix.encode() in entry.get("namingcontexts", []) for _, entry in databases)
 
     def _has_moved(self, seconds: float) -> bool:
-        """Returns whether the provider's contextCSN is past `claimed`, or gets past it within `seconds`."""
+        """Returns whether the provider's contextCSN is newer than `claimed`, or becomes newer within `seconds`."""
         until = time.monotonic() + seconds
         while csn.is_covered_by(csn.by_server(self.server.context_csns(self.suffix)), self.claimed):
             if time.monotonic() >= until:
@@ -306,7 +306,7 @@ class _Probe(msgspec.Struct, frozen=True):
         return True
 
     def _exact(self) -> Forecast:
-        """Returns the answer to `claimed` itself, which the provider's contextCSN has passed."""
+        """Returns the answer to `claimed` itself. Call this only if the provider's contextCSN is newer."""
         reply = reply_to(self.server, self.suffix, self.claimed.values())
         reasons = {
             SyncAnswer.CHANGES: "its log reaches back far enough",
@@ -318,7 +318,7 @@ class _Probe(msgspec.Struct, frozen=True):
         return Forecast(reply.answer, reasons.get(reply.answer, reply.reason))
 
     def _from_accesslog(self, base: str) -> Forecast:
-        """Compares the accesslog's minCSN with the claimed CSN of the server ID that will write next."""
+        """Predicts the answer from the accesslog's minCSN and the consumer's CSN of the server ID that writes next."""
         try:
             values = self.server.read(base, ["minCSN"]).get("mincsn", [])
         except LoaderError:
@@ -330,12 +330,11 @@ class _Probe(msgspec.Struct, frozen=True):
         return Forecast(SyncAnswer.PRESENT, f"{base} does not reach back to this contextCSN")
 
     def _from_session_log(self, changed: str) -> Forecast:
-        """Infers the answer if no write to the session log was observed. If the log was set before slapd started, it
-        reaches back to that start, otherwise to its first write. `changed`: CSN of the change that set it."""
+        """Predicts the answer from the time at which the session log was configured. If slapd started later, the log
+        reaches back to that start, else only to its first write. `changed`: CSN of the overlay's last change."""
         older, since = bool(changed) and self.claimed[self._next_writer] > changed, 0.0
         if changed and not older:
-            # Errors: cn=Monitor cannot be read.
-            with suppress(LoaderError, KeyError, IndexError, ValueError):
+            with suppress(LoaderError, KeyError, IndexError, ValueError):  # the account cannot read cn=Monitor
                 entry = self.server.read("cn=Start,cn=Time,cn=Monitor", ["monitorTimestamp"])
                 started = datetime.datetime.strptime(entry["monitortimestamp"][0].decode(), "%Y%m%d%H%M%SZ")
                 since = (csn.time(changed) - started).total_seconds()
@@ -347,7 +346,7 @@ class _Probe(msgspec.Struct, frozen=True):
         return Forecast(SyncAnswer.PRESENT, why)
 
 
-# The report, and the commands that an operator types on the provider's host, so that the provider sends only changes.
+# The report to the operator. It contains commands for the provider's host, which make the provider send only changes.
 
 
 def forecast(
@@ -359,8 +358,8 @@ def forecast(
     part: bool,
     entries: int | None,
 ) -> tuple[Forecast | None, str]:
-    """Forecasts what the provider sends to a consumer with the contextCSN `claimed` (None if it is not known yet), and
-    logs warnings. Returns the forecast and the same in words; None and "" if it is unknown.
+    """Predicts what the provider sends to a consumer with the contextCSN `claimed`, and logs warnings. Returns the
+    forecast, and a description in words. Returns None and "" if the provider fails, or if `claimed` is None (unknown).
 
     `log_base`: the accesslog that the consumer's syncrepl reads. `part`: the consumer is a partial replica. `entries`:
     the number of entries below `base`; None if the provider must be asked."""
@@ -398,13 +397,13 @@ def forecast(
 
 
 def log_size(entries: int | None) -> int:
-    """Returns a suitable olcSpSessionlog. Each recorded write takes some 500 bytes of the provider's memory, and the
-    time to answer from the log grows with the square of the modifications, so the log is no larger than useful."""
+    """Returns a suitable olcSpSessionlog. A larger log would be costly: each write in it takes some 500 bytes of the
+    provider's memory, and the time of an answer grows with the square of the number of modifications."""
     return max(_LEAST_LOG, (entries or 0) // _ENTRIES_PER_WRITE)
 
 
 def commands(server: Session, suffix: str, syncprov: Syncprov | None, entries: int | None) -> Iterator[str]:
-    """Yields lines to paste into a shell on the provider's host. The write is last: the log begins with that write."""
+    """Yields lines to paste into a shell on the provider's host. They set a session log, then make its first write."""
     size, external = log_size(entries), f"ldapmodify {options.external(server.uri)}"
     if syncprov is None:
         # cn=config is unreadable from here, so the shell looks for syncprov. `add` fails harmlessly if a log is set.

@@ -1,9 +1,9 @@
-"""`replica seed --dry-run`: checks the named strategy, or every strategy, predicts the time of each step from short
-measurements (reading the provider, building the entries read, copying a file), and chooses a strategy. Steps that are
-short whatever the size of the tree are left out.
+"""`replica seed --dry-run`: checks the named strategy, or every strategy if none is named, predicts the time of each
+step, and chooses a strategy. The times are predicted from short measurements: reading from the provider, building a
+sample, copying a part of a file. Steps that are short for a tree of any size are left out.
 
-A strategy is refused here if `replica seed` would refuse it before it reads entries, or would run out of space. The
-sample build shows problems of schema, space and maxsize that a real seeding meets only after reading the entries."""
+A strategy is refused here if `replica seed` would refuse it before it reads entries. It is also refused if the build of
+a sample shows a problem of schema, space or maxsize, which a seeding would meet only after it has read all entries."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ _COPY = 128 << 20  # maximum bytes of the trial copy, which ends with fsync
 _SIZE = SampleSize(10_000, 0.0)
 _TAIL = 0.25  # share of a build that cannot start before all is read: indexes, dn2id (docs/performance.md)
 _ADDS = 9000.0  # entries per second that a slapd accepts over LDAP (`bin/bench add`)
-_SPILL = 2  # disk of a build whose sorting exceeds memory, as a multiple of the database
-_NEAR = 60.0  # additional seconds that a strategy may take if the provider then sends only changes
-_TWICE = 2.0  # the same limit as a multiple of the fastest strategy's seconds; the larger limit applies
+_SPILL = 2  # disk space of a build whose sorting exceeds memory, as a multiple of the size of the database
+_NEAR = 60.0  # seconds that a strategy may take longer than the fastest, if the provider then sends only changes
+_TWICE = 2.0  # the same limit as a factor on the fastest strategy's seconds; the larger limit applies
 _JUST_NOW = "measured just now"
-CATCH_UP = "catch-up"  # planned step that ditseed does not run: syncrepl does, after slapd has started
+CATCH_UP = "catch-up"  # a step of the plan that ditseed does not run: slapd's syncrepl does it after slapd has started
 
 
 class PlannedStep(Struct, frozen=True):
-    """`why`: how the seconds were predicted, in words."""
+    """A step with its predicted time. `why`: the basis of the prediction, in words."""
 
     name: str
     seconds: float
     why: str
 
 
-# The number of entries and the bytes on the consumer's disk (None: unknown), and the long steps.
+# Number of entries, bytes on the consumer's disk (both None if unknown), and the steps that take long.
 _Price = tuple[int | None, int | None, list[PlannedStep]]
 
 
 class StrategyPlan(Struct, frozen=True):
-    """`refused`: code of the error with which a seeding would end; None if the strategy is feasible. `catch_up`: what
-    the provider sends once the consumer is started, in words. `seconds`: total of all steps, catch-up included; None if
-    unknown. `disk`: bytes on the consumer; None if unknown, or if the consumer is running."""
+    """The plan of one strategy. `refused`: code of the error that a seeding would raise; None if the strategy is
+    feasible. `catch_up`: what the provider sends to the started consumer, in words. `seconds`: total of all steps with
+    the catch-up; None if unknown. `disk`: bytes on the consumer; None if unknown, or if the consumer is running."""
 
     strategy: str
     source: tuple[str, ...]
@@ -89,8 +89,8 @@ class StrategyPlan(Struct, frozen=True):
 
 
 class SeedPlan(Struct, frozen=True):
-    """`chosen`: None if no strategy is feasible. `measured`: the measurements in words. `facts`: results of the checks
-    of the chosen strategy."""
+    """The result of a dry run. `chosen`: None if no strategy is feasible. `measured`: the measurements, in words.
+    `facts`: results of the checks of the chosen strategy."""
 
     chosen: StrategyPlan | None
     why: str
@@ -115,7 +115,7 @@ def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
 
 
 class TrialBuild(Struct, frozen=True):
-    """`forecast`: extrapolated from a sample build. `scan`: seconds to scan all LDIF. `disk`: peak bytes used."""
+    """Predictions from the build of a sample. `scan`: seconds to scan all LDIF. `disk`: maximum bytes in use."""
 
     forecast: Forecast
     scan: float
@@ -127,7 +127,7 @@ class TrialBuild(Struct, frozen=True):
 
 
 class _Trial:
-    """Runs the trials. Measurements that several strategies share are made once. `facts`: check results by strategy."""
+    """Makes each measurement once, even if several strategies need it. `facts`: strategy -> results of its checks."""
 
     def __init__(self, options: SeedOptions, progress: Progress) -> None:
         self.options, self.progress = options, progress
@@ -139,11 +139,11 @@ class _Trial:
         self.build_of_ldif: TrialBuild | None = None
 
     def judge(self, name: str) -> StrategyPlan:
-        """Returns the plan of one strategy: its price, or the error that refuses it."""
+        """Returns the plan of one strategy, with its times or with the error that refuses it."""
         takes_ldif = name == "ldif" or (name == "online" and self.options.connection is None)
         kind = Kind.DATABASE if name == "clone" else Kind.LDIF if takes_ldif else None
         sources = [locate(str(path), Kind.LDIF, Kind.DATABASE) for path in self.options.source]
-        paths = tuple(path for located in sources if located.kind is kind for path in located.paths)
+        paths = tuple(path for location in sources if location.kind is kind for path in location.paths)
         # The warnings of the checks are collected, and printed below the table.
         logger, warnings = logging.getLogger("seeders.replica"), BufferingHandler(sys.maxsize)
         warnings.setLevel(logging.WARNING)
@@ -164,23 +164,23 @@ class _Trial:
         strategy = STRATEGIES[options.strategy](options)
         checks = preflight(strategy, dry_run=True)
         steps = [_step("preflight", time.monotonic() - began, _JUST_NOW)]
-        began, planned = time.monotonic(), Report()
+        began, plan_facts = time.monotonic(), Report()
         if isinstance(strategy, Ldif) and not self.options.strategy:  # a sample is enough to compare strategies
             strategy.require_context_csn(self.progress)
         else:
-            planned = strategy.plan(checks.suffix, self.progress)
+            plan_facts = strategy.plan(checks.suffix, self.progress)
         planning = time.monotonic() - began
         if isinstance(strategy, StoppedConsumer):
             selected = {"entries": "those that the consumer's syncrepl selects"} if strategy.partial else {}
-            planned = {**planned, **selected, "directory": str(strategy.place.directory)}
-        self.facts[options.strategy] = report_of(checks, planned)
+            plan_facts = {**plan_facts, **selected, "directory": str(strategy.place.directory)}
+        self.facts[options.strategy] = report_of(checks, plan_facts)
         if isinstance(strategy, Clone):
-            entries, disk, priced = self._clone(strategy, planned, planning)
+            entries, disk, long_steps = self._clone(strategy, plan_facts, planning)
         elif options.source and strategy.reads_ldif:
-            entries, disk, priced = self._ldif(strategy)
+            entries, disk, long_steps = self._ldif(strategy)
         else:
-            entries, disk, priced = self._provider(strategy, checks.suffix, planned.get("entries"), planning)
-        steps += priced
+            entries, disk, long_steps = self._provider(strategy, checks.suffix, plan_facts.get("entries"), planning)
+        steps += long_steps
         forecast, sends = checks.forecast, checks.catch_up or "not known"  # no forecast without a provider
         if forecast:
             sends = sends if forecast.only_changes else f"{sends}; {forecast.why}"
@@ -199,14 +199,14 @@ class _Trial:
             disk=disk,
         )
 
-    def _clone(self, strategy: Clone, planned: Report, planning: float) -> _Price:
-        data, converting = strategy.source / DATA, planned.get("copy_seconds")
+    def _clone(self, strategy: Clone, plan_facts: Report, planning: float) -> _Price:
+        data, converting = strategy.source / DATA, plan_facts.get("copy_seconds")
         size = files.allocated_bytes(data)
         with self.progress.step("copy") as meter, sizing.unnamed_file(strategy.place.directory) as target:
             rate = sizing.write(data, target, _COPY, meter) / max(meter.seconds, 1e-3)
         copying = _step("copy", size / rate, f"{units.size(size)} at {units.size(rate)}/s, fsync included")
         if isinstance(converting, int | float):
-            copying = _step("copy", converting, f"{planned['converted']}: as the first entries, {_JUST_NOW}")
+            copying = _step("copy", converting, f"{plan_facts['converted']}: as the first entries, {_JUST_NOW}")
         return contents.entry_count(strategy.source), size, [_step("schema", planning, _JUST_NOW), copying]
 
     def _ldif(self, strategy: Strategy) -> _Price:
@@ -218,7 +218,7 @@ class _Trial:
             with self.progress.step("sample") as meter:
                 sample = sampling.of_files(LdifFiles(paths).paths(), entries, _SIZE, meter)
             self.build_of_ldif = self._build(strategy, sample, sample.ldif_bytes)
-        return self._built(strategy, self.build_of_ldif, entries)
+        return self._build_price(strategy, self.build_of_ldif, entries)
 
     def _provider(self, strategy: Strategy, suffix: str, expected: object, planning: float) -> _Price:
         provider = strategy.options.connection
@@ -228,7 +228,7 @@ class _Trial:
             with session(provider) as server:
                 entries = questions.entries(server, server.context_of(provider.base or suffix), sampled=True)
         if self.rate is None or self.build_of_provider is None:
-            self._read(strategy, suffix, entries)
+            self._measure_provider(strategy, suffix, entries)
         build, rate = self.build_of_provider, self.rate
         assert rate is not None
         entries = self.whole or entries
@@ -250,12 +250,12 @@ class _Trial:
         if entries is not None:
             steps.append(_step("read", seconds, reading))
         if isinstance(strategy, StoppedConsumer):
-            _, disk, building = self._built(strategy, build, entries)
+            _, disk, building = self._build_price(strategy, build, entries)
             return entries, disk, [*steps, *building]
         return entries, None, [*steps, *_adding(entries)]
 
-    def _built(self, strategy: StoppedConsumer, build: TrialBuild | None, entries: int | None) -> _Price:
-        """Prices a build from LDIF. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
+    def _build_price(self, strategy: StoppedConsumer, build: TrialBuild | None, entries: int | None) -> _Price:
+        """Returns the steps of a build from LDIF. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
         if build is None:
             return entries, None, []
         build.require_room(strategy)
@@ -263,9 +263,9 @@ class _Trial:
         steps = [_step("scan", build.scan, "as the sample"), _step("load", build.forecast.seconds, why)]
         return build.forecast.entries, build.disk, steps
 
-    def _read(self, strategy: Strategy, suffix: str, entries: int | None) -> None:
-        """Fetches the first pieces of the plan, one per job, for at most `_READ_FOR` seconds. Then builds a sample of
-        the entries read."""
+    def _measure_provider(self, strategy: Strategy, suffix: str, entries: int | None) -> None:
+        """Runs the first searches of the plan, one for each job, for at most `_READ_FOR` seconds. Then builds a
+        database from a sample of the entries that it has read."""
         with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
             exporting = strategy.reading(suffix, scratch)
             with self.progress.step("read") as meter:
@@ -297,8 +297,8 @@ class _Trial:
         return strategy.is_plain
 
     def _build(self, strategy: StoppedConsumer, sample: Sample, ldif_bytes: float) -> TrialBuild | None:
-        """Scans and builds a sample; returns None if only slapadd can build it. `ldif_bytes`: size of all the LDIF.
-        Raises EmptyInput or SchemaMissing."""
+        """Scans a sample, and builds a database from it. Returns None if only slapadd can build such a database.
+        `ldif_bytes`: size of all the LDIF. Raises EmptyInput or SchemaMissing."""
         place = strategy.place
         with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
             path = scratch / "sample.ldif"

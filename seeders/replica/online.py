@@ -1,8 +1,8 @@
 """Strategy online: adds the entries over LDAP to a running, empty server that cannot be stopped.
 
-The server accepts the entries as from replication (loader/operations/add/lending.py), so that they keep the provider's
-entryUUID and entryCSN; contextCSN is written last. An olcSyncrepl added afterwards then fetches only newer changes. Its
-filter and attributes are not known yet, so the replica is always whole; partial replicas are seeded while stopped."""
+The server accepts the entries as if replication delivered them (loader/operations/add/lending.py), so that they keep
+the provider's entryUUID and entryCSN. contextCSN is written last. The operator then adds an olcSyncrepl, which fetches
+only newer changes. Partial replicas cannot be seeded online, because the filter of that olcSyncrepl is not known."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class Online(Strategy):
         }
 
     def begins_anew(self, restart: bool) -> bool:
-        """Returns True for --restart, or if the server no longer has the database that a finished run loaded; in that
-        case, checks the consumer before the finished run is discarded."""
+        """Returns True for --restart, or if the server no longer has the database that a finished run loaded. In the
+        second case, first checks the consumer, because the caller then discards the finished run."""
         if restart:
             return True
         with recorded(self.run_dir) as catalogue:
@@ -117,7 +117,7 @@ class Online(Strategy):
         return config, database
 
     def context_csns(self, provider: Session, base: str) -> list[str]:
-        """Returns the contextCSN of the base entry, because only that entry brings a contextCSN into the LDIF."""
+        """Returns the contextCSN of the base entry, because the LDIF has a contextCSN only in this entry."""
         return provider.context_csns(base)
 
     def plan(self, suffix: str, progress: Progress) -> Report:
@@ -153,7 +153,7 @@ class Online(Strategy):
 
 
 def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> list[str]:
-    """Joins the LDIF into one file with no entryCSN above the contextCSN to be claimed. Returns that contextCSN."""
+    """Joins the LDIF into one file. Returns the contextCSN for the consumer, and lowers newer entryCSNs to it."""
     with ldif.verified_inputs(source, meter) as paths:
         scan = ldif.scan(paths, meter)
     ldif.require_read(source, scan.entries)
@@ -167,7 +167,7 @@ def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> 
 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
-    """Returns the error for a non-empty database. If slapd's package made all entries, it says how to delete them."""
+    """Returns the error for a database with entries. If slapd's package made them all, says how to delete them."""
     suffix, what, advice = database.suffix, "entries already", _ONLY_EMPTY
     try:
         entries, whole = server.first(suffix, packaged.MOST + 1, ["*", "+"])
@@ -187,7 +187,7 @@ def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmp
 
 
 class _Claimed(Struct, frozen=True):
-    """`bound`: the identity of the loaded database; None if unknown."""
+    """The result of the last step. `bound`: the identity of the loaded database; None if unknown."""
 
     context_csns: list[str]
     entries: int

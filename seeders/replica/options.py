@@ -14,7 +14,7 @@ STRATEGY_NAMES = ("search", "ldif", "clone", "online")
 
 @dataclass(frozen=True)
 class RefreshOptions:
-    """`connection` is the provider."""
+    """Options of `replica refresh`. `connection`: the connection to the provider."""
 
     config_path: declared.Config
     connection: Connection = field(default_factory=Connection)
@@ -28,10 +28,10 @@ _READ = "search, online: number of"
 
 @dataclass(frozen=True, kw_only=True)
 class SeedOptions(declared.Placing, declared.Reading):
-    """`strategy`: its name; empty if a dry run tries all strategies. `connection`: the provider. `admin`: for
-    --prepare-provider, a connection that may change the provider's cn=config, and one that may write to its tree.
-    `source`: paths of --from (LDIF, an export or a database directory). `config_path`: that of a stopped consumer.
-    `consumer`: the connection to a running consumer."""
+    """Options of `replica seed`. `strategy`: empty if a dry run tries all strategies. `config_path`: the configuration
+    of a stopped consumer. `consumer`: a running consumer. `connection`: the provider. `source`: paths of --from (LDIF,
+    an export or a database directory). `admin`: for --prepare-provider, two connections to the provider; the first may
+    change cn=config, the second may write to the tree."""
 
     strategy: str = ""
     config_path: declared.OptionalConfig = None
@@ -63,8 +63,8 @@ class SeedOptions(declared.Placing, declared.Reading):
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """`wait`: seconds that the replica may take to catch up; None derives the limit from what the provider has to send.
-    `config_path`: the consumer's configuration on this host; None reads the consumer's cn=config over LDAP."""
+    """Options of `replica verify`. `wait`: seconds that the replica may take to catch up; None: derived from what the
+    provider has to send. `config_path`: the consumer's configuration; None: its cn=config is read over LDAP."""
 
     provider: Connection = field(default_factory=Connection)
     consumer: Connection = field(default_factory=Connection)

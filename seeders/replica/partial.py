@@ -1,7 +1,7 @@
 """Partial replicas: consumers whose syncrepl fetches only some of the provider's entries or attributes.
 
-The syncrepl configuration defines the selection. An additional step before the build, `select` (strategies.py), reduces
-the entries of the provider or the LDIF to those that syncrepl would have fetched."""
+The consumer's syncrepl defines the selection. A seeding has an additional step `select` before the build
+(strategies.py). It drops the entries and attributes that syncrepl would not have fetched."""
 
 from __future__ import annotations
 
@@ -36,36 +36,38 @@ class Partial(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def unevaluated(self) -> Selection:
-        """The selection for entries that the provider has already filtered."""
+        """The selection for entries to which the provider has already applied the filter."""
         return selection.selection(self.config, self.database, self.syncrepl, evaluate=False)
 
     @cached_property
     def evaluated(self) -> Selection:
-        """The selection for unfiltered entries. Raises PartialReplica if only slapd can evaluate the filter."""
+        """The selection for LDIF with all entries. Raises PartialReplica if only slapd can evaluate the filter."""
         return selection.selection(self.config, self.database, self.syncrepl, evaluate=True)
 
     def narrowing(self) -> Narrowing:
         """Returns base, filter, scope and attributes of the search on the provider."""
-        own, attributes = self.syncrepl, tuple(self.unevaluated.request())
-        return Narrowing(own.searchbase, own.filter, own.scope, attributes, own.exattrs)
+        syncrepl, attributes = self.syncrepl, tuple(self.unevaluated.request())
+        return Narrowing(syncrepl.searchbase, syncrepl.filter, syncrepl.scope, attributes, syncrepl.exattrs)
 
     def sides(self, provider: Connection, consumer: Connection) -> tuple[Server, Server, tuple[str, ...]]:
-        """Returns both sides of a comparison (without the consumer's glue entries), and the attributes to ignore."""
-        own = self.syncrepl
-        if "suffixmassage" in own.narrowing(self.database.suffix):
+        """Returns the searches of a comparison (provider, consumer), and the attributes to ignore. Omits glue entries,
+        which slapd adds above selected entries of the consumer."""
+        syncrepl = self.syncrepl
+        if "suffixmassage" in syncrepl.narrowing(self.database.suffix):
             reason = "both hold the same entries under different DNs, which are not compared"
             raise _refused(self, ("suffixmassage",), reason, _BY_SEED)
-        there = msgspec.structs.replace(self.narrowing().restrict(Search(own.searchbase)), where=own.filter)
+        there = msgspec.structs.replace(self.narrowing().restrict(Search(syncrepl.searchbase)), where=syncrepl.filter)
         here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=there.attributes)
         theirs = msgspec.structs.replace(consumer, base=self.database.suffix)
         left_out = tuple(self.unevaluated.left_out())
-        return Server(msgspec.structs.replace(provider, base=own.searchbase), there), Server(theirs, here), left_out
+        provider = msgspec.structs.replace(provider, base=syncrepl.searchbase)
+        return Server(provider, there), Server(theirs, here), left_out
 
 
 def of(
     config: Config, database: Database, strategy: str, provider: str | None, engine: str = ENGINES[0]
 ) -> Partial | None:
-    """Returns None for a whole replica. Raises PartialReplica if `strategy` or `engine` cannot honour the syncrepl."""
+    """Returns None for a whole replica. Raises PartialReplica if `strategy` or `engine` cannot follow the syncrepl."""
     consumer = syncrepl.of_database(config, database, provider)
     if consumer is None:
         return None

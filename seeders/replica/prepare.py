@@ -1,9 +1,9 @@
 """`replica seed --prepare-provider`, and `replica release`, which undoes it.
 
-The preflight sets a lasting session log and makes the write with which the log begins, before it reads the contextCSN;
-probes of the provider prove that this was enough. A lease records the previous session log. The end of the seeding
-cannot restore it, because the consumer's first refresh needs the new log: `ditseed replica release` restores it after
-that refresh."""
+Before the preflight reads the contextCSN, it sets a session log on the provider, and makes writes with which this log
+begins. Probes of the provider prove that the writes were enough. A lease records the previous session log. The seeding
+does not restore it, because the consumer's first refresh needs the new log. After that refresh, the operator restores
+it with `ditseed replica release`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from seeders.replica import catchup
 from seeders.replica.catchup import Syncprov
 
 KIND = "sessionlog"  # kind of the lease
-# Maximum writes: to bring the server ID into contextCSN, to begin the log, to prove it; one spare for other writers.
+# Maximum writes: one to bring the server ID into contextCSN, one to begin the log, one to prove it, and one to spare.
 _WRITES = 4
 
 
 def prepare(config: Connection, data: Connection, base: str, log_base: str | None) -> list[str]:
-    """Prepares the database that holds `base`. Returns the actions taken, in words. `config` may change cn=config,
-    `data` may write to the tree. `log_base`: the accesslog that the consumer's syncrepl reads. Raises ConfigHidden,
+    """Prepares the database that contains `base`. Returns what was done, in words. `config`: may change cn=config.
+    `data`: may write to the tree. `log_base`: the accesslog that the consumer's syncrepl reads. Raises ConfigHidden,
     ConfigRefused, ServerRefused, ProviderNotPrepared."""
     done = []
     with session(config) as server:
@@ -42,7 +42,7 @@ def prepare(config: Connection, data: Connection, base: str, log_base: str | Non
             done.append(_set_log(config, server, suffix))
     with session(data) as writer, session(config) as server:
         syncprov = catchup.syncprov_of(server, suffix)
-        # Writes until a probe with the contextCSN from before the last write is answered with changes only.
+        # The probe has the contextCSN from before the last write. The loop ends when the provider sends only changes.
         for count in range(1, _WRITES + 1):
             claimed = writer.context_csns(suffix)
             sync.touch(writer, suffix)
@@ -56,7 +56,7 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     syncprov = _visible_syncprov(server, suffix)
     size = catchup.log_size(questions.entries(server, suffix, sampled=True))
     config = configuration.read_online(server)
-    # An existing lease records the session log from before the first seeding, so it is kept.
+    # If there is a lease, it stays as it is, because it records the session log from before the first seeding.
     if not any(old.database == suffix for old in lease.abandoned(leases.identity(config), KIND)):
         mark = leases.mark(config, config.database(suffix))
         undo = shlex.join(["ditseed", "replica", "release", *admin.options(), "-b", suffix])
@@ -75,28 +75,32 @@ def _visible_syncprov(server: Session, suffix: str) -> Syncprov:
 
 
 def release(connection: Connection, suffix: str | None) -> list[str]:
-    """Restores the session logs from before --prepare-provider. Returns a line for each. Raises SettingNotRestored
-    if a log cannot be restored."""
+    """Restores the sizes that session logs had before --prepare-provider. Returns a line for each log. Raises
+    SettingNotRestored if a size cannot be restored."""
     with session(connection) as server:
 
-        def restore(old: Lease) -> None:
+        def restore(old_lease: Lease) -> None:
             try:
-                syncprov = _visible_syncprov(server, old.database)
-                change = syncprov.resized(int(old.before or 0))
+                syncprov = _visible_syncprov(server, old_lease.database)
+                change = syncprov.resized(int(old_lease.before or 0))
                 if change.before != change.after:
                     configuration.modify(server, syncprov.entry_dn, [change])
             except LoaderError as error:
-                facts = {"what": catchup.SESSION_LOG, "suffix": old.database, "undo": old.undo}
+                facts = {"what": catchup.SESSION_LOG, "suffix": old_lease.database, "undo": old_lease.undo}
                 raise SettingNotRestored(**facts, reason=error) from error
 
-        chosen = [old for old in lease.abandoned(leases.of_server(server), KIND) if suffix in (None, old.database)]
-        for old in chosen:
-            lease.end(old, partial(restore, old))
-    return [f"{old.database}: {old.before or 'no session log'}" for old in chosen]
+        chosen = [
+            old_lease
+            for old_lease in lease.abandoned(leases.of_server(server), KIND)
+            if suffix in (None, old_lease.database)
+        ]
+        for old_lease in chosen:
+            lease.end(old_lease, partial(restore, old_lease))
+    return [f"{old_lease.database}: {old_lease.before or 'no session log'}" for old_lease in chosen]
 
 
 def forget(uri: str, suffix: str | None) -> list[str]:
-    """Drops the leases of a server that is gone for good, without contacting it. Returns a line for each lease."""
+    """Deletes the leases of a server that does not exist any more. Returns a line for each lease."""
     chosen = [old for old in lease.abandoned() if old.target == uri and suffix in (None, old.database)]
     for old in chosen:
         lease.end(old)
@@ -104,8 +108,8 @@ def forget(uri: str, suffix: str | None) -> list[str]:
 
 
 def reminders(uri: str) -> list[str]:
-    """Returns reminders of session logs that a seeding set and nobody has restored. Includes all servers, because the
-    seeding may have reached the server at `uri` by another URI."""
+    """Returns a reminder of each session log that a seeding has set and nobody has restored. Includes those of other
+    URIs than `uri`, because a server can have several URIs."""
     return [
         f"the session log of {old.database} was set by --prepare-provider at {old.taken}"
         f"{'' if old.target == uri else f' at {old.target}'}; keep it, because any restart of a consumer needs it, or "

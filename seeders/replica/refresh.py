@@ -1,8 +1,8 @@
 """`replica refresh`: applies the provider's changes and deletions to the database of a stopped consumer.
 
-The provider gets the same search as from slapd's own consumer (RFC 4533), with the database's contextCSN as cookie. Its
-answer and the new contextCSN are written in one transaction. So a seed that had to wait is only minutes old when its
-slapd starts, even if the provider does not remember its deletions."""
+The provider gets the same search as from slapd's own consumer (RFC 4533), with the database's contextCSN as cookie. The
+answer and the new contextCSN are written in one transaction. So a database that was seeded long ago is only minutes old
+when its slapd starts. Deletions are applied even if the provider has no session log."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ RUN_DIR = ".ditseed-refresh"  # in the database directory
 STEPS = ("preflight", "sync", "apply", "check")
 _ANEW = "Seed the replica anew (ditseed replica seed --replace)."
 _START = "Start slapd."
-MOST = 2  # if the provider sends more than 1/MOST of the entries whole, the run ends: a new seeding is faster
-LEAST = 1000  # number of changed entries that is accepted even if it exceeds that share
+MOST = 2  # if more than 1/MOST of the entries have changed, the run ends, because a new seeding is faster
+LEAST = 1000  # up to this number of changed entries, the run continues even if their share is larger
 _FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.uuids"
 _SCRATCH = "sort"
-LOOKS = 50  # passes before TreeRestless: if containers still change then, the tree is being rebuilt, not used
+LOOKS = 50  # maximum passes: a tree whose containers still change then is being reorganized, and TreeRestless is raised
 _TOGETHER = 100  # maximum number of entryUUIDs in one filter
 
 
 class Start(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`base`: the suffix as the provider spells it. `reached`: contextCSN of the database. `context_csns`: the
-    provider's. `held`: entries in the database. `attributes`: attributes to request. `started`: Unix time."""
+    """Facts of the preflight. `base`: the suffix as the provider spells it. `reached`, `context_csns`: contextCSN of
+    the database and the provider. `held`: entries in the database. `attributes`: to be read. `started`: Unix time."""
 
     base: str
     reached: list[str]
@@ -72,8 +72,8 @@ class Start(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """Summary of the provider's answer. `sent`: entries sent whole. `present`, `named_deleted`: entryUUIDs sent.
-    `claimed`: the contextCSN in the provider's cookie."""
+    """Summary of the provider's answer. `sent`: number of changed entries. `present`, `named_deleted`: numbers of
+    entryUUIDs of unchanged and of deleted entries. `claimed`: the contextCSN in the provider's cookie."""
 
     sent: int
     present: int
@@ -85,7 +85,7 @@ class Synced(msgspec.Struct, frozen=True):
 def refresh(
     options: RefreshOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False
 ) -> Report:
-    """Runs or resumes the refresh. Returns the facts for the report. After a finished run, starts a new refresh."""
+    """Resumes an unfinished refresh, or runs a new one. Returns the facts for the report."""
     place = _refreshable(options)
     run_dir = options.run_dir.absolute() if options.run_dir else place.directory / RUN_DIR
     with recorded(run_dir) as catalogue:
@@ -119,8 +119,8 @@ def plan(options: RefreshOptions) -> Report:
 
 
 def _refreshable(options: RefreshOptions) -> TargetDatabase:
-    """Returns the database. Raises RefreshRefused, PartialReplica or another error if it is not a whole replica in a
-    single database, or if a slapd is running on it."""
+    """Returns the database. Raises RefreshRefused, PartialReplica or another error if a slapd is running on it, or if
+    it is a partial replica or one of several databases of a replica."""
     place = target_database(options.config_path, options.suffix, replace=True)
     if not place.data.exists():
         raise _refused(place, "there is no database yet", _ANEW)
@@ -147,8 +147,8 @@ def _refused(place: TargetDatabase, reason: str, advice: str) -> RefreshRefused:
 
 
 def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0.0) -> Start:
-    """Reads the contextCSN of the database and of the provider. Raises RefreshRefused if the provider is behind, and
-    other errors if the database or the tree does not permit a refresh."""
+    """Reads the contextCSN of the database and of the provider. Raises RefreshRefused if the provider lacks changes
+    that the database has, and other errors if the database or the tree does not permit a refresh."""
     suffix, directory = place.database.suffix, place.directory
     try:
         core_database_of(place.config, place.database, directory)
@@ -209,7 +209,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         return contents.context_csns(self.place.directory, self.place.database.suffix)
 
     def _is_applied(self, synced: Synced) -> bool:
-        """Returns whether the transaction was committed, even if the run was killed before recording that."""
+        """Returns whether the transaction was committed. A run that was killed may not have recorded the commit."""
         return self._context_csns() == synced.claimed != self.start.reached
 
     def sync(self, meter: Meter) -> Synced:
@@ -223,7 +223,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         killpoint("sync.middle")
         if answer.cut:
             raise RefreshUseless(uri=self.provider.uri, sent=answer.entries, held=self.start.held)
-        if answer.repeated:  # entryUUIDs sent twice: shared by two entries, or an entry changed or moved meanwhile
+        if answer.repeated:  # entryUUIDs sent twice: two entries share one, or an entry was changed or moved meanwhile
             with session(self.provider) as provider:
                 live.require_unshared(provider, search.base, answer.repeated, subentries=False)
         claimed = self.start.reached
@@ -272,8 +272,8 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         raise TreeRestless(base=self.start.base, passes=LOOKS)
 
     def check(self, synced: Synced) -> Counted:
-        """Raises MdbDamaged if the database lacks the claimed contextCSN, or if dn2i does not match id2e: dn2i has one
-        record for the root and two for each entry."""
+        """Raises MdbDamaged if the database lacks the new contextCSN, or if dn2i has a wrong number of records. dn2i
+        must have one record for the root, and two for each entry in id2e."""
         now, claimed = self._context_csns(), synced.claimed
         if now != claimed:
             raise MdbDamaged(path=self.place.data, reason=f"its contextCSN is {now}, not {claimed}")
@@ -290,12 +290,12 @@ class RefreshSteps(msgspec.Struct, frozen=True):
 
 
 class ChangedContainers(msgspec.Struct):
-    """Re-reads containers that move during a refresh. The provider sends each changed entry with its DN at that moment,
-    so if a container is renamed meanwhile, the answer mixes old and new DNs. Therefore the changed entries below each
-    changed container are read again, until a pass finds no changed container.
+    """Re-reads containers that move during a refresh. The provider sends each changed entry with its DN at that moment.
+    If a container is renamed meanwhile, the answer mixes old and new DNs. So the changed entries below each changed
+    container are read again, until a pass finds no changed container.
 
-    `files`: LDIF of the entries read again, oldest first. `lost`: entryUUIDs of entries that changed after the claimed
-    contextCSN or are gone; syncrepl will deliver these changes."""
+    `files`: LDIF of the entries that were read again, oldest first. `lost`: entryUUIDs of entries that were deleted or
+    changed after the claimed contextCSN. They are left out, because syncrepl will deliver these changes."""
 
     steps: RefreshSteps
     synced: Synced
@@ -305,8 +305,8 @@ class ChangedContainers(msgspec.Struct):
     _since: Sequence[str] = ()
 
     def settle(self) -> None:
-        """Reads changed entries again until a pass finds no changed container. Raises TreeRestless if containers still
-        change after LOOKS passes."""
+        """Reads the entries below changed containers again, until a pass finds no changed container. Raises
+        TreeRestless if containers still change after LOOKS passes."""
         provider, base = self.steps.provider, self.steps.start.base
         since, look = self._since or self.synced.claimed, self.steps.run.directory / "again-look.ldif"
         for _ in range(LOOKS):
@@ -331,9 +331,9 @@ class ChangedContainers(msgspec.Struct):
         self.files.append(path)
 
     def look_up(self, unsettled: Sequence[bytes]) -> bool:
-        """Looks up entries that could not be applied, because their parent was missing or their DN taken. Returns
-        whether any were read again. An entry that is gone, or that changed after the claimed contextCSN and has no
-        subordinates, goes to `lost`; the others are read again with all their superior entries."""
+        """Looks up entries that could not be applied because their parent was missing or another entry has their DN.
+        Adds an entry to `lost` if it is gone, or if it changed after the claimed contextCSN and has no subordinates.
+        Reads the others again, with all their superior entries. Returns whether any entry was read again."""
         self.lost.difference_update(unsettled)
         base, claimed, anything = self.steps.start.base, csn.by_server(self.synced.claimed), False
         attributes = ("entryUUID", "entryCSN", "hasSubordinates")

@@ -45,7 +45,7 @@ def command() -> None:
     """
 
 
-# Command-line parameters of those SeedOptions fields whose names differ from the parameter's.
+# Field of SeedOptions -> its command-line parameters, if their names differ from the field's.
 _PARAMETERS = {
     "consumer": ("consumer_uri", "consumer_bind_dn", "consumer_password_file", "consumer_mechanism"),
     "replicas": (),
@@ -124,7 +124,7 @@ def seed(entries: _Entries, servers: ServersOptions, options: SeedOptions, at: C
         raise UsageProblem(reason="-H several times is only for --strategy search")
     if name is not None and source:
         refuse_given(("jobs", "pieces", "page"), "reading a provider (-H), not LDIF (--from)")
-    # A profile's timeouts may name steps of any strategy; those on the command line, only steps of this one.
+    # Timeouts in a profile may name steps of every strategy. On the command line, only steps of this one are accepted.
     names = [name] if name is not None and is_given("timeouts") else STRATEGY_NAMES
     timeouts = run.timeouts_of(tuple(dict.fromkeys(step for each in names for step in seeding.STRATEGIES[each].steps)))
     connection, replicas = access.providers_of(servers)
@@ -191,9 +191,9 @@ def _try(options: SeedOptions, run: RecordedRun) -> int:
 
 
 class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """A seeding, or a load of `ditseed add`. `step`: the current or next step; None if all steps are done or none has
-    begun. `entries`: its entries so far, of `expected` (None if unknown), at `rate` per second. `left`: remaining
-    seconds at that rate. `heard`: seconds since the last sign of life. `failure`: error that ended the last attempt."""
+    """The progress of a seeding or of `ditseed add`. `step`: the current or next step; None if all steps are done or
+    none has begun. `entries`: processed by this step so far, of `expected` (None if unknown), at `rate` per second.
+    `left`: remaining seconds. `heard`: seconds since the run last wrote a file. `failure`: the last attempt's error."""
 
     verb: str
     run_dir: str
@@ -262,7 +262,7 @@ def status(
 
 
 def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
-    """Shows what runs have done to a running consumer: the seeding in `directory`, loads, and settings changed."""
+    """Shows the seeding of a running consumer in `directory`, runs of `ditseed add`, and settings that runs changed."""
     from loader.operations import add
     from loader.run import lease
     from loader.run.log import report_of
@@ -313,8 +313,8 @@ def _online(directory: Path) -> RunProgress | None:
     if not run.catalogue.is_done("claim"):
         exporting = STEPS if run.options["provider"] else ()
         is_joined = run.catalogue.is_done("join")
-        own = () if is_joined else ("preflight", *exporting, "join")
-        steps = [*((name, run) for name in own), *((name, load) for name in add.STEPS), ("claim", run)]
+        names = () if is_joined else ("preflight", *exporting, "join")
+        steps = [*((name, run) for name in names), *((name, load) for name in add.STEPS), ("claim", run)]
         step = next(name for name, where in steps if where is None or not where.catalogue.is_done(name))
     if step == "read":
         cut = run.catalogue.facts_of("plan", ReadingPlan)
@@ -331,8 +331,8 @@ def _progress(
     counted: tuple[RunStatus, int, int | None] | None,
     more: Sequence[Row] = (),
 ) -> RunProgress:
-    """`counted`: the run that counts the entries of the current step, its entries so far, and those expected. `more`:
-    finished steps of another run."""
+    """Returns the progress of `run`. `counted`: the run that processes the entries of the current step, the number of
+    entries so far, and the expected number. `more`: finished steps of another run."""
     counting, entries, expected = counted or (None, None, None)
     inputs = run.options.get("inputs")
     rate = counting.live.rate if counting else None

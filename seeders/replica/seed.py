@@ -1,8 +1,8 @@
 """`replica seed`: fills the database of a new replica by one of the strategies.
 
-The first step of every seeding, `preflight`, checks before any entry is read that the strategy can fill the consumer
-and that the provider has the suffix and shows all of it. It also predicts what the provider will send to the consumer
-afterwards."""
+The first step of every seeding is `preflight`. Before any entry is read, it checks that the strategy can fill the
+consumer, and that the provider has the suffix and shows all of its entries. It also predicts what the provider will
+send to the consumer afterwards."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ log = logging.getLogger(__name__)
 
 
 def options_of(name: str, options: SeedOptions) -> SeedOptions:
-    """Returns the options for strategy `name`; those that it does not accept are reset, as a profile may set them."""
-    unfitting = OPTIONAL - STRATEGIES[name].takes
-    kept = {field.name: field.default for field in dataclasses.fields(options) if field.name in unfitting}
-    return SeedOptions(**{**vars(options), **kept, "strategy": name})
+    """Returns the options for strategy `name`. Resets those that it does not accept, because a profile may set them."""
+    rejected = OPTIONAL - STRATEGIES[name].takes
+    defaults = {field.name: field.default for field in dataclasses.fields(options) if field.name in rejected}
+    return SeedOptions(**{**vars(options), **defaults, "strategy": name})
 
 
 def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False) -> Report:
@@ -65,8 +65,8 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
 
 
 def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
-    """Runs the checks, and returns their facts. Prepares the provider (--prepare-provider) only after the consumer, the
-    LDIF and the provider have been checked, and not in a dry run."""
+    """Checks the consumer, the LDIF and the provider, and returns the facts of the report. Prepares the provider after
+    these checks if --prepare-provider is given, but not in a dry run."""
     options, (config, database), partial = strategy.options, strategy.consumer(), strategy.partial
     if backmdb.has_subentry(config, database):
         reason = (
@@ -119,7 +119,7 @@ def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> _F
             ending.callback(given_up.set)  # otherwise the pool would wait for the sample even after an error
             provider.read(base, ["1.1"])
             csns.append(strategy.context_csns(provider, base))
-            sampled = None
+            sample = None
             if isinstance(strategy, Search) and strategy.partial is None:
                 sampled = pool.submit(room.sample, connection, base, given_up)
             # The provider evaluates all entries for this check, too, so both run at the same time.
@@ -150,10 +150,10 @@ def _require_known(strategy: Search, provider: Session, base: str, entries: Sequ
 
 
 def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
-    """Returns classes in use that `schema` lacks. If a search hits a limit, warns, and returns those found before."""
-    known = {name.lower() for kind, _, names, *_ in schema.facts() if kind == "class" for name in names}
-    lacking = [name for name in questions.object_classes(provider) if name.lower() not in known]
-    used: list[str] = []
+    """Returns classes in use that `schema` lacks. If a search hits a limit, warns and returns those found before."""
+    classes = {name.lower() for kind, _, names, *_ in schema.facts() if kind == "class" for name in names}
+    lacking = [name for name in questions.object_classes(provider) if name.lower() not in classes]
+    classes_in_use: list[str] = []
     end = time.monotonic() + _SECONDS
     while lacking:
         where = "".join(f"(objectClass={name})" for name in lacking)
@@ -168,10 +168,10 @@ def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
                 provider.uri,
                 error.facts["reason"],
             )
-            return used
-        # The filter also matches entries that only inherit a class; objectClass then does not list that class.
+            return classes_in_use
+        # The filter also matches an entry with a subclass of a class. Its objectClass may not list the class itself.
         values = {value.lower() for _, entry in first for value in entry.get("objectclass", ())}
-        met = [name for name in lacking if name.lower().encode() in values]
-        used += met
-        lacking = [name for name in lacking if name not in met] if met else []
-    return used
+        matches = [name for name in lacking if name.lower().encode() in values]
+        classes_in_use += matches
+        lacking = [name for name in lacking if name not in matches] if matches else []
+    return classes_in_use

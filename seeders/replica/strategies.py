@@ -1,5 +1,5 @@
-"""The strategies of `replica seed`: the ways to get the entries into the consumer. `search`, `ldif` and `clone` fill
-the database of a stopped consumer; `online` (online.py) fills that of a running consumer."""
+"""The strategies of `replica seed`, which are ways to get the entries into the consumer. `search`, `ldif` and `clone`
+fill the database of a stopped consumer. `online` (online.py) fills the database of a running consumer."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ from seeders.replica.partial import Partial
 
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
 READING_TAKES = frozenset({"allow_hidden", "jobs", "pieces", "page"})
-COMPARE = "compare"  # step of a clone whose entries are converted; a copy of pages does not run it
+COMPARE = "compare"  # name of a step of `clone`, which is only for a source in another data format
 _TAKES = frozenset({"config_path", "replace", "maxsize", "verify"})
 _ANEW = (
     "Build the database from the entries: --strategy search, or --strategy ldif with the output of "
     "`ditseed export DATABASE-DIRECTORY`."
 )
-SELECT = "select"  # step of a partial replica
+SELECT = "select"  # name of a step, which is only for partial replicas
 SELECTED = ("selected.ldif", "glue.ldif")  # in the run directory: the selected entries, and glue entries above them
-_HEAD = 1 << 18  # bytes of LDIF searched for contextCSN, which is in the suffix entry: the first entry of the file
+_HEAD = 1 << 18  # bytes that are read of an LDIF file to find contextCSN, which is in the first entry, the suffix entry
 _LINE = re.compile(rb"^contextCSN: ([0-9A-Za-z.#]+)\s*$", re.MULTILINE | re.IGNORECASE)
 
 log = logging.getLogger(__name__)
 
 
 class Strategy(ABC):
-    """One way to seed, created per command. The constructor raises UsageProblem if an option that the strategy needs is
-    missing. `takes`: the fields of SeedOptions that it accepts, and some other strategies do not. `reads_ldif`: --from
-    is LDIF. `identity`: the options that must not change between a run and its resumption."""
+    """One way to seed. The constructor raises UsageProblem if an option that the strategy needs is missing. `takes`:
+    the fields of SeedOptions that this strategy accepts, without those that all strategies accept. `reads_ldif`: --from
+    names LDIF. `identity`: the options that must not change between a run and its resumption."""
 
     takes: ClassVar[frozenset[str]]
     steps: ClassVar[tuple[str, ...]]
@@ -99,7 +99,7 @@ class Strategy(ABC):
 
     @cached_property
     def partial(self) -> Partial | None:
-        """The syncrepl of a partial replica; None for a whole one. Raises PartialReplica if it cannot be honoured."""
+        """The partial replica; None for a whole one. Raises PartialReplica if the strategy cannot seed it."""
         return None
 
     def context_csns(self, provider: Session, base: str) -> list[str]:
@@ -107,7 +107,7 @@ class Strategy(ABC):
         return live.context_csns(provider, base) or provider.context_csns(base)
 
     def plan(self, suffix: str, progress: Progress) -> Report:
-        """For a dry run: returns what is known beforehand of the steps. Changes nothing."""
+        """Returns the facts that a dry run can report about the steps. Changes nothing."""
         with progress.step("plan") as meter:
             _, cut = trial_plan(self.reading(suffix, self.run_dir), meter)
         return {"entries": "not known" if cut.expected is None else cut.expected, "read_as": cut.how}
@@ -127,7 +127,7 @@ class Strategy(ABC):
             pieces=options.pieces,
             page=options.page,
             narrowing=partial.narrowing() if partial else None,
-            is_visibility_checked=True,  # the preflight has checked what the provider hides
+            is_visibility_checked=True,  # the preflight has checked whether the provider hides data
             replicas=tuple(others),
         )
 
@@ -171,7 +171,7 @@ class StoppedConsumer(Strategy):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the consumer is a whole replica in one database (nothing glued to it) with a non-empty suffix."""
+        """Whether the consumer is a whole replica in one database without subordinates, and with a non-empty suffix."""
         place = self.place
         glued = any(database.backend == "mdb" for database in glue.subordinates(place.config, place.database))
         return self.partial is None and not glued and bool(dn.key(place.database.suffix))
@@ -201,7 +201,7 @@ class StoppedConsumer(Strategy):
         return self.place.begins_anew(self.run_dir, self.verb, self.identity, restart)
 
     def begin(self, run: Run, anew: bool) -> None:
-        """Removes files by name: the old run may be of another strategy, and --run-dir may contain foreign files."""
+        """Removes the files of all strategies by their names, because --run-dir may contain other files as well."""
         for name in (*SCRATCH, "export", "environment", "slices", "split", "sort-*") if anew else ():
             for tree in run.directory.glob(name):
                 files.remove_tree(tree)
@@ -237,8 +237,8 @@ class StoppedConsumer(Strategy):
         build.require(self.building(), self.place)
 
     def build(self, run: Run, inputs: Sequence[Path], context_csns: Sequence[str] | None) -> Report:
-        """Builds from LDIF; a partial replica gets the entries that its syncrepl selects. `context_csns`: contextCSN of
-        entries that the provider has filtered; None for unfiltered LDIF, which contains its contextCSN."""
+        """Builds the database from LDIF. A partial replica gets the entries that its syncrepl selects. `context_csns`:
+        contextCSN of entries that the provider has filtered; None for unfiltered LDIF, which contains contextCSN."""
         options, replica = self.building(*inputs), self.partial
         if replica is None:
             return build.build_steps(options, run, self.place)
@@ -247,7 +247,7 @@ class StoppedConsumer(Strategy):
         def select(meter: Meter) -> _Selected:
             chosen, claimed = replica.unevaluated, context_csns
             with ldif.verified_inputs(inputs, meter) as paths:
-                if claimed is None:  # the contextCSN of the whole input, including entries that are not selected
+                if claimed is None:  # the contextCSN is computed from all entries, including those not selected
                     chosen, scan = replica.evaluated, ldif.scan(paths, meter)
                     claimed = steps.claimed_csns(scan, inputs[0], replica.database.suffix, options.write_context)
                 counts = selection.select(paths, entries, glue, chosen, claimed, meter)
@@ -286,7 +286,7 @@ class StoppedConsumer(Strategy):
 
 
 class _Selected(msgspec.Struct, frozen=True):
-    """Numbers of entries: examined = selected + left out. The build gets selected + glue."""
+    """Numbers of entries. `examined` is the sum of `selected` and `left_out`. The build gets `selected` and `glue`."""
 
     examined: int
     selected: int
@@ -295,8 +295,8 @@ class _Selected(msgspec.Struct, frozen=True):
 
 
 def context_csns_of_ldif(paths: Sequence[Path]) -> list[str] | None:
-    """Returns the contextCSN of exports (from their manifests) or of plain LDIF that begins with the suffix entry. None
-    if the whole LDIF would have to be read to find it."""
+    """Returns the contextCSN in the manifests of exports, or at the beginning of plain LDIF, where the suffix entry is.
+    Returns None if there is no contextCSN in these places, so that all the LDIF must be read."""
     manifests = [ldif.read_manifest(path) for path in paths if path.is_dir()]
     if manifests and None not in manifests:
         csns = [text for manifest in manifests if manifest for text in manifest.context_csns]
@@ -311,8 +311,8 @@ def context_csns_of_ldif(paths: Sequence[Path]) -> list[str] | None:
 class Ldif(StoppedConsumer):
     """Builds from an export directory or LDIF files.
 
-    The LDIF must contain the contextCSN. Computing it from the entries (-w) is right only for one consistent snapshot,
-    such as a slapcat: a search of a changing server can return a later change and miss an earlier one."""
+    The LDIF must contain the contextCSN. It may be computed from the entries (-w) only if they are a snapshot, such as
+    the output of slapcat. A search of a changing server can return a later change and miss an earlier one."""
 
     takes = _TAKES | {"source", "engine", "write_context", "allow_hidden"}
     steps = ("preflight", SELECT, *build.STEPS)
@@ -341,10 +341,10 @@ class Ldif(StoppedConsumer):
 
 
 class Search(StoppedConsumer):
-    """Builds from a search of the provider over parallel connections, and claims the contextCSN read before the search.
+    """Builds from parallel searches of the provider. The database gets the provider's contextCSN before the searches.
 
-    The native engine builds a whole replica while it reads. In all other cases (slapadd, a partial replica, a glued
-    tree, the empty suffix, several providers) the entries are read into files first."""
+    The native engine builds a whole replica while it reads. In all other cases (slapadd, a partial replica, subordinate
+    databases, the empty suffix, several providers) the entries are read into files first."""
 
     takes = _TAKES | READING_TAKES | {"engine", "replicas"}
     steps = ("preflight", *stream_build.STEPS, *export.STEPS, SELECT, *build.STEPS)
@@ -376,14 +376,14 @@ class Search(StoppedConsumer):
 
 
 class Clone(StoppedConsumer):
-    """Hot-copies an existing database, in use or not, and stamps the copy with the contextCSN that it has reached.
+    """Copies an existing database, which may be in use, and writes into the copy the contextCSN that it has reached.
 
     A running provider stores its contextCSN only at checkpoints (syncprov-checkpoint) and at shutdown, so the stored
-    contextCSN is old. The copy covers the contextCSN that the provider reported *before* the copy began, because every
-    change up to that contextCSN was committed.
+    contextCSN may be old. Before the copy begins, the provider reports its present contextCSN. Every change up to that
+    contextCSN was committed, so the copy contains it.
 
-    If the consumer's LMDB has another data format (OpenLDAP 2.6 and 2.7), the steps of `ditseed migrate` convert the
-    records to that format, or build the entries again; all other steps are the same."""
+    The consumer's LMDB may have another data format (OpenLDAP 2.6 and 2.7). In that case the steps of `ditseed migrate`
+    convert the records to that format, or build the entries again."""
 
     takes = _TAKES | {"source"}
     steps = ("preflight", "schema", "copy", COMPARE, "stamp", "index", "check", "publish")
@@ -396,14 +396,14 @@ class Clone(StoppedConsumer):
 
     @cached_property
     def conversion(self) -> str | None:
-        """The LMDB data formats before and after, in words; None if the slapd installed here uses the same format."""
+        """Both data formats in words; None if the slapd installed here has the same LMDB format as the source."""
         before = meta.read_meta(self.source).format
         after = tools.lmdb_format() or before
         return None if before == after else f"data format {before} to {after}"
 
     @property
     def migrating(self) -> MigrateOptions:
-        """Options of a migration that has the same result as this clone, except for the contextCSN."""
+        """The options for the steps of `ditseed migrate`, which convert the source."""
         return MigrateOptions(
             source=self.source,
             target=self.place.directory,
@@ -414,14 +414,14 @@ class Clone(StoppedConsumer):
         )
 
     def require_buildable(self) -> None:
-        """Raises GlueRefused for a glued tree: copies of several databases may show different moments."""
+        """Raises GlueRefused if there are subordinate databases, because their copies could be of different moments."""
         for part in glue.subordinates(self.place.config, self.place.database):
             reason = f"the database of {part.suffix} holds a part of the same tree, and a clone copies one database"
             raise GlueRefused(suffix=self.place.database.suffix, reason=reason, advice="Use --strategy search or ldif.")
 
     def plan(self, suffix: str, progress: Progress) -> Report:
-        """Returns the bytes to copy. For a conversion, extrapolates from a trial conversion of the first entries, and
-        raises the error that refuses them. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
+        """Returns the bytes to copy. If the format must be converted, converts the first entries to predict time and
+        size, and raises the errors of that. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
         with progress.step("schema") as meter:
             fit = self.fit(meter)
         size, facts = files.allocated_bytes(meta.data_file(self.source)), Report(indexed=list(fit.rebuild))
@@ -434,8 +434,8 @@ class Clone(StoppedConsumer):
         return {"bytes": size, **facts}
 
     def fit(self, meter: Meter) -> Fit:
-        """Checks the source against the consumer's configuration. Raises NoSuchSuffix, SchemaMissing, NotProven; and
-        MadeOtherwise if the consumer would store entries differently, except in a conversion."""
+        """Compares the source with the consumer's configuration. Raises NoSuchSuffix, SchemaMissing, NotProven. Raises
+        MadeOtherwise if the consumer would store the entries differently, as only a conversion can correct that."""
         suffix = self.place.database.suffix
         suffixes = contents.summarise(self.source, newest=False).suffixes
         if dn.key(suffix) and dn.key(suffix) not in map(dn.key, suffixes):
@@ -485,8 +485,8 @@ class Clone(StoppedConsumer):
         return report_of(checked, stamped, indexed, converted, copied, published)
 
     def _convert(self, run: Run) -> _Copied:
-        """Converts the source from one snapshot, which stays open while a slapd may write; rebuilds everything that the
-        consumer's slapd would store differently. Compares the result with the source before the stamp changes it.
+        """Converts a snapshot of the source; a slapd may write to the source meanwhile. Rebuilds everything that the
+        consumer's slapd would store differently. Compares the result with the source before `_stamp` changes it.
 
         Raises NoSpace, MapFull, MadeOtherwise, SchemaMissing, MdbDamaged, EntriesLost, MaxsizeTooSmall."""
         steps = MigrateSteps(self.migrating, run, self.place)
@@ -506,12 +506,12 @@ class Clone(StoppedConsumer):
         return run.do(COMPARE, compare, _Copied, loaded.entries)
 
     def _stamp(self, database: Path, csns: Sequence[str], meter: Meter) -> _Stamped:
-        """Writes the contextCSN. `csns`: the provider's contextCSN before the copy; empty without a provider."""
+        """Writes contextCSN into the copy. `csns`: the provider's, from before the copy; empty without a provider."""
         suffix = self.place.database.suffix
         claimed = csn.by_server(contents.context_csns(database, suffix))
         newest = contents.newest_csns(database, suffix, whole=False)
-        # A contextCSN that is too old costs some replication; one that is too new loses changes. So the provider's CSNs
-        # are capped at the copy's newest entryCSNs: the copy may be of another, slower server.
+        # With a contextCSN that is too old, some changes are replicated again; if it is too new, changes are lost. The
+        # copy may be of another server with fewer changes. So no CSN may exceed the newest entryCSN of its server ID.
         for sid, text in csn.by_server(csns).items():
             if sid in newest:
                 claimed[sid] = max(claimed.get(sid, ""), min(text, newest[sid]))
@@ -525,14 +525,14 @@ class Clone(StoppedConsumer):
 
 
 class _Schema(msgspec.Struct, frozen=True):
-    """`rebuild`: attributes whose indexes must be rebuilt. `converted`: the LMDB data formats before and after."""
+    """The result of "schema". `rebuild`: attributes whose indexes must be rebuilt. `converted`: `Clone.conversion`."""
 
     rebuild: list[str]
     converted: str | None
 
 
 class _Copied(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`made_again` and `invalid` are set only if entries were converted; they are those of MigrateLoaded."""
+    """The result of "copy". `made_again`, `invalid`: those of MigrateLoaded; set only if the format was converted."""
 
     maxsize: int
     made_again: str = ""

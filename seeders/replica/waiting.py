@@ -1,8 +1,8 @@
 """`replica verify`: waits for a started replica to catch up, then compares it with its provider.
 
-A consumer updates its contextCSN at the end of its refresh. Until then it has the old contextCSN, or none if the suffix
-entry was among the entries sent. A probe with the old contextCSN shows which answer the consumer is receiving. Neither
-server reports how far the refresh has got."""
+A consumer updates its contextCSN at the end of its refresh. Until then it has the old contextCSN, or none if the
+provider has sent the suffix entry. A probe of the provider with the old contextCSN shows which kind of answer the
+consumer is receiving. Neither server reports how far the refresh has got."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from seeders.replica.options import VerifyOptions
 from seeders.replica.partial import Partial
 
 _LOOK_EVERY = 0.5  # seconds between two polls of the consumer, each of which opens a connection
-_SILENT = 15.0  # seconds to wait for a consumer that has never answered: it may not be running
-_FLOOR = 60.0  # seconds without progress that any consumer is allowed
-_SLACK = 4.0  # factor on the predicted refresh time, for a slower or busy host
-_UNKNOWN = 1800.0  # seconds without progress that are allowed if the number of entries is unknown
+_SILENT = 15.0  # seconds to wait for a consumer that has not answered yet, because it may not be running
+_FLOOR = 60.0  # seconds for which every consumer may be without progress
+_SLACK = 4.0  # factor on the predicted refresh time, because the host may be slower or busy
+_UNKNOWN = 1800.0  # seconds for which a consumer may be without progress if the number of entries is unknown
 _AHEAD = (
     "the replica has newer changes of server ID {} than the provider, as after the provider was restored from an older "
     "backup"
@@ -40,55 +40,55 @@ _AHEAD = (
 
 
 def _contextcsn_of(consumer: Connection, base: str) -> dict[str, str]:
-    """Returns the consumer's contextCSN; empty while it has none. Raises LoaderError if it does not answer."""
+    """Returns the consumer's contextCSN, which may be empty. Raises LoaderError if the consumer does not answer."""
     with session(consumer) as server, suppress(NoContextCSN, NoSuchBase):
         return csn.by_server(server.context_csns(base))
     return {}
 
 
 def _provided(server: Session, base: str) -> dict[str, str]:
-    """Returns the provider's contextCSN; for a base below the suffix, that of the suffix."""
+    """Returns the provider's contextCSN. If `base` is below a suffix, returns the contextCSN of that suffix."""
     return csn.by_server(live.context_csns(server, base) or server.context_csns(base))
 
 
 def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait: float | None, meter: Meter) -> None:
-    """Waits until the consumer's contextCSN covers the provider's. `bases`: the provider's base, the consumer's base.
-    `wait`: seconds; if None, the limit is derived from what the provider has to send, and starts again whenever the
-    consumer's contextCSN moves. Raises NotInSync on timeout; ServerDown or ConnectionLost if the consumer does not
-    answer at that time."""
+    """Waits until the consumer has all changes of the provider, according to contextCSN. `bases`: the provider's base,
+    the consumer's base. `wait`: limit in seconds. If it is None, the limit is derived from what the provider has to
+    send, and starts again whenever the consumer's contextCSN changes. Raises NotInSync at the limit, or ServerDown or
+    ConnectionLost if the consumer does not answer then."""
     suffix = provider.context_of(bases[0])
     has: dict[str, str] = {}  # the consumer's contextCSN
-    moved, has_answered = 0.0, False  # when the contextCSN changed; whether the consumer ever answered
-    answer: SyncAnswer | None = None  # the provider's answer to that contextCSN; None if unknown
+    last_change, has_answered = 0.0, False  # time of its last change; whether the consumer has answered yet
+    answer: SyncAnswer | None = None  # the provider's answer to the contextCSN `has`; None if unknown
 
     @functools.cache
     def entries() -> int | None:
         return questions.entries(provider, suffix, sampled=True)
 
     while True:
-        wanted, before, trouble = _provided(provider, bases[0]), has, None
+        wanted, before, failure = _provided(provider, bases[0]), has, None
         try:
             has, has_answered = _contextcsn_of(consumer, bases[1]), True
         except LoaderError as error:
             if not error.retryable:
                 raise
-            has, trouble = {}, error
+            has, failure = {}, error
         if before != has:
-            moved = meter.seconds
+            last_change = meter.seconds
         if has and (answer is None or before != has):
             answer = None
             with suppress(LoaderError):
-                # Without the suffix's entryUUID the probe would be about the whole tree.
+                # The probe must be about one entry, so the suffix entry must have a visible entryUUID.
                 if provider.read(suffix, ["entryUUID"]).get("entryuuid"):
                     answer = catchup.reply_to(provider, suffix, has.values()).answer
         if csn.is_covered_by(wanted, has):
             return
-        doing = f"the replica does not answer ({trouble})" if trouble else _doing(answer, entries(), bool(has))
-        csns = f"contextCSN of the replica {_listed(has)}, of the provider {_listed(wanted)}"
+        doing = f"the replica does not answer ({failure})" if failure else _doing(answer, entries(), bool(has))
+        csns = f"contextCSN of the replica {_text_of(has)}, of the provider {_text_of(wanted)}"
         meter.note = f"{doing}; {csns}: {behind(has, wanted)}"
-        expected = answer or (None if trouble else SyncAnswer.WHOLE)
+        expected = answer or (None if failure else SyncAnswer.WHOLE)
         pause = _longest_pause(expected, entries) if has_answered else _SILENT
-        if meter.seconds > (moved + pause if wait is None else wait):
+        if meter.seconds > (last_change + pause if wait is None else wait):
             advice = "Look at the consumer's log (loglevel sync) for what syncrepl says."
             if answer in catchup.COSTLY:
                 advice = (
@@ -98,15 +98,15 @@ def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait:
                     "`retrying`."
                 )
             waited = units.duration(meter.seconds)
-            raise trouble or NotInSync(
+            raise failure or NotInSync(
                 consumer=consumer.uri, provider=provider.uri, waited=waited, state=meter.note, advice=advice
             )
         time.sleep(_LOOK_EVERY)
 
 
 def _longest_pause(answer: SyncAnswer | None, entries: Callable[[], int | None]) -> float:
-    """Returns the seconds without progress that the consumer is allowed. Assumes loglevel `sync`, because the real one
-    is unknown here."""
+    """Returns the seconds for which the consumer may be without progress. Assumes loglevel `sync`, which makes it slow,
+    because the real loglevel is unknown here."""
     if answer is None or answer not in catchup.COSTLY:
         return _FLOOR
     count = entries()
@@ -127,7 +127,7 @@ def _doing(answer: SyncAnswer | None, entries: int | None, has_csn: bool) -> str
 
 
 def behind(consumer: Mapping[str, str], provider: Mapping[str, str]) -> str:
-    """Returns the lag in words for each server ID whose changes the consumer lacks, else "in sync"."""
+    """Returns how far the consumer is behind, in words, for each server ID; "in sync" if it lacks no changes."""
     lags = []
     for sid, wanted in sorted(provider.items()):
         has, lag = consumer.get(sid, ""), "nothing received yet"
@@ -141,19 +141,19 @@ def behind(consumer: Mapping[str, str], provider: Mapping[str, str]) -> str:
     return ", ".join(lags) or "in sync"
 
 
-def _listed(csns: Mapping[str, str]) -> str:
+def _text_of(csns: Mapping[str, str]) -> str:
     return " ".join(sorted(csns.values())) or "none"
 
 
 def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareReport, str]:
-    """Returns the seconds waited, the comparison, and the kind of replica it assumed (whole or partial), in words.
-    Raises NotInSync if the wait times out, PartialReplica if the replica cannot be compared."""
+    """Waits and compares. Returns the seconds of the wait, the comparison, and in words whether it was that of a whole
+    or partial replica. Raises NotInSync if the wait times out, PartialReplica if the replica cannot be compared."""
     with session(options.provider) as provider:
         base = provider.base()
-    narrowed, how = _narrowed(options, base)
-    if narrowed:
-        bases = (narrowed.syncrepl.searchbase, narrowed.database.suffix)
-        theirs, ours, ignored = narrowed.sides(options.provider, options.consumer)
+    replica, how = _partial_replica(options, base)
+    if replica:
+        bases = (replica.syncrepl.searchbase, replica.database.suffix)
+        theirs, ours, ignored = replica.sides(options.provider, options.consumer)
     else:
         bases, ignored = (base, base), ()
         theirs, ours = (Server(replace(side, base=base)) for side in (options.provider, options.consumer))
@@ -162,7 +162,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
         waited = meter.seconds
     comparing = CompareOptions(theirs, ours, (*IGNORED, *ignored), options.limit, show_attributes=True)
     report = _compared(comparing, progress)
-    # The consumer is read before the provider, so a CSN that is newer on the consumer did not come from the provider.
+    # The provider's contextCSN is read last. So if the consumer has a newer CSN, it did not come from the provider.
     try:
         has = _contextcsn_of(options.consumer, bases[1])
     except LoaderError as error:  # the comparison counts, even if the consumer is being started again
@@ -177,8 +177,8 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     return waited, report, how
 
 
-def _narrowed(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
-    """Returns the partial replica that the consumer's syncrepl defines (None if whole), and a description in words."""
+def _partial_replica(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
+    """Returns the partial replica that the consumer's syncrepl defines (None: a whole replica), and a description."""
     try:
         if options.config_path is not None:
             config = configuration.read(options.config_path)
@@ -191,18 +191,18 @@ def _narrowed(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
         database = config.database(base)
     except NoSuchSuffix:
         database = config.database(None)
-    narrowed = partial.of(config, database, "search", options.provider.uri)
-    if narrowed is None:
+    replica = partial.of(config, database, "search", options.provider.uri)
+    if replica is None:
         return None, "a whole replica"
-    return narrowed, f"a partial replica ({', '.join(narrowed.syncrepl.narrowing(database.suffix))})"
+    return replica, f"a partial replica ({', '.join(replica.syncrepl.narrowing(database.suffix))})"
 
 
 def _compared(options: CompareOptions, progress: Progress) -> CompareReport:
-    """Compares both servers; if only values differ, compares again without local and hidden attributes. A consumer's
-    slapo-ppolicy and slapo-lastbind write local attributes without replication (o_dont_replicate). Hidden attributes
-    are those that access control hides on one of the servers (Debian's package hides userPassword).
+    """Compares both servers. If only values differ, compares again without two kinds of attributes. Local attributes
+    are those that a consumer's slapo-ppolicy and slapo-lastbind write themselves (o_dont_replicate). Hidden attributes
+    are those that access control hides on one of the servers, such as userPassword in Debian's package.
 
-    If only local attributes differ, the report is equal and names them in `local`. If there are hidden attributes, the
+    If only local attributes differ, the report is equal, and `local` names them. If there are hidden attributes, the
     report is not equal, because their values are unknown; if all else is equal, `equal_but_for` names them."""
     report = compare(options, progress)
     if report.equal or report.only_a or report.only_b:

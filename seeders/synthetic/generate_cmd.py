@@ -25,7 +25,7 @@ TemplateName = Annotated[str, Argument("TEMPLATE")]
 
 
 class Generate(click.Group):
-    """Reads `generate TEMPLATE` as `generate tree TEMPLATE`: a word that is no subcommand is a template."""
+    """Reads `generate TEMPLATE` as `generate tree TEMPLATE` if TEMPLATE is not the name of a subcommand."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in self.commands:
@@ -236,7 +236,7 @@ def operations(
 
 
 def shares(text: str, form: str) -> dict[str, int]:
-    """ "search=80,bind=20" -> {"search": 80, "bind": 20}. Raises UsageProblem."""
+    """Returns {"search": 80, "bind": 20} for "search=80,bind=20". Raises UsageProblem."""
     by_name = {}
     for part in text.split(","):
         name, _, share = part.strip().partition("=")
@@ -250,7 +250,7 @@ def shares(text: str, form: str) -> dict[str, int]:
 
 
 def parse_search_option(text: str | None) -> tuple[tuple[str, bool, int], ...]:
-    """ "uid=80,cn*=20" -> (("uid", False, 80), ("cn", True, 20)). Raises UsageProblem."""
+    """Returns (("uid", False, 80), ("cn", True, 20)) for "uid=80,cn*=20". Raises UsageProblem."""
     attributes = []
     for part in text.split(",") if text else ():
         name, _, weight = part.strip().partition("=")

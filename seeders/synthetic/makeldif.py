@@ -22,14 +22,14 @@ from loader.storage import files
 _CLASSES = {"dc": "domain", "o": "organization", "ou": "organizationalUnit", "l": "locality", "c": "country"}
 # Alternative name of an attribute type -> its usual name (RFC 4519), both in lower case.
 _SYNONYMS = {"commonname": "cn", "surname": "sn", "userid": "uid", "localityname": "l", "streetaddress": "street"}
-# makeldif's word lists -> the shipped lists that replace them if makeldif's are not in the template's directory.
+# Word lists of makeldif -> lists of ditseed, which are used if the template's directory lacks makeldif's.
 _NAMES = {"first.names": "first-names.txt", "last.names": "last-names.txt"}
 _SHIPPED = {**_NAMES, "cities": "places.txt", "states": "states.txt", "streets": "streets.txt"}
 # Kind of <random:KIND:LENGTH> -> characters of {chars:...}.
 _CHARS = {"alpha": "alpha", "alphanumeric": "mixed", "hex": "hex", "base64": "base64"}
-_LONGEST = 100  # characters of a random string over an alphabet of the template's own; each becomes a {pick} tag
+_LONGEST = 100  # maximum length of a random string over an alphabet in the template; each character is a {pick} tag
 _MOST_DIGITS = 18  # digits of a {digits:N} tag
-# Limits against malicious templates: bytes, total lines of all kinds of entries, levels of the tree.
+# Limits for malicious templates: bytes of the text, lines of all kinds of entries together, levels of the tree.
 _MOST_BYTES, _MOST_LINES, _MOST_LEVELS = 16 << 20, 200_000, 250
 
 _DEFINE = re.compile(r"(?<!\\)\[([^\W\d][\w.-]*)\]")
@@ -79,7 +79,7 @@ class _Line(Struct, frozen=True):
 
 class _Block(Struct, dict=True):
     """A branch or a template. `name`: the DN of a branch, or the name of a template. `below`: line, template and count
-    of each subordinateTemplate; without a count (None) makeldif never ends, while ditseed requires -n."""
+    of each subordinateTemplate. A count of None means that -n decides; makeldif would create entries forever."""
 
     line: int
     name: str
@@ -97,7 +97,7 @@ class _Block(Struct, dict=True):
 
     @cached_property
     def values(self) -> dict[str, str]:
-        """Returns, for each attribute to which {NAME} or {NAME:LENGTH} in a line refers, its name in kinds.values."""
+        """Attribute -> its name in kinds.values, for each attribute to which a {NAME} or {NAME:LENGTH} refers."""
         references = (match["value"] for line in self.lines for match in _PIECE.finditer(line.text))
         named = {_key(text.partition(":")[0].strip()) for text in references if text is not None}
         used = () if self.is_branch else self.first.items()
@@ -179,8 +179,8 @@ class _Converter:
         self.kinds: list[str] = []
         self.lines = 0  # total lines of all kinds
         self.uses: Counter[str] = Counter()
-        self.passed: dict[str, int | None] = {}  # entries of each template so far; None if -n decides
-        self.start = 0  # entries in earlier kinds of the template that is being converted
+        self.passed: dict[str, int | None] = {}  # number of entries of each template so far; None if -n decides
+        self.start = 0  # number of entries that earlier uses of the current template make
         self.suffixes = re.compile(rf"(?<![^\s,=/:(]){re.escape(suffix)}(?![\w.,-])", re.IGNORECASE)
 
     def template(self, branches: Sequence[_Block]) -> str:
@@ -209,8 +209,8 @@ class _Converter:
     def _subordinate(
         self, below: tuple[int, str, int | None], parent: object, above: int | None, ancestors: tuple[str, ...]
     ) -> None:
-        """Adds a kind of entries, then the kinds below it. `parent`: the value of `below` in [[kinds]]. `above`: number
-        of parents; None if -n decides."""
+        """Adds a kind of entries, then the kinds below it. `parent`: what `below` in [[kinds]] must contain. `above`:
+        number of parent entries; None if -n decides."""
         line, name, count = below
         template = self.templates.get(name.lower())
         if template is None:
@@ -333,11 +333,11 @@ class _Converter:
         return self._pick(name, _SHIPPED[name])
 
     def _pick(self, hint: str, content: object) -> str:
-        """Returns a {pick} tag for a list with this content; adds the list unless there is an equal one."""
+        """Returns a {pick} tag for a list with this content. Adds the list if there is no equal one."""
         stem = re.sub(r"[^\w-]", "-", hint)
-        known = [name for name, other in self.lists.items() if other == content]
+        equal = [name for name, other in self.lists.items() if other == content]
         names = [stem, *(f"{stem}-{number}" for number in range(2, len(self.lists) + 3))]
-        name = known[0] if known else next(name for name in names if name not in self.lists)
+        name = equal[0] if equal else next(name for name in names if name not in self.lists)
         self.lists[name] = content
         return f"{{pick:{name}}}"
 
@@ -347,13 +347,13 @@ def _no_equivalent(line: _Line, what: str) -> _Refusal:
 
 
 def _weighted(values: list[str]) -> object:
-    """["a;2", "b"] -> {"a": 2, "b": 1}; a list if all weights are 1. Weights of a repeated value are added up."""
+    """Returns {"a": 2, "b": 1} for ["a;2", "b"], and adds up weights of the same value; a list if all weights are 1."""
     weights: Counter[str] = Counter()
     for value in values:
         text, _, weight = value.rpartition(";")
         weights[text if text and _is_number(weight) else value] += int(weight) if text and _is_number(weight) else 1
-    kept = {value: weight for value, weight in weights.items() if weight}
-    return list(kept) if set(kept.values()) == {1} else kept
+    positive = {value: weight for value, weight in weights.items() if weight}
+    return list(positive) if set(positive.values()) == {1} else positive
 
 
 def _key(attribute: str) -> str:
@@ -365,7 +365,7 @@ def _compact(dn: str) -> str:
 
 
 def _relative(dn: str, suffix: str) -> str | None:
-    """ "ou=People,dc=example" with suffix "dc=example" -> "ou=People"; the suffix itself -> ""; other DNs -> None."""
+    """Returns "ou=People" for "ou=People,dc=example" below "dc=example"; "" for the suffix itself; None for others."""
     if dn.lower() == suffix.lower():
         return ""
     return dn[: -len(suffix) - 1] if dn.lower().endswith(f",{suffix.lower()}") else None

@@ -1,4 +1,4 @@
-"""Finds templates: shipped templates by name, others by path."""
+"""Finds templates: those that come with ditseed by name, others by path."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def find(name: str) -> Path:
 
 
 def located(name: str) -> tuple[Path, tuple[Path, ...], Callable[[Path, Mapping[str, str]], str] | None]:
-    """Entry point of `ditseed.templates`. Returns the template's file, further directories of word lists, and for a
-    makeldif template the function that converts it to TOML, else None. Raises NoSuchTemplate."""
+    """Entry point of `ditseed.templates`. Returns the template's file, the directories with more word lists, and the
+    function that converts the file to TOML (None if it is TOML already). Raises NoSuchTemplate."""
     path = find(name)
     if path.suffix.lower() == ".toml":
         return path, (LISTS,), None
