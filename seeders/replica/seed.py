@@ -119,7 +119,7 @@ def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> _F
             ending.callback(given_up.set)  # otherwise the pool would wait for the sample even after an error
             provider.read(base, ["1.1"])
             csns.append(strategy.context_csns(provider, base))
-            sample = None
+            sampled = None
             if isinstance(strategy, Search) and strategy.partial is None:
                 sampled = pool.submit(room.sample, connection, base, given_up)
             # The provider evaluates all entries for this check, too, so both run at the same time.
