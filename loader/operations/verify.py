@@ -31,12 +31,12 @@ _EACH_ENTRY = ("tree", INDEXES)
 _NAMING = "indexes.naming"  # an entry without the value of its RDN
 # Level -> size of the largest database that it checks within minutes.
 _UP_TO = {"indexes": 32 << 30, "tree": 128 << 30, "pages": 512 << 30}
-_TABLES: tuple[Table, ...] = ("id2v", "ixck")  # a file may have these, whatever release is installed
+_TABLES: tuple[Table, ...] = ("id2v", "ixck")  # tables that a file may have, whatever release is installed
 
 
 class VerifyReport(Struct, frozen=True):
-    """`place`: the verified path. `entries`: 0 if unreadable. `mending`: command that rebuilds damaged indexes while
-    slapd is stopped; None if that would not suffice."""
+    """`place` is the verified path. `entries` is 0 if no entry can be read. `mending` is the command that rebuilds the
+    damaged indexes while slapd is stopped. It is None if anything else is damaged, too."""
 
     place: str
     level: str
@@ -50,7 +50,8 @@ class VerifyReport(Struct, frozen=True):
 
 
 def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
-    """Verifies a database; the report has all damage. Raises NotLmdb, NoSuchPath, UsageProblem, IndexesUnknown."""
+    """Verifies a database. Damage is reported, and raises no error. Raises NotLmdb, NoSuchPath, UsageProblem,
+    IndexesUnknown."""
     path, configured = _subject(options)
     level = options.level or _level(path, options.config_path is not None)
     core_database = None
@@ -64,7 +65,7 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
         verdict = verify.audit(path, level, options, meter, core_database)
         shared = verify.shared_uuids(path, options, meter) if level in _EACH_ENTRY and verdict.sound else []
     seconds = time.monotonic() - begun
-    # Not damage, since slapadd accepts entries that share an entryUUID, but syncrepl confuses them.
+    # slapadd accepts entries that share an entryUUID, so they are not damage. But syncrepl confuses them.
     notes = [
         f"{first} and {other} share the entryUUID {uuid}: replication cannot tell them apart. "
         "Delete one of them and add it again, which gives it an entryUUID of its own"
@@ -102,8 +103,9 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
 def _as_replica(
     problems: tuple[Problem, ...], config: Config, database: Database
 ) -> tuple[tuple[Problem, ...], list[str]]:
-    """Returns the problems and notes. If the syncrepl of the database leaves out attributes, a note replaces the
-    problems of missing RDN values: a consumer stores entries without these attributes, even the RDN's."""
+    """Returns the problems of a database that may be a replica, and notes. If its syncrepl leaves out attributes, the
+    consumer stores entries without them, even without the attribute of the RDN. A note then replaces the problems of
+    missing RDN values."""
     try:
         replications = [
             syncrepl.parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")
@@ -119,7 +121,7 @@ def _as_replica(
 
 
 def _mending(problems: tuple[Problem, ...], config: Config, database: Database) -> str | None:
-    """Returns the slapindex command for the damaged indexes; None if anything else is damaged."""
+    """Returns the slapindex command that rebuilds the damaged indexes, or None if anything else is damaged."""
     if not problems or any(problem.kind not in _DRIFT for problem in problems):
         return None
     attributes = dict.fromkeys(each.attribute or each.table or "" for problem in problems for each in problem.examples)
@@ -156,8 +158,9 @@ def _subject(options: VerifyOptions) -> tuple[Path, tuple[Config, Database] | No
 
 
 def _database_of(path: Path, config: Config, suffix: str | None) -> Database:
-    """Returns the database with this suffix (-b), this directory, or the suffix in the file; else the only database. A
-    file in its configured directory may have another suffix, which the check then reports as damage."""
+    """Returns the database of the configuration to which `path` belongs. It is found by `suffix` (option -b), by its
+    directory, or by the suffix in the file. If nothing matches, it is the only database. A file in a configured
+    directory may have another suffix. The check then reports this as damage."""
     directory = path if path.is_dir() else path.parent
     here = [database for database in config.mdb_databases if files.same(database.directory, directory)]
     database = config.database(suffix) if suffix is not None else next(iter(here), None)
@@ -187,8 +190,8 @@ def core_database_of(config: Config, database: Database, path: Path) -> mdb.Data
 
 
 def core_target_of(config: Config, database: Database, path: Path) -> mdb.Target:
-    """Returns the configured database as a target for the core. Raises NotProven if its index keys are unknown to the
-    core; ConfigUnreadable, SettingRefused."""
+    """Returns the configured database as a target for the core. Raises NotProven if the core cannot compute its index
+    keys, ConfigUnreadable, SettingRefused."""
     from loader.operations.build import native
 
     spec = target_spec(config, database, path)
@@ -197,8 +200,8 @@ def core_target_of(config: Config, database: Database, path: Path) -> mdb.Target
 
 
 def target_spec(config: Config, database: Database, path: Path) -> mdb.Target:
-    """Like `core_target_of`, but accepts unknown index keys. Raises NotProven for settings that no slapd up to 2.7 has;
-    ConfigUnreadable, SettingRefused."""
+    """Like `core_target_of`, but accepts indexes whose keys the core cannot compute. Raises NotProven for settings that
+    no slapd up to 2.7 has, ConfigUnreadable, SettingRefused."""
     of_2_7 = False  # only slapd 2.7 opens format 3
     with suppress(MdbDamaged):
         of_2_7 = meta.read_meta(path).format == 3

@@ -1,5 +1,5 @@
-"""The facts that the rules of `doctor` judge: a server of this host and its databases. A fact is read once, when a rule
-needs it. If it cannot be read, the reason is recorded, and the other rules go on."""
+"""The facts that the rules of `doctor` judge: a server of this host and its databases. A fact is read when a rule first
+needs it. If a fact cannot be read, the reason is recorded, and the other rules go on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ Fact = TypeVar("Fact")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """`access`: how to bind to providers; its URI overrides the one in olcSyncrepl. `quick`: do not check indexes."""
+    """`access` says how to bind to providers. Its URI overrides the URI in olcSyncrepl. `quick` skips the check of
+    indexes."""
 
     suffix: str | None = None
     repo: Path | None = None
@@ -49,8 +50,9 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Slapd(msgspec.Struct, frozen=True):
-    """`pid`: None if slapd is not running. `pid_file`: pid file of a slapd that died, or "". `silence`: why slapd does
-    not answer, or "". `failed`: (suffix, error message) of each database that slapd cannot read."""
+    """`pid` is None if slapd is not running. `pid_file` is the pid file that a dead slapd left, or "". `silence` says
+    why slapd does not answer, or is "". `failed` has (suffix, error message) of each database that slapd cannot
+    read."""
 
     pid: int | None = None
     pid_file: str = ""
@@ -59,9 +61,9 @@ class Slapd(msgspec.Struct, frozen=True):
 
 
 class Replication(msgspec.Struct, frozen=True):
-    """A consumer and one provider. `stored`: contextCSN in the consumer's database. `shown`: contextCSN of the
-    provider; None if it returned none. `age`: seconds since the newest stored change. `dead`: why the provider cannot
-    be reached, or "". `refused`: error of the provider if it refuses the account of olcSyncrepl, or ""."""
+    """A consumer and one provider. `stored` is the contextCSN in the consumer's database. `shown` is the contextCSN
+    that the provider returned, or None. `age`: seconds since the newest stored change. `dead` says why the provider
+    cannot be reached, or is "". `refused` is the provider's error if it refuses the account of olcSyncrepl, or ""."""
 
     provider: str
     stored: tuple[str, ...]
@@ -72,8 +74,8 @@ class Replication(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> float | None:
-        """Seconds between the newest changes of provider and consumer, for the server ID that is furthest behind. None
-        if the provider shows no contextCSN; infinite if the consumer lacks one of its server IDs."""
+        """Seconds between the newest changes of provider and consumer, for the server ID with the longest lag. None if
+        the provider shows no contextCSN. Infinite if the consumer has no CSN of one of the provider's server IDs."""
         if self.shown is None:
             return None
         ours, theirs = csn.by_server(self.stored), csn.by_server(self.shown)
@@ -86,8 +88,9 @@ class Replication(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """A configuration and the slapd that runs on it. `unseen`: facts that could not be read. `left_out`: facts that
-    were not requested, which do not affect the status. Raises LoaderError if the configuration lacks the suffix."""
+    """A configuration and the slapd that runs on it. `unseen` has the facts that could not be read. `left_out` has the
+    facts that were not requested. They do not affect the status. Raises LoaderError if no database has the requested
+    suffix."""
 
     def __init__(self, config: Config, request: Request) -> None:
         self.config, self.request = config, request
@@ -151,7 +154,7 @@ class Server:
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
-        """Options of `ditseed tune`: those that name this server, and --apply ("" for a slapd.conf)."""
+        """Options of `ditseed tune` that name this server, and --apply. For a slapd.conf, "" replaces --apply."""
         pid = tools.slapd_on(self.config) if self.config.is_directory else None
         if pid is not None:
             return f"-H {shlex.quote(tools.ldapi_uri(pid))} -Y EXTERNAL", "--apply"
@@ -211,7 +214,8 @@ class Database:
 
     @cached_property
     def nosync_holder(self) -> str:
-        """The owner of a nosync lease that is still in force, such as a running load; "" if there is none."""
+        """Names the owner of a nosync lease that is still in force, such as a running load. "" if there is no such
+        lease."""
         lasting = self.read("leases", lambda: lease.active(leases.identity(self.server.config), "nosync")) or ()
         return next((lent.why or lent.by for lent in lasting if lent.database == self.suffix), "")
 
@@ -239,7 +243,8 @@ class Database:
 
     @cached_property
     def _has_dead_readers(self) -> bool:
-        """Whether dead readers, which opening the database would clear, keep pages; True if unknown (see `seen`)."""
+        """Whether slots of dead readers keep pages from reuse. Opening the database would clear the slots before `seen`
+        can report them. True if the slots cannot be read."""
         directory = self.configured.directory
         if directory is None or not directory.is_dir():
             return False
@@ -252,7 +257,7 @@ class Database:
 
     @cached_property
     def damage(self) -> str:
-        """What a short check finds wrong with data.mdb; "" if nothing."""
+        """Says what a short check finds wrong with data.mdb. "" if data.mdb is sound."""
         directory = self.configured.directory
         if directory is None:
             return ""
@@ -272,7 +277,7 @@ class Database:
 
     @cached_property
     def slots(self) -> tuple[int, int]:
-        """Number of reader slots in lock.mdb, and number of those that belong to living processes."""
+        """The number of reader slots in lock.mdb, and the number of slots of living processes."""
 
         def read_fact(directory: Path) -> tuple[int, int]:
             return readers.capacity(directory), sum(slot.is_alive for slot in readers.slots(directory))
@@ -317,27 +322,38 @@ class Database:
             if (uri, base) in seen:
                 continue
             seen.add((uri, base))
-            own = None
+            consumer_login = None
             if account is not None:
-                start_tls = 2 if account.start_tls else 0  # must succeed, or the password would be sent in clear
-                own = Connection(parsed.provider, account.dn, password=account.password, start_tls=start_tls, base=base)
-            yield self._provider(own, replace(access, uri=uri, base=base), stored)
+                start_tls = (
+                    2 if account.start_tls else 0
+                )  # 2: StartTLS must succeed, or the password would be sent in clear
+                consumer_login = Connection(
+                    parsed.provider, account.dn, password=account.password, start_tls=start_tls, base=base
+                )
+            yield self._provider(consumer_login, replace(access, uri=uri, base=base), stored)
 
-    def _provider(self, own: Connection | None, explicit: Connection, stored: tuple[str, ...]) -> Replication:
-        """Reads the contextCSN as `explicit` (command line) or `own` (olcSyncrepl). `own` is always tested."""
-        is_explicit = own is None or own.uri != explicit.uri or bool(explicit.bind_dn or explicit.mechanism)
+    def _provider(
+        self, consumer_login: Connection | None, cli_login: Connection, stored: tuple[str, ...]
+    ) -> Replication:
+        """Reads the provider's contextCSN as `cli_login` (command line), else as `consumer_login` (olcSyncrepl). Always
+        binds as `consumer_login`, too, because replication needs that account."""
+        is_explicit = (
+            consumer_login is None
+            or consumer_login.uri != cli_login.uri
+            or bool(cli_login.bind_dn or cli_login.mechanism)
+        )
         shown: tuple[str, ...] | None = None
         dead = refused = ""
-        for account in ([own] if own else []) + ([explicit] if is_explicit else []):
+        for account in ([consumer_login] if consumer_login else []) + ([cli_login] if is_explicit else []):
             assert account.base is not None
             try:
                 with questions.hurried(account) as session:
                     csns = tuple(session.context_csns(account.base))
-                    shown = csns if account.uri == explicit.uri else shown
+                    shown = csns if account.uri == cli_login.uri else shown
             except questions.DEAD as error:
                 dead = str(error)
             except LoaderError as error:
-                if account is own and isinstance(error, BadCredentials | AccountClosed):
+                if account is consumer_login and isinstance(error, BadCredentials | AccountClosed):
                     refused = str(error)
                 else:
                     what = f"{self.suffix}: contextCSN of {account.uri} as {account.who}"
@@ -346,17 +362,18 @@ class Database:
         if stored:
             written = csn.time(max(stored)).replace(tzinfo=timezone.utc).timestamp()
             age = max(0.0, time.time() - written)
-        return Replication(str(explicit.uri), stored, shown, age, dead, refused)
+        return Replication(str(cli_login.uri), stored, shown, age, dead, refused)
 
 
 def _damage(directory: Path, may_open: bool) -> str:
-    """Returns what is wrong with data.mdb, or "". `may_open`: also read tables, which clears dead readers."""
+    """Returns what is wrong with data.mdb, or "". With `may_open`, tables are read, too. LMDB then clears the slots of
+    dead readers."""
     path = meta.data_file(directory)
     if not directory.is_dir():
         return f"there is no directory {directory}"
     if not path.exists():
         return f"there is no {path}"
-    try:  # On a dead disk, slapd and all other checks still work from the page cache.
+    try:  # If the disk is dead, slapd and all other checks still read from the page cache.
         with closing(probes.open_reader(path)) as reader:
             reader.measure()
     except (Unmeasurable, LoaderError):

@@ -1,4 +1,4 @@
-"""The rules of `doctor`, each a function that judges facts. Each rule has a row in docs/doctor.md."""
+"""The rules of `doctor`, Each rule is a function that judges facts, and has a row in docs/doctor.md."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CRITICAL, WARNING, NOTE, OK = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 
 AVAILABLE_WARNING, AVAILABLE_CRITICAL = 0.20, 0.10  # available share of maxsize
 BEHIND_WARNING, BEHIND_CRITICAL = 300.0, 3600.0  # seconds that a consumer is behind, by contextCSN
-BACKUP_AGE = 26 * 3600.0  # seconds; a last backup older than this is reported
+BACKUP_AGE = 26 * 3600.0  # seconds; if the last backup is older, a finding says so
 _SHOWN = 5  # names listed in one finding
 _DAY = 86_400.0
 _LOG = "journalctl -u slapd -n 50"
@@ -71,7 +71,8 @@ SOURCES = {rule: source for source, rules in _SOURCES.items() for rule in rules}
 
 
 def judged(server: Server) -> tuple[Finding, ...]:
-    """Returns all findings, the worst first. Within a severity, causes precede their effects, as in this list."""
+    """Returns all findings, the worst first. Within a severity, causes precede their effects: the order of the calls
+    below matters."""
     findings = [*_of_each(server, _data), *_access(server), *_slapd(server), *_leases(server)]
     findings += _of_each(server, _room, _readers, _durability, _format, _contents, _replication, _backups, _settings)
     findings += [*_storage(server), *_certificates(server), *_releases(server)]
@@ -86,7 +87,8 @@ def _of_each(server: Server, *rules: Callable[[Database], Findings]) -> Findings
 
 
 def finding(rule: str, severity: Severity, what: str, why: str = "", *mend: str, subject: str = "") -> Finding:
-    """Returns a finding, without `why` and `mend` if it is OK. `subject`: "" for the suffix or the configuration."""
+    """Returns a finding. An OK finding gets neither `why` nor `mend`. If `subject` is "", the caller sets it to the
+    suffix or to the path of the configuration."""
     if severity is OK:
         why, mend = "", ()
     return Finding(severity, rule, subject, what, why, mend, SOURCES[rule])
@@ -112,8 +114,8 @@ def _data(database: Database) -> Findings:
 
 
 class Denied(NamedTuple):
-    """A file that slapd's account cannot read or write (`verb`). `subject`: a suffix, "configuration" or "TLS".
-    `is_own`: whether the account owns the file."""
+    """A file that slapd's account cannot read or write. `verb` is "read" or "write". `subject` is a suffix,
+    "configuration" or "TLS". `is_own` says whether the account owns the file."""
 
     subject: str
     verb: str
@@ -175,7 +177,8 @@ def _denied(server: Server) -> tuple[str, list[Denied]]:
 
 
 def _denied_to(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], *options: str) -> Iterator[Denied]:
-    """Tests files with find(1), run as the account: it uses access(2), which respects ACLs and read-only mounts."""
+    """Yields the files that `account` may not read or write. Runs find(1) as the account, because find uses access(2),
+    which respects ACLs and read-only mounts."""
     present = [str(path) for path in paths if path.exists()]
     if not present:
         return
@@ -442,7 +445,8 @@ def _replication(database: Database) -> Findings:
 
 
 def _storage(server: Server) -> Findings:
-    """Yields the warnings and worse findings of `storage check`, each once, since databases may share a volume."""
+    """Yields the findings of `storage check` that are warnings or worse. Databases may share a volume, so equal
+    findings are yielded once."""
     seen = set[Finding]()
     for database in server.databases:
         look = partial(storage_check.check_database, database.configured, server.config.path)
@@ -486,7 +490,8 @@ def _tls_files(server: Server, *kinds: str) -> list[Path]:
 
 
 class Certificate(NamedTuple):
-    """`remaining`: seconds until it expires. `is_one_of_many`: its file has several, some perhaps unused."""
+    """`remaining`: seconds until the certificate expires. `is_one_of_many`: its file has several certificates, and
+    slapd may not use all of them."""
 
     subject: str
     remaining: float
@@ -500,9 +505,13 @@ def _certificates(server: Server) -> Findings:
         yield finding("certificate.key", CRITICAL, reason, why, mend)
     for path in _tls_files(server, "Certificate", "CACertificate"):
         for certificate in server.read(f"certificates of {path}", partial(certificates_of, path)) or ():
-            left = certificate.remaining
-            expiry = f"has expired {units.duration(-left)} ago" if left <= 0 else f"expires in {left / _DAY:.0f} days"
-            severity = graded(left < 7 * _DAY and not certificate.is_one_of_many, left < 30 * _DAY)
+            remaining = certificate.remaining
+            expiry = (
+                f"has expired {units.duration(-remaining)} ago"
+                if remaining <= 0
+                else f"expires in {remaining / _DAY:.0f} days"
+            )
+            severity = graded(remaining < 7 * _DAY and not certificate.is_one_of_many, remaining < 30 * _DAY)
             what = f"{certificate.subject or 'certificate'} {expiry}"
             why = "Clients and consumers refuse a server with an expired certificate."
             mend = f"openssl x509 -noout -text -in {quote(str(path))}"
@@ -510,7 +519,7 @@ def _certificates(server: Server) -> Findings:
 
 
 def _unusable_pair(server: Server) -> str:
-    """Returns why slapd cannot use its certificate; "" if it can, or has no certificate."""
+    """Returns why slapd cannot use its certificate. Returns "" if slapd can use it, or has none."""
     pair = _tls_files(server, "Certificate", "CertificateKey")
     for path in (*pair, *_tls_files(server, "CACertificate")):
         if not path.exists():
@@ -536,7 +545,7 @@ def _openssl(path: Path, *arguments: str, pem: bytes | None = None) -> bytes:
 
 def certificates_of(path: Path) -> list[Certificate]:
     pem = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-    blocks = pem.findall(files.read(path))[:20]  # enough for own files; the rest of a large CA bundle is not read
+    blocks = pem.findall(files.read(path))[:20]  # a server's own file has fewer; a CA bundle may have hundreds
     if not blocks:
         raise UsageProblem(reason=f"{path} has no certificate in PEM format")
     certificates = []
