@@ -1,4 +1,4 @@
-"""Exports a database into a directory or a stream: several workers read its pages, whether slapd is running or not.
+"""Exports a database into a directory or a stream. Several workers read its pages. slapd may be running.
 
 Steps: read, shards. All workers read one snapshot, so an interrupted `read` starts over.
 """
@@ -23,7 +23,7 @@ STEPS = ("read", "shards")
 
 
 class DumpOptions(Struct, frozen=True):
-    """`part`: the entries to export. `jobs`: number of workers."""
+    """`part` selects the entries to export. `jobs`: number of workers."""
 
     part: Part
     output: Path
@@ -37,7 +37,7 @@ class DumpOptions(Struct, frozen=True):
 
 
 def plan(part: Part, output: Path | None) -> Report:
-    """Checks that the database is readable and the output is free; returns the plan. `output`: None for a stream."""
+    """Checks that the database is readable and the output is free. Returns the plan. `output` is None for a stream."""
     mdb.require_database(part.directory)
     facts: Report = {"database": str(part.directory), "base": part.base}
     if part.base is None:
@@ -72,7 +72,7 @@ def export_database(
 
 
 class StreamReport(Struct, frozen=True):
-    """A finished stream. `content_checksum`: as in a manifest. `bytes`: before compression."""
+    """A finished stream. `content_checksum`: as in a manifest. `bytes`: length of the LDIF before compression."""
 
     base: str
     entries: int
@@ -113,7 +113,8 @@ def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _ReadFact
 
 
 def _notes(export: Exported, late: str) -> list[str]:
-    """Returns notes for the operator. `late`: where the entries are that would precede their parents."""
+    """Returns notes for the operator. `late` says where the output has the entries that precede their parents in the
+    database."""
     notes = []
     if export.holes:
         below = "are missing although entries are below them: slapadd loaded those without their parents"

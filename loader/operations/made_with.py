@@ -34,7 +34,7 @@ from loader.sinks.mdb import Schema, Target
 
 SAMPLE = 2048  # entries that are checked if the file is larger than ALL_UP_TO
 ALL_UP_TO = 512 << 20  # bytes; if a file is no larger, all of its entries are checked, which takes seconds
-ROOM = 4  # map size for a rebuild of indexes / bytes in use: LMDB reuses no page within the one transaction
+ROOM = 4  # factor: map size / bytes in use, for a rebuild of indexes in one transaction; the file itself stays smaller
 _REPORTED = 10_000  # maximum number of problems of each kind that the core reports
 _SHOWN = 5  # differences named in one message
 # Problems of these kinds mean that the schema or the order of values differs.

@@ -1,5 +1,5 @@
-"""`storage plan`: prints the commands that make a volume and a file system for a database, each with the reason of its
-numbers. Runs nothing."""
+"""`storage plan`: prints the commands that make a volume and a file system for a database, and the reasons for their
+numbers. The commands are not run."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ _RESERVED = re.compile(
     r"^(snapshot|pvmove)|_((c|i|wc)orig|cdata|cmeta|cpool|cvol|imeta|mimage|mlog|pmspare|rimage|rmeta|tdata|tmeta|vdata"
     r"|vorigin)"
 )
-_LONGEST_NAME = 124  # characters of the names of group and volume together, with hyphens doubled
+_LONGEST_NAME = 124  # characters of group and volume name together; LVM doubles hyphens
 _OWN_NAME = len("_rimage_63")  # characters that LVM appends for the parts of a raid volume
-_MOST_STRIPES, _MOST_IMAGES = 128, 64  # disks that lvcreate accepts: striped, raid10
+_MOST_STRIPES, _MOST_IMAGES = 128, 64  # maximum numbers of disks that lvcreate accepts for striped and for raid10
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """`devices`: the disk's device and those below it; empty for a disk that does not exist yet. `size`: bytes."""
+    """`size`: bytes. `devices` has the disk's device and the devices below it. It is empty for a disk that does not
+    exist yet."""
 
     path: str
     size: int
@@ -43,14 +44,14 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A shell command, and the reason of each of its numbers."""
+    """A shell command, and the reasons for its numbers."""
 
     command: str
     why: tuple[str, ...]
 
 
 class Leg(msgspec.Struct, frozen=True):
-    """`extents`: extents of the disk. `used`: extents that the volume takes. `left`: the remaining extents."""
+    """`extents`: extents of the disk. `used`: extents that the volume takes. `left`: extents that remain."""
 
     disk: str
     extents: int
@@ -148,7 +149,8 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, options: VolumeOptions
 
 
 def _require_room(size: int, options: VolumeOptions) -> None:
-    """Raises VolumeTooSmall if the database does not fit twice, or the file system cannot be made or hold it."""
+    """Raises VolumeTooSmall if the volume cannot hold the database twice, or is too small for the file system. Also if
+    data.mdb would exceed the file system's maximum file size."""
     kind, database = options.kind, options.database
     for is_wrong, reason in (
         (
@@ -170,9 +172,9 @@ def _require_room(size: int, options: VolumeOptions) -> None:
 
 
 def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[Leg, ...]:
-    """Returns the extents of each disk. The legs are the largest disks; the volume takes equally many extents of each.
+    """Returns the extents of each disk. The largest disks get the volume, which takes equally many extents of each.
 
-    `stripes`: number without copies. Raises DisksUnequal, VolumeTooSmall.
+    `stripes` does not count copies. Raises DisksUnequal, VolumeTooSmall.
     """
     counts = {disk.path: max(0, disk.size - _start(disks)) // EXTENT for disk in disks}
     legs = {*sorted(counts, key=lambda path: -counts[path])[: stripes * options.copies]}
@@ -189,7 +191,7 @@ def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[
 
 
 def _start(disks: Sequence[Disk]) -> int:
-    """Returns the offset in bytes of the first extent: a multiple of 1 MiB and of the stripes of the devices below."""
+    """Returns the offset of the first extent in bytes. It is a multiple of 1 MiB and of the disks' own stripes."""
     return lcm(check.ALIGNED, *(disk.devices[0].min_io for disk in disks if disk.devices and disk.devices[0].min_io))
 
 

@@ -213,8 +213,8 @@ class MissingIndex(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """The searches of a database. `searches`: number of searches below a base. `of_base`: number of reads of a single
-    entry by its DN. `unindexed`: number of searches that read every entry in their scope."""
+    """The searches of a database. `of_base`: number of searches for a single entry by its DN. `searches`: number of all
+    other searches. `unindexed`: number of searches that read every entry in their scope."""
 
     suffix: str
     searches: int
