@@ -169,8 +169,7 @@ def require_space(directory: Path, needed: int) -> int:
 
 
 class SendReport(Struct, frozen=True):
-    """A stream that was sent completely. `length`: bytes that were sent. `skipped`: bytes that the receiver had
-    already."""
+    """A stream that was sent completely. `length`: sent bytes. `skipped`: bytes that the receiver had already."""
 
     source: str
     format: int

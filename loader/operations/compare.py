@@ -53,8 +53,7 @@ class Side(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """A differing entry. `attributes` names the attributes that differ. None if the two entries were not compared
-    attribute by attribute."""
+    """A differing entry. `attributes` names the attributes that differ. None: they were not compared."""
 
     kind: str  # "only-a", "only-b", "changed"
     dn: str
@@ -148,8 +147,7 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
 
 
 def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> VisibilityReport | None:
-    """Returns what a server hides or alters in a sample of its entries. Returns None if that cannot be read, or if
-    `side` is no server."""
+    """Returns what a server hides or alters in a sample of its entries. Returns None if `side` is no server."""
     if not isinstance(side, Server):
         return None
     query, left_out = side.query, {name.lower() for name in options.ignore}
@@ -167,8 +165,7 @@ def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> Visibili
 
 
 def _digests(options: CompareOptions, meter: Meter) -> tuple[EntryDigests, EntryDigests]:
-    """Digests both sides in two threads. They do run in parallel, because the core works without Python's interpreter
-    lock."""
+    """Digests both sides in two threads. These run in parallel, because the core releases the interpreter lock."""
     with ThreadPoolExecutor(2) as pool:
         sides = [pool.submit(side.digest, options.ignore, meter) for side in (options.a, options.b)]
         try:

@@ -92,15 +92,13 @@ class ReadingPlan(Struct, frozen=True):
 
     @property
     def may_repeat(self) -> bool:
-        """Whether an entry that changes or moves meanwhile may be in two pieces. Pieces that are ranges of entryUUID
-        exclude this."""
+        """Whether a moving entry may be in two pieces. It cannot if the pieces are ranges of entryUUID."""
         cut = [piece.search for piece in self.partitions if not piece.search.subentries]
         return len(cut) > 1 and not all("(entryUUID>=" in search.where for search in cut)
 
 
 class ReadPiece(Struct, frozen=True):
-    """A piece that was read. `sums`: file name -> checksum. `server` is the number of the provider that sent the
-    piece."""
+    """A piece that was read. `sums`: file name -> checksum. `server` is the number of the provider."""
 
     entries: int
     bytes: int
@@ -318,9 +316,7 @@ class ExportSteps(Struct, frozen=True):
     def _covering_provider(self, meter: Meter, start: Start) -> tuple[dict[int, list[str]], Connection]:
         """Returns each provider's contextCSN, and a provider whose contextCSN covers all of them.
 
-        If a provider died, changes that only this provider had may be lost. So its pieces are read again from the
-        others.
-        """
+        If a provider died, changes that only it had may be lost. So its pieces are read again."""
         replicas = Providers(self.options.providers, start.base, meter)
         cut = self.run.catalogue.facts_of("plan", ReadingPlan)
         while True:
@@ -471,8 +467,7 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
 
 
 def _count(connection: Connection, search: Search, scratch: Path, meter: Meter) -> tuple[int, bool]:
-    """Counts the entries by a search without attributes. Returns the count, and whether all entries were counted in
-    time."""
+    """Counts the entries by a search without attributes. Returns the count, and whether it is complete."""
     searches = {scratch / "names.ldif": structs.replace(search, attributes=("1.1",))}
     entries, _, whole = source.fetch_for(_COUNT_FOR, connection, searches, meter)
     for path in scratch.glob("*names.ldif"):

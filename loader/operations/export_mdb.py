@@ -51,7 +51,6 @@ def plan(part: Part, output: Path | None) -> Report:
 def export_database(
     options: DumpOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
 ) -> Finished:
-    """Runs or resumes an export into a directory."""
     mdb.require_database(options.part.directory)
     with (
         export_run(options.output, options.identity(), progress, timeouts, restart) as run,
@@ -113,8 +112,7 @@ def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _ReadFact
 
 
 def _notes(export: Exported, late: str) -> list[str]:
-    """Returns notes for the operator. `late` says where the output has the entries that precede their parents in the
-    database."""
+    """Returns notes for the operator. `late` says where the output has entries that precede their parents."""
     notes = []
     if export.holes:
         below = "are missing although entries are below them: slapadd loaded those without their parents"

@@ -82,8 +82,7 @@ class MovedContainers(Struct):
     """Reads moved subtrees again, into files `late-NNNNN` in `parts`. A file with a higher number was read later.
 
     `parts` is the directory with the files of the first read and its `.inner` files. `since` is the contextCSN before
-    the last pass. It is empty if the server has none.
-    """
+    the last pass. It is empty if the server has none."""
 
     connection: Connection
     options: ExportOptions
@@ -180,8 +179,7 @@ class MovedContainers(Struct):
         return {name: uuid for name, uuid in changed.items() if dn.key(name) not in (places.get(uuid), root)}
 
     def _read_below(self, top: str) -> bool:
-        """Reads the whole subtree again. Returns False if the entry `top` no longer exists. If it has moved again, the
-        next pass finds it."""
+        """Reads the whole subtree again. Returns False if `top` no longer exists. The next pass finds moved entries."""
         exists, compress = False, self.options.compress != "none"
         for subentries in (True, False) if self.start.subentries else (False,):
             search = Search(top, page=self.options.page, subentries=subentries)
@@ -198,12 +196,10 @@ class MovedContainers(Struct):
     def _missed(self, orphans: Sequence[Orphan]) -> list[str]:
         """Returns the subtrees to read again. If an orphan is elsewhere but unchanged, a container above it had another
         name for a time: the orphan's present parent is returned. syncrepl handles orphans that were deleted or renamed
-        themselves. Raises MissingParents if an orphan still has its DN: then its parent is hidden, and the orphan would
-        be lost."""
+        themselves. Raises MissingParents if an orphan still has its DN: then its parent is hidden."""
 
         def current(server: Session, name: str, uuid: str) -> list[tuple[str, dict[str, str]]]:
-            """Returns the current DNs of an orphan, each with its entryCSN by server ID. Returns [] if the orphan was
-            deleted."""
+            """Returns the current DNs of an orphan, each with its entryCSN by server ID. A deleted orphan has none."""
             if not uuid:
                 return [(name, {})] if server.exists(name) else []
             query = (self.start.base, f"(entryUUID={uuid})", ["entryCSN"])
@@ -254,8 +250,7 @@ def newer(since: Sequence[str], now: Sequence[str]) -> str:
     change may still be visible, a moment before the contextCSN covers it.
 
     slapd finds recent entryCSNs in its index quickly, but it collects the entryCSNs of months slowly. For a filter
-    inside a NOT, it skips the index and tests every entry (sources/planner.py).
-    """
+    inside a NOT, it skips the index and tests every entry (sources/planner.py)."""
     before = csn.by_server(since)
     changed = {sid for sid, newest in csn.by_server(now).items() if before.get(sid) != newest}
     if not changed <= before.keys():
@@ -280,8 +275,7 @@ def with_uuids(uuids: Iterable[str | bytes]) -> str:
 
 def require_unshared(server: Session, base: str, uuids: Sequence[str | bytes], subentries: bool) -> None:
     """Raises SharedUuid if two entries share one of these entryUUIDs. slapadd accepts such entries. Only the server can
-    tell them from one entry that was renamed during the read. `subentries`: whether the server returns subentries on
-    request."""
+    tell them from an entry that was renamed meanwhile. `subentries`: whether the server returns subentries."""
     for at in range(0, len(uuids), AT_ONCE):
         places: dict[str, list[str]] = {}
         where = with_uuids(uuids[at : at + AT_ONCE])
@@ -363,8 +357,7 @@ def require_same_entries(leader: Session, other: Session, names: Sequence[str], 
 
 
 class Providers(Struct, frozen=True):
-    """The providers of a read, numbered from 0. If there are several, those that do not answer are skipped. A single
-    provider is retried."""
+    """The providers of a read, numbered from 0. Of several providers, those that do not answer are skipped."""
 
     connections: Sequence[Connection]
     base: str
@@ -395,8 +388,7 @@ class Providers(Struct, frozen=True):
         return self.connections[number]
 
     def covering(self, wanted: Mapping[str, str]) -> Connection:
-        """Returns a provider whose contextCSN covers `wanted`. Raises ReplicasApart if no provider catches up within
-        COVERING seconds."""
+        """Returns a provider whose contextCSN covers `wanted`. Raises ReplicasApart if none does within COVERING s."""
         if len(self.connections) == 1:
             return self.connections[0]
         until = time.monotonic() + COVERING
@@ -418,8 +410,7 @@ def require_all_visible(server: Session, base: str, is_relevant: Relevance = Non
     data.
 
     `is_relevant` tells whether the replica stores an attribute. None: it stores all. `own` has the overlays of the
-    replica's database. If the provider's overlays cannot be read, they are assumed to be the same.
-    """
+    replica's database. If the provider's overlays cannot be read, they are assumed to be the same."""
     sight = visibility.compare_sample(server, base, is_relevant)
     if sight is None:
         return
@@ -450,8 +441,7 @@ def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
 
 
 def rule(who: str) -> str:
-    """Returns an olcAccess rule that lets `who` read everything. It must be the first rule. For other accounts, the
-    next rules apply."""
+    """Returns an olcAccess rule that lets `who` read everything. It must come first, and affects no other account."""
     return f"{{0}}to * by {who} read by * break"
 
 

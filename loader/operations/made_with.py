@@ -3,8 +3,7 @@ with which configuration it was built.
 
 If the original configuration is known, the two are compared. In any case the core checks entries against the
 configuration, and looks them up in every index. It checks all entries if they can be read in seconds, else a sample
-that includes the newest entries. Index tables can be rebuilt, by the core or by slapindex. Every other difference is
-refused by name.
+that includes the newest entries. The core or slapindex can rebuild index tables. Other differences are refused by name.
 """
 
 from __future__ import annotations
@@ -151,8 +150,7 @@ def look(
 
 
 def _target(config: Config, database: Database, path: Path) -> Target | None:
-    """Returns the configured database as a target for the core, or None if the core does not support the
-    configuration."""
+    """Returns the configured database as a target, or None if the core does not support the configuration."""
     try:
         target = target_spec(config, database, path)
         _ = target.schema
@@ -176,8 +174,7 @@ class _Comparison(Struct, frozen=True):
 def _compare(
     before: tuple[Settings, SchemaFacts] | None, now: Settings, schema: SchemaFacts, used: Iterable[str]
 ) -> _Comparison:
-    """Compares the original settings and schema, if they are known, with the present ones. `used` names the attributes
-    in use."""
+    """Compares the original settings and schema, if known, with the present ones. `used`: the attributes in use."""
     if before is None:
         return _Comparison(asks_for_all=bool(now.multival or now.sortvals))
     settings, former = before

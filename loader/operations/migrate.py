@@ -1,8 +1,7 @@
 """Rebuilds a database for a slapd of another version, with another LMDB, or with another configuration.
 
 Steps: look, config, load, check, compare, publish. If possible, records are copied from the pages of the old database.
-Else its entries are piped into the native core, which builds the new database as the new slapadd would. No LDIF file is
-written.
+Else the entries are piped into the native core, which builds the new database as the new slapadd would.
 """
 
 from __future__ import annotations
@@ -66,8 +65,7 @@ def _identity(options: MigrateOptions) -> dict[str, object]:
 
 
 def _building(options: MigrateOptions, place: TargetDatabase) -> BuildOptions:
-    """Returns build options that keep the entries unchanged, as for a replica. Invalid values are counted, not
-    refused."""
+    """Returns build options that keep the entries unchanged, as for a replica. Invalid values are accepted."""
     is_elsewhere = not files.same(place.database.directory, options.target)
     return BuildOptions(
         config_path=options.config_path,
@@ -182,8 +180,7 @@ def _seconds_per_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
 
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
     """Returns the expected bytes of the new database, from a sample. id2e counts with its size in the old database,
-    because a sample may miss a few large entries. If no sample can be built, returns the bytes in use in the old
-    database."""
+    because a sample may miss a few large entries. Without a sample, returns the bytes in use in the old database."""
     facts, freed = readers.free_list(options.source)
     try:
         target = native.target_of(_building(options, place), place)
@@ -286,8 +283,7 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
 
     def compare(self, meter: Meter, loaded: MigrateLoaded) -> None:
         """Raises MdbDamaged if the new database differs from the snapshot of the old one. Copied records are compared
-        by checksum. Rebuilt entries are compared by number, and by a checksum that allows for the changes of
-        slapadd."""
+        by checksum. Rebuilt entries are compared by number, and by a checksum without slapadd's changes."""
         environment, source = self.building.environment, self.options.source
         if loaded.records:
             equal = self.building.records_checksum(meter) == loaded.records
@@ -303,7 +299,6 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
 
 
 def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Migrated:
-    """Runs or resumes a migration."""
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
         place = place_of(options, source)

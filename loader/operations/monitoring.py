@@ -1,5 +1,4 @@
-"""Output for monitoring systems: the exit status of a Monitoring Plugin, and files for Prometheus' textfile
-collector."""
+"""Output for monitoring systems: exit status of a Monitoring Plugin, and files for Prometheus' textfile collector."""
 
 from __future__ import annotations
 

@@ -42,8 +42,7 @@ def is_unchanged(entries: Sequence[tuple[str, Entry]]) -> bool:
 
 
 def suffix_in(directory: Path) -> str | None:
-    """Returns the suffix of a database that holds only the package's entries, or None if the database holds others.
-    Raises LoaderError."""
+    """Returns the suffix of a database that has only the package's entries, or None. Raises LoaderError."""
     if contents.entry_count(directory) > MOST:
         return None
     descriptor = os.memfd_create("entries", os.MFD_CLOEXEC)

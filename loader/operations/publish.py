@@ -57,9 +57,8 @@ class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """The state of a database when it was published. A later run compares it to see whether the database was written to
-    or replaced. `entries` is only for messages. `head`: length and checksum of both meta pages. `modified`: mtime in
-    nanoseconds."""
+    """The state of a database when it was published. A later run compares it to detect writes. `entries` is only for
+    messages. `head`: length and checksum of both meta pages. `modified`: mtime in nanoseconds."""
 
     entries: int
     head: tuple[int, str]
@@ -125,9 +124,8 @@ class TargetDatabase(msgspec.Struct, frozen=True):
     def begins_anew(self, run_dir: Path, verb: str, options: Mapping[str, object], restart: bool) -> bool:
         """Returns whether a new run replaces the run in `run_dir`. If so, the target is checked first.
 
-        A finished run is replaced if its database is gone or the options differ. An unfinished run is replaced if the
-        options differ and it has done no work yet, so an operator can correct a mistake and repeat the command. Raises
-        ChangedSince."""
+        A finished run is replaced if its database is gone or the options differ. An unfinished run without any work is
+        replaced if the options differ, so an operator can correct a mistake. Raises ChangedSince."""
         anew = restart or self._is_over(run_dir, verb, options)
         if anew:
             self.require_free()
@@ -220,7 +218,7 @@ def require_readable_format(path: Path, data_format: int) -> None:
 
 
 def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | None = None) -> Verified:
-    """Verifies a data file at `level`. If `level` is None, the file's size decides. `seen`: as in `mdb.verify`. Raises
+    """Verifies a data file at `level`. If it is None, the file's size decides. `seen`: as in `mdb.verify`. Raises
     MdbDamaged."""
     with progress.step("verify") as meter:
         return verify.verify(partial, level or verify.default_level(partial), meter, seen)
@@ -229,8 +227,7 @@ def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | N
 def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: bool = False) -> Path | None:
     """Moves a finished data file from a private directory into an environment directory. The file gets `mode` and the
     directory's owner. The old lock.mdb is removed. With `keep`, an old file with entries is renamed, and its new path
-    is returned. Raises TargetInUse if another process uses the directory meanwhile, TargetNotEmpty if one has filled
-    it."""
+    is returned. Raises TargetInUse if a process now uses the directory, TargetNotEmpty if it now has entries."""
     with held.opened(directory) as target:
         with held.opened(partial.parent) as source:
             descriptor = source.open(partial.name, os.O_RDWR)
@@ -247,9 +244,8 @@ def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: 
 
 
 def _link_old_data(target: held.Directory) -> Path | None:
-    """Links the old data file to a second name, so that the directory has a data file at every moment. If an earlier
-    call was killed and left a second name, that name is removed first. Returns the new path, or None if the file has no
-    entries."""
+    """Links the old data file to a second name, so that the directory has a data file at every moment. A second name
+    that a killed call left is removed first. Returns the new path, or None if there are no entries."""
     if not target.exists(DATA) or not holds_entries(target.path):
         return None
     old = os.stat(DATA, dir_fd=target.descriptor, follow_symlinks=False)
@@ -290,8 +286,7 @@ def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
 
 @contextmanager
 def existing(directory: Path, like: Path) -> Iterator[None]:
-    """Creates a missing directory, and its parents, with the owner of `like`. Removes the created directories again if
-    they stay empty."""
+    """Creates a missing directory and its parents with the owner of `like`. Removes them if they stay empty."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     if missing:
         held.make_directories(directory, 0o700)

@@ -140,8 +140,7 @@ class TableForecast(Struct, frozen=True):
 class Growth(Struct, frozen=True):
     """The tables of a sample, and how many entries the whole has. `before`: tables of the parents alone, or None if the
     sample lacks no parents. `sampled`, `wanted`: entries in the sample and in the whole, without these parents.
-    `longest`: maximum number of IDs in a key that is not a range. `is_added`: the forecast is added to another, which
-    includes the parents."""
+    `longest`: maximum number of IDs in a key that is not a range. `is_added`: another forecast includes the parents."""
 
     before: TableSizes | None
     after: TableSizes
@@ -206,8 +205,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
         )
 
     def remaining(sizes: TableSizes) -> int:
-        """Returns the pages outside id2e and the indexes, mainly those of dn2i. LMDB does not count the trees of keys
-        in any table."""
+        """Returns the pages outside id2e and the indexes, mainly those of dn2i. No table counts the trees of keys."""
         own = sum(sizes.tables[name] for name in sizes.indexes)
         return sizes.pages - sizes.tables.get("id2e", 0) - own - key_trees(sizes)
 
@@ -375,8 +373,7 @@ def unnamed_file(directory: Path) -> Iterator[int]:
 
 
 def write(data: Path, target: int, most: int, meter: Meter) -> int:
-    """Copies the start of `data` to the descriptor `target` as `clone` does, with fsync. Returns the number of
-    bytes."""
+    """Copies the start of `data` to the descriptor `target` as `clone` does, with fsync. Returns the bytes."""
     facts = meta.read_meta(data)
     size = max(min(facts.used, most) // facts.page_size, 2) * facts.page_size
     copy.plain(data, Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size), size, None, meter)

@@ -104,8 +104,8 @@ def _as_replica(
     problems: tuple[Problem, ...], config: Config, database: Database
 ) -> tuple[tuple[Problem, ...], list[str]]:
     """Returns the problems of a database that may be a replica, and notes. If its syncrepl leaves out attributes, the
-    consumer stores entries without them, even without the attribute of the RDN. A note then replaces the problems of
-    missing RDN values."""
+    consumer stores entries without them, even the RDN's attribute. A note then replaces the problems of missing RDN
+    values."""
     try:
         replications = [
             syncrepl.parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")

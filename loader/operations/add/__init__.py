@@ -76,8 +76,7 @@ class AddOptions(DeclaredAdd, LdifInputs):
     """Options for adding LDIF files, directories of LDIF files, or a generated `tree` to a running server.
 
     `batch`: entries per transaction. 0: the loader chooses. 1: no transactions. `max_rate`: entries per second. 0: no
-    limit. `as_replication`: every attribute except contextCSN is sent unchanged (lending.py).
-    """
+    limit. `as_replication`: every attribute except contextCSN is sent unchanged (lending.py)."""
 
     as_replication: bool = False
     tree: Synthetic | None = None  # replaces `inputs`
@@ -96,8 +95,7 @@ class AddOptions(DeclaredAdd, LdifInputs):
         return self.rejects.absolute() if self.rejects else self.directory / "rejects.ldif"
 
     def identity(self) -> dict[str, object]:
-        """Returns the options that must not change between a run and its resumption. If only the files change, the run
-        begins anew."""
+        """Returns the options of a run. If only the files change, the run begins anew; other changes are refused."""
         return {
             "uri": self.connection.uri,
             "inputs": [str(path if is_stream(path) else path.absolute()) for path in self.files.paths()],
@@ -158,8 +156,7 @@ class _Scan(msgspec.Struct, frozen=True):
 
 
 class AddCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The report. `present`: entries that existed already. `before`: entries that an earlier, interrupted run added or
-    found."""
+    """The report. `present`: entries that existed already. `before`: entries that an interrupted run added or found."""
 
     read: int
     added: int
@@ -187,8 +184,7 @@ class Added(msgspec.Struct, frozen=True):
 
 
 def loaded_database(connection: Connection, name: str, first: str = "") -> LoadedDatabase | None:
-    """Returns the database that holds the entry `name`. Returns None if the suffix entry or the entry `first` is
-    missing."""
+    """Returns the database that holds the entry `name`. Returns None if the suffix entry or `first` is missing."""
     with session(connection) as server:
         suffix = server.context_of(name)
         names = [name for name in (suffix, first) if name]
@@ -252,8 +248,7 @@ def plan(options: AddOptions, progress: Progress) -> Report:
 
 
 def _require_access(server: Session, name: str) -> None:
-    """Raises NoWriteAccess if the account may not add the first entry `name`. Accepts the account if its access cannot
-    be checked."""
+    """Raises NoWriteAccess if the account may not add the first entry `name`. Accepts unknown access."""
     existing = next((place for place in (dn.parent(name), name) if place and server.exists(place)), None)
     if existing is not None:
         visibility.require_below(server, existing)
@@ -304,9 +299,8 @@ class _AddSteps(msgspec.Struct, frozen=True):
         return self.run.directory / JOURNAL
 
     def require_room(self, scan: _Scan) -> None:
-        """Raises MaxsizeTooSmall if the server's map has no room for a new load of LDIF with --on-exists error. Nothing
-        is checked if the server is on another host, hides its configuration, or has one that the core does not
-        support."""
+        """Raises MaxsizeTooSmall if the server's map has no room for a new load of LDIF with --on-exists error. Does
+        nothing if the server is on another host, hides its configuration, or has an unsupported one."""
         options, inputs, first = self.options, self.options.files, scan.first_dn
         begun = self.journal.exists() or self.run.catalogue.is_done("load")
         if begun or options.tree is not None or options.on_exists != ON_EXISTS[0] or first is None or inputs.streamed:
@@ -354,8 +348,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
         return uncertain
 
     def scan(self, meter: Meter) -> _Scan:
-        """Checks that every file is complete, and counts the entries. Nothing is sent before that. Raises
-        EmptyInput."""
+        """Checks that every file is complete, and counts the entries before any is sent. Raises EmptyInput."""
         if self.options.tree is not None:
             tree = self.options.tree.compiled
             return _Scan(tree.entries, tree.suffix)

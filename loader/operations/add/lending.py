@@ -39,8 +39,7 @@ log = logging.getLogger(__name__)
 def nosync_on(connection: Connection) -> Iterator[None]:
     """Runs the body with nosync on. Afterwards, all commits are on the server's disk.
 
-    If nosync was on without a lease, it stays on. Raises ConfigHidden, and SettingNotRestored if restoring it fails.
-    """
+    If nosync was on without a lease, it stays on. Raises ConfigHidden, and SettingNotRestored if restoring it fails."""
     nosync, database = _sync_lease(connection, syncing.NOSYNC, "ditseed add")
     if database.nosync and nosync.name not in {other.name for other in lease.all_leases()}:
         log.warning("%s has nosync on already, and keeps it", database.suffix)
@@ -68,8 +67,7 @@ def update_dn_set(connection: Connection, suffix: str) -> Iterator[None]:
 def lend(connection: Connection, kind: str, value: str, seconds: float, why: str) -> None:
     """Changes a setting. After `seconds`, or after a boot, the next start of ditseed on this host restores the setting.
 
-    Raises ConfigHidden, ConfigNotEditable, and UsageProblem if the setting has that value already, without a lease.
-    """
+    Raises ConfigHidden, ConfigNotEditable, and UsageProblem if the setting has that value already, without a lease."""
     setting, database = _sync_lease(connection, kind, why)
     is_lent = setting.name in {other.name for other in lease.all_leases()}
     if syncing.SETTINGS[kind].of(database) == value and not is_lent:
@@ -97,8 +95,7 @@ def release(connection: Connection, *kinds: str) -> None:
 
 
 def put_back(lent: Lease, access: Connection) -> str:
-    """Restores the setting of one lease. Uses `access` if its URI is that of the lease, else ldapi. Returns the
-    outcome."""
+    """Restores the setting of one lease. Uses `access` if its URI is the lease's, else ldapi. Returns the outcome."""
     if access.uri == lent.target:
         connection = access
     elif is_local(lent):
@@ -147,8 +144,7 @@ def flush(server: Session, database: Database) -> None:
     deleted. If the database refuses that (a consumer, or read-only) and is on this host, its file is flushed from
     outside.
 
-    Does nothing if the suffix has no entry.
-    """
+    Does nothing if the suffix has no entry."""
     if not server.exists(database.suffix):
         return
     name = "ditseed-sync"

@@ -1,4 +1,4 @@
-"""Builds a database from LDIF beside the present database, without slapd. Publishes it once it is complete and checked.
+"""Builds a database from LDIF offline, beside the present database. Publishes it once it is complete and checked.
 
 The steps are in the engine's module (native.py, slapadd.py). `replica seed` and `restore` also call `build_steps`.
 """

@@ -105,8 +105,7 @@ class _Share(msgspec.Struct, frozen=True):
 
 
 class _Split(msgspec.Struct, frozen=True):
-    """Facts of the step `split`. `now` is the time for generated attributes. `shares` is indexed by the number of the
-    database."""
+    """Facts of the step `split`. `now`: time for generated attributes. `shares` is indexed by database number."""
 
     now: str
     shares: list[_Share]
@@ -163,8 +162,7 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engin
 
 
 class _GluedBuild(msgspec.Struct, frozen=True):
-    """The bodies of the steps. `places` has the target of the superior first, then those of the databases glued to
-    it."""
+    """The bodies of the steps. `places` has the superior's target, then those of the databases glued to it."""
 
     options: BuildOptions
     run: Run
@@ -218,8 +216,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
     def part_options(
         self, number: int, split: _Split, claimed: tuple[str, ...] | None, parts: Sequence[_Part]
     ) -> BuildOptions:
-        """Returns the options for database `number`, which is built after `parts`. Only the superior gets a
-        contextCSN."""
+        """Returns the options for database `number`, built after `parts`. Only the superior gets a contextCSN."""
         options, is_superior = self.options, number == 0
         rejects = options.rejects
         if rejects is not None and number:

@@ -289,8 +289,7 @@ class NativeSteps(BuildSteps):
         )
 
     def transfer(self, meter: Meter, source: Snapshot) -> NativeLoaded:
-        """Copies the records of another database unchanged. Raises NotProven if the new slapd would store a record
-        differently."""
+        """Copies the records of another database. Raises NotProven if the new slapd would store one differently."""
         with self._making() as (partial, limits):
             copied = mdb.transfer(self.target, source, partial, limits, meter)
         entries, checksum = copied.entries, copied.checksum
@@ -303,8 +302,7 @@ class NativeSteps(BuildSteps):
 
     @contextmanager
     def _making(self) -> Iterator[tuple[Path, Resources]]:
-        """Yields a temporary path for the new data file, and the resources for its build. Renames the file
-        afterwards."""
+        """Yields a temporary path for the new data file, and resources for its build. Renames the file afterwards."""
         files.emptied(self.environment)
         with files.explained(self.rejects):
             self.rejects.unlink(missing_ok=True)

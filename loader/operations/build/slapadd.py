@@ -51,8 +51,7 @@ _WORTH = 4  # all copies of the shared entries together are at most 1/4 of the o
 
 
 class _Size(msgspec.Struct, frozen=True):
-    """`estimate`: predicted bytes, or 0 if unknown. `maxsize`: bytes of slapadd's map. `shards`: number of slices to
-    cut."""
+    """`estimate`: predicted bytes, or 0 if unknown. `maxsize`: bytes of slapadd's map. `shards`: number of slices."""
 
     estimate: int
     maxsize: int
@@ -112,8 +111,7 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
 
 
 def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scanned, dict[str, str], _Size]:
-    """Runs the steps before the load. The dictionary maps an attribute name in the LDIF to its synonym in the
-    schema."""
+    """Runs the steps before the load. The dictionary maps attribute names in the LDIF to names in the schema."""
     work = _Sizing(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
     aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
@@ -122,8 +120,7 @@ def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scan
 
 def _spooled(options: BuildOptions, run: Run) -> BuildOptions:
     """Copies streams to compressed files (mode 0600) in the run directory. Returns the options with these files.
-    Messages name lines of these files, so they stay until the load has ended. They have no comments and no folded
-    lines."""
+    Messages name lines of these files, so they stay until the load has ended. They have no folded lines."""
     if not options.files.streamed:
         return options
     spool = run.directory / SPOOL
@@ -214,8 +211,7 @@ class _Loading(BuildSteps):
 
     @contextmanager
     def _target(self, directory: Path, scratch: Path) -> Iterator[slapadd.Target]:
-        """Yields a target for slapadd. It has the empty directory `directory`, and a private configuration in
-        `scratch`."""
+        """Yields a target for slapadd. Its directory is empty, and its private configuration is in `scratch`."""
         files.emptied(directory)
         maxsize = self.size.maxsize
         settings = {"olcDbDirectory": [bytes(directory)], "olcDbMaxSize": [str(maxsize).encode()]}

@@ -168,8 +168,8 @@ class BuildOptions(DeclaredBuild, LdifInputs):
 
 
 class Scanned(msgspec.Struct, frozen=True):
-    """The result of a scan. Each name has the file and line of its first use. `claimed` is a contextCSN that no
-    entryCSN may exceed, or None."""
+    """The result of a scan. Each name has the file and line of its first use. No entryCSN may exceed the contextCSN
+    `claimed`."""
 
     entries: int
     bytes: int
@@ -319,7 +319,6 @@ def require_known(place: TargetDatabase, attributes: FirstUse, object_classes: F
 
 
 def require_none_lacking(config: Config, lacking: Sequence[str]) -> None:
-    """Raises SchemaMissing if `lacking` has names."""
     if lacking:
         raise SchemaMissing(config=config.path, names=units.listed(lacking, _SHOWN))
 

@@ -44,8 +44,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def examine(config: Path | None, request: Request) -> Report:
-    """Examines a server. If `config` is None, the usual paths are tried. Raises LoaderError if the configuration is
-    unreadable."""
+    """Examines a server. If `config` is None, tries the usual paths. Raises LoaderError if it is unreadable."""
     path = config or next((usual for usual in USUAL if usual.exists()), None)
     if path is None:
         raise NoSuchPath(path=f"{USUAL[0]} (say --config)")
@@ -74,8 +73,7 @@ def fixed(report: Report) -> Report:
 
 
 class Check(monitoring.Check, frozen=True):
-    """`lines` has the further findings, the worst first, and then the facts that could not be read. `numbers` is
-    performance data."""
+    """`lines` has the further findings, then the facts that could not be read. `numbers`: performance data."""
 
     summary: str
     lines: tuple[str, ...] = ()
@@ -87,8 +85,7 @@ class Check(monitoring.Check, frozen=True):
 
 
 def failed(error: LoaderError) -> Check:
-    """Returns the plugin's result if no fact could be read. It is CRITICAL if slapd's own tools refuse the
-    configuration."""
+    """Returns the result if no fact could be read. It is CRITICAL if slapd's tools refuse the configuration."""
     status = Status.CRITICAL if isinstance(error, ConfigUnreadable) else Status.UNKNOWN
     return Check(status, _without_bar(str(error)))
 

@@ -40,8 +40,7 @@ Fact = TypeVar("Fact")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """`access` says how to bind to providers. Its URI overrides the URI in olcSyncrepl. `quick` skips the check of
-    indexes."""
+    """`access` says how to bind to providers. Its URI overrides olcSyncrepl's. `quick` skips the check of indexes."""
 
     suffix: str | None = None
     repo: Path | None = None
@@ -51,8 +50,7 @@ class Request(msgspec.Struct, frozen=True):
 
 class Slapd(msgspec.Struct, frozen=True):
     """`pid` is None if slapd is not running. `pid_file` is the pid file that a dead slapd left, or "". `silence` says
-    why slapd does not answer, or is "". `failed` has (suffix, error message) of each database that slapd cannot
-    read."""
+    why slapd does not answer, or is "". `failed`: suffix and error of each database that slapd cannot read."""
 
     pid: int | None = None
     pid_file: str = ""
@@ -89,8 +87,7 @@ class Replication(msgspec.Struct, frozen=True):
 
 class Server:
     """A configuration and the slapd that runs on it. `unseen` has the facts that could not be read. `left_out` has the
-    facts that were not requested. They do not affect the status. Raises LoaderError if no database has the requested
-    suffix."""
+    facts that were not requested. They do not affect the status. Raises LoaderError if the suffix is unknown."""
 
     def __init__(self, config: Config, request: Request) -> None:
         self.config, self.request = config, request
@@ -214,8 +211,7 @@ class Database:
 
     @cached_property
     def nosync_holder(self) -> str:
-        """Names the owner of a nosync lease that is still in force, such as a running load. "" if there is no such
-        lease."""
+        """The owner of a nosync lease that is still in force, such as a running load. "" if there is none."""
         lasting = self.read("leases", lambda: lease.active(leases.identity(self.server.config), "nosync")) or ()
         return next((lent.why or lent.by for lent in lasting if lent.database == self.suffix), "")
 
@@ -322,38 +318,28 @@ class Database:
             if (uri, base) in seen:
                 continue
             seen.add((uri, base))
-            consumer_login = None
+            login = None
             if account is not None:
-                start_tls = (
-                    2 if account.start_tls else 0
-                )  # 2: StartTLS must succeed, or the password would be sent in clear
-                consumer_login = Connection(
-                    parsed.provider, account.dn, password=account.password, start_tls=start_tls, base=base
-                )
-            yield self._provider(consumer_login, replace(access, uri=uri, base=base), stored)
+                tls = 2 if account.start_tls else 0  # StartTLS must succeed, or the password would be sent in clear
+                login = Connection(parsed.provider, account.dn, password=account.password, start_tls=tls, base=base)
+            yield self._provider(login, replace(access, uri=uri, base=base), stored)
 
-    def _provider(
-        self, consumer_login: Connection | None, cli_login: Connection, stored: tuple[str, ...]
-    ) -> Replication:
-        """Reads the provider's contextCSN as `cli_login` (command line), else as `consumer_login` (olcSyncrepl). Always
-        binds as `consumer_login`, too, because replication needs that account."""
-        is_explicit = (
-            consumer_login is None
-            or consumer_login.uri != cli_login.uri
-            or bool(cli_login.bind_dn or cli_login.mechanism)
-        )
+    def _provider(self, login: Connection | None, override: Connection, stored: tuple[str, ...]) -> Replication:
+        """Reads the provider's contextCSN as `override` (command line), else as `login` (olcSyncrepl). Always
+        binds as `login`, too, because replication needs that account."""
+        is_explicit = login is None or login.uri != override.uri or bool(override.bind_dn or override.mechanism)
         shown: tuple[str, ...] | None = None
         dead = refused = ""
-        for account in ([consumer_login] if consumer_login else []) + ([cli_login] if is_explicit else []):
+        for account in ([login] if login else []) + ([override] if is_explicit else []):
             assert account.base is not None
             try:
                 with questions.hurried(account) as session:
                     csns = tuple(session.context_csns(account.base))
-                    shown = csns if account.uri == cli_login.uri else shown
+                    shown = csns if account.uri == override.uri else shown
             except questions.DEAD as error:
                 dead = str(error)
             except LoaderError as error:
-                if account is consumer_login and isinstance(error, BadCredentials | AccountClosed):
+                if account is login and isinstance(error, BadCredentials | AccountClosed):
                     refused = str(error)
                 else:
                     what = f"{self.suffix}: contextCSN of {account.uri} as {account.who}"
@@ -362,12 +348,11 @@ class Database:
         if stored:
             written = csn.time(max(stored)).replace(tzinfo=timezone.utc).timestamp()
             age = max(0.0, time.time() - written)
-        return Replication(str(cli_login.uri), stored, shown, age, dead, refused)
+        return Replication(str(override.uri), stored, shown, age, dead, refused)
 
 
 def _damage(directory: Path, may_open: bool) -> str:
-    """Returns what is wrong with data.mdb, or "". With `may_open`, tables are read, too. LMDB then clears the slots of
-    dead readers."""
+    """Returns what is wrong with data.mdb, or "". `may_open` also reads tables: LMDB then clears dead readers."""
     path = meta.data_file(directory)
     if not directory.is_dir():
         return f"there is no directory {directory}"

@@ -71,8 +71,7 @@ SOURCES = {rule: source for source, rules in _SOURCES.items() for rule in rules}
 
 
 def judged(server: Server) -> tuple[Finding, ...]:
-    """Returns all findings, the worst first. Within a severity, causes precede their effects: the order of the calls
-    below matters."""
+    """Returns all findings, the worst first. Within a severity, causes precede their effects, as in this code."""
     findings = [*_of_each(server, _data), *_access(server), *_slapd(server), *_leases(server)]
     findings += _of_each(server, _room, _readers, _durability, _format, _contents, _replication, _backups, _settings)
     findings += [*_storage(server), *_certificates(server), *_releases(server)]
@@ -445,8 +444,8 @@ def _replication(database: Database) -> Findings:
 
 
 def _storage(server: Server) -> Findings:
-    """Yields the findings of `storage check` that are warnings or worse. Databases may share a volume, so equal
-    findings are yielded once."""
+    """Yields each finding of `storage check` that is a warning or worse. Databases may share a volume and its
+    findings."""
     seen = set[Finding]()
     for database in server.databases:
         look = partial(storage_check.check_database, database.configured, server.config.path)
@@ -490,8 +489,8 @@ def _tls_files(server: Server, *kinds: str) -> list[Path]:
 
 
 class Certificate(NamedTuple):
-    """`remaining`: seconds until the certificate expires. `is_one_of_many`: its file has several certificates, and
-    slapd may not use all of them."""
+    """`remaining`: seconds until the certificate expires. `is_one_of_many`: its file has several, and slapd may use
+    only some."""
 
     subject: str
     remaining: float
@@ -505,13 +504,9 @@ def _certificates(server: Server) -> Findings:
         yield finding("certificate.key", CRITICAL, reason, why, mend)
     for path in _tls_files(server, "Certificate", "CACertificate"):
         for certificate in server.read(f"certificates of {path}", partial(certificates_of, path)) or ():
-            remaining = certificate.remaining
-            expiry = (
-                f"has expired {units.duration(-remaining)} ago"
-                if remaining <= 0
-                else f"expires in {remaining / _DAY:.0f} days"
-            )
-            severity = graded(remaining < 7 * _DAY and not certificate.is_one_of_many, remaining < 30 * _DAY)
+            life = certificate.remaining
+            expiry = f"has expired {units.duration(-life)} ago" if life <= 0 else f"expires in {life / _DAY:.0f} days"
+            severity = graded(life < 7 * _DAY and not certificate.is_one_of_many, life < 30 * _DAY)
             what = f"{certificate.subject or 'certificate'} {expiry}"
             why = "Clients and consumers refuse a server with an expired certificate."
             mend = f"openssl x509 -noout -text -in {quote(str(path))}"

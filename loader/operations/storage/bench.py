@@ -97,16 +97,13 @@ class BenchReport(msgspec.Struct, frozen=True):
 
 
 class _Tree(msgspec.Struct, frozen=True):
-    """An LDIF file with `entries` entries."""
-
     path: Path
     entries: int
 
 
 def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, progress: Progress) -> BenchReport:
     """Measures slapadd, searches, `ditseed build` and fio in each directory. Checks directories and programs first.
-    Raises UsageProblem, ToolMissing, NotPermitted or DirectoryUnsafe before anything is measured, ToolFailed or NoSpace
-    also later."""
+    Raises UsageProblem, ToolMissing, NotPermitted or DirectoryUnsafe. Raises ToolFailed or NoSpace also later."""
     version = _slapd_version()
     named = _named(directories)
     for directory in named.values():
@@ -175,8 +172,8 @@ def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progres
 
 
 class _Measuring(msgspec.Struct, frozen=True):
-    """`fio_size`: bytes of fio's file. `whole` is loaded without sync, `part` with sync. `work` is the directory for
-    LDIF and slapd.conf."""
+    """`fio_size`: bytes of fio's file. `whole` is loaded without sync, `part` with sync. `work` is for temporary
+    files."""
 
     fio_size: int
     whole: _Tree
@@ -238,8 +235,7 @@ class _Measuring(msgspec.Struct, frozen=True):
         return path
 
     def _slapadd(self, directory: Path, tree: _Tree, meter: Meter, *words: str) -> Load:
-        """Times slapadd with the options `words`. With -q, slapadd omits sync and some checks. Raises ToolMissing,
-        ToolFailed."""
+        """Times slapadd. With -q, slapadd omits sync and some checks. Raises ToolMissing, ToolFailed."""
         config = str(self._config(directory, tree))
         command = tools.server_tool("slapadd", *words, "-f", config, "-l", str(tree.path))
 

@@ -190,8 +190,7 @@ def check(path: Path) -> Report:
 
 
 def check_database(database: ConfiguredDatabase, config: Path) -> Report:
-    """Checks a database of a parsed configuration. Raises NotPermitted, and NoSuchPath if the configuration names no
-    directory or a missing one."""
+    """Checks a database of a parsed configuration. Raises NoSuchPath, NotPermitted."""
     directory = database.require_directory(config)
     settings = Configured(str(config), database.suffix, database.maxsize, database.nosync, database.env_flags)
     configured = replace(situation(directory), configured=settings)
@@ -204,8 +203,7 @@ def judged(situation: Situation) -> tuple[Finding, ...]:
 
 
 def situation(path: Path) -> Situation:
-    """Reads the facts that the rules judge. `path` is a data.mdb or a directory. Raises NoSuchPath, NotPermitted,
-    UsageProblem."""
+    """Reads the facts for a data.mdb or a directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
     file = data_file(path)
     facts = survey.facts_of(file or path)
     database, unseen = None, facts.unseen
@@ -269,8 +267,7 @@ def _kind(situation: Situation, facts: Facts) -> Findings:
 
 
 def _without_cow(situation: Situation) -> tuple[str, ...]:
-    """Returns commands that copy the file as its owner, because root must not write to a directory of another
-    account."""
+    """Returns commands that copy the file as its owner. root must not write to a directory of another account."""
     file = situation.facts.path
     if situation.database is None:
         return (f"chattr +C {quote(file)}",)
@@ -367,8 +364,7 @@ def _part_of(volumes: Volumes, pool: Volume, part: str) -> Volume | None:
 
 
 def _no_redundancy(subject: str, legs: Sequence[Device | None], facts: Facts) -> Findings:
-    """Yields a note if the failure of one disk would lose a leg. A leg is None if the kernel does not list its
-    device."""
+    """Yields a note if the failure of one disk would lose a leg. A leg is None if its device is unknown."""
 
     def has_copy(leg: Device) -> bool:
         if leg.kind.startswith("md ") and leg.kind not in _NO_COPY:
@@ -522,9 +518,7 @@ def _next_boot(facts: Facts) -> Findings:
         if mount.source.startswith("/dev/") and target != "/":
             options = f"subvol={commands.fstab_word(mount.root)} 0 0" if mount.is_subvolume else "defaults 0 2"
             line = commands.add_to_fstab(mount.source, target, mount.kind, options)
-            is_whole = (
-                mount.root == "/" or mount.is_subvolume
-            )  # false: a directory of the file system is mounted (bind)
+            is_whole = mount.root == "/" or mount.is_subvolume  # false: mount --bind has mounted a directory of it
             yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", (line,) if is_whole else ())
         return
     names = {option: option.partition("=")[0] for option in entry.options}

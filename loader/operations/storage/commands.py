@@ -40,8 +40,7 @@ def read_ahead(group: str, name: str, sectors: int) -> str:
 
 
 def add_to_fstab(source: str, target: str, kind: str, options: str = "defaults 0 2") -> str:
-    """Returns a command that adds a line to fstab. It uses printf, because the echo of some shells interprets the
-    escapes of fstab(5)."""
+    """Returns a printf command, because the echo of some shells would interpret the escapes of fstab(5)."""
     line = " ".join((*map(fstab_word, (source, target, kind)), options))
     return f"printf '%s\\n' {quote(line)} >>/etc/fstab"
 
@@ -59,8 +58,7 @@ def enlarging(
 ) -> tuple[str, ...]:
     """Returns an lvextend command for at least `lack` bytes, after a vgextend if the group lacks free extents.
 
-    If `volume` is a thin pool, `data` is the hidden volume with its data extents.
-    """
+    If `volume` is a thin pool, `data` is the hidden volume with its data extents."""
     last = (data or volume).segments[-1]
     stripes = 1 if last.kind == "raid1" else last.stripes
     if last.kind.startswith("raid") and last.kind != "raid1":
@@ -78,8 +76,7 @@ def enlarging(
 
 
 def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, ...]:
-    """Returns commands that create a striped volume as large as `volume`. If free extents are lacking, the commands add
-    disks."""
+    """Returns commands that create a striped volume as large as `volume`, after disks are added if necessary."""
     physical = on_own_disks(physical)
     for stripes in range(len(physical), 1, -1):
         each = -(-volume.extents // stripes)
@@ -99,8 +96,7 @@ def _striped(volume: Volume, each: int, legs: Sequence[str]) -> tuple[str, ...]:
 
 
 def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
-    """Returns the volumes without those that share a disk. For each disk, the volume with the most free extents
-    stays."""
+    """If volumes share a disk, keeps only the one with the most free extents. Returns the volumes."""
     disks: dict[str, PhysicalVolume] = {}
     for volume in sorted(physical, key=lambda each: -each.free):
         if disks.keys().isdisjoint(volume.disks):

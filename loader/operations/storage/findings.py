@@ -24,8 +24,7 @@ class Severity(str, Enum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`rule` is a name for programs. `mend` has commands, or lines of a file. `source` is the document that gives the
-    reason `why`."""
+    """`rule` is a name for programs. `mend` has commands, or lines of a file. `source` is the document behind `why`."""
 
     severity: Severity
     rule: str
@@ -37,8 +36,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Database(msgspec.Struct, frozen=True):
-    """A data.mdb. `allocated`: bytes on the disk, as du shows them. `used`: bytes up to the last page that was ever
-    used."""
+    """A data.mdb. `allocated`: bytes on the disk, as in du. `used`: bytes up to the last page that was ever used."""
 
     path: str
     allocated: int

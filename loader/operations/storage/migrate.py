@@ -96,8 +96,7 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(request: MoveRequest, state: Path) -> MovePlan:
-    """Returns the plan. `state` is the run directory. Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe,
-    NotPermitted."""
+    """`state` is the run directory. Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe, NotPermitted."""
     source, target, fstab = Path(request.source), Path(request.target), Path(request.fstab)
     for path in (source, target):
         _require_directory(path)
@@ -285,8 +284,7 @@ def run_directory(source: str) -> Path:
 
 
 def begun(source: str) -> Begun | None:
-    """Returns the unfinished or finished migration of `source`, or None if none has passed its preflight. Raises
-    CatalogueDamaged."""
+    """Returns the migration of `source` that has passed its preflight, or None. Raises CatalogueDamaged."""
     status = status_of(run_directory(source))
     plan = status.catalogue.facts_of("preflight", MovePlan) if status else None
     if status is None or plan is None:
@@ -296,8 +294,7 @@ def begun(source: str) -> Begun | None:
 
 
 def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
-    """Starts a migration, or resumes it after the last finished step. `anew` repeats a finished migration. Raises
-    LoaderError."""
+    """Starts a migration, or resumes it after the last finished step. `anew` repeats a finished migration."""
     source, target = str(plan.source), str(plan.target)
     with _run(plan, progress, anew) as run:
         do, catalogue = run.do, run.catalogue
@@ -400,8 +397,7 @@ def _verify(plan: MovePlan, run: Run, meter: Meter) -> _Verified:
 def _require_equal(
     plan: MovePlan, run: Run, source: Mapping[str, object], target: Mapping[str, object], what: str
 ) -> None:
-    """Raises MigrationRefused if the two differ. Before that, removes the differing files, so that a new run copies
-    them again."""
+    """Raises MigrationRefused if the two differ. First removes differing files, so that a new run copies them."""
     differing_paths = [path for path in {**source, **target} if source.get(path) != target.get(path)]
     if not differing_paths:
         return

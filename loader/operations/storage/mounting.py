@@ -30,8 +30,7 @@ class Volume(msgspec.Struct, frozen=True):
         return ["mount", "-t", self.kind, "-o", self.options, device or self.device, path]
 
     def is_at(self, path: str) -> bool:
-        """Returns whether the volume is mounted on `path`. If the mounted device is unreadable, its path is
-        compared."""
+        """Returns whether the volume is mounted on `path`. If the device is unreadable, its path is compared."""
         mount = mounts.mounted_at(Path(path))
         return mount is not None and self._is(mount.source, is_mounted=True)
 
@@ -96,8 +95,8 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def left_out(self) -> Lines:
-        """The lines that replace `after` in a rollback if the volume cannot be mounted any more. With `before`, a boot
-        would wait for the volume."""
+        """The lines that replace `after` in a rollback if the volume is gone. With `before`, a boot would wait for
+        it."""
         comment, *rest = self.after
         mark = comment.partition(": ")[0]
         return (f"{mark}: kept, this volume could not be mounted when the migration was rolled back", *rest)
@@ -149,8 +148,7 @@ def undo(fstab: Path, edits: Sequence[Edit]) -> None:
 
 
 def leave_out(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Leaves the former lines as comments, because their volume cannot be mounted any more. `undo` can still restore
-    them."""
+    """Leaves the former lines as comments, because their volume cannot be mounted any more."""
     lines = _read(fstab)
     _replace(fstab, [(edit.after, edit.left_out) for edit in edits if _where(lines, edit.after) is not None])
 

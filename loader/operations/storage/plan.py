@@ -35,8 +35,7 @@ _MOST_STRIPES, _MOST_IMAGES = 128, 64  # maximum numbers of disks that lvcreate 
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """`size`: bytes. `devices` has the disk's device and the devices below it. It is empty for a disk that does not
-    exist yet."""
+    """`size`: bytes. `devices` has the disk's device and those below it. A disk that does not exist has none."""
 
     path: str
     size: int
@@ -174,8 +173,7 @@ def _require_room(size: int, options: VolumeOptions) -> None:
 def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[Leg, ...]:
     """Returns the extents of each disk. The largest disks get the volume, which takes equally many extents of each.
 
-    `stripes` does not count copies. Raises DisksUnequal, VolumeTooSmall.
-    """
+    `stripes` does not count copies. Raises DisksUnequal, VolumeTooSmall."""
     counts = {disk.path: max(0, disk.size - _start(disks)) // EXTENT for disk in disks}
     legs = {*sorted(counts, key=lambda path: -counts[path])[: stripes * options.copies]}
     least, own = min(counts[path] for path in legs), options.raid_extents

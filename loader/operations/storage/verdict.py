@@ -36,8 +36,7 @@ Times = Mapping[str, Mapping[int, float]]  # layer -> round -> seconds
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A file system or a device. `path` is the file or device that is read. `on` has the names of the layers right
-    below."""
+    """A file system or a device. `path` is the file or device that is read. `on` names the layers right below."""
 
     name: str
     path: str
@@ -98,8 +97,7 @@ class Readings:
 
     def errors(self, now: float) -> tuple[int, float | None]:
         """Returns how many failed reads still count, and when the last of them ended (monotonic clock). A failed read
-        counts while it is among the last n reads, and for at least a half-life. A monitoring system may ask only every
-        few minutes."""
+        counts while it is among the last n reads, and for at least a half-life: a monitoring system asks seldom."""
         while self._errors:
             number, at = self._errors[0]
             if number > self._reads - self._window or now - at <= self._half_life:
@@ -113,8 +111,7 @@ class Added(msgspec.Struct, frozen=True):
     None if there are too few.
 
     A device at the bottom is compared with the fastest such device. For that fastest device, `over` is empty, and
-    `seconds` is its whole time. `own`: median of the layer's whole time.
-    """
+    `seconds` is its whole time. `own`: median of the layer's whole time."""
 
     layer: str
     over: tuple[str, ...]
@@ -233,8 +230,7 @@ class LayerState(msgspec.Struct, frozen=True):
 
 
 class Watcher(msgspec.Struct, frozen=True):
-    """The process that writes the state. A process ID is valid only in its own PID namespace and until the next
-    boot."""
+    """The process that writes the state. A process ID is valid only in its PID namespace until the next boot."""
 
     process: int
     namespace: str
@@ -269,7 +265,6 @@ class State(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> tuple[LayerState, ...]:
-        """States of the layers, then of the probes."""
         return self.layers + self.probes
 
 
@@ -304,8 +299,7 @@ class Check(monitoring.Check, frozen=True):
 
 
 def check(path: Path, limits: Limits, now: float | None = None) -> Check:
-    """Judges the state file. The status is UNKNOWN if the file cannot be read or the watch has ended. `now` is a Unix
-    time."""
+    """Judges the state file. The status is UNKNOWN if it is unreadable or the watch has ended. `now`: Unix time."""
     try:
         state = msgspec.json.decode(files.read(path), type=State)
         if state.format != FORMAT:

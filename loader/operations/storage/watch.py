@@ -33,8 +33,7 @@ Outcome = tuple[float | None, str | None, bool]  # the last three fields of Samp
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A layer or a probe. `open` opens it for reading. `limit`: seconds after which a read counts as failed, or None
-    for no limit."""
+    """A layer or a probe. `limit`: seconds after which a read counts as failed, or None."""
 
     layer: Layer
     open: Callable[[], TimedProbe]
@@ -45,8 +44,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def layers_below(path: Path) -> tuple[Layer, ...]:
-    """Returns the file system, then its devices, the upper devices first. Raises NoSuchPath, NotPermitted,
-    UsageProblem."""
+    """Returns the file system and its devices, from the top. Raises NoSuchPath, NotPermitted, UsageProblem."""
     path = check.data_file(path) or path
     with files.explained(path):
         mount = mounts.mount_of(path)
@@ -58,8 +56,7 @@ def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Laye
     lower = {name for device in devices for name in device.on}
 
     def below(device: Device) -> list[Device]:
-        """Returns the devices right below. Skips the hidden volumes that LVM makes for a volume (rimage, rmeta,
-        tdata)."""
+        """Returns the devices right below. Skips LVM's hidden volumes (rimage, rmeta, tdata)."""
         parts = [by_name[name] for name in device.on if name in by_name]
         return [each for part in parts for each in (below(part) if device.kind == part.kind == "lvm" else [part])]
 
@@ -143,8 +140,7 @@ class Probe(threading.Thread):
 
     `size`: bytes of a read, or None before the target is open. `notes` say what differs from the request, and why.
     `begun`: beginning of the present read (monotonic clock), or None. `last` is the last recorded sample. `ready` is
-    set once the target is open or could not be opened.
-    """
+    set once the target is open or could not be opened."""
 
     def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample], readings: Readings) -> None:
         super().__init__(name=f"probe of {target.layer.name}", daemon=True)
@@ -267,7 +263,6 @@ class Watch:
             probe.end()
 
     def rounds(self) -> Iterator[State]:
-        """Yields the state after each round."""
         until = time.monotonic() + _OPENING
         for probe in self._probes:
             probe.ready.wait(max(0.0, until - time.monotonic()))

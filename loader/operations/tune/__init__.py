@@ -61,8 +61,7 @@ class Outcome(Struct, frozen=True):
 
 class Target(Struct, frozen=True):
     """The place of the settings: a slapd.d, a slapd.conf, or cn=config of a server. `session` is set only for a server.
-    `arguments` are the options of ditseed that name this target. `local`: whether the database directories are on this
-    host."""
+    `arguments` are the options of ditseed that name this target. `local`: whether the databases are on this host."""
 
     config: Config
     arguments: tuple[str, ...]
@@ -140,8 +139,7 @@ def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Seque
     """Checks the change and, with `apply`, makes it. Before that, `first` is called: it builds new indexes and returns
     notes.
 
-    After a kill, the operator repeats the command. It makes the change, or finds that the change was made.
-    """
+    After a kill, the operator repeats the command. It makes the change, or finds that the change was made."""
     if plan.holds(plan.database):
         return Outcome(State.UNCHANGED)
     config, suffix = target.config, plan.database.suffix

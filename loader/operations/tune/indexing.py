@@ -43,8 +43,7 @@ _SYNC = frozenset(name.lower() for name in indexes.SYNC)
 
 
 class IndexSettings(Struct, frozen=True):
-    """The indexes of a database. `keys`: number of records in each index's table. Empty if the files are on another
-    host."""
+    """The indexes of a database. `keys`: number of records of each index. Empty if the files are on another host."""
 
     suffix: str
     indexes: Indexes
@@ -203,8 +202,7 @@ class IndexUse(Struct, frozen=True):
 
 
 class MissingIndex(Struct, frozen=True):
-    """`searches`: number of searches that lack the index. `seconds`: their total time. `filter`: filter of the slowest
-    search."""
+    """`searches`: number of searches that lack the index. `seconds`: their total time. `filter`: the slowest."""
 
     index: str
     searches: int
@@ -283,8 +281,7 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
 class IndexCost(Struct, frozen=True):
     """The index table of an attribute, shared by all kinds of its index. `indexes` is empty if only an earlier
     configuration had the index. `share`: part of the bytes in use. `records`: number of entry IDs, plus three for each
-    of the `ranges`. `unused` has arguments of --remove for kinds that no search uses. It is None if no searches were
-    given."""
+    of the `ranges`. `unused` has arguments of --remove for kinds that no search uses. None: no searches were given."""
 
     attribute: str
     indexes: tuple[str, ...]
@@ -311,8 +308,7 @@ class Costs(Struct, frozen=True):
 
 
 def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
-    """Returns the cost of each table, unused tables first, then by size. Raises UsageProblem if the files are on
-    another host."""
+    """Returns the cost of each table, unused tables first, then by size. Raises UsageProblem on another host."""
     if not target.local or database.directory is None:
         raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
     with progress.step("indexes") as meter:

@@ -1,6 +1,5 @@
 """Shows how much of its map a database uses, and sets maxsize. The recommended maxsize is a multiple of the bytes in
-use. For a planned load, it is the estimated size plus the room for growth, a long reader and the largest
-transaction."""
+use. For a planned load, it is the estimated size plus room for growth, readers and transactions."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ _ELSEWHERE = (
 
 
 class MapUsage(Struct, frozen=True):
-    """Sizes are in bytes. A size is None if there is no database yet, or if the monitor of another host is not
-    readable."""
+    """Sizes are in bytes. A size is None if there is no database, or another host's monitor is unreadable."""
 
     suffix: str
     directory: str
@@ -90,8 +88,7 @@ def map_usage(database: Database, target: Target) -> MapUsage:
 
 
 def change_maxsize(target: Target, suffix: str | None, size: int | str | None, apply: bool) -> Outcome:
-    """Changes maxsize. If `size` is "auto" or None, the recommended size is used. Raises MaxsizeTooSmall,
-    UsageProblem."""
+    """Changes maxsize. "auto" and None stand for the recommended size. Raises MaxsizeTooSmall, UsageProblem."""
     database = target.config.database(suffix)
     usage = map_usage(database, target)
     if isinstance(size, int):

@@ -56,8 +56,7 @@ def _notes(config: Config, database: Database) -> Iterator[str]:
 
 class Setting(Struct, frozen=True):
     """A setting that can be leased. `of` returns the present value, spelled as in `tune sync`. `attributes` returns the
-    cn=config attributes for a new value. `shared` is another setting in the same flags, which a change must
-    preserve."""
+    cn=config attributes for a new value. A change must preserve `shared`, another setting in the same flags."""
 
     of: Callable[[Database], str]
     attributes: Callable[[Database, str], Mapping[str, tuple[str, ...]]]
@@ -95,8 +94,7 @@ def _flags(database: Database) -> tuple[str, ...]:
 
 
 def _env_flags(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
-    """Returns the attributes for new envflags. Includes nosync if it is on, because slapd clears nosync when flags are
-    removed."""
+    """Returns the attributes for new envflags. Includes nosync if it is on, else slapd would clear it."""
     flags = () if value == NONE else tuple(value.split(","))
     return {"olcDbEnvFlags": (*flags, NOSYNC) if database.nosync else flags}
 
