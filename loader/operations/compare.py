@@ -105,7 +105,7 @@ class CompareReport(Struct, frozen=True):
 
 def compare(options: CompareOptions, progress: Progress) -> CompareReport:
     """Reads both sides in parallel, and compares them. Raises EmptyInput if neither side has entries."""
-    started = time.monotonic()
+    start = time.monotonic()
     sides = (options.a, options.b)
     with progress.step("compare") as meter:
         sights = [(side.label, sight) for side in sides if (sight := _unseen(side, options, meter)) is not None]
@@ -136,7 +136,7 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
             for name, (entries_a, checksum_a), (entries_b, checksum_b), different in difference.subtrees
         ),
         ignored=options.ignore,
-        seconds=time.monotonic() - started,
+        seconds=time.monotonic() - start,
         notes=tuple(f"{label}: {note}" for label, sight in sights for note in live.hidden_notes(sight)),
         hidden=tuple(
             Hidden(label, sight.who, tuple(sorted(sight.hidden)), live.rule(sight.who))

@@ -316,14 +316,14 @@ class ExportSteps(Struct, frozen=True):
     def _covering_provider(self, meter: Meter, start: Start) -> tuple[dict[int, list[str]], Connection]:
         """Returns each provider's contextCSN, and a provider whose contextCSN covers all of them.
 
-        If a provider died, changes that only it had may be lost. So its pieces are read again."""
+        If a provider died, changes that only it had may be lost_pieces. So its pieces are read again."""
         replicas = Providers(self.options.providers, start.base, meter)
         cut = self.run.catalogue.facts_of("plan", ReadingPlan)
         while True:
             csns_of = replicas.context_csns()
             names = {name for name, piece in self._done().items() if piece.server not in csns_of}
-            if cut and (lost := [piece for piece in cut.pieces(self.options.page) if piece.name in names]):
-                self._read(lost, meter, csns_of)
+            if cut and (lost_pieces := [piece for piece in cut.pieces(self.options.page) if piece.name in names]):
+                self._read(lost_pieces, meter, csns_of)
                 continue
             try:
                 return csns_of, replicas.covering(live.highest(csns_of.values()))
@@ -408,8 +408,8 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
     with held.opened(options.output) as output:
         options = replace(options, output=output.path)
         work = ExportSteps(options, run)
-        if (done := work.sink.done_before()) is not None:
-            return done
+        if (manifest := work.sink.done_before()) is not None:
+            return manifest
         start = run.do("start", work.start, Start)
         cut = run.do("plan", lambda meter: plan_of_reading(options, meter, start), ReadingPlan)
         run.progress.say(f"export: {cut.how}")

@@ -101,13 +101,13 @@ class _ReadFacts(Struct, frozen=True):
 
 
 def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _ReadFacts:
-    arranged, started = files.emptied(sink.arranged), units.moment()
+    arranged, start_time = files.emptied(sink.arranged), units.moment()
     export = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
     shards = [
         ShardFile(name, (arranged / name).stat().st_size, checksum, entries, content)
         for name, checksum, entries, content in export.files
     ]
-    whole = Whole(export.base, started, list(export.context_csns), export.entries, export.checksum)
+    whole = Whole(export.base, start_time, list(export.context_csns), export.entries, export.checksum)
     return _ReadFacts(whole, export.ranges, _notes(export, "are in the last shards"), shards)
 
 

@@ -66,9 +66,9 @@ def to_directory(options: GenerateOptions, output: Path, progress: Progress, res
             sink = ShardDirectory(output, run)
             manifest = sink.done_before(last="publish")
             if manifest is None:
-                started = run.do("start", lambda meter: _start(output), str)
+                start_time = run.do("start", lambda meter: _start(output), str)
                 run.do("shards", lambda meter: _make_shards(options, sink, meter), total=options.range.entries)
-                run.do("publish", lambda meter: _publish(options, sink, started))
+                run.do("publish", lambda meter: _publish(options, sink, start_time))
                 manifest = ldif.require_manifest(output)
             return Finished(manifest, run.done_before())
 
@@ -103,12 +103,12 @@ def _make_shards(options: GenerateOptions, sink: ShardDirectory, meter: Meter) -
         killpoint("shards.one")
 
 
-def _publish(options: GenerateOptions, sink: ShardDirectory, started: str) -> None:
-    done = sink.run.catalogue.partitions("shards", _Shard)
-    shards = [sink.shard(name, shard.entries, shard.checksum) for name, shard in sorted(done.items())]
+def _publish(options: GenerateOptions, sink: ShardDirectory, start_time: str) -> None:
+    shards_by_name = sink.run.catalogue.partitions("shards", _Shard)
+    shards = [sink.shard(name, shard.entries, shard.checksum) for name, shard in sorted(shards_by_name.items())]
     entries = sum(shard.entries for shard in shards)
     checksum = ldif.total_of(shard.content_checksum for shard in shards)
-    whole = Whole(options.template.suffix, started, (), entries, checksum)
+    whole = Whole(options.template.suffix, start_time, (), entries, checksum)
     piece = f"{options.range.first}:{options.range.end}"
     source = f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries {piece}"
     sink.finish(whole, shards, source, f"shards of {options.shard_entries} entries")

@@ -169,10 +169,10 @@ class MovedContainers(Struct):
     def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
         """Returns DN -> entryUUID of the changed containers whose DN differs from the DN at which they were last read.
         If a container changed before it was first read, its former DN is unknown, and it counts as moved."""
-        places, seen = {}, csn.by_server(self.start.context_csns)
+        places, start_csns = {}, csn.by_server(self.start.context_csns)
         for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if changed else ():
             for name, entry in location.find(path, list(changed)).items():
-                if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen):
+                if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), start_csns):
                     places[first_value(entry, "entryuuid")] = name
         places |= self._placed
         root = dn.key(self.start.base)
@@ -234,11 +234,11 @@ def changed_containers(
     since, now = between
     where = f"(&{newer(since, now)}{INNER})"
     source.fetch(connection, replace(search, where=where, attributes=_NAMES_ONLY), look, meter)
-    seen = csn.by_server(since)
+    since_by_server = csn.by_server(since)
     return {
         name: first_value(entry, "entryuuid")
         for name, entry in location.entries(look)
-        if not csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen)
+        if not csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), since_by_server)
     }
 
 
@@ -263,7 +263,7 @@ def newer(since: Sequence[str], now: Sequence[str]) -> str:
 
 
 def topmost(names: Sequence[str]) -> list[str]:
-    """Returns the names that are not below another of the names. To read their subtrees is to read all."""
+    """Returns the names that are not below another of the names. Their subtrees contain all of the names."""
     return [name for name in names if not any(other != name and dn.is_below(name, other) for other in names)]
 
 
@@ -279,8 +279,8 @@ def require_unshared(server: Session, base: str, uuids: Sequence[str | bytes], s
     for at in range(0, len(uuids), AT_ONCE):
         places: dict[str, list[str]] = {}
         where = with_uuids(uuids[at : at + AT_ONCE])
-        for shown in (False, True) if subentries else (False,):
-            for name, entry in server.find(base, where, ["entryUUID"], subentries=shown):
+        for with_subentries in (False, True) if subentries else (False,):
+            for name, entry in server.find(base, where, ["entryUUID"], subentries=with_subentries):
                 places.setdefault(first_value(entry, "entryuuid"), []).append(name)
         for uuid, names in places.items():
             still = []
@@ -333,7 +333,7 @@ def require_same_entries(leader: Session, other: Session, names: Sequence[str], 
             return None
 
     def difference(name: str) -> str | None:
-        """Returns how the entry differs; None if it is equal, or if changes after `csns` explain the difference."""
+        """Returns how the entry differs. None if it is equal, or if changes after `csns` explain the difference."""
         theirs, ours = read(other, name), read(leader, name)
         if ours is None:
             return None

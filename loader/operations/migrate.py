@@ -306,11 +306,11 @@ def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, flo
         # If the source, the new slapd or its configuration has changed, the run must start over.
         with recorded(run_dir) as catalogue:
             loaded = catalogue.facts_of("load", MigrateLoaded) if catalogue else None
-        stale = loaded is not None and (
+        is_stale = loaded is not None and (
             state_of(options.source) != loaded.source_as_read
             or made_for(place.config, place.database, _building(options, place)) != loaded.made_for
         )
-        anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
+        anew = place.begins_anew(run_dir, "migrate", identity, restart or is_stale)
         with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:
             return _steps(options, run, place, source)
 

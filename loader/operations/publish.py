@@ -157,8 +157,8 @@ def require_as_published(directory: Path, before: Mark, finished: str) -> None:
     with held.checked_file(directory / DATA) as pin:
         length, digest = before.head
         status, same = pin.stat(), head_digest(pin, length) == digest
-    grown = status.st_size > before.size
-    if same and (grown or (status.st_size, status.st_mtime_ns) == (before.size, before.modified)):
+    has_grown = status.st_size > before.size
+    if same and (has_grown or (status.st_size, status.st_mtime_ns) == (before.size, before.modified)):
         return
     try:
         now = units.number(contents.entry_count(directory))
@@ -185,7 +185,7 @@ def publish_environment(environment: Path, place: TargetDatabase, checked: Check
 
 
 def require_target(directory: Path, replace: bool) -> None:
-    """Raises an error if the directory is in use or not writable. Without `replace`, also if it holds entries."""
+    """Raises an error if the directory is in use, is not writable or, without `replace`, holds entries."""
     if directory.exists() and not directory.is_dir():
         raise UsageProblem(reason=f"{directory} is not a directory")
     files.require_writable(directory)

@@ -62,7 +62,7 @@ def export_run(
 
 
 def require_output(output: Path) -> None:
-    """Raises OutputNotEmpty, NotPermitted or ReadOnly if `output` cannot get an export, or the rest of one."""
+    """Raises OutputNotEmpty, NotPermitted or ReadOnly if no export can be written or resumed in `output`."""
     files.require_writable(output)
     if not (output / RUN_DIR).exists() and output.is_dir() and any(output.iterdir()):
         raise OutputNotEmpty(path=output, made_by="export")

@@ -47,7 +47,7 @@ from loader.storage import files, held
 GIB = 1 << 30
 LARGEST = 24  # factor: upper bound of database size / LDIF size, with every attribute indexed
 TIMED = 2.0  # seconds of building for the time forecast
-_HEADER, _NODE, _POINTER, _ID, _RECORD = (16, 8, 2, 8, 48)  # bytes, from mdb.c: page header, node, pointer, ID, MDB_db
+_HEADER, _NODE, _POINTER, _ID, _RECORD = 16, 8, 2, 8, 48  # bytes, from mdb.c: page header, node, pointer, ID, MDB_db
 _RANGE = 3  # IDs that a range stores: 0, first, last
 _EMPTY = 1 << 20  # bytes: upper bound for a database with all tables and no entries
 _COMPRESSED = 20  # factor: upper bound of LDIF size / compressed size
@@ -113,8 +113,8 @@ def choose_maxsize(place: TargetDatabase, needed: int, wanted: int | str | None,
     """Returns the map size of a new database. `wanted`: None keeps the configured maxsize, "auto" computes one. Raises
     MaxsizeTooSmall. Raises ServerRunning if a slapd.d must change (`changing`) while a slapd runs on it."""
     database = place.database
-    chosen = database.maxsize if wanted is None else wanted
-    size = max(database.maxsize, recommended_size(needed)) if isinstance(chosen, str) else chosen
+    setting = database.maxsize if wanted is None else wanted
+    size = max(database.maxsize, recommended_size(needed)) if isinstance(setting, str) else setting
     require_map(database.suffix, size, needed)
     if changing and place.config.is_directory and size != database.maxsize:
         require_stopped(place.config)
@@ -138,9 +138,9 @@ class TableForecast(Struct, frozen=True):
 
 
 class Growth(Struct, frozen=True):
-    """The tables of a sample, and how many entries the whole has. `before`: tables of the parents alone, or None if the
-    sample lacks no parents. `sampled`, `wanted`: entries in the sample and in the whole, without these parents.
-    `longest`: maximum number of IDs in a key that is not a range. `is_added`: another forecast includes the parents."""
+    """The tables of a sample, and how many entries the whole has. `before`: tables of the added parents alone, or None
+    if none were added. `sampled`, `wanted`: entries in the sample and in the whole, without these parents. `longest`:
+    maximum number of IDs in a key that is not a range. `is_added`: another forecast includes the parents."""
 
     before: TableSizes | None
     after: TableSizes
@@ -206,8 +206,8 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
     def remaining(sizes: TableSizes) -> int:
         """Returns the pages outside id2e and the indexes, mainly those of dn2i. No table counts the trees of keys."""
-        own = sum(sizes.tables[name] for name in sizes.indexes)
-        return sizes.pages - sizes.tables.get("id2e", 0) - own - key_trees(sizes)
+        index_pages = sum(sizes.tables[name] for name in sizes.indexes)
+        return sizes.pages - sizes.tables.get("id2e", 0) - index_pages - key_trees(sizes)
 
     def linear(name: str, parents: int, sample: int) -> TableForecast:
         pages = (0 if growth.is_added else parents) + (sample - parents) * growth.factor
@@ -234,13 +234,13 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
 def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, float]:
     """Returns the keys of the whole database: number of IDs -> number of keys with so many IDs."""
-    once, twice, seen = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
+    once, twice, key_count = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
     predicted = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
     seldom = growth.factor * (once + 2 * twice)  # IDs of keys that occur once or twice in the sample
     if not seldom:
         return predicted
 
-    distinct = seen  # a lower bound of the number of distinct keys in the whole
+    distinct = key_count  # a lower bound of the number of distinct keys in the whole
     unseen = once * once / (2 * twice) if twice else once * (once - 1) / 2
     if once and unseen:
         share = once / (growth.sampled * unseen + once)
@@ -284,7 +284,7 @@ def of_files(target: Target, ldif: LdifFiles, meter: Meter, is_rough: bool = Fal
 
 def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED) -> Forecast:
     """Builds the sample again and again for `timed` seconds, because the durations of short builds vary. If `timed` is
-    0, builds once. Raises EmptyInput if no entry of the sample belongs into the database, NotProven, NoSpace."""
+    0, builds once. Raises NotProven, NoSpace, or EmptyInput if no entry of the sample belongs into the database."""
     sizes: dict[str, TableForecast] = {}
     sampled = rejected = 0
     duration = 0.0
@@ -354,9 +354,9 @@ def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, ti
     began, durations = time.monotonic(), list[float]()
     while not durations or time.monotonic() - began < timed or (timed and len(durations) < 2):
         files.emptied(directory)
-        started = time.monotonic()
+        start = time.monotonic()
         built = mdb.build(target, inputs, directory / DATA, rules, limits, meter)
-        durations.append(time.monotonic() - started)
+        durations.append(time.monotonic() - start)
     warm = sorted(durations[1:] or durations)
     return built.entries, built.rejected, warm[3 * (len(warm) - 1) // 4]
 

@@ -75,8 +75,8 @@ NAMING = (
 class AddOptions(DeclaredAdd, LdifInputs):
     """Options for adding LDIF files, directories of LDIF files, or a generated `tree` to a running server.
 
-    `batch`: entries per transaction. 0: the loader chooses. 1: no transactions. `max_rate`: entries per second. 0: no
-    limit. `as_replication`: every attribute except contextCSN is sent unchanged (lending.py)."""
+    `batch`: entries per transaction. 0 means automatic, 1 means no transactions. `max_rate`: entries per second. 0
+    means no limit. `as_replication`: every attribute except contextCSN is sent unchanged (lending.py)."""
 
     as_replication: bool = False
     tree: Synthetic | None = None  # replaces `inputs`
@@ -95,7 +95,7 @@ class AddOptions(DeclaredAdd, LdifInputs):
         return self.rejects.absolute() if self.rejects else self.directory / "rejects.ldif"
 
     def identity(self) -> dict[str, object]:
-        """Returns the options of a run. If only the files change, the run begins anew; other changes are refused."""
+        """Returns the options that a resumed run must share. If only the input files change, the run begins anew."""
         return {
             "uri": self.connection.uri,
             "inputs": [str(path if is_stream(path) else path.absolute()) for path in self.files.paths()],
@@ -109,8 +109,8 @@ class AddOptions(DeclaredAdd, LdifInputs):
 def loads_of(uri: str) -> list[RunStatus]:
     """Returns the loads into the server `uri` that have a run directory on this host, newest first."""
     loads = (status_of(path) for path in (state_dir() / "add").glob("*"))
-    ours = [load for load in loads if load is not None and load.options.get("uri") == uri]
-    return sorted(ours, key=lambda load: -load.heard)
+    loads_of_server = [load for load in loads if load is not None and load.options.get("uri") == uri]
+    return sorted(loads_of_server, key=lambda load: -load.heard)
 
 
 def settled(load: RunStatus) -> int:
@@ -248,7 +248,7 @@ def plan(options: AddOptions, progress: Progress) -> Report:
 
 
 def _require_access(server: Session, name: str) -> None:
-    """Raises NoWriteAccess if the account may not add the first entry `name`. Accepts unknown access."""
+    """Raises NoWriteAccess if the account may not add the first entry `name`. Unknown rights are accepted."""
     existing = next((place for place in (dn.parent(name), name) if place and server.exists(place)), None)
     if existing is not None:
         visibility.require_below(server, existing)
@@ -268,10 +268,10 @@ def _begins_anew(options: AddOptions, directory: Path, identity: Report) -> bool
         if catalogue is None:
             return False
         differ = catalogue.differences("add", identity)
-        done = catalogue.facts_of("load", Added)
-        if differ or done is None:
-            return bool(differ) and (differ == ["files"] or done is not None)
-    return not is_still_loaded(options.connection, done.bound)
+        facts = catalogue.facts_of("load", Added)
+        if differ or facts is None:
+            return bool(differ) and (differ == ["files"] or facts is not None)
+    return not is_still_loaded(options.connection, facts.bound)
 
 
 def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
@@ -302,8 +302,8 @@ class _AddSteps(msgspec.Struct, frozen=True):
         """Raises MaxsizeTooSmall if the server's map has no room for a new load of LDIF with --on-exists error. Does
         nothing if the server is on another host, hides its configuration, or has an unsupported one."""
         options, inputs, first = self.options, self.options.files, scan.first_dn
-        begun = self.journal.exists() or self.run.catalogue.is_done("load")
-        if begun or options.tree is not None or options.on_exists != ON_EXISTS[0] or first is None or inputs.streamed:
+        resumes = self.journal.exists() or self.run.catalogue.is_done("load")
+        if resumes or options.tree is not None or options.on_exists != ON_EXISTS[0] or first is None or inputs.streamed:
             return
         try:
             with session(options.connection) as server:

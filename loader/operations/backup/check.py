@@ -80,12 +80,12 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
     proofs = {backup.id: repository.proofs(repo, backup) for backup in backups}
     verified = _youngest(proof.verification for proof in proofs.values())
     drilled = _youngest(proof.drill for proof in proofs.values())
-    damaged = [name for name, proof in proofs.items() if proof.is_bad]
-    damaged_latest = [backup.id for backup in latest if backup.id in damaged]
+    damaged_ids = [name for name, proof in proofs.items() if proof.is_bad]
+    damaged_latest = [backup.id for backup in latest if backup.id in damaged_ids]
     problem = repository.problem(repo, newest)
-    older = [repository.problem(repo, group[0], read=False) for group in sets[:-1]]
-    count = [problem, *older].count(None)
-    broken = [*listing.broken, *filter(None, older)]
+    older_problems = [repository.problem(repo, group[0], read=False) for group in sets[:-1]]
+    count = [problem, *older_problems].count(None)
+    broken = [*listing.broken, *filter(None, older_problems)]
     old, at_least = units.duration(age), limits.min_count
     findings = (
         (Status.CRITICAL, problem and f"the latest, {newest.id}, cannot be restored: {problem}"),
@@ -95,7 +95,7 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
         *((Status.WARNING, _shrunk(backups, backup, limits)) for backup in latest),
         (Status.WARNING, broken and f"{len(broken)} older cannot be restored, the first: {broken[0]}"),
         (Status.WARNING, newest.follows and f"the clock was wrong or had gone back when {newest.id} was made"),
-        (Status.WARNING, damaged and f"{damaged[-1]} was found damaged"),
+        (Status.WARNING, damaged_ids and f"{damaged_ids[-1]} was found damaged"),
         (Status.WARNING, _unproven("verified", verified, limits.verify_age)),
         (Status.WARNING, _unproven("drilled", drilled, limits.drill_age)),
     )

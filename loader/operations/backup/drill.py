@@ -150,9 +150,9 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
             return Drill(backup=backup.id, problem=str(error))
     # slapd shows no contextCSN if the database has no suffix entry.
     csns = result.context_csns or tuple(csns)
-    newest, wanted = csn.by_server(csns), csn.by_server(backup.context_csns)
-    lost = next((value for server, value in wanted.items() if newest.get(server, "") < value), "")
-    problems = [result.problem, f"contextCSN {lost} of the manifest is missing" if lost else ""]
+    newest, manifest_csns = csn.by_server(csns), csn.by_server(backup.context_csns)
+    lost_csn = next((value for server, value in manifest_csns.items() if newest.get(server, "") < value), "")
+    problems = [result.problem, f"contextCSN {lost_csn} of the manifest is missing" if lost_csn else ""]
     return structs.replace(
         result, restore_seconds=round(seconds, 3), context_csns=csns, problem="; ".join(filter(None, problems))
     )
@@ -185,8 +185,8 @@ def _searched(session: Session, backup: Backup, database: Database, is_indexed: 
         except LoaderError as error:
             problems.append(f"{name} cannot be read: {error}")
     if count != backup.entries:
-        shown, wanted = units.number(count), units.number(backup.entries)
-        problems.append(f"slapd shows {shown} entries, the manifest says {wanted}")
+        slapd_count, manifest_count = units.number(count), units.number(backup.entries)
+        problems.append(f"slapd shows {slapd_count} entries, the manifest says {manifest_count}")
     return Drill(
         backup=backup.id,
         problem="; ".join(problems[:3]),

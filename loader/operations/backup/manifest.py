@@ -244,7 +244,7 @@ def text(record: object) -> bytes:
 
 
 def read_sealed(path: Path, kind: type[Record]) -> Record:
-    """Reads a record of type `kind`. Raises Unfit if it is damaged or its seal does not match, OSError."""
+    """Reads a record of type `kind`. Raises OSError, and Unfit if it is damaged or its seal does not match."""
     content = typed.content(path)
     record = typed.parse(content, kind, FORMAT)
     if record != sealed(record) or text(record) != content:

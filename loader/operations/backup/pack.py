@@ -69,28 +69,28 @@ def in_order(work: Callable[[Task], Done], tasks: Iterable[Task]) -> Iterator[Do
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
     threads = defaults.processors()
-    waiting: deque[Future[Done]] = deque()
+    futures: deque[Future[Done]] = deque()
     with ThreadPoolExecutor(threads, "pack", initializer=yield_to_slapd) as pool:
         try:
             for task in tasks:
-                waiting.append(pool.submit(work, task))
-                if len(waiting) > 2 * threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                futures.append(pool.submit(work, task))
+                if len(futures) > 2 * threads:
+                    yield futures.popleft().result()
+            while futures:
+                yield futures.popleft().result()
         finally:
-            for future in waiting:
+            for future in futures:
                 future.cancel()
 
 
 def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
     """Yields the pieces at up to `rate` bytes per second. If `rate` is 0, there is no limit."""
-    started, size = time.monotonic(), 0
+    start, size = time.monotonic(), 0
     for piece in pieces:
         yield piece
         size += len(piece)
         if rate:
-            time.sleep(max(0.0, started + size / rate - time.monotonic()))
+            time.sleep(max(0.0, start + size / rate - time.monotonic()))
 
 
 def predicted(directory: Path, level: int) -> int:
@@ -306,7 +306,7 @@ class PageMap:
 
 
 def read_map(directory: Path, backup: Backup, identities: Identities | None = None) -> PageMap:
-    """Reads pages.map. Raises BackupDamaged if the map is not valid for this backup, BackupEncrypted."""
+    """Reads pages.map. Raises BackupEncrypted, or BackupDamaged if the map is not valid for this backup."""
     stored = content(directory, backup, MAP, identities)
     most = _READ + _LARGEST_RUN * (backup.data_bytes // max(512, backup.page_size))
     try:
@@ -350,8 +350,8 @@ def previous(repo: Path, backup: Backup) -> PreviousBackup:
         again = sum(use.used for use in page_map.packs) // _AGAIN
         packs = _packs(repo, backup, page_map)
         with explained_packs(repo / backup.id):
-            known = KnownPages(packs, page_map.segments(), page_map.own, again=again)
-        return PreviousBackup(known, page_map.packs, backup.packs, page_map.own + 1)
+            known_pages = KnownPages(packs, page_map.segments(), page_map.own, again=again)
+        return PreviousBackup(known_pages, page_map.packs, backup.packs, page_map.own + 1)
     except BackupDamaged as error:
         log.warning("no pages are shared with %s, all are stored: %s", backup.id, error)
         return PreviousBackup()
@@ -409,7 +409,7 @@ def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: 
             killpoint("copy.middle")
         yield bytes(index) + _END.pack(len(index))
 
-    own = write(directory / packing.stored_name(PACK), packed(), packing)
+    new_pack = write(directory / packing.stored_name(PACK), packed(), packing)
     used = dict(before.known.used())
     uses = [replace(use, used=used[use.number]) for use in before.uses if used.get(use.number, 0)]
     packs = [stored for stored in before.packs if stored.name in {use.name for use in uses}]
@@ -417,10 +417,10 @@ def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: 
     if fresh := sum(piece.fresh for piece in pieces):
         uses.append(PackUse(before.own, hashlib.sha256(index).hexdigest(), fresh, fresh))
         shared_name = uses[-1].name
-        packs.append(replace(own, name=shared_name))
+        packs.append(replace(new_pack, name=shared_name))
     page_map = PageMap(facts.page_size, transaction, before.own, tuple(uses), stream.head, tuple(pieces))
     stored_map = write(directory / packing.stored_name(MAP), [page_map.text()], packing)
-    return StoredPages(stored_map, own, tuple(packs), shared_name)
+    return StoredPages(stored_map, new_pack, tuple(packs), shared_name)
 
 
 def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: Identities | None) -> None:
@@ -431,10 +431,10 @@ def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: I
     sums = (bytes.fromhex(piece.xxh3) for piece in page_map.pieces)
     pieces = list(zip(page_map.segments(), sums, strict=True))
     with ExitStack() as stack:
-        own = None
+        pack_path = None
         if not backup.incremental:
-            own = stack.enter_context(plain(directory, backup, identities, target.with_name(PACK)))
-        packs = _packs(repo, backup, page_map, own)
+            pack_path = stack.enter_context(plain(directory, backup, identities, target.with_name(PACK)))
+        packs = _packs(repo, backup, page_map, pack_path)
         with (
             files.explained(target),
             _created(target) as out,
@@ -444,14 +444,14 @@ def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: I
             packs.restore(page_map.head, pieces, page_map.own, out.fileno(), defaults.processors(), counters)
 
 
-def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = None) -> PagePacks:
-    """Opens the packs of a map. `own` is the decrypted pack of a full backup. Raises BackupDamaged if a pack cannot be
-    read, or if the SHA-256 of its index differs from that in the map."""
+def _packs(repo: Path, backup: Backup, page_map: PageMap, pack_path: Path | None = None) -> PagePacks:
+    """Opens the packs of a map. `pack_path` is the decrypted pack of a full backup. Raises BackupDamaged if a pack
+    cannot be read, or if the SHA-256 of its index differs from that in the map."""
     with ExitStack() as stack:
         packs = []
         for use in page_map.packs:
-            path = repo / backup.id / backup.file if own else repo / PAGES / use.name
-            descriptor = stack.enter_context(opened(own or path))
+            path = repo / backup.id / backup.file if pack_path else repo / PAGES / use.name
+            descriptor = stack.enter_context(opened(pack_path or path))
             size = os.fstat(descriptor).st_size - _END.size
             if size < 0:
                 raise BackupDamaged(path=path, reason="is too short for a pack")

@@ -98,13 +98,13 @@ class Remote(Repository):
         """Fetches missing files. With `data`, first removes the local files of other backups, to save space. Raises
         BackupDamaged, NoSpace, RemoteFailed."""
         small = {f"{backup.id}/{stored.name}" for stored in backup.small_files}
-        wanted = {name: stored for name, stored in backup.stored() if data or name in small}
-        for name, stored in wanted.items():
+        needed_files = {name: stored for name, stored in backup.stored() if data or name in small}
+        for name, stored in needed_files.items():
             pack.require_length(self.path / name, self.size(name), stored)
-        for name in sorted(self.fetched - wanted.keys()) if data else ():
+        for name in sorted(self.fetched - needed_files.keys()) if data else ():
             (self.path / name).unlink()
             self.fetched.remove(name)
-        missing = [name for name in wanted if name not in self.fetched]
+        missing = [name for name in needed_files if name not in self.fetched]
         if not missing:
             return
         files.require_space(self.path, sum(map(self.size, missing)))
@@ -131,7 +131,7 @@ class Remote(Repository):
         yield self
 
     def tidy(self) -> None:
-        """If the server refuses removals, unfinished backups and unneeded packs stay, and do no harm."""
+        """Removes unfinished backups and unneeded packs. They stay if the server refuses removals, and do no harm."""
         try:
             super().tidy()
         except RemovalRefused as error:
@@ -269,7 +269,7 @@ class Lock:
         self.is_held: bool | None = None
 
     def take(self) -> None:
-        """Acquires the lock. Raises RemoteLocked if another process has it, RemoteFull."""
+        """Acquires the lock. Raises RemoteFull, or RemoteLocked if another process has it."""
         try:
             self.store.write(LOCK, self.own.encoded(), new=True)
         except FileExistsError:

@@ -91,7 +91,7 @@ class Repository:
 
     @contextmanager
     def changing(self) -> Iterator[Repository]:
-        """Keeps the repository open and locked. Raises Locked, SystemFailed if it was unmounted or moved meanwhile."""
+        """Keeps the repository open and locked. Raises Locked, or SystemFailed if it was unmounted or moved."""
         with held.opened(self.path) as directory, exclusive(directory.path / LOCK):
             yield Repository(directory.path)
             if not self.path.exists() or not os.path.samestat(self.path.stat(), directory.status):
@@ -99,13 +99,13 @@ class Repository:
                 raise SystemFailed(path=self.path, reason=reason)
 
     def size(self, name: str) -> int:
-        """Returns the bytes of a file. Raises BackupDamaged if it is missing or not a regular file, NotPermitted."""
+        """Returns the bytes of a file. Raises NotPermitted, or BackupDamaged if it is missing or not a regular file."""
         with pack.opened(self.path / name) as descriptor:
             return os.fstat(descriptor).st_size
 
     def require_whole(self, backup: Backup, read: bool) -> None:
         """Raises BackupDamaged if a file is missing, or its length differs from that in the manifest. With `read`, also
-        if a small file does not match its checksum."""
+        raises it if a small file does not match its checksum."""
         for name, stored in backup.stored():
             pack.require_length(self.path / name, self.size(name), stored)
         if read:
@@ -235,7 +235,7 @@ class Listing(Struct, frozen=True):
         return (*self.backups, *self.future)
 
     def of(self, suffix: str | None) -> Listing:
-        """Returns the backups of `suffix`, or all if it is None. `broken` stays, because their suffixes are unknown."""
+        """Returns the backups of `suffix`, or all if it is None. `broken` stays, because its suffixes are unknown."""
         if suffix is None:
             return self
         wanted = dn.key(suffix)
@@ -243,7 +243,7 @@ class Listing(Struct, frozen=True):
 
 
 def listing(repo: Where, suffix: str | None = None) -> Listing:
-    """Lists the finished backups. The directories of others end in .partial. Raises NoSuchPath."""
+    """Lists the finished backups. A directory NAME.partial has an unfinished one. Raises NoSuchPath."""
     path = of(repo).path
     with explained(path):
         backups, _, broken = _read_all(path)
@@ -305,13 +305,13 @@ def collect(repo: Repository) -> int:
     The caller must have the lock."""
     packs, every = repo.packs(), listing(repo)
     if packs and every.broken:
-        shown = plain.with_operator_paths(str(repo.path))
-        log.warning("no pages are removed from %s: %s", shown, every.broken[0])
+        path = plain.with_operator_paths(str(repo.path))
+        log.warning("no pages are removed from %s: %s", path, every.broken[0])
         return 0
-    unused = sorted(packs.keys() - {stored.name for backup in every.every for stored in backup.packs})
-    for name in unused:
+    names = sorted(packs.keys() - {stored.name for backup in every.every for stored in backup.packs})
+    for name in names:
         repo.remove_pack(name)
-    return sum(packs[name] for name in unused)
+    return sum(packs[name] for name in names)
 
 
 # --- choosing backups -----------------------------------------------------------------------------
@@ -319,8 +319,8 @@ def collect(repo: Repository) -> int:
 
 def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
     """Returns the backup with an ID, or the latest backup of `suffix`, now or at a time. If `suffix` is None, returns
-    the leader of the latest set. Raises NoSuchBackup, ManifestBroken, LatestBroken if the manifest of the latest backup
-    cannot be read, and BackupFromFuture if a wrong clock hides which backup is the latest."""
+    the leader of the latest set. Raises NoSuchBackup or ManifestBroken. Raises LatestBroken if the manifest of the
+    latest backup cannot be read, BackupFromFuture if a wrong clock hides which backup is the latest."""
     repo, path = of(repo), of(repo).path
     if not is_id(which):
         return _latest(repo, listing(repo, suffix), which, suffix)
@@ -363,8 +363,8 @@ def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
 
 
 def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
-    """Returns the backups in the set of `backup`, or only `backup` if it was taken alone. Raises SetIncomplete if a
-    member is missing, ManifestBroken."""
+    """Returns the backups in the set of `backup`, or only `backup` if it was taken alone. Raises ManifestBroken, or
+    SetIncomplete if a member is missing."""
     path = of(repo).path
     for name in backup.members:
         if not ID.fullmatch(name) or not (path / name).is_dir():
@@ -513,7 +513,7 @@ class Pruned(Struct, frozen=True):
 
 
 def prune(repo: Where, policy: Policy, suffix: str | None = None, dry_run: bool = False) -> Pruned:
-    """Removes backups that `policy` does not keep. Raises UsageProblem if it is empty, Locked, BackupFromFuture."""
+    """Removes backups that `policy` does not keep. Raises Locked, BackupFromFuture, or UsageProblem if it is empty."""
     if not policy:
         raise UsageProblem(reason="say what to keep: --keep-last, --keep-daily, --keep-within, ...")
     repo = of(repo)
@@ -536,17 +536,17 @@ def prune_locked(repo: Repository, policy: Policy, suffix: str | None) -> Pruned
 
 def plan_pruning(repo: Where, policy: Policy, suffix: str | None = None) -> Pruned:
     repo, every = of(repo), listing(repo)
-    wanted = every.of(suffix)
-    require_known_order(repo.path, wanted)
+    of_suffix = every.of(suffix)
+    require_known_order(repo.path, of_suffix)
     reasons = _reasons(repo, every, policy)
-    ids = {backup.id for backup in wanted.backups}
+    ids = {backup.id for backup in of_suffix.backups}
     backups = [backup for group in sets(every.backups) if not ids.isdisjoint(group[0].set_ids) for backup in group]
     removed = [backup for backup in backups if not reasons[backup.id]]
     return Pruned(
         {name: tuple(reasons[name]) for name in sorted(backup.id for backup in backups) if reasons[name]},
         tuple(backup.id for backup in removed),
         sum(backup.stored_bytes for backup in removed if not backup.incremental),
-        tuple(map(name_of, wanted.broken)),
+        tuple(map(name_of, of_suffix.broken)),
     )
 
 

@@ -60,8 +60,8 @@ class Contents(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, repo: Path, backup: Backup, paths: tuple[Path, ...], config_path: Path | None = None) -> Contents:
-        """Reads the key files `paths` if the backup is encrypted. Raises BackupEncrypted if there are none,
-        UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
+        """Reads the key files `paths` if the backup is encrypted. Raises UsageProblem, NoSuchPath, NotPermitted,
+        PackageMissing, or BackupEncrypted if there are none."""
         if not backup.is_encrypted:
             return cls(repo, backup, None, config_path)
         if not paths:
@@ -77,7 +77,7 @@ class Contents(msgspec.Struct, frozen=True):
         return self.directory / self.backup.file
 
     def config(self) -> Config:
-        """Reads the configuration. Raises UsageProblem (no configuration) and others."""
+        """Reads the configuration. Raises ConfigUnreadable, errors of the backup, or UsageProblem if there is none."""
         if self.config_path is not None:
             return configuration.read(self.config_path)
         if not self.backup.with_config:
@@ -92,7 +92,7 @@ class Contents(msgspec.Struct, frozen=True):
 
     def put(self, target: Path, progress: Progress, step: str = "unpack") -> float:
         """Writes the backup's database to the file `target`. Only the owner may have access to its directory. Returns
-        the seconds. Raises BackupDamaged, BackupEncrypted, NoSpace and, for LDIF, the errors of a build."""
+        its duration. Raises BackupDamaged, BackupEncrypted, NoSpace and, for LDIF, the errors of a build."""
         if self.backup.is_ldif:
             return self._build(target, progress)
         with progress.step(step) as meter:

@@ -68,8 +68,8 @@ class _Member:
 
 
 def run(options: BackupOptions, progress: Progress) -> Backup:
-    """Takes a backup. Returns its manifest, or that of the leader of a set. Raises Locked if another run changes the
-    repository, NoCommonMoment, NoSpace, RemoteFailed."""
+    """Takes a backup. Returns its manifest, or that of the leader of a set. Raises NoCommonMoment, NoSpace,
+    RemoteFailed, or Locked if another run changes the repository."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         members, logs = _members(options)
@@ -193,10 +193,10 @@ def _copy(
         _copy_entries(members[0], options.packing, meter)
         return
     with ThreadPoolExecutor(1, "previous") as pool:
-        waiting = [pool.submit(_previous, options, repo, members[0])]
+        futures = [pool.submit(_previous, options, repo, members[0])]
         with snapshot.images([member.directory for member in members], logs) as images:
             for member, image in zip(members, images, strict=True):
-                previous = waiting.pop().result() if waiting else _previous(options, repo, member)
+                previous = futures.pop().result() if futures else _previous(options, repo, member)
                 before = meter.seconds
                 with held.private(member.partial) as directory, paged(image, pack.PIECE, meter) as stream:
                     pages = pack.store(stream, directory.path, previous, options.packing, meter)

@@ -138,7 +138,7 @@ class NativeLoaded(Loaded, frozen=True, kw_only=True):
 
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
-    """Builds and checks the database; returns a function that publishes it."""
+    """Builds and checks the database. Returns a function that publishes it."""
     work = NativeSteps(options, run, place)
     run.do("config", work.config)
     scan: Scanned | None = None
@@ -154,7 +154,7 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """Raises NotProven if the core is not proven for this configuration."""
+    """Raises NotProven if the core does not support this configuration."""
     target_of(options, place)
 
 
@@ -179,8 +179,8 @@ def sample_target(config: Config, database: Database) -> Target:
 
 
 def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
-    chosen = place.database.maxsize if options.maxsize is None else options.maxsize
-    maxsize = None if isinstance(chosen, str) else chosen
+    setting = place.database.maxsize if options.maxsize is None else options.maxsize
+    maxsize = None if isinstance(setting, str) else setting
     return Limits(place.database.suffix, maxsize, place.directory if options.check_space else None)
 
 

@@ -39,7 +39,7 @@ from loader.storage import files
 
 SPOOL = "spool"  # name of a step, and of its directory in the run directory
 STEPS = (SPOOL, "scan", "schema", "size", "slice", "load", "slices", "merge", "check", "publish")
-_MARGIN = 1.25  # slapadd's B-trees deepen, and substring keys fill more slowly than they begin
+_MARGIN = 1.25  # factor: a large index has deeper B-trees, and more new substring keys than the prediction assumes
 # Bytes of the map if the size cannot be predicted. slapadd makes a sparse file as long as its map, and a file of ext4
 # must be shorter than 16 TiB.
 _LARGEST = 8 << 40
@@ -162,8 +162,8 @@ class _Sizing(BuildSteps):
         """Checks that the schema has all names of the LDIF. Returns the synonyms, as in `_sized`."""
         self.require_schema(scan)
         config = self.place.config
-        known = definitions(config, configuration.read_compiled_schema(config))
-        return dict(synonyms(known, scan.attributes))
+        schema_definitions = definitions(config, configuration.read_compiled_schema(config))
+        return dict(synonyms(schema_definitions, scan.attributes))
 
     def size(self, meter: Meter, scan: Scanned) -> _Size:
         """Predicts the size of the database. Raises MaxsizeTooSmall, NoSpace, ServerRunning."""
@@ -252,18 +252,18 @@ class _Loading(BuildSteps):
     def load_slices(self, meter: Meter, plan: _Slices) -> None:
         """Loads each slice into its own environment. The first failure ends all slapadds. One slapadd runs per
         processor, or fewer if their environments would not fit into memory."""
-        done, count, inner = self._done(), len(plan.cuts), Meter(meter.name)
-        meter.add(entries=sum(part.entries for part in done.values()))
+        loaded_slices, count, inner = self._done(), len(plan.cuts), Meter(meter.name)
+        meter.add(entries=sum(part.entries for part in loaded_slices.values()))
         fitting = defaults.memory() // _SHARE * count // (self.size.estimate or self.scanned.bytes)
         threads = max(1, min(defaults.processors(), count, fitting))
         with meter.counting(inner), ThreadPoolExecutor(threads) as pool:
-            todo = [number for number in range(count) if _name(number) not in done]
-            running = [pool.submit(self._load_slice, number, plan, inner) for number in todo]
+            todo = [number for number in range(count) if _name(number) not in loaded_slices]
+            futures = [pool.submit(self._load_slice, number, plan, inner) for number in todo]
             try:
-                for future in wait(running, return_when=FIRST_EXCEPTION).done:
+                for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                     future.result()
             except BaseException:
-                for future in running:
+                for future in futures:
                     future.cancel()
                 inner.cancel()
                 raise
@@ -299,9 +299,9 @@ class _Loading(BuildSteps):
         )
         directory = self.slices / name
         with self._target(directory, directory) as target:
-            own, rooted = slapadd.load_slice(target, piece, meter)
+            leaves, rooted = slapadd.load_slice(target, piece, meter)
         files.make_durable(directory / DATA)
-        entries = own + (plan.shared if number == 0 else 0)  # shared entries count once
+        entries = leaves + (plan.shared if number == 0 else 0)  # shared entries count once
         loaded = _LoadedSlice(entries, rooted, files.identity(directory / DATA))
         self.run.catalogue.finish_partition("slices", name, loaded)
         killpoint("slices.each")

@@ -238,7 +238,7 @@ class Engine(Protocol):
         """Raises SettingRefused or NotProven for a configuration that the engine does not support."""
 
     def prepared(self, options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
-        """Builds and checks the database; returns a function that publishes it."""
+        """Builds and checks the database. Returns a function that publishes it."""
         ...
 
 
@@ -278,7 +278,7 @@ class BuildSteps:
 
     def complete(self, meter: Meter) -> tuple[list[str], int]:
         """Writes the contextCSN of a glued tree (with -w). Sets the file's map size to maxsize. Returns notes for the
-        operator, and the maxsize. Raises SharedUuid for a consumer, MaxsizeTooSmall, ServerRunning."""
+        operator, and the maxsize. Raises MaxsizeTooSmall, ServerRunning or, for a consumer, SharedUuid."""
         options, place, suffix = self.options, self.place, self.place.database.suffix
         if options.copies_provider:
             verify.require_unique_uuids(self.environment, meter, self.run.directory)

@@ -76,11 +76,11 @@ class Replication(msgspec.Struct, frozen=True):
         the provider shows no contextCSN. Infinite if the consumer has no CSN of one of the provider's server IDs."""
         if self.shown is None:
             return None
-        ours, theirs = csn.by_server(self.stored), csn.by_server(self.shown)
+        consumer_csns, provider_csns = csn.by_server(self.stored), csn.by_server(self.shown)
         behind = [
-            (csn.time(text) - csn.time(ours[sid])).total_seconds() if sid in ours else float("inf")
-            for sid, text in theirs.items()
-            if text > ours.get(sid, "")
+            (csn.time(text) - csn.time(consumer_csns[sid])).total_seconds() if sid in consumer_csns else float("inf")
+            for sid, text in provider_csns.items()
+            if text > consumer_csns.get(sid, "")
         ]
         return max(behind, default=0.0)
 
@@ -217,20 +217,20 @@ class Database:
 
     @cached_property
     def is_replicated(self) -> bool:
-        """Whether the database is a provider or a consumer; an accesslog is neither."""
+        """Whether the database is a provider or a consumer. An accesslog is neither."""
         is_log = any(dn.key(log) == dn.key(self.suffix) for _, log in self.server.config.logs)
         return not is_log and bool(self.configured.consumer or "syncprov" in self.configured.overlays)
 
     @cached_property
     def data(self) -> Path | None:
-        """The database directory; None if data.mdb is missing or damaged."""
+        """The database directory. None if data.mdb is missing or damaged."""
         if self.configured.directory is None:
             self.server.record_unseen(self.suffix, "the configuration names no olcDbDirectory")
         return None if self.damage else self.configured.directory
 
     @cached_property
     def tables(self) -> Path | None:
-        """The database directory; None if its tables must not be opened."""
+        """The database directory. None if its tables must not be opened."""
         if self.data is not None and self._has_dead_readers:
             why = "opening the database would clear the slots of dead readers; do that first with --fix"
             self.server.record_unseen(f"{self.suffix}: tables, indexes, contextCSN", why)
@@ -287,7 +287,7 @@ class Database:
 
     @cached_property
     def drift(self) -> Fit | None:
-        """How a sample of the entries fits the configuration; None if not checked."""
+        """How a sample of the entries fits the configuration. None if this was not checked."""
         config, database, directory = self.server.config, self.configured, self.tables
         # slapd cannot open a file of another format, so there is nothing to compare the indexes with.
         if self.server.request.quick or directory is None or tools.lmdb_format() not in (None, self.format):
@@ -311,13 +311,13 @@ class Database:
         return () if stored is None else self.read("syncrepl", lambda: tuple(self._providers(stored))) or ()
 
     def _providers(self, stored: tuple[str, ...]) -> Iterator[Replication]:
-        access, seen = self.server.request.access, set[tuple[str, str]]()
+        access, keys = self.server.request.access, set[tuple[str, str]]()
         for value in self.server.config.values(self.configured.entry_dn, "olcSyncrepl"):
             parsed, account = syncrepl.parse(value, self.server.config.where), syncrepl.account(value)
             uri, base = access.uri or parsed.provider, parsed.searchbase
-            if (uri, base) in seen:
+            if (uri, base) in keys:
                 continue
-            seen.add((uri, base))
+            keys.add((uri, base))
             login = None
             if account is not None:
                 tls = 2 if account.start_tls else 0  # StartTLS must succeed, or the password would be sent in clear
@@ -369,12 +369,12 @@ def _damage(directory: Path, may_open: bool) -> str:
         return f"{path}: a read from the disk failed: {error.strerror}"
     try:
         page = meta.read_meta(directory)
-        lost = page.used - path.stat().st_size
-        if lost > 0:
+        lost_bytes = page.used - path.stat().st_size
+        if lost_bytes > 0:
             # LMDB never writes pages that a transaction allocates at the end of the file and frees again.
             free = sum(readers.free_list(directory)[1].values()) * page.page_size
-            if lost > free or lost % page.page_size:
-                raise MdbDamaged(path=path, reason=f"it was cut: {lost} bytes at its end are gone")
+            if lost_bytes > free or lost_bytes % page.page_size:
+                raise MdbDamaged(path=path, reason=f"it was cut: {lost_bytes} bytes at its end are gone")
         if may_open:
             contents.probe(directory)
     except (MdbDamaged, NotLmdb) as error:

@@ -129,7 +129,7 @@ _SLICES = 100  # highest number of time slices of a step; rates are averages ove
 
 
 def require() -> None:
-    """Raises PackageMissing if jinja2 is not installed. To be called before the run."""
+    """Raises PackageMissing if jinja2 is not installed. Call it before the run."""
     if importlib.util.find_spec("jinja2") is None:
         raise PackageMissing(place="--report", package="jinja2", extra="charts", packages="jinja2")
 
@@ -195,7 +195,7 @@ def _requested(run: RunReport, command: str) -> Iterator[tuple[str, str]]:
 
 
 def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
-    """Yields directory, bytes and tables of each database that the run published. Warns if it is unreadable."""
+    """Yields directory, bytes and tables of each database that the run published. Warns of an unreadable database."""
     databases = run.facts.get("databases")
     for facts in (run.facts, *(databases if isinstance(databases, list) else ())):
         if "published" in facts and "directory" in facts:

@@ -103,10 +103,10 @@ class _Tree(msgspec.Struct, frozen=True):
 
 def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, progress: Progress) -> BenchReport:
     """Measures slapadd, searches, `ditseed build` and fio in each directory. Checks directories and programs first.
-    Raises UsageProblem, ToolMissing, NotPermitted or DirectoryUnsafe. Raises ToolFailed or NoSpace also later."""
+    Raises UsageProblem, ToolMissing, NotPermitted or DirectoryUnsafe at once, ToolFailed or NoSpace at any time."""
     version = _slapd_version()
-    named = _named(directories)
-    for directory in named.values():
+    by_name = _named(directories)
+    for directory in by_name.values():
         files.require_space(directory, sizes.entries * _DISK_OF_ENTRY + sizes.fio_size + _DISK_BESIDE)
     with files.temporary_directory("bench") as work:
         whole = _generated(recipe, sizes.entries, work / "whole.ldif", progress)
@@ -114,7 +114,7 @@ def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, prog
         searches = _searches(recipe, sizes, work / "plan", progress) if sizes.searches else []
         measuring = _Measuring(sizes.fio_size, whole, part, searches, work, progress)
         measuring.rehearse()
-        return BenchReport(version, tuple(measuring.row(name, directory) for name, directory in named.items()))
+        return BenchReport(version, tuple(measuring.row(name, directory) for name, directory in by_name.items()))
 
 
 def _slapd_version() -> str:

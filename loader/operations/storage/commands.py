@@ -96,7 +96,7 @@ def _striped(volume: Volume, each: int, legs: Sequence[str]) -> tuple[str, ...]:
 
 
 def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
-    """If volumes share a disk, keeps only the one with the most free extents. Returns the volumes."""
+    """Returns the volumes. If several share a disk, only the volume with the most free extents stays."""
     disks: dict[str, PhysicalVolume] = {}
     for volume in sorted(physical, key=lambda each: -each.free):
         if disks.keys().isdisjoint(volume.disks):

@@ -289,8 +289,8 @@ def begun(source: str) -> Begun | None:
     plan = status.catalogue.facts_of("preflight", MovePlan) if status else None
     if status is None or plan is None:
         return None
-    done = tuple(name for name in STEPS if status.catalogue.is_done(name))
-    return Begun(plan, done, status.catalogue.is_done(_ROLLBACK))
+    steps = tuple(name for name in STEPS if status.catalogue.is_done(name))
+    return Begun(plan, steps, status.catalogue.is_done(_ROLLBACK))
 
 
 def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
@@ -481,15 +481,15 @@ def roll_back(plan: MovePlan, progress: Progress) -> Report:
     with _run(plan, progress) as run:
         run.worked = True
         run.catalogue.finish(_ROLLBACK, {}, 0, 0.0)
-        done = {}
+        results = {}
         for name, work in steps.items():
             killpoint(f"rollback.{name}")
             with progress.step(f"rollback: {name}") as meter:
-                done[name] = work(meter)
+                results[name] = work(meter)
         killpoint("rollback.end")
         forget(run.directory)
     mounted = plan.old.device if plan.old else ""
-    return {"from": request.source, "mounted": mounted, "kept": request.target, "not_mounted": done["mount"]}
+    return {"from": request.source, "mounted": mounted, "kept": request.target, "not_mounted": results["mount"]}
 
 
 # --- the service -----------------------------------------------------------------------------------------------------
@@ -502,7 +502,7 @@ def _users(plan: MovePlan) -> str:
 def _stop(plan: MovePlan, tests_target: bool = False) -> None:
     """Stops the service, and waits until no process uses FROM. The command may fail if no process uses FROM: the
     service may have been stopped already. With `tests_target`, first writes a test file to TO, because some failed file
-    systems report errors only on writes. Raises MigrationRefused if a process still uses FROM, ReadOnly, OSError."""
+    systems report errors only on writes. Raises ReadOnly, OSError, or MigrationRefused if a process still uses FROM."""
     if tests_target:
         with files.explained(plan.target), held.closing_descriptor(files.nameless(plan.target)) as descriptor:
             files.fill_randomly(descriptor, 4096)

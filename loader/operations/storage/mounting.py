@@ -71,9 +71,9 @@ def of(mount: Mount, fstab: Path) -> Volume:
 def with_options_of(new: Volume, old: Volume | None) -> Volume:
     """Returns the new volume with the old volume's general options, because they protect the directory. The new
     volume's own `noauto` is dropped."""
-    mine = [option for option in new.options.split(",") if option != "noauto"]
-    more = [option for option in (old.options.split(",") if old else ()) if option in {*GENERAL} - {*mine}]
-    return msgspec.structs.replace(new, options=",".join([*mine, *more]) or "defaults")
+    options = [option for option in new.options.split(",") if option != "noauto"]
+    more = [option for option in (old.options.split(",") if old else ()) if option in {*GENERAL} - {*options}]
+    return msgspec.structs.replace(new, options=",".join([*options, *more]) or "defaults")
 
 
 def uuid_of(device: str) -> str:
@@ -121,10 +121,10 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
         kept[-1] = Edit(kept[-1].before, (*kept[-1].after, line))
     else:
         # Mounts below `path`, and bind mounts of directories in it.
-        needing = [
+        dependents = [
             text for text, entry in entries if any(mounts.is_within(on, path) for on in (entry.target, entry.source))
         ]
-        before = tuple(needing[:1])
+        before = tuple(dependents[:1])
         kept.append(Edit(before, (f"{mark}the new volume of {path}", line, *before)))
     moved = f"{mark}kept, this volume is mounted on {path} now"
     return (*kept, *(Edit((text,), (moved, f"# {text}")) for text, entry in entries if entry.target == other))

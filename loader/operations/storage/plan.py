@@ -148,8 +148,8 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, options: VolumeOptions
 
 
 def _require_room(size: int, options: VolumeOptions) -> None:
-    """Raises VolumeTooSmall if the volume cannot hold the database twice, or is too small for the file system. Also if
-    data.mdb would exceed the file system's maximum file size."""
+    """Raises VolumeTooSmall if the volume cannot hold the database twice, if it is too small for the file system, or if
+    data.mdb would exceed the file system's largest file."""
     kind, database = options.kind, options.database
     for is_wrong, reason in (
         (
@@ -176,13 +176,13 @@ def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[
     `stripes` does not count copies. Raises DisksUnequal, VolumeTooSmall."""
     counts = {disk.path: max(0, disk.size - _start(disks)) // EXTENT for disk in disks}
     legs = {*sorted(counts, key=lambda path: -counts[path])[: stripes * options.copies]}
-    least, own = min(counts[path] for path in legs), options.raid_extents
+    least, metadata = min(counts[path] for path in legs), options.raid_extents
     more = {path: count - least for path, count in counts.items() if path in legs and count > least}
     if more and not options.unequal:
         raise DisksUnequal(lost=", ".join(f"{units.size(count * EXTENT)} of {path}" for path, count in more.items()))
-    each = least if options.size is None else -(-options.size // (EXTENT * stripes)) + own
-    if each > least or each <= own:
-        most = units.size(max(0, least - own) * EXTENT * stripes)
+    each = least if options.size is None else -(-options.size // (EXTENT * stripes)) + metadata
+    if each > least or each <= metadata:
+        most = units.size(max(0, least - metadata) * EXTENT * stripes)
         raise VolumeTooSmall(reason=f"the volume can have {most}, {least} extents on each of {len(legs)} disks")
     used = {path: each if path in legs else 0 for path in counts}
     return tuple(Leg(path, count, used[path], count - used[path]) for path, count in counts.items())
@@ -204,12 +204,12 @@ def _volume_steps(disks: Sequence[Disk], plan: Plan) -> Iterator[Step]:
     why = f"Extents of {extent}: the unit of every size in LVM, and the largest stripe that it takes."
     yield Step(f"vgcreate -s {EXTENT // 1024}k {options.group} {names}", (why,))
 
-    legs, on, own = [leg.disk for leg in plan.legs if leg.used], "disk", ""
+    legs, on, remark = [leg.disk for leg in plan.legs if leg.used], "disk", ""
     reasons = [
         "-y --wipesignatures y: what an earlier volume left on these extents is wiped; lvcreate would ask, and stop."
     ]
     if options.redundant:
-        on, own = "pair", f"; of each disk LVM takes {options.raid_extents} more for itself"
+        on, remark = "pair", f"; of each disk LVM takes {options.raid_extents} more for itself"
         pairs = "; ".join(f"{one} and {two}" for one, two in zip(legs[::2], legs[1::2], strict=True))
         reasons.append(
             f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1: the disks of a pair hold the same: {pairs}. One disk "
@@ -219,7 +219,7 @@ def _volume_steps(disks: Sequence[Disk], plan: Plan) -> Iterator[Step]:
         )
     sized = "" if options.size is None else f", {units.size(options.size)} rounded up to whole extents on each disk"
     each, size = plan.extents // stripes, units.size(plan.size)
-    reasons.append(f"-l {plan.extents}: {stripes} x {each} extents of {extent} = {size}{sized}{own}.")
+    reasons.append(f"-l {plan.extents}: {stripes} x {each} extents of {extent} = {size}{sized}{remark}.")
     if stripes > 1:
         reasons += [
             f"-i {stripes}: one stripe on each {on}, so that all serve reads.",

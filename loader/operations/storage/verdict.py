@@ -128,13 +128,13 @@ def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
     fastest = min(lowest, key=lambda name: statistics.median(times[name].values()), default="")
     compared = []
     for layer in layers:
-        own = times.get(layer.name, {})
+        reads = times.get(layer.name, {})
         over = _measured_below(layer, layers, times)
         if not over and fastest not in ("", layer.name):
             over = (fastest,)
-        differences = [*_differences(own, [times.get(name, {}) for name in over])] if over else [*own.values()]
+        differences = [*_differences(reads, [times.get(name, {}) for name in over])] if over else [*reads.values()]
         seconds = statistics.median(differences) if len(differences) >= LEAST_ROUNDS else None
-        median = statistics.median(own.values()) if own else None
+        median = statistics.median(reads.values()) if reads else None
         compared.append((Added(layer.name, over, len(differences), seconds, median, not layer.on), differences))
 
     # A layer adds delay if it does so in three of four rounds. Delays that are small beside those of other layers do
@@ -161,10 +161,10 @@ def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tupl
     return tuple(below)
 
 
-def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]]) -> Iterator[float]:
+def _differences(layer_reads: Mapping[int, float], below: Sequence[Mapping[int, float]]) -> Iterator[float]:
     """Yields for each read the time that this layer adds to the slowest lower layer. Lower reads that were too slow
     cannot have served the read: another leg of the mirror did."""
-    for number, seconds in own.items():
+    for number, seconds in layer_reads.items():
         lower = [reads[number] for reads in below if number in reads]
         if len(lower) == len(below):
             served = [time for time in lower if time <= seconds * _SAME]

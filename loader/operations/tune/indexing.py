@@ -178,8 +178,8 @@ def _run_slapindex(config: Config, plan: Plan, directory: Path, progress: Progre
             owner = Owner.from_status(open_dir.status)
     settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
     for change in plan.changes:
-        chosen = made_with.index_lines_of(change.after, plan.index) if change.attribute == "olcDbIndex" else None
-        settings[change.attribute] = chosen or [value.encode() for value in change.after]
+        lines = made_with.index_lines_of(change.after, plan.index) if change.attribute == "olcDbIndex" else None
+        settings[change.attribute] = lines or [value.encode() for value in change.after]
     with (
         files.temporary_directory("index", configuration.tools_tmpdir()) as scratch,
         private.configured(config, plan.database, Path(scratch), settings) as copy,
@@ -202,7 +202,7 @@ class IndexUse(Struct, frozen=True):
 
 
 class MissingIndex(Struct, frozen=True):
-    """`searches`: number of searches that lack the index. `seconds`: their total time. `filter`: the slowest."""
+    """`searches`: number of searches that lack the index. `seconds`: total time. `filter`: the slowest search's."""
 
     index: str
     searches: int
@@ -325,9 +325,9 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
         removable = []
         for index in of_table if is_known else ():
             words = [word for word in index.kinds if backmdb.kind_of(index.attribute, word)]
-            gone = [word for word in words if (index.key, backmdb.kind_of(index.attribute, word)) in unused]
-            if gone:
-                removable.append(index.attribute if gone == words else f"{index.attribute} {','.join(gone)}")
+            kinds = [word for word in words if (index.key, backmdb.kind_of(index.attribute, word)) in unused]
+            if kinds:
+                removable.append(index.attribute if kinds == words else f"{index.attribute} {','.join(kinds)}")
         tables.append(
             IndexCost(
                 attribute=table.name,
