@@ -61,8 +61,8 @@ class Sample(Struct, frozen=True):
 
 
 class Subtree(Struct, frozen=True):
-    """Counts for the subtree below `dn`, which is an entry directly below the base. The row whose `dn` is None counts
-    the base and the entries directly below it."""
+    """Counts of the entries below `dn`, which is an entry directly below the base. If `dn` is None, they count the base
+    and the entries directly below it."""
 
     dn: str | None
     entries_a: int

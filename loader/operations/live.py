@@ -90,7 +90,7 @@ class MovedContainers(Struct):
     parts: Path
     since: Sequence[str]
     meter: Meter
-    _placed: dict[str, str] = {}  # entryUUID -> DN key at which it was read again
+    _placed: dict[str, str] = {}  # entryUUID of a container -> key of the DN at which it was read again
     _returned: set[Path] = set()
     _rounds: int = 0
 
@@ -388,7 +388,7 @@ class Providers(Struct, frozen=True):
         return self.connections[number]
 
     def covering(self, wanted: Mapping[str, str]) -> Connection:
-        """Returns a provider whose contextCSN covers `wanted`. Raises ReplicasApart if none does within COVERING s."""
+        """Returns a provider whose contextCSN covers `wanted`. Raises ReplicasApart if none does after COVERING s."""
         if len(self.connections) == 1:
             return self.connections[0]
         until = time.monotonic() + COVERING

@@ -215,7 +215,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
     forecasts = [
         linear("id2e", before.tables.get("id2e", 0) if before else 0, after.tables["id2e"]),
-        # The trees of parents' keys are not counted in the indexes of the sample.
+        # The indexes of the sample do not include the trees of the parents' keys.
         linear(
             "dn2i and others",
             remaining(before) if before else 0,

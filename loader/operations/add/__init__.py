@@ -248,7 +248,7 @@ def plan(options: AddOptions, progress: Progress) -> Report:
 
 
 def _require_access(server: Session, name: str) -> None:
-    """Raises NoWriteAccess if the account may not add the first entry `name`. Unknown rights are accepted."""
+    """Raises NoWriteAccess if the account may not add the first entry `name`. Accepts rights that cannot be checked."""
     existing = next((place for place in (dn.parent(name), name) if place and server.exists(place)), None)
     if existing is not None:
         visibility.require_below(server, existing)

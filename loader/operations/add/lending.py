@@ -131,7 +131,7 @@ def restore(connection: Connection, lent: Lease) -> None:
 
 
 def require_free(config: Config, database: Database) -> None:
-    """Raises NotAReplica if the database is a replica already: its olcUpdateDN cannot be lent."""
+    """Raises NotAReplica if the database is a replica already: a load must not change its olcUpdateDN."""
     if database.consumer:
         # slapd does not start if only olcUpdateRef is set.
         settings = [name for name in ("olcUpdateRef", "olcSyncrepl") if config.values(database.entry_dn, name)]

@@ -58,7 +58,7 @@ class Backup(msgspec.Struct, frozen=True):
     suffix: str
     entries: Count
     context_csns: tuple[Csn, ...]  # the contextCSN values stored in the suffix entry
-    newest_csns: tuple[Csn, ...]  # the newest CSN of each server, entryCSNs of later changes included
+    newest_csns: tuple[Csn, ...]  # the newest CSN of each server ID, from contextCSN and entryCSNs
     txnid: Count
     lmdb_format: Count
     page_size: Count

@@ -115,7 +115,7 @@ def write(path: Path, content: Iterable[bytes], packing: Packing) -> StoredFile:
     with _created(path) as file, files.explained(path):
 
         def put(part: bytes) -> None:
-            """Writes a part, and starts its write-back: its pages should not displace slapd's in the page cache."""
+            """Writes a part and starts its write-back, so that it does not displace slapd's pages in the page cache."""
             nonlocal size, chunk
             files.require_space(path, packing.keep_free + len(part))
             remaining = memoryview(part)

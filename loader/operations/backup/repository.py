@@ -167,7 +167,7 @@ def at(
     `changes` locks such a repository against other runs. `makes_room` opens it even if the server is too full for a
     lock. Raises NoRepository (with `changes`), NoSuchPath, PackageMissing, RemoteFailed."""
     if isinstance(repo, Location):
-        from loader.operations.backup import remote  # most repositories are directories
+        from loader.operations.backup import remote  # imported here: most repositories are directories
 
         with remote.opened(repo, progress, scratch, changes, makes_room) as repository:
             yield repository

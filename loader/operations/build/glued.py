@@ -250,7 +250,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         )
 
     def open_run(self, number: int) -> AbstractContextManager[Run]:
-        """Opens the run of a subordinate database. It starts over if the options or the shares have changed."""
+        """Opens the run of a subordinate database. The run starts over if the options or its LDIF have changed."""
         place, run = self.places[number], self.run
         directory = place.directory / RUN_DIR
         identity = {

@@ -212,7 +212,7 @@ class Loaded(msgspec.Struct, frozen=True, omit_defaults=True):
     rejected: int
     invalid: list[str] = msgspec.field(default_factory=list, name="invalid values")
     rejects: str = ""
-    rejections: list[Rejected] | None = None  # the first ones; None if the engine rejects none
+    rejections: list[Rejected] | None = None  # the first rejected records; None if the engine rejects no records
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ _SHOWN = 5  # names listed in one finding
 _DAY = 86_400.0
 _LOG = "journalctl -u slapd -n 50"
 
-# Where the reason is documented -> rules.
+# Document that gives the reason -> rules with that reason.
 _SOURCES = {
     "docs/add.md": ("lease",),
     "docs/restore.md": ("data", "kept"),

@@ -81,7 +81,7 @@ _KINDS = {
 }
 _KNOWN = {kind: row for kinds, row in _KINDS.items() for kind in kinds.split()}
 
-# Rule (source): why the finding matters. The rule fills in each {NAME}.
+# Name of a rule (source), and why its finding matters. The rule replaces each {NAME}.
 _REASONS_TEXT = """
 filesystem (lmdb.h, Caveats)
   Whether its memory maps, locks and fsync suit LMDB depends on what is behind it.

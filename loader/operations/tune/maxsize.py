@@ -42,7 +42,7 @@ class MapUsage(Struct, frozen=True):
     directory: str
     maxsize: int
     map_size: int | None = None  # from the meta page or, for another host, from slapd's monitor
-    used: int | None = None  # bytes of all pages ever used, free pages included
+    used: int | None = None  # bytes up to the last page that was ever used, with free pages
     free: int | None = None  # free bytes of the file system
     recommended: int | None = None
     notes: tuple[str, ...] = ()
