@@ -1,5 +1,5 @@
-"""Clones a database directory, while slapd is running or not: copies data.mdb beside the target, checks the copy, then
-renames it. lock.mdb is not copied.
+"""Clones a database directory. slapd may be running. The copy of data.mdb is written beside the target, checked, and
+then renamed. lock.mdb is not copied.
 
 Through a pipe, `clone SOURCE -` sends on one host and `clone - TARGET` receives on the other."""
 
@@ -27,7 +27,7 @@ from loader.storage import files, holders
 
 
 class ClonePlan(Struct, frozen=True):
-    """What a clone would do. Sizes in bytes. `free`: free space of the target's file system."""
+    """What a clone would do. Sizes are in bytes. `free`: free space of the target's file system."""
 
     source: str
     target: str
@@ -42,7 +42,7 @@ class ClonePlan(Struct, frozen=True):
 
 
 class ReceiveReport(Struct, frozen=True):
-    """A finished clone, sizes in bytes. `context_csns`: stored in the clone."""
+    """A finished clone. Sizes are in bytes. `context_csns` is the contextCSN that the clone stores."""
 
     target: str
     format: int
@@ -57,8 +57,8 @@ class ReceiveReport(Struct, frozen=True):
 
 
 class CloneReport(ReceiveReport, frozen=True, kw_only=True):
-    """`shared`: the copy shares its blocks with the source. `transactions`, `grown`: number of transactions and bytes
-    that the source gained meanwhile."""
+    """`shared`: whether the copy shares blocks with the source. `transactions`: number of transactions that the source
+    committed meanwhile. `grown`: bytes that it grew by."""
 
     source: str
     source_apparent: int
@@ -70,7 +70,7 @@ class CloneReport(ReceiveReport, frozen=True, kw_only=True):
 
 
 def plan(options: CloneOptions) -> ClonePlan:
-    """Returns what a clone would do, after every check that needs no writing."""
+    """Returns what a clone would do, after all checks that a clone makes before it writes."""
     source, target = options.source, options.target
     if options.compact and options.reflink == "always":
         raise UsageProblem(reason="--compact writes every page anew: no blocks can be shared")
@@ -98,8 +98,8 @@ def plan(options: CloneOptions) -> ClonePlan:
 def clone(options: CloneOptions, progress: Progress) -> CloneReport:
     """Clones a directory. If the clone is interrupted, the target is unchanged, and the same call starts over."""
     planned, source = plan(options), options.source
-    # Blocks of a database in use are shared only on request: each later write to a shared block allocates a new block,
-    # which fragments the live file.
+    # If a process has the source open, blocks are shared only on request. Each later write to a shared block allocates
+    # a new block, and so fragments the live file.
     shared: Literal["never", "try", "must"] = "must" if options.reflink == "always" else "never"
     if options.reflink == "auto" and not options.compact and holders.holder(source) is None:
         shared = "try"
@@ -134,7 +134,7 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
 def _put(
     partial: Path, options: CloneOptions, build: BuildDirectory, mode: int, verified: Verified, seconds: float
 ) -> ReceiveReport:
-    """Publishes a checked file in the target; returns the report."""
+    """Moves a checked file into the target, and returns the report."""
     outline, facts, sizes = summarise(partial, newest=False), meta.read_meta(partial), copy.Sizes.of(partial)
     put(partial, build.target, mode, options.replace)
     return ReceiveReport(
@@ -152,7 +152,7 @@ def _put(
 
 
 def require_source(directory: Path) -> None:
-    """Raises NoSuchPath, NotLmdb or NotPermitted unless `directory` is a readable environment."""
+    """Raises NoSuchPath, NotLmdb or NotPermitted if `directory` is not a readable LMDB environment."""
     if not directory.exists():
         raise NoSuchPath(path=directory)
     if not directory.is_dir():
@@ -163,12 +163,13 @@ def require_source(directory: Path) -> None:
 
 
 def require_space(directory: Path, needed: int) -> int:
-    """Returns the bytes free for a new data file; remains of a killed run count as free. Raises NoSpace."""
+    """Returns the bytes that are free for a new data file. The remains of a killed run count as free, because the new
+    run overwrites them. Raises NoSpace."""
     return files.require_space(directory, needed, leftover=directory / WORKSHOP / copy.PARTIAL)
 
 
 class SendReport(Struct, frozen=True):
-    """A stream that was sent completely. `length`, `skipped`: bytes sent, bytes that the receiver had already."""
+    """A stream that was sent completely. `length`: sent bytes. `skipped`: bytes that the receiver had already."""
 
     source: str
     format: int
@@ -179,7 +180,8 @@ class SendReport(Struct, frozen=True):
 
 
 class ReceivePlan(Struct, frozen=True):
-    """The state of the target before receiving. `have`: bytes from a broken stream. `token`: argument for --skip."""
+    """The state of the target before a clone is received. `have`: bytes that a broken stream left there. `token`:
+    argument of --skip, with which the sender skips these bytes."""
 
     target: str
     have: int

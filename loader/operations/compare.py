@@ -24,9 +24,9 @@ from loader.server.visibility import VisibilityReport
 from loader.sources import Comparable, Entry
 from loader.sources.ldap import Server
 
-# contextCSN differs between equal servers, because syncprov writes it to the suffix entry only from time to time.
+# contextCSN can differ between equal servers, because syncprov writes it to the suffix entry only from time to time.
 IGNORED = (*COMPUTED, *MOVING, CONTEXT_CSN)
-# Attributes that slapd generates (slapd-config(5) olcLastMod, RFC 4512 3.4), so they differ between two loads.
+# slapd generates these attributes (slapd-config(5) olcLastMod, RFC 4512 3.4), so they differ between two loads.
 SERVER_ATTRIBUTES = (
     *("structuralObjectClass", "entryUUID", "entryCSN"),
     *("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"),
@@ -34,7 +34,7 @@ SERVER_ATTRIBUTES = (
 
 
 class CompareOptions(Struct, frozen=True):
-    """`ignore`: attributes to ignore. `limit`: maximum number of differing entries to name."""
+    """`ignore` names the attributes to ignore. `limit`: maximum number of differing entries to name."""
 
     a: Comparable
     b: Comparable
@@ -44,7 +44,8 @@ class CompareOptions(Struct, frozen=True):
 
 
 class Side(Struct, frozen=True):
-    """The entries of one side. `checksum`: 32 hex digits, independent of order; compare only with equal `ignore`."""
+    """The entries of one side. `checksum` has 32 hex digits and does not depend on the order of entries. Two checksums
+    are comparable only if `ignore` was the same."""
 
     location: str
     entries: int
@@ -52,7 +53,7 @@ class Side(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """A differing entry. `attributes`: names of the attributes that differ; None if they were not compared."""
+    """A differing entry. `attributes` names the attributes that differ. None: they were not compared."""
 
     kind: str  # "only-a", "only-b", "changed"
     dn: str
@@ -60,7 +61,8 @@ class Sample(Struct, frozen=True):
 
 
 class Subtree(Struct, frozen=True):
-    """Counts for the subtree of an entry directly below the base. `dn`: None for the base and that level itself."""
+    """Counts of the entries below `dn`, which is an entry directly below the base. If `dn` is None, they count the base
+    and the entries directly below it."""
 
     dn: str | None
     entries_a: int
@@ -71,7 +73,7 @@ class Subtree(Struct, frozen=True):
 
 
 class Hidden(Struct, frozen=True):
-    """Attributes that access control hides at one side. `rule`: value of olcAccess that shows them to `who`."""
+    """Attributes that access control hides at one side. `rule` is a value of olcAccess that lets `who` read them."""
 
     location: str
     who: str
@@ -103,7 +105,7 @@ class CompareReport(Struct, frozen=True):
 
 def compare(options: CompareOptions, progress: Progress) -> CompareReport:
     """Reads both sides in parallel, and compares them. Raises EmptyInput if neither side has entries."""
-    started = time.monotonic()
+    start = time.monotonic()
     sides = (options.a, options.b)
     with progress.step("compare") as meter:
         sights = [(side.label, sight) for side in sides if (sight := _unseen(side, options, meter)) is not None]
@@ -134,7 +136,7 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
             for name, (entries_a, checksum_a), (entries_b, checksum_b), different in difference.subtrees
         ),
         ignored=options.ignore,
-        seconds=time.monotonic() - started,
+        seconds=time.monotonic() - start,
         notes=tuple(f"{label}: {note}" for label, sight in sights for note in live.hidden_notes(sight)),
         hidden=tuple(
             Hidden(label, sight.who, tuple(sorted(sight.hidden)), live.rule(sight.who))
@@ -145,7 +147,7 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
 
 
 def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> VisibilityReport | None:
-    """Returns what a server hides or alters in a sample; None if that is unknown, or `side` is no server."""
+    """Returns what a server hides or alters in a sample of its entries. Returns None if `side` is no server."""
     if not isinstance(side, Server):
         return None
     query, left_out = side.query, {name.lower() for name in options.ignore}
@@ -163,14 +165,14 @@ def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> Visibili
 
 
 def _digests(options: CompareOptions, meter: Meter) -> tuple[EntryDigests, EntryDigests]:
-    """Digests both sides in parallel, which Python's lock does not prevent: the core and the servers do the work."""
+    """Digests both sides in two threads. These run in parallel, because the core releases the interpreter lock."""
     with ThreadPoolExecutor(2) as pool:
         sides = [pool.submit(side.digest, options.ignore, meter) for side in (options.a, options.b)]
         try:
             for side in as_completed(sides):
                 side.result()
         except BaseException:
-            # Repeatedly, because a side that is just reconnecting misses a cancel.
+            # Cancels again and again, because a side that is just reconnecting misses a cancel.
             while wait(sides, timeout=0.2).not_done:
                 meter.cancel()
             raise

@@ -1,4 +1,5 @@
-"""Exports a running server: reads pieces of the tree in parallel and arranges them into shards, parents first.
+"""Exports a running server: reads pieces of the tree in parallel, and arranges their entries into LDIF files (shards),
+parents first.
 
 Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica seed` too. While a piece is read, its
 files are named `try-CONNECTION-...`. Once it is complete, they are renamed to `part-PIECE-...`.
@@ -42,7 +43,7 @@ class ExportOptions(ExportLimits):
     output: Path
     jobs: int = field(default=2, kw_only=True)  # connections to each provider
     compress: str = defaults.COMPRESS
-    narrowing: Narrowing | None = None  # set for a partial replica: the entries and attributes to read
+    narrowing: Narrowing | None = None  # the entries and attributes that a partial replica needs
     is_visibility_checked: bool = False  # the caller has already checked what the server hides
     replicas: tuple[Connection, ...] = ()  # further providers of the same tree
 
@@ -57,8 +58,8 @@ class ExportOptions(ExportLimits):
 
 
 class Start(Struct, frozen=True):
-    """A provider's state before the first entry is read. `uuid`: the entryUUID of `base`. `subentries`: whether
-    subentries are read, too. `attributes`: the attribute list that requests everything."""
+    """A provider's state before the first entry is read. `uuid` is the entryUUID of `base`. `subentries`: whether
+    subentries are read, too. `attributes` is the attribute list that requests everything."""
 
     base: str
     uuid: list[str]
@@ -70,8 +71,9 @@ class Start(Struct, frozen=True):
 
 
 class ReadingPlan(Struct, frozen=True):
-    """How the tree is read. `how`: description for the operator. `containers`: entryUUIDs of the sample's containers.
-    `hidden`: notes on what the server hides from a sample. `expected`: number of entries; None if unknown."""
+    """How the tree is read. `expected`: number of entries, or None if unknown. `how` describes the plan for the
+    operator. `containers` has the entryUUIDs of those containers that a sample of the entries has. `hidden` has notes
+    on what the server hides."""
 
     expected: int | None
     how: str
@@ -90,13 +92,13 @@ class ReadingPlan(Struct, frozen=True):
 
     @property
     def may_repeat(self) -> bool:
-        """True without entryUUID ranges: an entry that changes or moves meanwhile may then be in two pieces."""
+        """Whether a moving entry may be in two pieces. It cannot if the pieces are ranges of entryUUID."""
         cut = [piece.search for piece in self.partitions if not piece.search.subentries]
         return len(cut) > 1 and not all("(entryUUID>=" in search.where for search in cut)
 
 
 class ReadPiece(Struct, frozen=True):
-    """A piece that was read. `sums`: file name -> checksum. `server`: number of the provider."""
+    """A piece that was read. `sums`: file name -> checksum. `server` is the number of the provider."""
 
     entries: int
     bytes: int
@@ -105,7 +107,8 @@ class ReadPiece(Struct, frozen=True):
 
 
 class Arranged(Struct, frozen=True):
-    """The shards. `files`: name, entries, content checksum of each. `taken`: shard name -> part file used unchanged."""
+    """The shards. `files` has the name, number of entries and content checksum of each. `taken`: shard name -> name of
+    the part file that became this shard unchanged."""
 
     entries: int
     duplicates: int
@@ -138,8 +141,8 @@ def start_of(options: ExportOptions) -> Start:
 
 
 def trial_plan(options: ExportOptions, meter: Meter) -> tuple[Start, ReadingPlan]:
-    """Returns the plan for a dry run. Raises LimitTooLow if a provider's limits forbid reading any of the pieces; a
-    real export would fail on these limits at once."""
+    """Returns the plan for a dry run. Raises LimitTooLow if a provider's limits forbid the reading of a piece, because
+    the export itself would then fail at once."""
     start = start_of(options)
     cut = plan_of_reading(options, meter, start)
     for connection in options.providers:
@@ -149,7 +152,7 @@ def trial_plan(options: ExportOptions, meter: Meter) -> tuple[Start, ReadingPlan
 
 
 def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> ReadingPlan:
-    """Samples the first entries and divides the tree into pieces; retries if the connection breaks."""
+    """Samples the first entries, and divides the tree into pieces. Retries if the connection breaks."""
     base, narrowing, replicas = start.base, options.narrowing, Providers(options.providers, start.base, meter)
 
     def attempt() -> ReadingPlan:
@@ -169,7 +172,7 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
             pieces, how = planner.plan(server, base, sample, count, entries)
             if narrowing:
                 pieces, attributes = narrowing.pieces(pieces), list(narrowing.restrict(Search(base)).attributes)
-            elif start.subentries:  # other searches omit them; slapd finds them by its objectClass index
+            elif start.subentries:  # no other search returns them; slapd finds them by its objectClass index
                 pieces.append(Piece("subentries", Search(base, subentries=True)))
             hidden = [] if options.is_visibility_checked else _hidden(server, base, sample, narrowing)
             return ReadingPlan(entries, how, sample.containers(), hidden, attributes, pieces)
@@ -193,8 +196,8 @@ def _hidden(server: Session, base: str, sample: planner.Sample, narrowing: Narro
 def notes(
     options: ExportOptions, meter: Meter, start: Start, cut: ReadingPlan, entries: int
 ) -> tuple[list[str], list[str]]:
-    """Returns notes for the operator after `entries` were read, as two lists: data that the server hides or alters, and
-    other notes."""
+    """Returns two lists of notes for the operator. The first is on data that the server hides or alters. `entries`:
+    number of entries that were read."""
 
     def attempt() -> tuple[int | None, bool]:
         """Returns the server's entry count, and whether its contextCSN is still that of the start."""
@@ -234,8 +237,8 @@ class ExportSteps(Struct, frozen=True):
         return self.options.compress != "none"
 
     def start(self, meter: Meter) -> Start:
-        """Records the base, and the contextCSN from which syncrepl will continue, before any entry is read. Removes
-        the parts of an earlier run, which predate that contextCSN."""
+        """Records the contextCSN from which syncrepl will continue. This must precede the reading of entries. Removes
+        the parts of an earlier run, because they are older than this contextCSN."""
         files.remove_tree(self.parts)
         return start_of(self.options)
 
@@ -270,7 +273,7 @@ class ExportSteps(Struct, frozen=True):
                 self._remove(f"{attempt}[-.]*")
                 raise
 
-            # Files are renamed before the piece is recorded, so older files of this piece were never recorded, or came
+            # A piece is recorded after its files are renamed. So older files of this piece were never recorded, or came
             # from a provider that died.
             self._remove(f"part-{piece.name}[-.]*")
             for path in parts.glob(f"{attempt}[-.]*"):
@@ -287,8 +290,8 @@ class ExportSteps(Struct, frozen=True):
         schedule(pieces, slots, read, meter)
 
     def late(self, meter: Meter, start: Start) -> list[str]:
-        """Re-reads subtrees that moved during the read; none did if no contextCSN has changed. Returns the contextCSN
-        of the last pass."""
+        """Reads again the subtrees that moved during the read. Returns the contextCSN before the last pass. If no
+        contextCSN has changed, nothing has moved."""
         for _ in self.options.replicas:
             try:
                 return self._late(meter, start)
@@ -299,7 +302,8 @@ class ExportSteps(Struct, frozen=True):
         return self._late(meter, start)
 
     def _late(self, meter: Meter, start: Start) -> list[str]:
-        # Late files are numbered in the order of reading, so those of an interrupted attempt are removed.
+        # The files of an interrupted attempt are removed, because the numbers of late files must show the order of
+        # reading.
         self._remove("late-*")
         csns_of, looker = self._covering_provider(meter, start)
         narrowing = self.options.narrowing
@@ -310,17 +314,16 @@ class ExportSteps(Struct, frozen=True):
         return list(containers.since)
 
     def _covering_provider(self, meter: Meter, start: Start) -> tuple[dict[int, list[str]], Connection]:
-        """Returns each provider's contextCSN, and a provider that covers them all.
+        """Returns each provider's contextCSN, and a provider whose contextCSN covers all of them.
 
-        Changes known only to a provider that died may be lost, so its pieces are read again from the others.
-        """
+        If a provider died, changes that only it had may be lost_pieces. So its pieces are read again."""
         replicas = Providers(self.options.providers, start.base, meter)
         cut = self.run.catalogue.facts_of("plan", ReadingPlan)
         while True:
             csns_of = replicas.context_csns()
             names = {name for name, piece in self._done().items() if piece.server not in csns_of}
-            if cut and (lost := [piece for piece in cut.pieces(self.options.page) if piece.name in names]):
-                self._read(lost, meter, csns_of)
+            if cut and (lost_pieces := [piece for piece in cut.pieces(self.options.page) if piece.name in names]):
+                self._read(lost_pieces, meter, csns_of)
                 continue
             try:
                 return csns_of, replicas.covering(live.highest(csns_of.values()))
@@ -337,8 +340,8 @@ class ExportSteps(Struct, frozen=True):
         containers = self.containers(meter, start, looker, since)
         narrowing = self.options.narrowing
         if narrowing and since and not narrowing.is_flat:
-            # In a partial replica, glue replaces parents that are not read, so moved containers cause no orphans. The
-            # containers are therefore always checked once more.
+            # For a partial replica, glue replaces missing parents, so moved containers cause no orphans. Without this
+            # sign, the containers are always checked once more.
             containers.settle()
 
         def attempt(drop_orphans: bool) -> Arrangement:
@@ -384,8 +387,8 @@ def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float
 
 
 def plan(options: ExportOptions, progress: Progress) -> Report:
-    """Returns what an export would do, without reading the entries or writing anything. Checks that the output is free,
-    and that the servers answer, hold the base and let all of it be read. Raises the errors of `export`."""
+    """Returns what an export would do. Checks that the output is free, and that the servers answer, hold the base and
+    let all of it be read. Raises the errors of `export`. Writes nothing."""
     require_output(options.output)
     with progress.step("plan") as meter:
         start, cut = trial_plan(options, meter)
@@ -401,12 +404,12 @@ def plan(options: ExportOptions, progress: Progress) -> Report:
 
 
 def export_steps(options: ExportOptions, run: Run) -> Manifest:
-    """Runs the steps of an export within a run that may have others. The output directory must exist."""
+    """Runs the steps of an export within a run that may have other steps. The output directory must exist."""
     with held.opened(options.output) as output:
         options = replace(options, output=output.path)
         work = ExportSteps(options, run)
-        if (done := work.sink.done_before()) is not None:
-            return done
+        if (manifest := work.sink.done_before()) is not None:
+            return manifest
         start = run.do("start", work.start, Start)
         cut = run.do("plan", lambda meter: plan_of_reading(options, meter, start), ReadingPlan)
         run.progress.say(f"export: {cut.how}")
@@ -419,20 +422,20 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
 
 # --- a sample --------------------------------------------------------------------------------------------------------
 #
-# A sample has the entries of some windows of entryUUID, all over the tree. entryUUIDs that slapd generated lie close
-# together where it loaded many entries at once, so the number of entries in some windows does not tell how many there
-# are in all. slapd's monitor does, or a search that requests no attributes.
+# A sample has the entries whose entryUUID is in one of several ranges (windows). slapd generates close entryUUIDs if it
+# loads many entries at once. So the entries in some windows do not show the number of all entries. That number comes
+# from slapd's monitor, or from a search that requests no attributes.
 
-_COUNT_FOR = 30.0  # seconds for counting, in which slapd returns the names of some millions of entries
-_READ_WHOLE = 100_000  # entries; a tree up to this size is read whole, so that no large entry is missed
-_SPREAD = 16  # windows of a part
-_LEAST = 4  # a part with less than a quarter of the wanted entries is too small
-_WIDER = 8  # factor by which the next part is larger if a part was too small
+_COUNT_FOR = 30.0  # seconds for counting; in this time slapd returns the names of some millions of entries
+_READ_WHOLE = 100_000  # entries; a tree of no more entries is read whole, so that no large entry is missed
+_SPREAD = 16  # minimum number of windows
+_LEAST = 4  # windows with less than 1/4 of the wanted entries are too small
+_WIDER = 8  # factor by which the next windows are larger if the first ones were too small
 
 
 def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: Meter) -> Sample:
-    """Returns a sample, with notes on what the server hides. The server evaluates all entries; if entries have no
-    entryUUID, all are read. Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
+    """Returns a sample, with notes on what the server hides. If the entries have no entryUUID, all of them are read.
+    Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
     options = ExportOptions(connection, scratch, pieces=1)
     start, cut = trial_plan(options, meter)
     (whole, *_) = cut.pieces(options.page)
@@ -464,7 +467,7 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
 
 
 def _count(connection: Connection, search: Search, scratch: Path, meter: Meter) -> tuple[int, bool]:
-    """Counts the entries by a search without attributes. Returns the count, and whether it includes all entries."""
+    """Counts the entries by a search without attributes. Returns the count, and whether it is complete."""
     searches = {scratch / "names.ldif": structs.replace(search, attributes=("1.1",))}
     entries, _, whole = source.fetch_for(_COUNT_FOR, connection, searches, meter)
     for path in scratch.glob("*names.ldif"):

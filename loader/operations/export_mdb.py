@@ -1,4 +1,4 @@
-"""Exports a database into a directory or a stream: several workers read its pages, whether slapd is running or not.
+"""Exports a database into a directory or a stream. Several workers read its pages. slapd may be running.
 
 Steps: read, shards. All workers read one snapshot, so an interrupted `read` starts over.
 """
@@ -23,7 +23,7 @@ STEPS = ("read", "shards")
 
 
 class DumpOptions(Struct, frozen=True):
-    """`part`: the entries to export. `jobs`: number of workers."""
+    """`part` selects the entries to export. `jobs`: number of workers."""
 
     part: Part
     output: Path
@@ -37,7 +37,7 @@ class DumpOptions(Struct, frozen=True):
 
 
 def plan(part: Part, output: Path | None) -> Report:
-    """Checks that the database is readable and the output is free; returns the plan. `output`: None for a stream."""
+    """Checks that the database is readable and the output is free. Returns the plan. `output` is None for a stream."""
     mdb.require_database(part.directory)
     facts: Report = {"database": str(part.directory), "base": part.base}
     if part.base is None:
@@ -51,7 +51,6 @@ def plan(part: Part, output: Path | None) -> Report:
 def export_database(
     options: DumpOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
 ) -> Finished:
-    """Runs or resumes an export into a directory."""
     mdb.require_database(options.part.directory)
     with (
         export_run(options.output, options.identity(), progress, timeouts, restart) as run,
@@ -72,7 +71,7 @@ def export_database(
 
 
 class StreamReport(Struct, frozen=True):
-    """A finished stream. `content_checksum`: as in a manifest. `bytes`: before compression."""
+    """A finished stream. `content_checksum`: as in a manifest. `bytes`: length of the LDIF before compression."""
 
     base: str
     entries: int
@@ -102,18 +101,18 @@ class _ReadFacts(Struct, frozen=True):
 
 
 def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _ReadFacts:
-    arranged, started = files.emptied(sink.arranged), units.moment()
+    arranged, start_time = files.emptied(sink.arranged), units.moment()
     export = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
     shards = [
         ShardFile(name, (arranged / name).stat().st_size, checksum, entries, content)
         for name, checksum, entries, content in export.files
     ]
-    whole = Whole(export.base, started, list(export.context_csns), export.entries, export.checksum)
+    whole = Whole(export.base, start_time, list(export.context_csns), export.entries, export.checksum)
     return _ReadFacts(whole, export.ranges, _notes(export, "are in the last shards"), shards)
 
 
 def _notes(export: Exported, late: str) -> list[str]:
-    """Returns notes for the operator. `late`: where the entries are that would precede their parents."""
+    """Returns notes for the operator. `late` says where the output has entries that precede their parents."""
     notes = []
     if export.holes:
         below = "are missing although entries are below them: slapadd loaded those without their parents"

@@ -1,4 +1,4 @@
-"""Generates a tree: as a stream, or as shards with a manifest in a directory.
+"""Generates a tree as a stream, or as a directory of LDIF files (shards) with a manifest.
 
 An interrupted generation into a directory resumes after the last finished shard.
 """
@@ -23,7 +23,7 @@ from loader.storage import files, held
 
 
 class GenerateOptions(Struct, frozen=True):
-    """`template`: compiled from `recipe`. `jobs`: threads. `jobs` and `shard_entries` do not affect the entries."""
+    """`template` is compiled from `recipe`. `jobs`: threads. `jobs` and `shard_entries` do not affect the entries."""
 
     recipe: TreeSpec
     template: Template
@@ -47,13 +47,12 @@ class GenerateOptions(Struct, frozen=True):
 
 
 def to_stream(options: GenerateOptions, descriptor: int, progress: Progress) -> None:
-    """Writes LDIF to a descriptor."""
     with progress.step("generate", options.range.entries) as meter:
         dit.write(options.template, options.range, descriptor, options.jobs, meter, compress=options.compress == "zstd")
 
 
 def to_directory(options: GenerateOptions, output: Path, progress: Progress, restart: bool = False) -> Finished:
-    """Runs or resumes a generation into a directory; does nothing if it is finished."""
+    """Runs or resumes a generation into a directory. Does nothing if it is finished."""
     if output.exists() and not output.is_dir():
         raise UsageProblem(reason=f"{output} is a file; shards go into a directory")
     files.require_writable(output)
@@ -67,9 +66,9 @@ def to_directory(options: GenerateOptions, output: Path, progress: Progress, res
             sink = ShardDirectory(output, run)
             manifest = sink.done_before(last="publish")
             if manifest is None:
-                started = run.do("start", lambda meter: _start(output), str)
+                start_time = run.do("start", lambda meter: _start(output), str)
                 run.do("shards", lambda meter: _make_shards(options, sink, meter), total=options.range.entries)
-                run.do("publish", lambda meter: _publish(options, sink, started))
+                run.do("publish", lambda meter: _publish(options, sink, start_time))
                 manifest = ldif.require_manifest(output)
             return Finished(manifest, run.done_before())
 
@@ -81,7 +80,7 @@ class _Shard(Struct, frozen=True):
 
 
 def _start(output: Path) -> str:
-    """Removes the shards and manifest of an earlier run; returns the present time for the manifest."""
+    """Removes the shards and the manifest of an earlier run. Returns the present time for the manifest."""
     for pattern in ("[0-9]*.ldif*", ldif.MANIFEST):
         for path in output.glob(pattern):
             path.unlink()
@@ -89,7 +88,6 @@ def _start(output: Path) -> str:
 
 
 def _make_shards(options: GenerateOptions, sink: ShardDirectory, meter: Meter) -> None:
-    """Generates the shards one after another, skipping finished ones."""
     catalogue = sink.run.catalogue
     done = catalogue.partitions("shards", _Shard)
     meter.add(sum(shard.entries for shard in done.values()))
@@ -105,13 +103,12 @@ def _make_shards(options: GenerateOptions, sink: ShardDirectory, meter: Meter) -
         killpoint("shards.one")
 
 
-def _publish(options: GenerateOptions, sink: ShardDirectory, started: str) -> None:
-    """Writes the manifest."""
-    done = sink.run.catalogue.partitions("shards", _Shard)
-    shards = [sink.shard(name, shard.entries, shard.checksum) for name, shard in sorted(done.items())]
+def _publish(options: GenerateOptions, sink: ShardDirectory, start_time: str) -> None:
+    shards_by_name = sink.run.catalogue.partitions("shards", _Shard)
+    shards = [sink.shard(name, shard.entries, shard.checksum) for name, shard in sorted(shards_by_name.items())]
     entries = sum(shard.entries for shard in shards)
     checksum = ldif.total_of(shard.content_checksum for shard in shards)
-    whole = Whole(options.template.suffix, started, (), entries, checksum)
+    whole = Whole(options.template.suffix, start_time, (), entries, checksum)
     piece = f"{options.range.first}:{options.range.end}"
     source = f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries {piece}"
     sink.finish(whole, shards, source, f"shards of {options.shard_entries} entries")

@@ -1,10 +1,11 @@
-"""Checks for a tree that is read from running servers: whether several providers hold the same tree, what they hide,
-and which containers moved during the read.
+"""Checks a tree that is read from running servers: whether several providers hold the same tree, what they hide, and
+which containers moved during the read.
 
-Renaming a container moves all its children, but they keep their entryCSN, so syncrepl does not send them. The read
-records the DN of each container (`NAME.inner` beside a part). A container whose entryCSN the initial contextCSN covers
-had that DN from the start. After the read, the subtrees of containers that have moved since, or whose former DN is
-unknown, are read again, until no new one is found. A changed container that did not move is left to syncrepl.
+If a container is renamed, its children move but keep their entryCSN, so syncrepl does not send them. The read records
+the DN of each container (`NAME.inner` beside a part). If the initial contextCSN covers a container's entryCSN, the
+container had that DN from the start. After the read, the subtrees of moved containers are read again, until no other
+container has moved. A container with an unknown former DN counts as moved. syncrepl updates containers that changed but
+did not move.
 """
 
 from __future__ import annotations
@@ -47,24 +48,24 @@ from loader.sources import location
 if TYPE_CHECKING:
     from loader.operations.export import ExportOptions, Start
 
-LOOK = "look.ldif"  # in the directory of the parts: the changed containers
+LOOK = "look.ldif"  # file with the changed containers, in the directory of the parts
 INNER_NOTES = ".inner"
 INNER = "(hasSubordinates=TRUE)"
-LOOKS = 20  # maximum passes before TreeRestless: the tree is being rebuilt, not used
+LOOKS = 20  # maximum number of passes; a tree that moves longer is being rebuilt (TreeRestless)
 AT_ONCE = 200  # entryUUIDs in one search
-COVERING = 60.0  # seconds for one provider to catch up with the contextCSN of the others
+COVERING = 60.0  # seconds that one provider has to catch up with the contextCSNs of the others
 _LATELY = datetime.timedelta(hours=1)
 _NAMES_ONLY = ("entryUUID", "entryCSN")
 _INTERVAL = 0.25  # seconds between two polls
-_COMPARED = 12  # entries of a sample
-_TRIES = 5  # comparisons of an entry that may be changing
+_COMPARED = 12  # entries of a sample that are compared between two providers
+_TRIES = 5  # maximum number of comparisons of one entry, which may be changing
 _NAMED = 8  # attributes named in one message
 
 Answer = TypeVar("Answer")
 
 
 def context_csns(server: Session, base: str) -> list[str]:
-    """Returns the contextCSN of the suffix that holds `base`; empty if the server keeps none."""
+    """Returns the contextCSN of the suffix that holds `base`. Returns an empty list if the server stores none."""
     for suffix in server.naming_contexts():
         if dn.is_below(base, suffix):
             try:
@@ -78,11 +79,10 @@ def context_csns(server: Session, base: str) -> list[str]:
 
 
 class MovedContainers(Struct):
-    """Reads moved subtrees again, into `late-NNNNN` files in `parts`; a higher number is newer.
+    """Reads moved subtrees again, into files `late-NNNNN` in `parts`. A file with a higher number was read later.
 
-    `parts`: directory with the files of the first read and its `.inner` files. `since`: the contextCSN before the last
-    pass; empty if the server has none.
-    """
+    `parts` is the directory with the files of the first read and its `.inner` files. `since` is the contextCSN before
+    the last pass. It is empty if the server has none."""
 
     connection: Connection
     options: ExportOptions
@@ -90,7 +90,7 @@ class MovedContainers(Struct):
     parts: Path
     since: Sequence[str]
     meter: Meter
-    _placed: dict[str, str] = {}  # entryUUID -> DN key at which it was read again
+    _placed: dict[str, str] = {}  # entryUUID of a container -> key of the DN at which it was read again
     _returned: set[Path] = set()
     _rounds: int = 0
 
@@ -98,8 +98,8 @@ class MovedContainers(Struct):
         self._new()
 
     def __call__(self, orphans: Sequence[Orphan]) -> list[Path]:
-        """Returns the newly read files; called at the end of the read, and again with orphans, as `read_again` of
-        `loader.sinks.mdb.LiveSource`."""
+        """Returns the newly read files. `loader.sinks.mdb.LiveSource` calls this at the end of the read (`read_again`),
+        and again if there are orphans."""
         if orphans:
             return self.for_orphans(orphans)
         killpoint("stream.read")
@@ -109,8 +109,8 @@ class MovedContainers(Struct):
         return self._new()
 
     def for_orphans(self, orphans: Sequence[Orphan]) -> list[Path]:
-        """Returns the newly read files; none if nothing needs a re-read, because syncrepl updates the orphans. Raises
-        MissingParents if a parent is hidden, TreeRestless after LOOKS rounds."""
+        """Returns the newly read files. If there are none, syncrepl will update the orphans. Raises MissingParents if a
+        parent is hidden, TreeRestless after LOOKS rounds."""
         self._rounds += 1
         if self._rounds > LOOKS:
             raise TreeRestless(base=self.start.base, passes=LOOKS)
@@ -128,7 +128,7 @@ class MovedContainers(Struct):
         return self._new()
 
     def settle(self) -> None:
-        """Re-reads moved subtrees until every container is where its children were read. Raises TreeRestless if
+        """Reads moved subtrees again until no container has moved since its children were read. Raises TreeRestless if
         containers still move after LOOKS passes."""
         for _ in range(LOOKS):
             now = self._context_csns()
@@ -143,9 +143,9 @@ class MovedContainers(Struct):
         raise TreeRestless(base=self.start.base, passes=LOOKS)
 
     def require_renamed(self, uuids: Sequence[str]) -> None:
-        """Raises SharedUuid if one of these entryUUIDs, each read under several DNs, belongs to several entries."""
+        """Raises SharedUuid if several entries have one of these entryUUIDs. Each was read under several DNs."""
         distinct = list(dict.fromkeys(uuids))
-        self._ask(lambda server: require_unshared(server, self.start.base, distinct, self.start.subentries))
+        self._with_session(lambda server: require_unshared(server, self.start.base, distinct, self.start.subentries))
 
     def _new(self) -> list[Path]:
         """Returns the files that no earlier call returned, in the order in which they were read."""
@@ -154,8 +154,8 @@ class MovedContainers(Struct):
         self._returned.update(new)
         return new
 
-    def _ask(self, question: Callable[[Session], Answer]) -> Answer:
-        """Runs a short query on the server; retries if the connection breaks."""
+    def _with_session(self, question: Callable[[Session], Answer]) -> Answer:
+        """Calls `question` with a session of the server. Retries if the connection breaks."""
 
         def attempt() -> Answer:
             with session(self.connection) as server:
@@ -164,23 +164,22 @@ class MovedContainers(Struct):
         return source.with_retries(attempt, self.meter)
 
     def _context_csns(self) -> list[str]:
-        return self._ask(lambda server: context_csns(server, self.start.base))
+        return self._with_session(lambda server: context_csns(server, self.start.base))
 
     def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
-        """Returns DN -> entryUUID of the changed containers whose DN differs from that of the initial read or the last
-        re-read. The former DN of a container is unknown if the container changed before the initial read met it."""
-        places, seen = {}, csn.by_server(self.start.context_csns)
+        """Returns DN -> entryUUID of the changed containers whose DN differs from the DN at which they were last read.
+        If a container changed before it was first read, its former DN is unknown, and it counts as moved."""
+        places, start_csns = {}, csn.by_server(self.start.context_csns)
         for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if changed else ():
             for name, entry in location.find(path, list(changed)).items():
-                if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen):
+                if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), start_csns):
                     places[first_value(entry, "entryuuid")] = name
         places |= self._placed
         root = dn.key(self.start.base)
         return {name: uuid for name, uuid in changed.items() if dn.key(name) not in (places.get(uuid), root)}
 
     def _read_below(self, top: str) -> bool:
-        """Reads the whole subtree again. Returns False if the entry `top` no longer exists: it was deleted, or moved
-        again, which the next pass finds."""
+        """Reads the whole subtree again. Returns False if `top` no longer exists. The next pass finds moved entries."""
         exists, compress = False, self.options.compress != "none"
         for subentries in (True, False) if self.start.subentries else (False,):
             search = Search(top, page=self.options.page, subentries=subentries)
@@ -195,13 +194,12 @@ class MovedContainers(Struct):
         return exists
 
     def _missed(self, orphans: Sequence[Orphan]) -> list[str]:
-        """Returns the subtrees to read again: the present parents of orphans that did not change and so were read while
-        a container above them had another name for a time. Orphans that were deleted or renamed themselves are left to
-        syncrepl. Raises MissingParents if an orphan still has its DN: then its parent is hidden, and leaving out the
-        orphan would lose it."""
+        """Returns the subtrees to read again. If an orphan is elsewhere but unchanged, a container above it had another
+        name for a time: the orphan's present parent is returned. syncrepl handles orphans that were deleted or renamed
+        themselves. Raises MissingParents if an orphan still has its DN: then its parent is hidden."""
 
         def current(server: Session, name: str, uuid: str) -> list[tuple[str, dict[str, str]]]:
-            """Returns the current DNs of an orphan, each with its entryCSN by server ID; empty if it was deleted."""
+            """Returns the current DNs of an orphan, each with its entryCSN by server ID. A deleted orphan has none."""
             if not uuid:
                 return [(name, {})] if server.exists(name) else []
             query = (self.start.base, f"(entryUUID={uuid})", ["entryCSN"])
@@ -211,7 +209,7 @@ class MovedContainers(Struct):
             return [(place, _stamps(entry)) for place, entry in entries]
 
         hidden, again, began = [], [], csn.by_server(self.start.context_csns)
-        places = self._ask(lambda server: [current(server, name, uuid) for _, name, uuid in orphans])
+        places = self._with_session(lambda server: [current(server, name, uuid) for _, name, uuid in orphans])
         for (parent, name, _), entries in zip(orphans, places, strict=True):
             for place, stamps in entries:
                 if dn.key(place) == dn.key(name):
@@ -231,29 +229,28 @@ def _stamps(entry: Attributes) -> dict[str, str]:
 def changed_containers(
     connection: Connection, search: Search, between: tuple[Sequence[str], Sequence[str]], look: Path, meter: Meter
 ) -> dict[str, str]:
-    """Returns DN -> entryUUID of the containers that changed after the first contextCSN of `between`; the second is the
-    current one. `search`: its base and page size are used. `look`: file to which the search result is written."""
+    """Returns DN -> entryUUID of the containers that changed between two contextCSNs. The second must be the current
+    one. `search` gives the base and the page size. The search result is written to the file `look`."""
     since, now = between
     where = f"(&{newer(since, now)}{INNER})"
     source.fetch(connection, replace(search, where=where, attributes=_NAMES_ONLY), look, meter)
-    seen = csn.by_server(since)
+    since_by_server = csn.by_server(since)
     return {
         name: first_value(entry, "entryuuid")
         for name, entry in location.entries(look)
-        if not csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen)
+        if not csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), since_by_server)
     }
 
 
 def newer(since: Sequence[str], now: Sequence[str]) -> str:
-    """Returns a filter that matches every entry changed between two contextCSNs, and few others.
+    """Returns a filter that matches every entry that changed between two contextCSNs, and few others.
 
-    The entryCSN of a changed entry has a server ID whose contextCSN advanced, and is later than the old contextCSN of
-    that server ID (syncprov accepts no earlier one). A new server ID may bring changes of any age, from another
-    provider. If no server ID advanced, a change may still be visible, a moment before the contextCSN covers it.
+    The entryCSN of a changed entry has a server ID whose CSN in the contextCSN advanced. It is later than the old CSN,
+    because syncprov accepts no earlier CSN. But a new server ID may bring changes of any age. If no CSN advanced, a
+    change may still be visible, a moment before the contextCSN covers it.
 
-    slapd quickly finds recent entryCSNs in its index, but collects those of months slowly. Behind a NOT, it skips the
-    index and tests every entry (sources/planner.py).
-    """
+    slapd finds recent entryCSNs in its index quickly, but it collects the entryCSNs of months slowly. For a filter
+    inside a NOT, it skips the index and tests every entry (sources/planner.py)."""
     before = csn.by_server(since)
     changed = {sid for sid, newest in csn.by_server(now).items() if before.get(sid) != newest}
     if not changed <= before.keys():
@@ -266,7 +263,7 @@ def newer(since: Sequence[str], now: Sequence[str]) -> str:
 
 
 def topmost(names: Sequence[str]) -> list[str]:
-    """Returns the names that are not below another of the names: reading a name covers its subtree."""
+    """Returns the names that are not below another of the names. Their subtrees contain all of the names."""
     return [name for name in names if not any(other != name and dn.is_below(name, other) for other in names)]
 
 
@@ -277,14 +274,13 @@ def with_uuids(uuids: Iterable[str | bytes]) -> str:
 
 
 def require_unshared(server: Session, base: str, uuids: Sequence[str | bytes], subentries: bool) -> None:
-    """Raises SharedUuid if two entries share one of these entryUUIDs. slapd never generates such entries, but slapadd
-    accepts them. Only the server can distinguish them from one entry that was renamed during the read.
-    `subentries`: whether the server returns subentries on request."""
+    """Raises SharedUuid if two entries share one of these entryUUIDs. slapadd accepts such entries. Only the server can
+    tell them from an entry that was renamed meanwhile. `subentries`: whether the server returns subentries."""
     for at in range(0, len(uuids), AT_ONCE):
         places: dict[str, list[str]] = {}
         where = with_uuids(uuids[at : at + AT_ONCE])
-        for shown in (False, True) if subentries else (False,):
-            for name, entry in server.find(base, where, ["entryUUID"], subentries=shown):
+        for with_subentries in (False, True) if subentries else (False,):
+            for name, entry in server.find(base, where, ["entryUUID"], subentries=with_subentries):
                 places.setdefault(first_value(entry, "entryuuid"), []).append(name)
         for uuid, names in places.items():
             still = []
@@ -300,8 +296,8 @@ def require_unshared(server: Session, base: str, uuids: Sequence[str | bytes], s
 
 
 def lowest(csn_sets: Iterable[Sequence[str]]) -> list[str]:
-    """Returns the contextCSN that all of these contextCSNs cover: the lowest CSN per server ID. A server ID that a
-    provider lacks is left out, because that provider has no changes from it, and claiming less is always safe."""
+    """Returns the contextCSN that all of these contextCSNs cover: the lowest CSN of each server ID. A server ID that
+    one provider lacks is left out, because that provider may lack its changes. A lower contextCSN is always safe."""
     by_sid = [csn.by_server(csns) for csns in csn_sets]
     common = set.intersection(*map(set, by_sid))
     return sorted(min(csns[sid] for csns in by_sid) for sid in common)
@@ -337,7 +333,7 @@ def require_same_entries(leader: Session, other: Session, names: Sequence[str], 
             return None
 
     def difference(name: str) -> str | None:
-        """Returns how the entry differs; None if it is equal, or if changes after `csns` explain the difference."""
+        """Returns how the entry differs. None if it is equal, or if changes after `csns` explain the difference."""
         theirs, ours = read(other, name), read(leader, name)
         if ours is None:
             return None
@@ -361,8 +357,7 @@ def require_same_entries(leader: Session, other: Session, names: Sequence[str], 
 
 
 class Providers(Struct, frozen=True):
-    """The providers of a read, numbered from 0. A single provider is retried patiently; of several, those that do
-    not answer are skipped."""
+    """The providers of a read, numbered from 0. Of several providers, those that do not answer are skipped."""
 
     connections: Sequence[Connection]
     base: str
@@ -393,8 +388,7 @@ class Providers(Struct, frozen=True):
         return self.connections[number]
 
     def covering(self, wanted: Mapping[str, str]) -> Connection:
-        """Returns a provider whose contextCSN covers `wanted`. Raises ReplicasApart if none gets there within COVERING
-        seconds."""
+        """Returns a provider whose contextCSN covers `wanted`. Raises ReplicasApart if none does after COVERING s."""
         if len(self.connections) == 1:
             return self.connections[0]
         until = time.monotonic() + COVERING
@@ -412,11 +406,11 @@ class Providers(Struct, frozen=True):
 
 
 def require_all_visible(server: Session, base: str, is_relevant: Relevance = None, own: Sequence[str] = ()) -> None:
-    """Raises HiddenFromAccount if access control hides data that a replica needs, NotAsStored if overlays change it.
+    """Raises HiddenFromAccount if access control hides data that a replica needs, NotAsStored if overlays change such
+    data.
 
-    `is_relevant`: predicate for attributes that the replica stores (None: all). `own`: the overlays of the replica's
-    database, which are assumed for a provider whose overlays cannot be read.
-    """
+    `is_relevant` tells whether the replica stores an attribute. None: it stores all. `own` has the overlays of the
+    replica's database. If the provider's overlays cannot be read, they are assumed to be the same."""
     sight = visibility.compare_sample(server, base, is_relevant)
     if sight is None:
         return
@@ -441,13 +435,13 @@ def require_whole(directory: Path) -> None:
 
 
 def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
-    """Raises HiddenFromAccount unless `hidden`, the notes of a read from the server `uri`, is empty."""
+    """Raises HiddenFromAccount if `hidden` has notes on what the server `uri` hides."""
     if hidden:
         raise HiddenFromAccount(uri=uri, what="; ".join(hidden), rule=rule("ACCOUNT"))
 
 
 def rule(who: str) -> str:
-    """Returns an olcAccess rule, to be put first, that lets `who` read all; others pass to the next rules."""
+    """Returns an olcAccess rule that lets `who` read everything. It must come first, and affects no other account."""
     return f"{{0}}to * by {who} read by * break"
 
 

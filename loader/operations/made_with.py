@@ -1,10 +1,9 @@
-"""Checks whether a data file fits a configuration, as slapd assumes without a check: the file does not record with
-which configuration it was built.
+"""Checks whether a data file fits a configuration. slapd assumes this without a check, because the file does not record
+with which configuration it was built.
 
 If the original configuration is known, the two are compared. In any case the core checks entries against the
-configuration and looks them up in every index: all entries of a file that can be read in seconds, else a sample that
-includes the newest ones. Index tables can be rebuilt, by the core or, if the core is not proven, by slapindex. Every
-other difference is refused by name.
+configuration, and looks them up in every index. It checks all entries if they can be read in seconds, else a sample
+that includes the newest entries. The core or slapindex can rebuild index tables. Other differences are refused by name.
 """
 
 from __future__ import annotations
@@ -32,25 +31,25 @@ from loader.server import tools
 from loader.sinks import changing, mdb
 from loader.sinks.mdb import Schema, Target
 
-SAMPLE = 2048  # entries checked of a larger file
-ALL_UP_TO = 512 << 20  # bytes; all entries of a file up to this size are checked, which takes seconds
-ROOM = 4  # factor: map size for rebuilding indexes in one transaction; the map size alone does not enlarge the file
+SAMPLE = 2048  # entries that are checked if the file is larger than ALL_UP_TO
+ALL_UP_TO = 512 << 20  # bytes; if a file is no larger, all of its entries are checked, which takes seconds
+ROOM = 4  # factor: map size / bytes in use, for a rebuild of indexes in one transaction; the file itself stays smaller
 _REPORTED = 10_000  # maximum number of problems of each kind that the core reports
 _SHOWN = 5  # differences named in one message
-# Kinds of problems: the schema, or the order of values, differs.
+# Problems of these kinds mean that the schema or the order of values differs.
 _OTHER = ("indexes.normal_form", "indexes.no_key", "indexes.order", "indexes.name")
-# Values that `multival` puts into id2v are in the entry itself, so slapd loses them when the entry is next changed; or
-# an entry has equal values of a `sortvals` attribute, so slapd cannot read it.
+# Kinds of problems with `multival` and `sortvals`. Values that belong into id2v are in the entry itself, so slapd loses
+# them when it next changes the entry. Or an entry has equal values of a `sortvals` attribute, so slapd cannot read it.
 _SETTINGS = ("indexes.multival", "indexes.sortvals")
-# Values have no normalized form, as if there had been no equality rule. Overlays also store such values, so if the
-# original configuration is known, the rules themselves are compared instead.
+# Values have no normalized form, as if their attribute had no equality rule. Overlays also store such values. So this
+# kind is ignored if the original configuration is known and its rules can be compared.
 _WITHOUT_RULE = "indexes.no_normal_form"
 _SCHEMA = "indexes.schema"
 
 
 class Definition(Struct, frozen=True):
-    """A schema definition. `builtin`: compiled into slapd. `stored`: the rules that determine how values are stored.
-    `keys`: further rules that determine only the index keys."""
+    """A schema definition. `builtin`: whether it is compiled into slapd. `stored` has the rules that determine how
+    values are stored. `keys` has further rules, which determine only the index keys."""
 
     name: str
     builtin: bool
@@ -58,13 +57,13 @@ class Definition(Struct, frozen=True):
     keys: str
 
     def differs(self, other: Definition) -> bool:
-        """Returns whether stored data differ. Differences between built-in definitions of two slapds do not count."""
+        """Returns whether data stored with the two definitions differ. Two built-in definitions count as equal."""
         same = (self.stored, self.keys) == (other.stored, other.keys)
         return not same and not (self.builtin and other.builtin)
 
 
 class SchemaFacts(Struct, frozen=True):
-    """The definitions of a schema, by each of their names and by OID, in lower case."""
+    """The definitions of a schema, by OID and by each name, in lower case."""
 
     attributes: dict[str, Definition]
     classes: dict[str, Definition]
@@ -89,9 +88,10 @@ class Origin(Struct, frozen=True):
 
 
 class Fit(Struct, frozen=True):
-    """How a file fits a configuration. `rebuild`: index tables to rebuild. `unknown`: attribute types and object
-    classes that the configuration lacks. `otherwise`: differences that cannot be repaired in place. `entries`: number
-    of checked entries. `left_out`: unchecked index tables; if anything differs, `rebuild` has them, too."""
+    """How a file fits a configuration. `rebuild` has the index tables to rebuild. `unknown` has the attribute types and
+    object classes that the configuration lacks. `otherwise` has the differences that cannot be repaired in place.
+    `entries`: number of checked entries. `left_out` has the index tables that the core cannot check. If anything
+    differs, `rebuild` has them, too."""
 
     rebuild: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -111,8 +111,8 @@ class Fit(Struct, frozen=True):
 def look(
     path: Path, config: Config, database: Database, meter: Meter, origin: Origin | None = None, *, whole: bool = True
 ) -> Fit:
-    """Checks `path`: an environment directory, whether slapd runs or not, or a data file that no process writes.
-    Without `whole`, at most a sample is checked."""
+    """Checks `path`: a database directory, which slapd may have open, or a data file that no process writes. If `whole`
+    is false, at most a sample is checked."""
     target = _target(config, database, path)
     if target is None:
         configured = indexes.configured(database.indexes).values()
@@ -120,7 +120,7 @@ def look(
     checked = target
     try:
         native.require_keys(target.settings)
-    except NotProven:  # index keys are unknown to the core, so only the entries are checked
+    except NotProven:  # the core cannot compute the index keys, so only the entries are checked
         checked = replace(target, settings=replace(target.settings, indexes=(), intlen=INTLEN))
     schema, used, before = SchemaFacts.of(target.schema), contents.attributes(path), None
     if origin is not None:
@@ -150,7 +150,7 @@ def look(
 
 
 def _target(config: Config, database: Database, path: Path) -> Target | None:
-    """Returns the configured database as a target for the core; None if the core does not support it."""
+    """Returns the configured database as a target, or None if the core does not support the configuration."""
     try:
         target = target_spec(config, database, path)
         _ = target.schema
@@ -160,9 +160,9 @@ def _target(config: Config, database: Database, path: Path) -> Target | None:
 
 
 class _Comparison(Struct, frozen=True):
-    """The comparison of two configurations. `is_equal`: both are known and yield the same file. `asks_for_all`: only a
-    check of all entries shows whether the differences matter. `indexes`: those whose keys differ. `otherwise`: other
-    differences."""
+    """The comparison of two configurations. `is_equal`: both are known, and yield the same file. `asks_for_all`: only a
+    check of all entries shows whether the differences matter. `indexes` has the indexes whose keys differ. `otherwise`
+    has all other differences."""
 
     is_equal: bool = False
     asks_for_all: bool = False
@@ -174,7 +174,7 @@ class _Comparison(Struct, frozen=True):
 def _compare(
     before: tuple[Settings, SchemaFacts] | None, now: Settings, schema: SchemaFacts, used: Iterable[str]
 ) -> _Comparison:
-    """Compares the original settings and schema (None: unknown) with the present ones. `used`: attributes in use."""
+    """Compares the original settings and schema, if known, with the present ones. `used`: the attributes in use."""
     if before is None:
         return _Comparison(asks_for_all=bool(now.multival or now.sortvals))
     settings, former = before
@@ -183,7 +183,7 @@ def _compare(
     classes = [new.differs(former.classes[name]) for name, new in schema.classes.items() if name in former.classes]
     lacks = not former.classes.keys() <= schema.classes.keys()
     resorted = set(now.sortvals) - set(settings.sortvals)
-    # Keys may differ or be missing; superfluous keys do no harm.
+    # Lists the indexes whose keys may differ or be missing. Superfluous keys do no harm.
     every = (settings.hash64, settings.intlen, settings.attribute_options) != (
         (now.hash64, now.intlen, now.attribute_options)
     ) or now.idlexp < settings.idlexp
@@ -208,8 +208,8 @@ def _compare(
 
 
 def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> Iterator[str]:
-    """Yields the first problem per attribute. Skips built-in attributes: no configuration changes them, but slapd and
-    its overlays store some values differently. `of_unknown`: the original configuration is unknown."""
+    """Yields the first problem of each attribute. Skips built-in attributes: no configuration changes these, but slapd
+    and its overlays store some values differently. `of_unknown`: the original configuration is unknown."""
     for problem in audit.problems:
         other = problem.kind in _OTHER
         if other or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
@@ -224,15 +224,15 @@ def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> 
 
 
 class Rebuilt(Struct, frozen=True, omit_defaults=True):
-    """`indexed`: attributes whose indexes were rebuilt. `index_notes`: says so if slapindex rebuilt them."""
+    """`indexed` names the attributes whose indexes were rebuilt. `index_notes` has a note if slapindex rebuilt them."""
 
     indexed: tuple[str, ...]
     index_notes: tuple[str, ...] = ()
 
 
 def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> Rebuilt:
-    """Rebuilds indexes of a copy of the database in `directory`, which no other process uses. Raises MapFull, NoSpace,
-    ToolFailed."""
+    """Rebuilds indexes of the copy of a database in `directory`. No other process may have this copy open. Raises
+    MapFull, NoSpace, ToolFailed."""
     if not attributes:
         return Rebuilt(())
     room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
@@ -243,7 +243,7 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
     except NotProven as error:
         why = slapindex_note(error)
 
-    # slapindex only adds keys, so the tables are emptied first, without a sync.
+    # slapindex only adds keys, so the index tables must be emptied first.
     edits.empty_indexes(directory, [name.partition(";")[0] for name in attributes])
     settings: dict[str, Sequence[bytes]] = {
         "olcDbDirectory": [str(directory).encode()],
@@ -260,8 +260,8 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
 
 
 def rebuild_by_core(target: Target, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
-    """Rebuilds all of the indexes or, on an error, none. `target.map_size`: maximum size of the file. Raises NotProven,
-    MapFull, NoSpace, MdbDamaged, TargetInUse."""
+    """Rebuilds all of the indexes, or none if there is an error. `target.map_size` bounds the size of the file. Raises
+    NotProven, MapFull, NoSpace, MdbDamaged, TargetInUse."""
     limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), scratch)
     changing.rebuild(directory, target, tuple(attributes), limits, meter)
 
@@ -283,8 +283,8 @@ def run_slapindex(command: Sequence[str], directory: Path, map_size: int, meter:
 
 
 def index_lines_of(lines: Sequence[str], attributes: Sequence[str]) -> list[bytes]:
-    """Returns olcDbIndex values for these attributes only; empty if one is configured by another name. Given several
-    attributes as arguments, slapindex sorts them by memory address, and builds only part of the indexes."""
+    """Returns olcDbIndex values for these attributes only, or none if an attribute is configured by another name. The
+    attributes are not given to slapindex as arguments: it sorts them by memory address, and then skips some of them."""
     names, configured = {name.lower() for name in attributes}, indexes.parse(lines)
     if not names <= configured.keys():
         return []

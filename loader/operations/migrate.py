@@ -1,8 +1,7 @@
-"""Rebuilds a database for another slapd: another version, another LMDB, or another configuration.
+"""Rebuilds a database for a slapd of another version, with another LMDB, or with another configuration.
 
-Steps: look, config, load, check, compare, publish. Either the records are copied from the pages of the old database, or
-its entries are piped into the native core, which builds the new database as the new slapadd would. No LDIF file is
-written.
+Steps: look, config, load, check, compare, publish. If possible, records are copied from the pages of the old database.
+Else the entries are piped into the native core, which builds the new database as the new slapadd would.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from loader.sources.sampling import SampleSize
 from loader.storage import files
 
 STEPS = ("look", "config", "load", "check", "compare", "publish")
-RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
+RUN_DIR = ".ditseed-migrate"  # in the target, so that publishing is a rename within one file system
 _SIZE = SampleSize(10_000, 0.0)
 _ROUGH = SampleSize(1000, 0.0)
 _LARGEST = 8  # factor: upper bound for the size of the new database, even with additional indexes
@@ -67,8 +66,8 @@ def _identity(options: MigrateOptions) -> dict[str, object]:
 
 
 def _building(options: MigrateOptions, place: TargetDatabase) -> BuildOptions:
-    """Returns build options that keep the entries unchanged, as for a replica. Invalid values are only counted."""
-    beside = not files.same(place.database.directory, options.target)
+    """Returns build options that keep the entries unchanged, as for a replica. Invalid values are accepted."""
+    is_elsewhere = not files.same(place.database.directory, options.target)
     return BuildOptions(
         config_path=options.config_path,
         suffix=place.database.suffix,
@@ -76,7 +75,7 @@ def _building(options: MigrateOptions, place: TargetDatabase) -> BuildOptions:
         maxsize=options.maxsize,
         verify=options.verify,
         seeding=True,
-        target=options.target if beside else None,
+        target=options.target if is_elsewhere else None,
         memory=options.memory,
         jobs=options.jobs,
         scratch=options.scratch,
@@ -109,8 +108,8 @@ def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """What a migration needs, in seconds and bytes; None if the first entries cannot be built alone or are refused.
-    `lacking`: names that the new schema lacks. `problems`: errors that would stop the migration."""
+    """The seconds and bytes that a migration needs. They are None if the first entries alone cannot be built. `lacking`
+    has the names that the new schema lacks. `problems` has errors that would stop the migration."""
 
     problems: list[str] = []
     seconds: float | None = None
@@ -123,8 +122,8 @@ class Planned(msgspec.Struct, frozen=True):
 def planned(
     options: MigrateOptions, place: TargetDatabase, source: DatabaseSummary, progress: Progress, strict: bool = False
 ) -> Planned:
-    """Returns the time and space needed, and problems that would stop the migration (`strict`: raises them instead).
-    Raises NotProven for a configuration that the core does not support."""
+    """Returns the time and space that the migration needs, and problems that would stop it. With `strict`, raises these
+    problems. Raises NotProven for a configuration that the core does not support."""
     place.require_free()
     with (
         files.temporary_directory("plan", configuration.tools_tmpdir()) as scratch,
@@ -144,7 +143,7 @@ def planned(
                 maxsize = choose_maxsize(place, size, options.maxsize, changing=changing)
                 require_room(native.limits_of(work.build_options, place), lambda: size)
             except LoaderError as error:
-                # MissingParents is harmless: an entry may be below a newer one, which is not among the first.
+                # MissingParents is harmless: an entry may have a newer parent, which is not among the first entries.
                 if not isinstance(error, MissingParents) or is_all:
                     if strict:
                         raise
@@ -153,7 +152,7 @@ def planned(
 
 
 def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
-    """Returns the first records of the database as LDIF, all complete, and whether these are all of its records."""
+    """Returns the first records of the database as LDIF, and whether these are all of its records."""
 
     def write(descriptor: int) -> mdb.Exported:
         return mdb.stream(Part(options.source), descriptor, False, options.jobs or 1, Meter("sample"))
@@ -165,7 +164,7 @@ def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
 
 
 def _seconds_per_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
-    """Returns the seconds per entry for building the first entries (maxsize auto) and reading them back."""
+    """Builds the first entries and reads them back. Returns the seconds per entry."""
 
     def write(descriptor: int) -> None:
         with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -181,8 +180,8 @@ def _seconds_per_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
 
 
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter, size: SampleSize = _SIZE) -> int:
-    """Returns the expected bytes of the new database, from a sample; if no sample can be built, the bytes in use in the
-    old one. The size of id2e is the old one's, because a sample may miss a few large entries."""
+    """Returns the expected bytes of the new database, from a sample. id2e counts with its size in the old database,
+    because a sample may miss a few large entries. Without a sample, returns the bytes in use in the old database."""
     facts, freed = readers.free_list(options.source)
     try:
         target = native.target_of(_building(options, place), place)
@@ -196,16 +195,16 @@ def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter, size: S
 
 
 def state_of(source: Path) -> list[int | str]:
-    """Returns the state of a data file, which differs after any write by LMDB or another program."""
+    """Returns the state of a data file. Any write by LMDB or another program changes the state."""
     data = meta.data_file(source)
     status, head = data.stat(), head_digest(data, 2 * meta.read_meta(data).page_size)
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, head]
 
 
 class MigrateLoaded(NativeLoaded, frozen=True, kw_only=True):
-    """`late`: number of entries that precede their parents. `source_as_read`: result of `state_of`. `made_for`: result
-    of `native.made_for`. `made_again`: why entries were rebuilt instead of copied; if set, `in_source` is the number of
-    entries in the source, and `checksum` the expected checksum of the new tree."""
+    """`late`: number of entries that precede their parents. `source_as_read` is the result of `state_of`, `made_for`
+    that of `native.made_for`. `made_again` says why entries were rebuilt instead of copied. If so, `in_source` is the
+    number of entries in the source, and `checksum` the expected checksum of the new tree."""
 
     context_csns: list[str]
     late: int
@@ -232,15 +231,15 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         return NativeSteps(self.build_options, self.run, self.place)
 
     def load(self, meter: Meter) -> MigrateLoaded:
-        """Copies the records of one snapshot of the source unchanged or, if the new slapd would store an entry
+        """Copies the records of one snapshot of the source unchanged. If the new slapd would store an entry
         differently, rebuilds all entries."""
         about: dict[str, object] = {
             "source_as_read": state_of(self.options.source),
             "made_for": made_for(self.place.config, self.place.database, self.build_options),
         }
         try:
-            with snapshot.protected(self.options.source) as held:
-                loaded = self.building.transfer(meter, held)
+            with snapshot.protected(self.options.source) as source_snapshot:
+                loaded = self.building.transfer(meter, source_snapshot)
             about |= {"context_csns": contents.context_csns(self.building.environment), "late": 0}
         except NotProven as error:
             loaded, source = self._rebuild(meter)
@@ -279,13 +278,13 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         return loaded, reading.result()
 
     def lacking(self, classes: Sequence[str]) -> list[str]:
-        """Returns which of `classes`, and of the attributes in ad2i of the source, the new schema lacks."""
+        """Returns the names that the new schema lacks, of `classes` and of the attributes in ad2i of the source."""
         attributes = list(contents.attributes(self.options.source))
         return steps.unknown_names(self.place, attributes, classes, self.run.directory)
 
     def compare(self, meter: Meter, loaded: MigrateLoaded) -> None:
-        """Compares the new database with the snapshot of the old one. Raises MdbDamaged if they differ. Copied records
-        are compared by checksum; rebuilt entries by number and by a checksum that allows for what slapadd changes."""
+        """Raises MdbDamaged if the new database differs from the snapshot of the old one. Copied records are compared
+        by checksum. Rebuilt entries are compared by number, and by a checksum without slapadd's changes."""
         environment, source = self.building.environment, self.options.source
         if loaded.records:
             equal = self.building.records_checksum(meter) == loaded.records
@@ -301,19 +300,18 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
 
 
 def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Migrated:
-    """Runs or resumes a migration."""
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
         place = place_of(options, source)
         run_dir, identity = place.directory / RUN_DIR, _identity(options)
-        # After a change of the source, the new slapd or its configuration, an unfinished result is useless.
+        # If the source, the new slapd or its configuration has changed, the run must start over.
         with recorded(run_dir) as catalogue:
             loaded = catalogue.facts_of("load", MigrateLoaded) if catalogue else None
-        stale = loaded is not None and (
+        is_stale = loaded is not None and (
             state_of(options.source) != loaded.source_as_read
             or made_for(place.config, place.database, _building(options, place)) != loaded.made_for
         )
-        anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
+        anew = place.begins_anew(run_dir, "migrate", identity, restart or is_stale)
         with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:
             return _steps(options, run, place, source)
 
@@ -341,7 +339,7 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """Data formats before and after the migration. `slapd`: version of the new slapd."""
+    """The data formats before and after the migration, and the version of the new slapd."""
 
     source: str
     suffix: str
@@ -351,7 +349,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class Migrated(msgspec.Struct, frozen=True):
-    """A finished migration. `before`: result of `Run.done_before` for the report."""
+    """A finished migration. `before` is the result of `Run.done_before`, for the report."""
 
     loaded: MigrateLoaded
     examined: Examined
@@ -366,8 +364,8 @@ class Migrated(msgspec.Struct, frozen=True):
 
 
 class MigratePlan(msgspec.Struct, frozen=True):
-    """What `migrate` would do. `slaptest`: lines that slaptest prints. `accepted`: whether slaptest accepts the
-    configuration. `foreseen`: None if it does not."""
+    """What `migrate` would do. `slaptest` has the lines that slaptest prints. `accepted`: whether slaptest accepts the
+    configuration. If not, `foreseen` is None."""
 
     examined: Examined
     directory: str
@@ -395,8 +393,8 @@ def examine(options: MigrateOptions, source: DatabaseSummary) -> Examined:
 
 
 def plan(options: MigrateOptions, progress: Progress) -> MigratePlan:
-    """Returns what `migrate` would do. Writes only to a temporary directory, and creates a missing TARGET during the
-    call, because slapd's tools refuse a configuration whose directory is missing."""
+    """Returns what `migrate` would do. Writes only to a temporary directory. Creates a missing TARGET during the call,
+    because slapd's tools refuse a configuration whose directory is missing."""
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
         slaptest = configuration.slaptest(options.config_path)

@@ -30,12 +30,12 @@ class Check(Struct, frozen=True):
     status: Status
 
     def text(self) -> tuple[str, ...]:
-        """Returns the lines of the plugin; performance data is in the first one."""
+        """Returns the lines of the plugin's output. The first line has the performance data."""
         raise NotImplementedError
 
 
 def write(metrics: Iterable[Metric], path: Path) -> None:
-    """Writes a file of metrics for the textfile collector of node_exporter atomically."""
+    """Atomically writes a file of metrics for the textfile collector of node_exporter."""
     from prometheus_client import CollectorRegistry, generate_latest  # takes long to import
 
     collected = tuple(metrics)

@@ -1,5 +1,5 @@
-"""The options of `build`, `add`, `migrate`, `verify`, `clone`, `tune` and `storage`. Imports no operations, so that
---help is quick."""
+"""The options of `build`, `add`, `migrate`, `verify`, `clone`, `tune` and `storage`. Imports no operations, for a quick
+--help."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loader.server.options import Connection
 if TYPE_CHECKING:
     from loader.indexes import Indexes
 
-FULL = LADDER[-1]  # a level of --verify: rereads every entry and rebuilds every index
+FULL = LADDER[-1]  # a level of --verify; reads every entry again and rebuilds every index
 MOST_SHARDS = 256
 ON_EXISTS = ("error", "skip", "replace", "newer")
 ON, OFF, NONE = "on", "off", "none"
@@ -39,8 +39,8 @@ class Batch(click.types.IntParamType):
 
 @dataclass(frozen=True)
 class MigrateOptions(declared.Placing, declared.Sorting):
-    """`source`, `target`: database directories. `config_path`: configuration of the new slapd. `suffix`: selects the
-    database in it (None: the one with the source's suffix). The other fields are as in BuildOptions."""
+    """`source`, `target`: database directories. `config_path` is the configuration of the new slapd. `suffix` selects
+    its database. None selects the database with the source's suffix. The other fields are as in BuildOptions."""
 
     source: Annotated[Path, declared.Argument()]
     target: Annotated[Path, declared.Argument()]
@@ -52,8 +52,8 @@ class MigrateOptions(declared.Placing, declared.Sorting):
 
 @dataclass(frozen=True)
 class VerifyOptions(declared.AuditResources):
-    """`place`: an environment directory or data file; None: that of the configuration. `level`: one of
-    loader.defaults.LADDER; None picks the highest that takes minutes."""
+    """`place` is a database directory or a data file, or None for the configured directory. `level` is a level in
+    loader.defaults.LADDER. None selects the highest level that takes only minutes."""
 
     place: Annotated[Path | None, declared.Argument("[DIR]")] = None
     config_path: Annotated[
@@ -71,8 +71,8 @@ class VerifyOptions(declared.AuditResources):
 
 @dataclass(frozen=True)
 class CloneOptions:
-    """`source`, `target`: environment directories. `verify`: level of loader.mdb.verify for the copy; None picks one by
-    size, and checks pages during the copy. `reflink`: "auto" shares blocks if the file system supports it and no
+    """`source`, `target`: database directories. `verify` is a level of loader.mdb.verify. If it is None, the size
+    decides, and pages are checked during the copy. `reflink`: "auto" shares blocks if the file system can, and no
     process has the source open."""
 
     source: Annotated[Path, declared.Argument()]
@@ -96,8 +96,7 @@ class CloneOptions:
 
 @dataclass(frozen=True)
 class IndexChange:
-    """A change of the list of indexes: `wanted`, unless empty, replaces it; then `add` and then `remove` are
-    applied."""
+    """A change of the list of indexes. `wanted`, if not empty, replaces it. Then `add` and `remove` are applied."""
 
     wanted: Annotated[
         tuple[str, ...], "--set INDEX", 'Replace the whole list: --set "uid eq" --set "cn,sn eq,sub".'
@@ -131,7 +130,7 @@ class SearchSources:
 
 @dataclass(frozen=True)
 class DeclaredBuild(declared.Placing, declared.Sorting, declared.Rejecting):
-    """The options of the command line; BuildOptions adds what other verbs set."""
+    """The options of the command line. BuildOptions adds options that only other verbs set."""
 
     config_path: declared.Config
     inputs: tuple[Path, ...] = ()
@@ -164,7 +163,7 @@ class DeclaredBuild(declared.Placing, declared.Sorting, declared.Rejecting):
 
 @dataclass(frozen=True)
 class DeclaredAdd(declared.Rejecting):
-    """The options of the command line; AddOptions adds what other verbs set."""
+    """The options of the command line. AddOptions adds options that only other verbs set."""
 
     connection: Connection = field(default_factory=Connection)
     inputs: tuple[Path, ...] = ()
@@ -194,8 +193,6 @@ class DeclaredAdd(declared.Rejecting):
 
 @dataclass(frozen=True, kw_only=True)
 class BenchSizes:
-    """The amounts of work in each directory."""
-
     entries: Annotated[int, "-n --entries N", IntRange(1), "Number of entries that are loaded with nosync."] = 20_000
     sync_entries: Annotated[
         int,
@@ -212,8 +209,7 @@ class BenchSizes:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Times in seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds; None: no
-    limit."""
+    """Times are in seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds, or None."""
 
     interval: Annotated[float, "--interval SECONDS", FloatRange(0.05), "Time between two reads of a layer."] = 3.0
     window: Annotated[int, IntRange(2), "Number of reads over which davg and dstd_dev are computed."] = 100
@@ -225,8 +221,8 @@ class WatchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeOptions:
-    """Sizes in bytes. `stripes`, `size`: None uses all disks, and all of their space. `redundant`: each stripe is on
-    two disks."""
+    """Sizes are in bytes. If `stripes` is None, all disks are used. If `size` is None, all of their space is used.
+    `redundant`: each stripe is on two disks."""
 
     database: Annotated[int, "--database-size", declared.Size(), "Size of the database."]
     kind: Annotated[str, "--fs", Choice(FILE_SYSTEMS), "File system."] = "xfs"
@@ -257,5 +253,5 @@ class VolumeOptions:
 
     @property
     def raid_extents(self) -> int:
-        """Extents of LVM's metadata subvolume (rmeta) on each leg: one, for the superblock and 2^21 bitmap bits."""
+        """Extents of LVM's metadata subvolume (rmeta) on each leg. One holds the superblock and 2^21 bitmap bits."""
         return 1 if self.redundant else 0

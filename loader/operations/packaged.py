@@ -1,6 +1,6 @@
 """Recognizes the entries that the installation of Debian's slapd package creates: the suffix entry and, up to OpenLDAP
-2.4, an administrator. They have only the domain's `dc` and `o` (slapd.scripts-common of the package). Only the operator
-can decide to replace them. Also writes the root entry of a database with an empty suffix."""
+2.4, an administrator. slapd.scripts-common of the package gives the suffix entry only `dc` and `o`. Only the operator
+can decide to replace these entries. The module also writes the root entry of a database with an empty suffix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ADMIN = (
 
 
 def is_unchanged(entries: Sequence[tuple[str, Entry]]) -> bool:
-    """Returns whether these entries (DN, all attributes including operational ones) are the package's, unchanged."""
+    """Returns whether `entries` are those of the package, unchanged. Their operational attributes must be included."""
     if not 1 <= len(entries) <= MOST:
         return False
     expected = ((entries[0][0], *_SUFFIX), (f"cn=admin,{entries[0][0]}", *_ADMIN))
@@ -42,8 +42,7 @@ def is_unchanged(entries: Sequence[tuple[str, Entry]]) -> bool:
 
 
 def suffix_in(directory: Path) -> str | None:
-    """Returns the suffix of a database that holds only the package's entries; None for any other. Raises
-    LoaderError."""
+    """Returns the suffix of a database that has only the package's entries, or None. Raises LoaderError."""
     if contents.entry_count(directory) > MOST:
         return None
     descriptor = os.memfd_create("entries", os.MFD_CLOEXEC)
@@ -55,9 +54,9 @@ def suffix_in(directory: Path) -> str | None:
 
 # --- empty suffix ----------------------------------------------------------------------------------------------------
 
-# The root entry of a database whose suffix is the empty DN (`suffix ""`, as in Zimbra); it stores the contextCSN. No
-# search returns it, because a search with the base "" returns the root DSE. slapd adds it as a glue entry when it first
-# stores a contextCSN (syncrepl.c, `syncrepl_add_glue`); the seeding of a replica must do the same.
+# The root entry of a database whose suffix is the empty DN (`suffix ""`, as in Zimbra). This entry stores the
+# contextCSN. No search returns it, because a search with the base "" returns the root DSE. slapd adds the entry as glue
+# when it first stores a contextCSN (syncrepl.c, `syncrepl_add_glue`). The seeding of a replica must do the same.
 GLUE = b"dn:\nobjectClass: glue\nstructuralObjectClass: glue\n\n"
 FILE = "root.ldif"
 
@@ -70,8 +69,8 @@ def write_root_entry(path: Path) -> Path:
 
 
 def with_root_entry(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:
-    """Returns `sources`, preceded by the root entry if they lack it. `first`: the source that is read first; if slapcat
-    wrote it, it begins with the root entry."""
+    """Returns `sources`, preceded by a file with the root entry if `first`, the source that is read first, lacks this
+    entry. A file that slapcat wrote begins with the root entry."""
     if [name for name, _ in location.entries(first, most=1)] == [""]:
         return tuple(sources)
     return (write_root_entry(scratch / FILE), *sources)

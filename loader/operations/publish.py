@@ -1,5 +1,6 @@
-"""Publishes a finished environment in a server's database directory: atomically, with the owner and mode that the
-server needs, and repeatably after a kill. Refuses a directory that is in use or holds entries."""
+"""Publishes a finished LMDB environment: moves its data file into a server's database directory. The move is atomic,
+and can be repeated after a kill. The file gets the owner and mode that the server needs. A directory that is in use or
+holds entries is refused."""
 
 from __future__ import annotations
 
@@ -39,15 +40,15 @@ from loader.storage import files, held, holders
 from loader.storage.files import Owner
 
 REPLACED = f"{DATA}.replaced-"  # prefix of the names of replaced data files; a time follows
-# Subdirectory of the database directory for the files of an unfinished clone: on the same file system, so that
+# A subdirectory of the database directory with the files of an unfinished clone. It is on the same file system, so that
 # publishing is a rename.
 WORKSHOP = ".ditseed-clone"
 _KEPT = "If nobody needs it any more, add --replace: the new database replaces it once it is finished and checked."
 
 
 class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts of the step `check`. `identity`: `files.identity` of the file to publish. `maxsize`: maxsize to configure.
-    `notes`: for the operator."""
+    """Facts of the step `check`. `identity` is `files.identity` of the file to publish. `maxsize` is the maxsize to
+    configure. `notes` are for the operator."""
 
     identity: list[int]
     entries: int
@@ -56,8 +57,8 @@ class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """The state of a database, compared later to see whether it was written to or replaced. `entries`: for messages
-    only. `head`: length and checksum of both meta pages. `modified`: mtime in nanoseconds."""
+    """The state of a database when it was published. A later run compares it to detect writes. `entries` is only for
+    messages. `head`: length and checksum of both meta pages. `modified`: mtime in nanoseconds."""
 
     entries: int
     head: tuple[int, str]
@@ -83,8 +84,8 @@ class Published(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TargetDatabase(msgspec.Struct, frozen=True):
-    """A configured database and the directory to build it in. `superior`: set in a glued build: the superior database,
-    whose name slapadd gets (for the superior itself, the same database)."""
+    """A configured database and the directory to build it in. In a glued build, slapadd gets the name of the superior
+    database. `superior` is that database, also when the superior itself is built; None otherwise."""
 
     config: Config
     database: Database
@@ -108,11 +109,11 @@ class TargetDatabase(msgspec.Struct, frozen=True):
         return private.configured(self.config, self.database, scratch, settings, self.superior)
 
     def require_free(self, checked: Checked | None = None) -> None:
-        """Like `require_target`, but accepts the database that this run published before it was killed."""
+        """Like `require_target`, but accepts the database that this run itself published before it was killed."""
         require_target(self.directory, self.replace or self.holds(checked))
 
     def require_still_free(self, run: Run) -> None:
-        """Calls `require_free`, unless the run has published its database."""
+        """Calls `require_free` if the run has not yet published its database."""
         if not run.catalogue.is_done("publish"):
             self.require_free(run.catalogue.facts_of("check", Checked))
 
@@ -121,10 +122,10 @@ class TargetDatabase(msgspec.Struct, frozen=True):
         return checked is not None and self.data.exists() and files.identity(self.data) == checked.identity
 
     def begins_anew(self, run_dir: Path, verb: str, options: Mapping[str, object], restart: bool) -> bool:
-        """Returns whether a new run replaces the one in `run_dir`; if so, first checks the target.
+        """Returns whether a new run replaces the run in `run_dir`. If so, the target is checked first.
 
-        A run is replaced if it has ended and its database is gone, or if its options differ and it has ended or has
-        done no work yet: an operator who corrects a mistake just repeats the command. Raises ChangedSince."""
+        A finished run is replaced if its database is gone or the options differ. An unfinished run without any work is
+        replaced if the options differ, so an operator can correct a mistake. Raises ChangedSince."""
         anew = restart or self._is_over(run_dir, verb, options)
         if anew:
             self.require_free()
@@ -151,13 +152,13 @@ def head_digest(data: Path, length: int) -> str:
 
 
 def require_as_published(directory: Path, before: Mark, finished: str) -> None:
-    """Raises ChangedSince if LMDB or another program wrote to the database after `before` was taken. Opening it with
-    MDB_WRITEMAP (envflags writemap) does not count, although it changes the length and the mtime."""
+    """Raises ChangedSince if LMDB or another program wrote to the database after `before` was recorded. A slapd with
+    `envflags writemap` changes the length and the mtime just by opening the file. That does not count."""
     with held.checked_file(directory / DATA) as pin:
         length, digest = before.head
         status, same = pin.stat(), head_digest(pin, length) == digest
-    grown = status.st_size > before.size
-    if same and (grown or (status.st_size, status.st_mtime_ns) == (before.size, before.modified)):
+    has_grown = status.st_size > before.size
+    if same and (has_grown or (status.st_size, status.st_mtime_ns) == (before.size, before.modified)):
         return
     try:
         now = units.number(contents.entry_count(directory))
@@ -169,22 +170,22 @@ def require_as_published(directory: Path, before: Mark, finished: str) -> None:
 def publish_environment(environment: Path, place: TargetDatabase, checked: Checked) -> Published:
     """Renames data.mdb of `environment` into the target, then sets the configured maxsize to that of `checked`.
 
-    Safe to repeat after a kill: `checked` shows whether the rename is done."""
+    The call can be repeated after a kill: `checked` shows whether the rename is done."""
     with files.explained(place.directory):
         place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not place.holds(checked):
-            # slapadd's writable map leaves a sparse file as long as maxsize, which many backup programs read in full.
+            # slapadd's writable map leaves a sparse file as long as maxsize. Many backup programs would read all of it.
             os.truncate(environment / DATA, meta.read_meta(environment).used)
             put(environment / DATA, place.directory, place.database.mode, place.replace)
     if checked.maxsize != place.database.maxsize:
-        # Read again, because in a glued build another database's maxsize may have been changed meanwhile.
+        # The configuration is read again, because a glued build may have changed another database's maxsize meanwhile.
         apply_maxsize(configuration.read(place.config.path), place.database, checked.maxsize)
     mark = Mark.of(place.data, checked.entries)
     return Published(place.data.stat().st_size, str(place.directory), checked.maxsize, mark, checked.notes)
 
 
 def require_target(directory: Path, replace: bool) -> None:
-    """Raises an error if the directory is in use, not writable, or holds entries (unless `replace`)."""
+    """Raises an error if the directory is in use, is not writable or, without `replace`, holds entries."""
     if directory.exists() and not directory.is_dir():
         raise UsageProblem(reason=f"{directory} is not a directory")
     files.require_writable(directory)
@@ -201,8 +202,8 @@ def require_target(directory: Path, replace: bool) -> None:
 
 
 def holds_entries(directory: Path) -> bool:
-    """Returns whether the database has entries; slapd creates one without entries at its first start. True if the file
-    cannot be read."""
+    """Returns whether the database has entries: at its first start, slapd creates a database without any. Returns True
+    if the file cannot be read."""
     try:
         return contents.entry_count(directory) > 0
     except LoaderError:
@@ -217,15 +218,16 @@ def require_readable_format(path: Path, data_format: int) -> None:
 
 
 def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | None = None) -> Verified:
-    """Verifies a data file at `level`; None picks a level by size. `seen`: as in `mdb.verify`. Raises MdbDamaged."""
+    """Verifies a data file at `level`. If it is None, the file's size decides. `seen`: as in `mdb.verify`. Raises
+    MdbDamaged."""
     with progress.step("verify") as meter:
         return verify.verify(partial, level or verify.default_level(partial), meter, seen)
 
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: bool = False) -> Path | None:
-    """Moves a finished data file from a private directory into an environment directory, with the directory's owner and
-    `mode`; removes the old lock.mdb. `keep`: an old file with entries is renamed, and its new path returned. Raises
-    TargetInUse or TargetNotEmpty if another process uses or filled the directory meanwhile."""
+    """Moves a finished data file from a private directory into an environment directory. The file gets `mode` and the
+    directory's owner. The old lock.mdb is removed. With `keep`, an old file with entries is renamed, and its new path
+    is returned. Raises TargetInUse if a process now uses the directory, TargetNotEmpty if it now has entries."""
     with held.opened(directory) as target:
         with held.opened(partial.parent) as source:
             descriptor = source.open(partial.name, os.O_RDWR)
@@ -235,15 +237,15 @@ def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: 
             os.fsync(descriptor)
         killpoint("publish.middle")
         require_target(target.path, replace)
-        old = _keep(target) if keep else None
+        old = _link_old_data(target) if keep else None
         target.remove(LOCK)
         target.move_in(partial, DATA)
         return old
 
 
-def _keep(target: held.Directory) -> Path | None:
-    """Links the old data file to a second name, so that the directory has a data file at every moment. If a kill left
-    both names, the next call removes the second one first. Returns the new path; None if there are no entries."""
+def _link_old_data(target: held.Directory) -> Path | None:
+    """Links the old data file to a second name, so that the directory has a data file at every moment. A second name
+    that a killed call left is removed first. Returns the new path, or None if there are no entries."""
     if not target.exists(DATA) or not holds_entries(target.path):
         return None
     old = os.stat(DATA, dir_fd=target.descriptor, follow_symlinks=False)
@@ -252,7 +254,7 @@ def _keep(target: held.Directory) -> Path | None:
         if os.path.samestat(old, os.stat(name, dir_fd=target.descriptor, follow_symlinks=False)):
             target.remove(name)
     first = REPLACED + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    names = (first, *(f"{first}-{number}" for number in range(2, len(others) + 3)))  # for several in the same second
+    names = (first, *(f"{first}-{number}" for number in range(2, len(others) + 3)))  # for files of the same second
     name = next(name for name in names if name not in others)
     target.link(DATA, name)
     killpoint("restore.kept")
@@ -260,7 +262,7 @@ def _keep(target: held.Directory) -> Path | None:
 
 
 class BuildDirectory(msgspec.Struct, frozen=True):
-    """`home`: private directory inside `target`, in which a data file for `target` is built."""
+    """`home` is a private directory inside `target`. A data file for `target` is built in it."""
 
     target: Path
     home: Path
@@ -268,8 +270,8 @@ class BuildDirectory(msgspec.Struct, frozen=True):
 
 @contextmanager
 def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
-    """Creates a missing directory with the owner of `like`, and locks it against other clones during the body. Files in
-    WORKSHOP stay, so that a run can be resumed. Raises Locked, DirectoryUnsafe."""
+    """Creates a missing directory with the owner of `like`. Locks the directory against other clones during the body.
+    Files in WORKSHOP stay, so that a run can be resumed. Raises Locked, DirectoryUnsafe."""
     with existing(directory, like), held.opened(directory) as target:
         try:
             with held.private(target.path / WORKSHOP) as home, exclusive(home.path / "lock"):
@@ -278,13 +280,13 @@ def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
                 finally:
                     home.remove("lock")
         finally:
-            with suppress(OSError):  # not empty: a later run resumes from its files
+            with suppress(OSError):  # the directory is not empty: a later run resumes from its files
                 os.rmdir(WORKSHOP, dir_fd=target.descriptor)
 
 
 @contextmanager
 def existing(directory: Path, like: Path) -> Iterator[None]:
-    """Creates a missing directory, and its parents, with the owner of `like`; removes them again if they stay empty."""
+    """Creates a missing directory and its parents with the owner of `like`. Removes them if they stay empty."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     if missing:
         held.make_directories(directory, 0o700)
@@ -294,6 +296,6 @@ def existing(directory: Path, like: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError, DirectoryUnsafe):  # not empty: it holds the database
+        with suppress(OSError, DirectoryUnsafe):  # the directory is not empty: it holds the database
             for path in missing:
                 held.remove_empty(path)

@@ -1,4 +1,4 @@
-"""The output of an export from any source: a directory of shards with a manifest, written by a resumable run."""
+"""The output of an export from any source: a directory of LDIF files (shards) with a manifest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCRATCH = PARTS, ARRANGED = "parts", "arranged"  # directories in the run direct
 
 
 class Whole(Struct, frozen=True):
-    """All entries of an export. `checksum`: independent of their order. The other fields are as in the manifest."""
+    """All entries of an export. `checksum` does not depend on their order. The other fields are as in the manifest."""
 
     base: str
     started: str
@@ -32,7 +32,7 @@ class Whole(Struct, frozen=True):
 
 
 class Finished(Struct, frozen=True):
-    """A finished export. `before`: result of `Run.done_before` for the report."""
+    """A finished export. `before` is the result of `Run.done_before`, for the report."""
 
     manifest: Manifest
     before: Report
@@ -47,8 +47,7 @@ class Finished(Struct, frozen=True):
 def export_run(
     output: Path, identity: dict[str, object], progress: Progress, timeouts: dict[str, float], restart: bool
 ) -> Iterator[Run]:
-    """Opens the run of an export into a directory, which is created if missing. Raises OutputNotEmpty, NotPermitted,
-    ReadOnly."""
+    """Opens the run of an export. Creates a missing output directory. Raises OutputNotEmpty, NotPermitted, ReadOnly."""
     require_output(output)
     run_dir = output / RUN_DIR
     is_new = not output.exists()
@@ -56,32 +55,32 @@ def export_run(
         with open_run(run_dir, "export", identity, progress, timeouts, restart) as run:
             yield run
     except LoaderError:
-        # If nothing was read yet, nothing is worth keeping: a refused command must change nothing.
+        # A refused command must change nothing, so the new directory is removed if nothing was read yet.
         if is_new and not any((run_dir / name).exists() for name in (PARTS, ARRANGED)):
             files.remove_tree(output)
         raise
 
 
 def require_output(output: Path) -> None:
-    """Raises OutputNotEmpty, NotPermitted or ReadOnly unless an export can be written or resumed in `output`."""
+    """Raises OutputNotEmpty, NotPermitted or ReadOnly if no export can be written or resumed in `output`."""
     files.require_writable(output)
     if not (output / RUN_DIR).exists() and output.is_dir() and any(output.iterdir()):
         raise OutputNotEmpty(path=output, made_by="export")
 
 
 class ShardDirectory(Struct, frozen=True):
-    """Sink: the output directory of a run. The manifest is written last."""
+    """The output directory of a run. The manifest is written last."""
 
     output: Path
     run: Run
 
     @property
     def arranged(self) -> Path:
-        """Directory for shards in loading order, until all of them are complete."""
+        """The directory for shards, parents first, until all of them are complete."""
         return self.run.directory / ARRANGED
 
     def done_before(self, last: str = "shards") -> Manifest | None:
-        """Returns the manifest of a finished run, whose last step is `last`; None if it has not finished. Raises
+        """Returns the manifest if the run is finished: its last step is `last`. Else returns None. Raises
         ManifestBroken if a shard is missing or has another size."""
         if not self.run.catalogue.is_done(last):
             return None
@@ -97,13 +96,13 @@ class ShardDirectory(Struct, frozen=True):
             if path.name not in names:
                 path.unlink()
         for name in names:
-            if (self.arranged / name).exists():  # else it was moved before a kill
-                (self.arranged / name).replace(self.output / name)  # the native core has synced it
+            if (self.arranged / name).exists():  # otherwise, an earlier run that was killed has moved the shard
+                (self.arranged / name).replace(self.output / name)  # the native core has synced the file
         files.make_durable(self.output)
         killpoint("shards.middle")
 
     def shard(self, name: str, entries: int, content_checksum: str, checksum: str | None = None) -> ShardFile:
-        """Returns the manifest record of a shard in the output. `checksum`: computed from the file if None."""
+        """Returns the manifest's record of a shard. If `checksum` is None, it is computed from the file."""
         path = self.output / name
         return ShardFile(name, path.stat().st_size, checksum or ldif.checksum_of(path), entries, content_checksum)
 

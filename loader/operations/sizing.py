@@ -1,16 +1,17 @@
-"""Does a database fit into its map and onto its disk? Forecasts its size and build time from builds of a sample.
+"""Forecasts the size and build time of a database from builds of a sample, to show whether it fits into its map and
+onto its disk.
 
 `require_room` compares a forecast with maxsize and with the file system; `choose_maxsize` returns the maxsize of a new
 database. Both are called before the work begins.
 
-The core builds the sample in a scratch directory. Parents that the sample lacks are replaced by glue entries, as
-in slapd. These parents are also built alone: the difference between the two builds is due to the sample.
+The core builds the sample in a scratch directory. Glue entries replace the parents that the sample lacks, as in slapd.
+These glue entries are also built alone, and the difference between the two builds is the size of the sample.
 
-Most tables grow with the entries. An index does not: an ID in a key that many entries have takes 8 bytes, an ID that is
-alone in its key some 26, and a key of more than 65,535 entries becomes a range of three numbers (idlexp). So each index
-is computed from the numbers of IDs of its keys. The number of distinct keys is estimated as ecologists estimate
-species: from the numbers of keys that occur once and twice in the sample (Chao's estimator as extrapolated by Colwell
-et al. 2012, Journal of Plant Ecology 5).
+Most tables grow in proportion to the entries. An index does not. An entry ID takes 8 bytes in a key that many entries
+have, and about 26 bytes in a key of its own. A key of more than 65,535 entries becomes a range of three numbers
+(idlexp). So the size of an index is computed from the number of IDs in each key. The number of distinct keys is
+estimated from the numbers of keys that occur once and twice in the sample (Chao's estimator for species, as
+extrapolated by Colwell et al. 2012, Journal of Plant Ecology 5).
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ from loader.storage import files, held
 GIB = 1 << 30
 LARGEST = 24  # factor: upper bound of database size / LDIF size, with every attribute indexed
 TIMED = 2.0  # seconds of building for the time forecast
-_HEADER, _NODE, _POINTER, _ID, _RECORD = 16, 8, 2, 8, 48  # bytes: mdb.c, page, node, MDB_db
-_RANGE = 3  # IDs of a range: 0, first, last
+_HEADER, _NODE, _POINTER, _ID, _RECORD = 16, 8, 2, 8, 48  # bytes, from mdb.c: page header, node, pointer, ID, MDB_db
+_RANGE = 3  # IDs that a range stores: 0, first, last
 _EMPTY = 1 << 20  # bytes: upper bound for a database with all tables and no entries
 _COMPRESSED = 20  # factor: upper bound of LDIF size / compressed size
 _OF_FILES = SampleSize(5000, 0.0, seconds=10.0)
 _ROUGH = SampleSize(2000, 0.0, seconds=0.2, whole=32 << 20, windows=32)
 ROUGHLY = 2  # factor: upper bound of a database's size / its size as predicted from a rough sample
-_ROOM = 1 << 44  # bytes: maxsize of the sample's database
+_ROOM = 1 << 44  # bytes; maxsize of the database that is built from the sample
 _NOW = "20260101000000Z"
 _GLUE = """objectClass: glue
 structuralObjectClass: glue
@@ -66,8 +67,8 @@ modifyTimestamp: 20000101000000Z
 
 
 class Limits(Struct, frozen=True):
-    """Bounds of a new database. `maxsize`: bytes; None if it is chosen once the size is known. `directory`: its file
-    system must hold the database; None: disk space is not checked."""
+    """Bounds of a new database. `maxsize`: bytes, or None if maxsize is chosen once the size is known. The file system
+    of `directory` must hold the database. None: disk space is not checked."""
 
     suffix: str
     maxsize: int | None
@@ -88,8 +89,8 @@ def require_room(limits: Limits, *predictions: Callable[[], float]) -> None:
 
 
 def first_fitting(room: float, *predictions: Callable[[], float]) -> float:
-    """Returns the first prediction of a database's size that fits into `room` bytes, else the last prediction, which is
-    the size itself. Those before it are upper bounds and take less time; after one that fits, no other is called."""
+    """Returns the first prediction of a database's size that fits into `room` bytes, else the last prediction. All but
+    the last are upper bounds that take less time. If an upper bound fits, the later predictions are not called."""
     needed = 0.0
     for predict in predictions:
         if (needed := predict()) <= room:
@@ -109,11 +110,11 @@ def recommended_size(used: int) -> int:
 
 
 def choose_maxsize(place: TargetDatabase, needed: int, wanted: int | str | None, changing: bool = True) -> int:
-    """Returns the map size of a new database. `wanted`: None keeps the configured one, "auto" computes it. Raises
-    MaxsizeTooSmall, and ServerRunning if a slapd.d must change (`changing`) while a slapd runs on it."""
+    """Returns the map size of a new database. `wanted`: None keeps the configured maxsize, "auto" computes one. Raises
+    MaxsizeTooSmall. Raises ServerRunning if a slapd.d must change (`changing`) while a slapd runs on it."""
     database = place.database
-    chosen = database.maxsize if wanted is None else wanted
-    size = max(database.maxsize, recommended_size(needed)) if isinstance(chosen, str) else chosen
+    setting = database.maxsize if wanted is None else wanted
+    size = max(database.maxsize, recommended_size(needed)) if isinstance(setting, str) else setting
     require_map(database.suffix, size, needed)
     if changing and place.config.is_directory and size != database.maxsize:
         require_stopped(place.config)
@@ -137,9 +138,9 @@ class TableForecast(Struct, frozen=True):
 
 
 class Growth(Struct, frozen=True):
-    """`before`: tables of the parents alone; None without parents. `sampled`, `wanted`: entries besides the parents in
-    the sample, and in the whole. `longest`: maximum IDs of a key that is no range. `is_added`: the forecast is added to
-    one that includes the parents."""
+    """The tables of a sample, and how many entries the whole has. `before`: tables of the added parents alone, or None
+    if none were added. `sampled`, `wanted`: entries in the sample and in the whole, without these parents. `longest`:
+    maximum number of IDs in a key that is not a range. `is_added`: another forecast includes the parents."""
 
     before: TableSizes | None
     after: TableSizes
@@ -161,8 +162,8 @@ class _IndexPages(Struct, frozen=True):
     longest: int
 
     def tree(self, ids: float) -> float:
-        """Returns the pages of the separate tree for one key's IDs; 0 if they are in the key's node, which may take
-        half a page at most."""
+        """Returns the number of pages of the separate tree that holds one key's IDs. Returns 0 if the key's node holds
+        the IDs: a node may take half a page at most."""
         room = self.page_size - _HEADER
         if ids > self.longest or _NODE + self.key_bytes + _HEADER + ids * _ID <= room // 2 - _POINTER:
             return 0
@@ -173,7 +174,7 @@ class _IndexPages(Struct, frozen=True):
         return round(sum(count * self.tree(ids) for ids, count in keys.items()))
 
     def whole(self, keys: Mapping[float, float] | Mapping[int, int]) -> float:
-        """`keys`: number of IDs -> number of keys that have this many."""
+        """Returns the number of pages of the index. `keys`: number of IDs -> number of keys with so many IDs."""
         room, key_node = self.page_size - _HEADER, _POINTER + _NODE + self.key_bytes
         total = squares = trees = 0.0
         for ids, count in keys.items():
@@ -204,9 +205,9 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
         )
 
     def remaining(sizes: TableSizes) -> int:
-        """Pages outside id2e and the indexes, mainly dn2i's; no table counts the pages of its keys' trees."""
-        own = sum(sizes.tables[name] for name in sizes.indexes)
-        return sizes.pages - sizes.tables.get("id2e", 0) - own - key_trees(sizes)
+        """Returns the pages outside id2e and the indexes, mainly those of dn2i. No table counts the trees of keys."""
+        index_pages = sum(sizes.tables[name] for name in sizes.indexes)
+        return sizes.pages - sizes.tables.get("id2e", 0) - index_pages - key_trees(sizes)
 
     def linear(name: str, parents: int, sample: int) -> TableForecast:
         pages = (0 if growth.is_added else parents) + (sample - parents) * growth.factor
@@ -214,7 +215,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
     forecasts = [
         linear("id2e", before.tables.get("id2e", 0) if before else 0, after.tables["id2e"]),
-        # The trees of parents' keys are not counted in the indexes of the sample.
+        # The indexes of the sample do not include the trees of the parents' keys.
         linear(
             "dn2i and others",
             remaining(before) if before else 0,
@@ -224,7 +225,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
     for name, index in after.indexes.items():
         model = _IndexPages(page_size, index.key_bytes, growth.longest)
         pages = model.whole(_predicted_keys(index.keys, growth))
-        if not growth.is_added:  # the model's error for the sample itself: parents, half-full last pages
+        if not growth.is_added:  # add the model's error for the sample itself, due to parents and half-full last pages
             error = after.tables[name] + model.trees(index.keys) - model.whole(index.keys)
             pages += min(max(0.0, error), 4.0)
         forecasts.append(TableForecast(name, round(pages * page_size), is_index=True))
@@ -232,14 +233,14 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
 
 def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, float]:
-    """Returns the keys of the whole database: number of IDs -> number of keys that have this many."""
-    once, twice, seen = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
+    """Returns the keys of the whole database: number of IDs -> number of keys with so many IDs."""
+    once, twice, key_count = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
     predicted = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
     seldom = growth.factor * (once + 2 * twice)  # IDs of keys that occur once or twice in the sample
     if not seldom:
         return predicted
 
-    distinct = seen  # a lower bound of the number of distinct keys in the whole
+    distinct = key_count  # a lower bound of the number of distinct keys in the whole
     unseen = once * once / (2 * twice) if twice else once * (once - 1) / 2
     if once and unseen:
         share = once / (growth.sampled * unseen + once)
@@ -247,7 +248,7 @@ def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, floa
 
     mean = max(1.0, seldom / max(1.0, distinct - sum(predicted.values())))
     number = seldom / mean
-    # A key with one ID has no page of values, so no key has between one ID and two.
+    # A mean between 1 and 2 IDs is split into keys with 1 ID and keys with 2 IDs, whose nodes differ in size.
     shared = {mean: number} if mean >= 2 else {1.0: 2 * number - seldom, 2.0: seldom - number}
     for ids, count in shared.items():
         predicted[ids] = predicted.get(ids, 0.0) + count
@@ -258,7 +259,7 @@ def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, floa
 
 
 class Forecast(Struct, frozen=True):
-    """`bytes`: size of the finished file. `seconds`: its build time. `how`: the way the sample was taken."""
+    """`bytes`: size of the finished file. `seconds`: its build time. `how` says how the sample was taken."""
 
     entries: int
     is_counted: bool
@@ -275,15 +276,15 @@ class Forecast(Struct, frozen=True):
 
 
 def of_files(target: Target, ldif: LdifFiles, meter: Meter, is_rough: bool = False) -> Forecast:
-    """Forecasts the size only, in up to ten seconds, or in half a second if `is_rough`. Raises EmptyInput, NotProven,
+    """Forecasts only the size. Takes up to ten seconds, or half a second if `is_rough`. Raises EmptyInput, NotProven,
     and the errors of reading LDIF."""
     sample = sampling.of_files(ldif.paths(), ldif.entries(), _ROUGH if is_rough else _OF_FILES, meter)
     return forecast(sample, target, meter, timed=0.0)
 
 
 def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED) -> Forecast:
-    """Builds the sample again and again for `timed` seconds, because one short build says little about the next one;
-    with `timed` 0 once. Raises EmptyInput if no entry of the sample belongs into the database, NotProven, NoSpace."""
+    """Builds the sample again and again for `timed` seconds, because the durations of short builds vary. If `timed` is
+    0, builds once. Raises NotProven, NoSpace, or EmptyInput if no entry of the sample belongs into the database."""
     sizes: dict[str, TableForecast] = {}
     sampled = rejected = 0
     duration = 0.0
@@ -308,8 +309,8 @@ def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED)
 
 
 class _Built(Struct, frozen=True):
-    """A sample that was built with the parents that it lacks. `growth`: None if none of its entries was accepted.
-    `seconds`: build time of the whole without these parents, which take `fixed` seconds."""
+    """A sample that was built with the parents that it lacks. `growth` is None if no entry was accepted. `seconds`:
+    expected build time of all entries without these parents. `fixed`: build time of the parents."""
 
     growth: Growth | None
     rejected: int
@@ -345,25 +346,25 @@ def _built(sample: Sample | SizeClass, total: int, target: Target, scratch: Path
 
 def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, timed: float) -> tuple[int, int, float]:
     """Builds the inputs again and again for `timed` seconds. Returns the numbers of entries and of rejected records,
-    and the upper quartile of the durations, because a long build also has slow moments. A first, cold build is not
-    timed if others follow."""
+    and the upper quartile of the durations, because a long build also has slow moments. If there are several builds,
+    the first is not timed, because its caches are cold."""
     limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), directory)
     rules = BuildRules(_NOW, directory / "rejects.ldif", value_check="skip", check_schema=False, max_rejects=1 << 31)
-    target = replace(target, map_size=_ROOM)  # its schema is compiled in the first build
+    target = replace(target, map_size=_ROOM)  # the copy's schema is compiled in the first build
     began, durations = time.monotonic(), list[float]()
     while not durations or time.monotonic() - began < timed or (timed and len(durations) < 2):
         files.emptied(directory)
-        started = time.monotonic()
+        start = time.monotonic()
         built = mdb.build(target, inputs, directory / DATA, rules, limits, meter)
-        durations.append(time.monotonic() - started)
+        durations.append(time.monotonic() - start)
     warm = sorted(durations[1:] or durations)
     return built.entries, built.rejected, warm[3 * (len(warm) - 1) // 4]
 
 
 @contextmanager
 def unnamed_file(directory: Path) -> Iterator[int]:
-    """Yields the descriptor of a new file in `directory`, which slapd's account may own. Its name is removed before
-    anything is written, so the kernel frees its blocks even if the process is killed. Raises LoaderError, OSError."""
+    """Yields the descriptor of a new file in `directory`, which slapd's account may own. The file's name is removed at
+    once, so the kernel frees the blocks even if the process is killed. Raises LoaderError, OSError."""
     with held.scratch(directory, ".ditseed-write-") as scratch:
         descriptor = scratch.create("written")
         scratch.remove("written")
@@ -372,7 +373,7 @@ def unnamed_file(directory: Path) -> Iterator[int]:
 
 
 def write(data: Path, target: int, most: int, meter: Meter) -> int:
-    """Copies the start of `data` to the descriptor `target` with the engine of `clone` and fsync; returns the bytes."""
+    """Copies the start of `data` to the descriptor `target` as `clone` does, with fsync. Returns the bytes."""
     facts = meta.read_meta(data)
     size = max(min(facts.used, most) // facts.page_size, 2) * facts.page_size
     copy.plain(data, Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size), size, None, meter)

@@ -1,8 +1,8 @@
-"""Builds a consumer's database while the provider is read: the connections send their LDIF straight to the native core,
-with no files of entries in between.
+"""Builds a consumer's database while the provider is read. The connections send their LDIF straight to the native core,
+without files in between.
 
-If there are more pieces than connections, finished pieces are kept as files for a resumed run. Otherwise nothing is
-kept, because all pieces end at about the same time."""
+If there are more pieces than connections, finished pieces are also written to files for a resumed run. Else all pieces
+end at about the same time, so files would be useless."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from loader.sources.planner import ConnectionSlot, Piece, RateLimit, schedule
 from loader.storage import files
 
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
-HEAD = "head.ldif"  # file of containers, which are read before all other entries
+HEAD = "head.ldif"  # file with containers, which are read before all other entries
 MOST_CONTAINERS = 500  # maximum number of containers in HEAD
-MEMORY = 3 << 29  # maximum bytes for sorting; more does not make it faster
+MEMORY = 3 << 29  # maximum bytes for sorting; more memory does not make it faster
 
 
 def build(
@@ -46,8 +46,8 @@ def build(
     allow_hidden: bool,
     check: Callable[[Meter], None] | None = None,
 ) -> Report:
-    """Runs the steps. Returns the facts for the report. `allow_hidden`: accept a provider that hides entries. `check`:
-    is called while the provider is read; its error ends the reading."""
+    """Runs the steps. Returns the facts for the report. With `allow_hidden`, the provider may hide entries. `check` is
+    called while the provider is read; its error ends the reading."""
     building = dataclasses.replace(building, memory=building.memory or min(MEMORY, defaults.sorting_memory()))
     export = ExportSteps(reading, run)
     run.do("config", NativeSteps(building, run, place).config)
@@ -76,7 +76,7 @@ class _StreamStep(Struct, frozen=True):
     check: Callable[[Meter], None] | None
 
     def stream(self, meter: Meter, start: Start, cut: ReadingPlan) -> NativeLoaded:
-        """Reads and builds. Entries that moved during the read are read again before entry IDs are assigned."""
+        """Reads the entries and builds the database. Entries that moved are read again before they get IDs."""
         reading, building, provider = self.reading, self.building, self.reading.options.connection
         reading.parts.mkdir(exist_ok=True)
         head = []
@@ -92,12 +92,12 @@ class _StreamStep(Struct, frozen=True):
         with self._checking(meter), self._feeding(meter, cut) as pieces:
             try:
                 loaded = building.make(meter, [*head, *pieces], start.context_csns, live_source)
-            except EntryRefused:  # if the consumer's schema lacks names, they are reported instead
+            except EntryRefused:  # if the consumer's schema lacks names, report these instead
                 rejected = ldif.scan([building.rejects], Meter("schema"))
                 uses = rejected.attributes, rejected.object_classes
                 require_known(building.place, *uses, building.run.directory)
                 raise
-        # Entries that were also written to a file, such as the containers, were counted twice.
+        # Corrects the count: entries that were also written to a file, such as the containers, were counted twice.
         meter.add(entries=loaded.read - meter.entries)
         hidden, _ = notes(reading.options, meter, start, cut, loaded.entries)
         if not self.allow_hidden:
@@ -130,18 +130,18 @@ class _StreamStep(Struct, frozen=True):
 
     @contextmanager
     def _feeding(self, meter: Meter, cut: ReadingPlan) -> Iterator[list[Input]]:
-        """Yields the files of finished pieces, and a feed of the pieces that a thread reads meanwhile. If reading or
-        building fails, the other is stopped, and the first error is raised."""
-        done, options = self.reading.run.catalogue.partitions("stream", Counted), self.reading.options
+        """Yields the files of finished pieces, and a queue (Feed) of LDIF that a thread reads meanwhile. If the reading
+        fails, the build is stopped, and vice versa. The first error is raised."""
+        finished_pieces, options = self.reading.run.catalogue.partitions("stream", Counted), self.reading.options
         pieces = cut.pieces(options.page)
-        keeps = sum(not piece.search.subentries for piece in pieces) > options.jobs
+        writes_files = sum(not piece.search.subentries for piece in pieces) > options.jobs
         feed, inner = Feed(), Meter("read")
         if cut.may_repeat:
             feed.repeat()
 
         def read() -> None:
             try:
-                self._read([piece for piece in pieces if piece.name not in done], feed, keeps, inner)
+                self._read([piece for piece in pieces if piece.name not in finished_pieces], feed, writes_files, inner)
                 feed.close()
             except BaseException:
                 feed.break_off()
@@ -150,7 +150,7 @@ class _StreamStep(Struct, frozen=True):
         with ThreadPoolExecutor(1) as thread, meter.cancelling(inner.cancel):
             future = thread.submit(read)
             try:
-                yield [*(self._copy(piece) for piece in pieces if piece.name in done), feed]
+                yield [*(self._copy(piece) for piece in pieces if piece.name in finished_pieces), feed]
             except BaseException as error:
                 feed.break_off()
                 inner.cancel()
@@ -160,19 +160,19 @@ class _StreamStep(Struct, frozen=True):
                 raise
             future.result()
 
-    def _read(self, pieces: Sequence[Piece], feed: Feed, keeps: bool, meter: Meter) -> None:
-        options, tried = self.reading.options, set[str]()
+    def _read(self, pieces: Sequence[Piece], feed: Feed, writes_files: bool, meter: Meter) -> None:
+        options, tried_names = self.reading.options, set[str]()
         pace = RateLimit(options.max_rate)
 
         def read(_: ConnectionSlot, piece: Piece, meter: Meter) -> None:
-            if piece.name in tried:
+            if piece.name in tried_names:
                 feed.repeat()
-            tried.add(piece.name)
+            tried_names.add(piece.name)
             inner_notes = self.reading.parts / f"part-{piece.name}{live.INNER_NOTES}"
-            copy = self._copy(piece) if keeps else None
+            copy = self._copy(piece) if writes_files else None
             arguments = (options.connection, piece.search, feed, inner_notes)
             entries = source.feed(*arguments, copy=copy, meter=meter, pace=pace)
-            if keeps:
+            if writes_files:
                 self.reading.run.catalogue.finish_partition("stream", piece.name, Counted(entries))
             killpoint("stream.partition")
 

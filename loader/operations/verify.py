@@ -31,12 +31,12 @@ _EACH_ENTRY = ("tree", INDEXES)
 _NAMING = "indexes.naming"  # an entry without the value of its RDN
 # Level -> size of the largest database that it checks within minutes.
 _UP_TO = {"indexes": 32 << 30, "tree": 128 << 30, "pages": 512 << 30}
-_TABLES: tuple[Table, ...] = ("id2v", "ixck")  # a file may have these, whatever release is installed
+_TABLES: tuple[Table, ...] = ("id2v", "ixck")  # tables that a file may have, whatever release is installed
 
 
 class VerifyReport(Struct, frozen=True):
-    """`place`: the verified path. `entries`: 0 if unreadable. `mending`: command that rebuilds damaged indexes while
-    slapd is stopped; None if that would not suffice."""
+    """`place` is the verified path. `entries` is 0 if no entry can be read. `mending` is the command that rebuilds the
+    damaged indexes while slapd is stopped. It is None if anything else is damaged, too."""
 
     place: str
     level: str
@@ -50,7 +50,7 @@ class VerifyReport(Struct, frozen=True):
 
 
 def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
-    """Verifies a database; the report has all damage. Raises NotLmdb, NoSuchPath, UsageProblem, IndexesUnknown."""
+    """Verifies a database. The report has all damage. Raises NotLmdb, NoSuchPath, UsageProblem, IndexesUnknown."""
     path, configured = _subject(options)
     level = options.level or _level(path, options.config_path is not None)
     core_database = None
@@ -59,12 +59,12 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
             reason = f"--verify {INDEXES} needs --config: slapd's configuration says which indexes there are"
             raise UsageProblem(reason=reason)
         core_database = core_database_of(*configured, path)
-    begun = time.monotonic()
+    start = time.monotonic()
     with progress.step("verify") as meter:
         verdict = verify.audit(path, level, options, meter, core_database)
         shared = verify.shared_uuids(path, options, meter) if level in _EACH_ENTRY and verdict.sound else []
-    seconds = time.monotonic() - begun
-    # Not damage, since slapadd accepts entries that share an entryUUID, but syncrepl confuses them.
+    seconds = time.monotonic() - start
+    # slapadd accepts entries that share an entryUUID, so they are not damage. But syncrepl confuses them.
     notes = [
         f"{first} and {other} share the entryUUID {uuid}: replication cannot tell them apart. "
         "Delete one of them and add it again, which gives it an entryUUID of its own"
@@ -102,8 +102,9 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
 def _as_replica(
     problems: tuple[Problem, ...], config: Config, database: Database
 ) -> tuple[tuple[Problem, ...], list[str]]:
-    """Returns the problems and notes. If the syncrepl of the database leaves out attributes, a note replaces the
-    problems of missing RDN values: a consumer stores entries without these attributes, even the RDN's."""
+    """Returns the problems of a database that may be a replica, and notes. If its syncrepl leaves out attributes, the
+    consumer stores entries without them, even if the RDN has such an attribute. A note then replaces the problems of
+    missing RDN values."""
     try:
         replications = [
             syncrepl.parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")
@@ -119,19 +120,19 @@ def _as_replica(
 
 
 def _mending(problems: tuple[Problem, ...], config: Config, database: Database) -> str | None:
-    """Returns the slapindex command for the damaged indexes; None if anything else is damaged."""
+    """Returns the slapindex command that rebuilds the damaged indexes, or None if anything else is damaged."""
     if not problems or any(problem.kind not in _DRIFT for problem in problems):
         return None
     attributes = dict.fromkeys(each.attribute or each.table or "" for problem in problems for each in problem.examples)
     where = ["-F" if config.is_directory else "-f", str(config.path)]
     alone = ["-g"] if glue.subordinates(config, database) else []
-    named = attributes if len(attributes) == 1 else ()  # given several attributes, slapindex may skip some
-    return shlex.join(["slapindex", "-t", *alone, *where, "-b", database.suffix, *named])
+    arguments = attributes if len(attributes) == 1 else ()  # given several attributes, slapindex may skip some
+    return shlex.join(["slapindex", "-t", *alone, *where, "-b", database.suffix, *arguments])
 
 
 def _subject(options: VerifyOptions) -> tuple[Path, tuple[Config, Database] | None]:
     """Returns the file or directory to verify, and the configuration of its database. Raises NoSuchPath, NotPermitted,
-    NotLmdb, MdbProtected; OtherFormat if the slapd of the configuration cannot open the file."""
+    NotLmdb, MdbProtected, or OtherFormat if the slapd of the configuration cannot open the file."""
     config = configuration.read(options.config_path) if options.config_path else None
     path, database = options.place, None
     if path is not None:
@@ -156,8 +157,9 @@ def _subject(options: VerifyOptions) -> tuple[Path, tuple[Config, Database] | No
 
 
 def _database_of(path: Path, config: Config, suffix: str | None) -> Database:
-    """Returns the database with this suffix (-b), this directory, or the suffix in the file; else the only database. A
-    file in its configured directory may have another suffix, which the check then reports as damage."""
+    """Returns the database of the configuration to which `path` belongs. `suffix` (option -b), the directory, or the
+    suffix in the file identifies it. If none does, the only database is returned. A file in a configured directory may
+    have another suffix. The check then reports this as damage."""
     directory = path if path.is_dir() else path.parent
     here = [database for database in config.mdb_databases if files.same(database.directory, directory)]
     database = config.database(suffix) if suffix is not None else next(iter(here), None)
@@ -187,8 +189,8 @@ def core_database_of(config: Config, database: Database, path: Path) -> mdb.Data
 
 
 def core_target_of(config: Config, database: Database, path: Path) -> mdb.Target:
-    """Returns the configured database as a target for the core. Raises NotProven if its index keys are unknown to the
-    core; ConfigUnreadable, SettingRefused."""
+    """Returns the configured database as a target for the core. Raises ConfigUnreadable, SettingRefused, or NotProven
+    if the core cannot compute its index keys."""
     from loader.operations.build import native
 
     spec = target_spec(config, database, path)
@@ -197,8 +199,8 @@ def core_target_of(config: Config, database: Database, path: Path) -> mdb.Target
 
 
 def target_spec(config: Config, database: Database, path: Path) -> mdb.Target:
-    """Like `core_target_of`, but accepts unknown index keys. Raises NotProven for settings that no slapd up to 2.7 has;
-    ConfigUnreadable, SettingRefused."""
+    """Like `core_target_of`, but accepts indexes whose keys the core cannot compute. Raises ConfigUnreadable,
+    SettingRefused, or NotProven for settings that no slapd up to 2.7 has."""
     of_2_7 = False  # only slapd 2.7 opens format 3
     with suppress(MdbDamaged):
         of_2_7 = meta.read_meta(path).format == 3

@@ -1,7 +1,7 @@
-"""Adds LDIF to a running server: in transactions, over several connections, resuming an interrupted run.
+"""Adds LDIF to a running server, in transactions and over several connections. An interrupted run can be resumed.
 
-Steps: start, scan, load. Before the first entry is sent, a server on this host is checked for room in its map. After
-a finished load, the same command does nothing.
+Steps: start, scan, load. If the server is on this host, its map is checked for room before the first entry is sent.
+After a finished load, the same command does nothing.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOSER = 1.5  # factor: pages into which slapd inserts stay half full; the core fills its pages
-# A record of journal.rs in loader/native/load/src: kind, first position, end position (exclusive), XXH3 of the three.
+LOOSER = 1.5  # factor: slapd leaves its pages about half full; the core, whose size is the forecast, fills them
+# A record of the journal (journal.rs in loader/native/load/src): kind, first position, position after the last, XXH3 of
+# these three numbers.
 _RECORD = struct.Struct("<4Q")
 _SETTLED = (2, 3, 4)  # added, present, replaced
 JOURNAL = "journal"
 STEPS = ("start", "scan", "load")
-# Protected attributes that slapd accepts with the relax control (draft-zeilenga-ldap-relax; marked "manageable" in
-# schema_prep.c and overlays/ppolicy.c of OpenLDAP 2.5).
+# slapd accepts these protected attributes with the relax control (draft-zeilenga-ldap-relax). schema_prep.c and
+# overlays/ppolicy.c of OpenLDAP 2.5 mark them "manageable".
 KEPT = ("entryuuid", "creatorsname", "createtimestamp", "modifiersname", "modifytimestamp", "entryttl")
 KEPT_PREFIX = "pwd"
 # Defaults for a server whose schema cannot be read.
@@ -72,18 +73,17 @@ NAMING = (
 
 @dataclass(frozen=True)
 class AddOptions(DeclaredAdd, LdifInputs):
-    """Options for adding LDIF files (or directories of them), or a generated `tree`, to a running server.
+    """Options for adding LDIF files, directories of LDIF files, or a generated `tree` to a running server.
 
-    `batch`: entries per transaction; 0: chosen automatically, 1: no transactions. `max_rate`: entries/s; 0: no limit.
-    `as_replication`: sends every attribute unchanged, except contextCSN (lending.py).
-    """
+    `batch`: entries per transaction. 0 means automatic, 1 means no transactions. `max_rate`: entries per second. 0
+    means no limit. `as_replication`: every attribute except contextCSN is sent unchanged (lending.py)."""
 
     as_replication: bool = False
     tree: Synthetic | None = None  # replaces `inputs`
 
     @property
     def directory(self) -> Path:
-        """The run directory; without --run-dir, its name is derived from the server's URI and the input."""
+        """The run directory. Without --run-dir, its name is derived from the server's URI and the input."""
         if self.run_dir is not None:
             return self.run_dir.absolute()
         options = self.identity()
@@ -95,7 +95,7 @@ class AddOptions(DeclaredAdd, LdifInputs):
         return self.rejects.absolute() if self.rejects else self.directory / "rejects.ldif"
 
     def identity(self) -> dict[str, object]:
-        """Returns the options that a resumed run must share. With changed input files, the run begins anew."""
+        """Returns the options that a resumed run must share. If only the input files change, the run begins anew."""
         return {
             "uri": self.connection.uri,
             "inputs": [str(path if is_stream(path) else path.absolute()) for path in self.files.paths()],
@@ -109,15 +109,15 @@ class AddOptions(DeclaredAdd, LdifInputs):
 def loads_of(uri: str) -> list[RunStatus]:
     """Returns the loads into the server `uri` that have a run directory on this host, newest first."""
     loads = (status_of(path) for path in (state_dir() / "add").glob("*"))
-    ours = [load for load in loads if load is not None and load.options.get("uri") == uri]
-    return sorted(ours, key=lambda load: -load.heard)
+    loads_of_server = [load for load in loads if load is not None and load.options.get("uri") == uri]
+    return sorted(loads_of_server, key=lambda load: -load.heard)
 
 
 def settled(load: RunStatus) -> int:
-    """Returns the number of entries that are on the server; after a finished load, rejected entries count, too."""
-    done = load.catalogue.facts_of("load", Added)
-    if done is not None:
-        return done.counts.read
+    """Returns the number of entries that are on the server. After a finished load, rejected entries are included."""
+    loaded = load.catalogue.facts_of("load", Added)
+    if loaded is not None:
+        return loaded.counts.read
     try:
         content = (load.directory / JOURNAL).read_bytes()
     except FileNotFoundError:
@@ -131,14 +131,14 @@ def settled(load: RunStatus) -> int:
 
 
 def expected(load: RunStatus) -> int | None:
-    """Returns the number of entries in the input; None before the scan."""
+    """Returns the number of entries in the input, or None before the scan."""
     scan = load.catalogue.facts_of("scan", Counted)
     return scan.entries if scan else None
 
 
 class LoadedDatabase(msgspec.Struct, frozen=True):
-    """Identifies the database of a server. `uuids`: entryUUIDs of the suffix entry and, if `first` is not empty, of the
-    entry `first`; "" for an unreadable one. `entries`: the server's entry count; None if it reports none."""
+    """Identifies the database of a server. `uuids` has the entryUUID of the suffix entry and, if `first` is not empty,
+    that of the entry `first`. An unreadable entryUUID is "". `entries` is the server's entry count, or None."""
 
     suffix: str
     first: str
@@ -148,7 +148,7 @@ class LoadedDatabase(msgspec.Struct, frozen=True):
 
 
 class _Scan(msgspec.Struct, frozen=True):
-    """Facts of the step `scan`. `attributes`: None if the input was not scanned (a tree or a stream)."""
+    """Facts of the step `scan`. `attributes` is None for a tree or a stream, which are not scanned."""
 
     entries: int | None = None
     first_dn: str | None = None
@@ -156,7 +156,7 @@ class _Scan(msgspec.Struct, frozen=True):
 
 
 class AddCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The report. `present`: entries that existed already. `before`: entries settled by an earlier, interrupted run."""
+    """The report. `present`: entries that existed already. `before`: entries that an interrupted run added or found."""
 
     read: int
     added: int
@@ -177,14 +177,14 @@ class AddCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Added(msgspec.Struct, frozen=True):
-    """Facts of the step `load`. `bound`: the loaded database; None if the first entry is unknown or missing."""
+    """Facts of the step `load`. `bound` is the loaded database, or None if the first entry is unknown or missing."""
 
     counts: AddCounts
     bound: LoadedDatabase | None
 
 
 def loaded_database(connection: Connection, name: str, first: str = "") -> LoadedDatabase | None:
-    """Returns the database that holds the entry `name`; None if its suffix entry or the entry `first` is missing."""
+    """Returns the database that holds the entry `name`. Returns None if the suffix entry or `first` is missing."""
     with session(connection) as server:
         suffix = server.context_of(name)
         names = [name for name in (suffix, first) if name]
@@ -195,8 +195,8 @@ def loaded_database(connection: Connection, name: str, first: str = "") -> Loade
 
 
 def is_still_loaded(connection: Connection, before: LoadedDatabase | None) -> bool:
-    """Returns whether the server still has the database of a finished load: behind the same URI there may be a new
-    server or another database. Later writes by other clients do not matter."""
+    """Returns whether the server still has the database of a finished load. The same URI may now lead to a new server
+    or another database. Later writes by other clients do not matter."""
     if before is None:
         return True  # the load recorded no database to compare
     now = loaded_database(connection, before.suffix, before.first)
@@ -204,7 +204,7 @@ def is_still_loaded(connection: Connection, before: LoadedDatabase | None) -> bo
         return False
     then, today = csn.by_server(before.context_csns), csn.by_server(now.context_csns)
     if not csn.is_covered_by(then, today):
-        return False  # an older state of the database, for instance restored from a backup
+        return False  # the database has an older state, for instance from a backup
     counts = {before.entries, now.entries}
     return not then or then != today or None in counts or len(counts) == 1
 
@@ -248,7 +248,7 @@ def plan(options: AddOptions, progress: Progress) -> Report:
 
 
 def _require_access(server: Session, name: str) -> None:
-    """Raises NoWriteAccess if the account may not add the first entry `name`. Access that cannot be checked passes."""
+    """Raises NoWriteAccess if the account may not add the first entry `name`. Accepts rights that cannot be checked."""
     existing = next((place for place in (dn.parent(name), name) if place and server.exists(place)), None)
     if existing is not None:
         visibility.require_below(server, existing)
@@ -262,20 +262,20 @@ def _require_access(server: Session, name: str) -> None:
 
 
 def _begins_anew(options: AddOptions, directory: Path, identity: Report) -> bool:
-    """Returns whether a new run replaces the one in `directory`: if that finished with other options, if only its input
-    files changed, or if the database that it loaded is no longer on the server."""
+    """Returns whether a new run replaces the run in `directory`. This is so if that run finished with other options, if
+    only the input files have changed, or if the database that the run loaded is no longer on the server."""
     with recorded(directory) as catalogue:
         if catalogue is None:
             return False
         differ = catalogue.differences("add", identity)
-        done = catalogue.facts_of("load", Added)
-        if differ or done is None:
-            return bool(differ) and (differ == ["files"] or done is not None)
-    return not is_still_loaded(options.connection, done.bound)
+        facts = catalogue.facts_of("load", Added)
+        if differ or facts is None:
+            return bool(differ) and (differ == ["files"] or facts is not None)
+    return not is_still_loaded(options.connection, facts.bound)
 
 
 def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
-    """Returns the attributes that are not sent: the server refuses them from clients (some only without relax)."""
+    """Returns the attributes that are not sent, because the server refuses them from clients."""
     dynamic = map(str.lower, overlays.COMPUTED)
     if options.as_replication:
         return sorted({*dynamic, "contextcsn"})
@@ -299,12 +299,11 @@ class _AddSteps(msgspec.Struct, frozen=True):
         return self.run.directory / JOURNAL
 
     def require_room(self, scan: _Scan) -> None:
-        """Checks that the server's map has room for a new load of LDIF with --on-exists error; raises MaxsizeTooSmall
-        if not. Skipped for a server on another host, and if its configuration is hidden or the core is not proven for
-        that configuration."""
+        """Raises MaxsizeTooSmall if the server's map has no room for a new load of LDIF with --on-exists error. Does
+        nothing if the server is on another host, hides its configuration, or has an unsupported one."""
         options, inputs, first = self.options, self.options.files, scan.first_dn
-        begun = self.journal.exists() or self.run.catalogue.is_done("load")
-        if begun or options.tree is not None or options.on_exists != ON_EXISTS[0] or first is None or inputs.streamed:
+        resumes = self.journal.exists() or self.run.catalogue.is_done("load")
+        if resumes or options.tree is not None or options.on_exists != ON_EXISTS[0] or first is None or inputs.streamed:
             return
         try:
             with session(options.connection) as server:
@@ -315,13 +314,13 @@ class _AddSteps(msgspec.Struct, frozen=True):
             database = max(holding, key=lambda each: len(each.suffix), default=None)
             if database is None:
                 return
-            seen, _ = readers.measure(database)
+            room, _ = readers.measure(database)
 
             def forecast(is_rough: bool) -> int:
                 return sizing.of_files(native.sample_target(config, database), inputs, Meter("sample"), is_rough).bytes
 
             fitting = sizing.first_fitting(
-                seen.available / LOOSER,
+                room.available / LOOSER,
                 lambda: sizing.at_most(inputs),
                 lambda: sizing.ROUGHLY * forecast(is_rough=True),
                 lambda: forecast(is_rough=False),
@@ -330,26 +329,26 @@ class _AddSteps(msgspec.Struct, frozen=True):
             log.info("the room in the map was not checked: %s", error)
             return
         needed = math.ceil(fitting)
-        sizing.require_map(database.suffix, seen.maxsize, seen.maxsize - seen.available + needed)
-        if needed * LOOSER > seen.available:
+        sizing.require_map(database.suffix, room.maxsize, room.maxsize - room.available + needed)
+        if needed * LOOSER > room.available:
             message = "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map"
-            log.warning(message, database.suffix, units.size(needed), units.size(seen.available))
+            log.warning(message, database.suffix, units.size(needed), units.size(room.available))
 
     def lease(self) -> AbstractContextManager[None]:
-        """Returns a context that switches nosync on, if the options request it and the load is not finished."""
+        """Returns a context that switches nosync on if the options request it. Does nothing if the load is finished."""
         if not self.options.nosync or self.run.catalogue.is_done("load"):
             return nullcontext()
         return lending.nosync_on(self.options.connection)
 
     def start(self, meter: Meter) -> bool:
-        """Discards an earlier run's journal, which belongs to other files or to a consumed stream. Returns whether one
-        existed: then that run may have added entries that this load finds on the server."""
+        """Discards the journal of an earlier run, which had other files or a stream. Returns whether there was a
+        journal: then the earlier run may have added entries that this load finds on the server."""
         uncertain = self.journal.exists()
         self.journal.unlink(missing_ok=True)
         return uncertain
 
     def scan(self, meter: Meter) -> _Scan:
-        """Checks that every file is complete, and counts the entries, before anything is sent. Raises EmptyInput."""
+        """Checks that every file is complete, and counts the entries before any is sent. Raises EmptyInput."""
         if self.options.tree is not None:
             tree = self.options.tree.compiled
             return _Scan(tree.entries, tree.suffix)
@@ -364,7 +363,8 @@ class _AddSteps(msgspec.Struct, frozen=True):
             options.reject_file.unlink(missing_ok=True)
         with options.source.reading(meter) as read:
             loaded = sink.add(options.connection, read, self._load_options(uncertain, scan), meter)
-            # Inside the `with`: an AddRefused takes precedence over errors that closing the input would raise.
+            # This must be inside the `with`: an AddRefused takes precedence over errors that closing the input would
+            # raise.
             counts = self._counts(loaded, round(meter.seconds, 3))
         killpoint("load.middle")
         server, first = options.connection, scan.first_dn
@@ -381,7 +381,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
             without = sorted(set(without).intersection(scan.attributes))
             naming = tuple(sorted(set(naming).intersection(scan.attributes)))
         # Values of the attributes `naming` are DNs. `looks`: the server may look these DNs up. `singly`: entries with
-        # such values must be added one at a time. Both are true if slapd's overlays are unknown.
+        # these attributes must be added one at a time. If slapd's overlays are unknown, the worst is assumed.
         looks, singly = True, bool(naming) and offer.openldap and offer.memberof
         if naming and offer.openldap:
             with suppress(LoaderError), session(options.connection) as server:
@@ -410,7 +410,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
         }
 
     def _counts(self, loaded: Counts, seconds: float) -> AddCounts:
-        """Returns the report. Raises AddRefused if the load was stopped, AddLost if entries are unaccounted for."""
+        """Returns the report. Raises AddRefused if the load was stopped, and AddLost if the counts do not add up."""
         if loaded.stopped:
             first = loaded.rejections[0]
             where = f"{first.path or 'standard input'}, line {first.line}; also in {self.options.reject_file}"
@@ -441,7 +441,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
         )
 
 
-# Advice for the first rejection, by its reason, which begins with the name of the LDAP result code.
+# Pattern of the first rejection's reason -> advice. A reason begins with the name of the LDAP result code.
 _ADVICE = {
     "entryAlreadyExists": "To keep existing entries, give the same command with --on-exists skip; to "
     "bring them up to the LDIF, with --on-exists replace or newer ({where}).",
@@ -451,8 +451,8 @@ _ADVICE = {
     "the provider's URI, which the message names.",
     "(?s)unwillingToPerform.*shadow context": "The server is a replica, which only syncrepl may change: give the "
     "same command with -H and the URI of its provider (see olcSyncrepl).",
-    # back-mdb's messages after an LMDB error (servers/slapd/back-mdb/add.c, modify.c); the error itself is only in
-    # slapd's log.
+    # back-mdb sends these messages after an LMDB error (servers/slapd/back-mdb/add.c, modify.c). The error itself is
+    # only in slapd's log.
     r"(?s)other \(80\).*(txn_commit failed|index generation failed|entry store failed|DN index add)": "slapd could not "
     "write to its database. Most often its maxsize is reached (slapd's log then has MDB_MAP_FULL): `ditseed tune "
     "maxsize` shows how much of it is left, and sets a larger one. Otherwise the disk is full, or has failed (dmesg). "

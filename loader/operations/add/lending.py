@@ -1,12 +1,12 @@
-"""Settings of a running server that are changed for a time through cn=config, and restored whatever happens.
+"""Changes settings of a running server for a time, through cn=config, and restores them whatever happens.
 
-nosync, envflags and checkpoint are lent for a load, or until a time (`ditseed tune sync --lease`). olcUpdateDN is lent
-for a load that writes as replication does: slapd lets the account in it write attributes that otherwise only syncrepl
-may write (entryUUID, entryCSN, contextCSN ...), and refuses all other writes meanwhile ("shadow context"; be_isupdate
-in servers/slapd/add.c and modify.c of OpenLDAP 2.4 to 2.6).
+nosync, envflags and checkpoint are changed for a load, or until a time (`ditseed tune sync --lease`). olcUpdateDN is
+changed for a load that writes as replication does. slapd lets the account in olcUpdateDN write entryUUID, entryCSN,
+contextCSN and other attributes that otherwise only syncrepl may write. Meanwhile it refuses all other writes ("shadow
+context"; be_isupdate in servers/slapd/add.c and modify.c of OpenLDAP 2.4 to 2.6).
 
-Each lease is recorded before the change (loader/run/lease.py). If a run was killed, or a lease expired, the next
-start of `ditseed add` or `ditseed tune` against that server restores the setting.
+Such a change is a lease, which is recorded before the change (loader/run/lease.py). If a run was killed, or a lease
+expired, the next start of `ditseed add` or `ditseed tune` against that server restores the setting.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def nosync_on(connection: Connection) -> Iterator[None]:
-    """Runs the body with nosync on; afterwards everything committed is on the server's disk.
+    """Runs the body with nosync on. Afterwards, all commits are on the server's disk.
 
-    If nosync was on without a lease, it stays on. Raises ConfigHidden, and SettingNotRestored if restoring it fails.
-    """
+    If nosync was on without a lease, it stays on. Raises ConfigHidden, and SettingNotRestored if restoring it fails."""
     nosync, database = _sync_lease(connection, syncing.NOSYNC, "ditseed add")
     if database.nosync and nosync.name not in {other.name for other in lease.all_leases()}:
         log.warning("%s has nosync on already, and keeps it", database.suffix)
@@ -52,7 +51,8 @@ def nosync_on(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def update_dn_set(connection: Connection, suffix: str) -> Iterator[None]:
-    """Lets the body write as replication does. Raises ConfigHidden, ConfigRefused, NotAReplica, SettingNotRestored."""
+    """Sets olcUpdateDN, so that the body can write as replication does. Raises ConfigHidden, ConfigRefused,
+    NotAReplica, SettingNotRestored."""
     with session(connection) as server:
         config = configuration.read_online(server)
         database, uri, account = config.database(suffix), config.uri or "", server.who_am_i()
@@ -65,11 +65,9 @@ def update_dn_set(connection: Connection, suffix: str) -> Iterator[None]:
 
 
 def lend(connection: Connection, kind: str, value: str, seconds: float, why: str) -> None:
-    """Changes a setting for `seconds`, or until the next boot. After that, the next start of ditseed on this host
-    restores the setting.
+    """Changes a setting. After `seconds`, or after a boot, the next start of ditseed on this host restores the setting.
 
-    Raises ConfigHidden, ConfigNotEditable, and UsageProblem if the setting has that value without a lease.
-    """
+    Raises ConfigHidden, ConfigNotEditable, and UsageProblem if the setting has that value already, without a lease."""
     setting, database = _sync_lease(connection, kind, why)
     is_lent = setting.name in {other.name for other in lease.all_leases()}
     if syncing.SETTINGS[kind].of(database) == value and not is_lent:
@@ -78,14 +76,14 @@ def lend(connection: Connection, kind: str, value: str, seconds: float, why: str
 
 
 def release(connection: Connection, *kinds: str) -> None:
-    """Restores the settings that killed runs have left changed. Without leases, no server is contacted."""
+    """Restores the settings that killed runs have left changed. If no lease is recorded, no server is contacted."""
     if not lease.all_leases():
         return
     with session(connection) as server:
         uri, identity = server.uri, leases.of_server(server)
     for kind in kinds or KINDS:
         for lent in lease.abandoned(identity, kind):
-            if lent.target != uri:  # it may be of another server with a copy of this configuration
+            if lent.target != uri:  # the lease may be of another server with a copy of this configuration
                 with opened(connection) as target:
                     database = target.config.database(lent.database)
                     update_dn = "".join(target.config.values(database.entry_dn, _UPDATE_DN))
@@ -97,7 +95,7 @@ def release(connection: Connection, *kinds: str) -> None:
 
 
 def put_back(lent: Lease, access: Connection) -> str:
-    """Restores one lease: as `access` if that is for the lease's server, else over ldapi. Returns the outcome."""
+    """Restores the setting of one lease. Uses `access` if its URI is the lease's, else ldapi. Returns the outcome."""
     if access.uri == lent.target:
         connection = access
     elif is_local(lent):
@@ -133,7 +131,7 @@ def restore(connection: Connection, lent: Lease) -> None:
 
 
 def require_free(config: Config, database: Database) -> None:
-    """Raises NotAReplica if the database is a replica already: its olcUpdateDN cannot be lent."""
+    """Raises NotAReplica if the database is a replica already: a load must not change its olcUpdateDN."""
     if database.consumer:
         # slapd does not start if only olcUpdateRef is set.
         settings = [name for name in ("olcUpdateRef", "olcSyncrepl") if config.values(database.entry_dn, name)]
@@ -142,11 +140,11 @@ def require_free(config: Config, database: Database) -> None:
 
 
 def flush(server: Session, database: Database) -> None:
-    """Flushes all commits to the server's disk: LMDB syncs the whole file at any commit, so an entry is added and
-    deleted. A consumer or read-only database refuses that; on this host, its file is flushed from outside instead.
+    """Flushes all commits to the server's disk. LMDB syncs the whole file at each commit, so an entry is added and
+    deleted. If the database refuses that (a consumer, or read-only) and is on this host, its file is flushed from
+    outside.
 
-    Does nothing if the suffix has no entry.
-    """
+    Does nothing if the suffix has no entry."""
     if not server.exists(database.suffix):
         return
     name = "ditseed-sync"
@@ -162,10 +160,10 @@ def flush(server: Session, database: Database) -> None:
 
 
 def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Database]:
-    """Returns a new lease (`before`: the value to restore) and the database."""
+    """Returns a new lease, whose `before` is the value to restore, and the database."""
     with opened(connection) as target:
         database, uri = target.config.database(connection.base), target.config.uri or ""
-        # If nosync is on, other runs have lent it.
+        # If nosync is on, another run has a lease for it, and it was off before.
         before = OFF if kind == syncing.NOSYNC else syncing.SETTINGS[kind].of(database)
         options = (*target.arguments, "-b", database.suffix, f"--{kind}", before, "--apply")
         undo, mark = shlex.join(("ditseed", "tune", "sync", *options)), leases.mark(target.config, database)
@@ -191,7 +189,7 @@ def _name(kind: str) -> str:
 
 
 def _by_hand(database: Database, uri: str, *settings: str) -> str:
-    """Returns a command with which root on that host deletes the settings."""
+    """Returns a command that deletes the settings. root must run it on the server's host."""
     changes = "-\\n".join(f"delete: {name}\\n" for name in settings)
     text = f"dn: {database.entry_dn}\\nchangetype: modify\\n{changes}"
     return f"printf {shlex.quote(text)} | ldapmodify {external(uri)}"

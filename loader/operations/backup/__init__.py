@@ -1,1 +1,1 @@
-"""Takes, lists, checks and restores backups of whole databases while slapd is running; a repository stores them."""
+"""Takes, lists, checks and restores backups of whole databases while slapd is running. A repository stores them."""

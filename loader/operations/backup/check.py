@@ -1,4 +1,4 @@
-"""Checks whether there is a complete, recent backup, with the states of the Monitoring Plugins guidelines."""
+"""Checks whether there is a complete, recent backup. The states are those of the Monitoring Plugins guidelines."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _EARLIER = 7  # number of earlier backups whose numbers of entries are compared 
 
 
 class Check(monitoring.Check, frozen=True):
-    """`latest`: the latest backup; None if there is none. `members`: the backups of its set. `count`: number of
-    restorable backups, where a set counts as one. `age`: age of the latest. `verify_age`, `drill_age`: ages of the last
-    successful verification and drill of any backup; None: never. Ages in seconds."""
+    """`latest` is the latest backup, or None. `members` has the backups of its set. `count`: number of restorable
+    backups, where a set counts as one. `age`: age of the latest backup. `verify_age`, `drill_age`: ages of the last
+    successful verification and drill of any backup, or None. Ages are in seconds."""
 
     reason: str
     count: int
@@ -48,7 +48,7 @@ class Check(monitoring.Check, frozen=True):
 
 
 def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
-    """Calls `judged`; if that raises an error, returns the status UNKNOWN with the error."""
+    """Calls `judged`. If that raises an error, returns the status UNKNOWN with the error."""
     try:
         return judged(repo, limits, suffix)
     except LoaderError as error:
@@ -80,12 +80,12 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
     proofs = {backup.id: repository.proofs(repo, backup) for backup in backups}
     verified = _youngest(proof.verification for proof in proofs.values())
     drilled = _youngest(proof.drill for proof in proofs.values())
-    damaged = [name for name, proof in proofs.items() if proof.is_bad]
-    damaged_latest = [backup.id for backup in latest if backup.id in damaged]
+    damaged_ids = [name for name, proof in proofs.items() if proof.is_bad]
+    damaged_latest = [backup.id for backup in latest if backup.id in damaged_ids]
     problem = repository.problem(repo, newest)
-    older = [repository.problem(repo, group[0], read=False) for group in sets[:-1]]
-    count = [problem, *older].count(None)
-    broken = [*listing.broken, *filter(None, older)]
+    older_problems = [repository.problem(repo, group[0], read=False) for group in sets[:-1]]
+    count = [problem, *older_problems].count(None)
+    broken = [*listing.broken, *filter(None, older_problems)]
     old, at_least = units.duration(age), limits.min_count
     findings = (
         (Status.CRITICAL, problem and f"the latest, {newest.id}, cannot be restored: {problem}"),
@@ -95,7 +95,7 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
         *((Status.WARNING, _shrunk(backups, backup, limits)) for backup in latest),
         (Status.WARNING, broken and f"{len(broken)} older cannot be restored, the first: {broken[0]}"),
         (Status.WARNING, newest.follows and f"the clock was wrong or had gone back when {newest.id} was made"),
-        (Status.WARNING, damaged and f"{damaged[-1]} was found damaged"),
+        (Status.WARNING, damaged_ids and f"{damaged_ids[-1]} was found damaged"),
         (Status.WARNING, _unproven("verified", verified, limits.verify_age)),
         (Status.WARNING, _unproven("drilled", drilled, limits.drill_age)),
     )
@@ -108,7 +108,7 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
 
 
 def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
-    """Returns why the latest backup is unknown; empty if it is known."""
+    """Returns why the latest backup is unknown or unusable, or ""."""
     if listing.future:
         newest = listing.future[-1]
         return f"{newest.id} is dated {newest.made}, later than now, so the latest backup is unknown"
@@ -125,7 +125,7 @@ def _youngest(records: Iterable[Proof | None]) -> float | None:
 
 
 def _shrunk(backups: Sequence[Backup], latest: Backup, limits: Limits) -> str:
-    """Returns a warning if the latest backup has far fewer entries than earlier ones (a mass delete?), else ""."""
+    """Returns a warning if the latest backup has far fewer entries than earlier backups, else ""."""
     of_suffix = [backup for backup in backups if dn.key(backup.suffix) == dn.key(latest.suffix)]
     before = [backup.entries for backup in of_suffix[: of_suffix.index(latest)]]
     usual = statistics.median(before[-_EARLIER:]) if before else 0
@@ -161,7 +161,7 @@ _GAUGES = {
 
 
 def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
-    """Writes a metrics file atomically. `checks`: by suffix; the key "" is for all suffixes."""
+    """Writes a metrics file atomically. `checks` is by suffix. The key "" stands for all suffixes."""
     from prometheus_client.core import GaugeMetricFamily  # imported here because the import is slow
 
     now = repository.now().timestamp()

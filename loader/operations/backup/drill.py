@@ -1,9 +1,9 @@
 """Verifies, drills and extracts backups.
 
-A drill restores a backup into a scratch directory and searches it with a slapd of its own, to measure how long a
-restore takes and to check that the restored database is the one that was backed up. The drill does not touch this
-host's slapd: its own slapd listens on a socket that only its account can reach, and has one database and no syncrepl.
-An extract writes entries of a backup as LDIF for ldapadd: a subtree, or the matches of a filter.
+A drill restores a backup into a temporary directory, starts a slapd on it, and searches it. It measures how long a
+restore takes, and checks that the restored database is the one that was backed up. This host's slapd is not touched.
+The drill's slapd listens on a socket that only its account can reach. It has one database and no syncrepl. An extract
+writes entries of a backup as LDIF for ldapadd: a subtree, or the matches of a filter.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "ol
 _UUID = "entryUUID"
 _PAGE = 1000  # entries per page of a search for all DNs
 _LOOKUPS = 200  # entries that a drill looks up
-# Attributes of slapo-ppolicy and slapo-lastbind with NO-USER-MODIFICATION.
+# These attributes of slapo-ppolicy and slapo-lastbind have NO-USER-MODIFICATION.
 _OVERLAY_ATTRIBUTES = (
     *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
     *("pwdlastsuccess", "pwdaccounttmplockoutend", "authtimestamp"),
@@ -68,9 +68,8 @@ _OVERLAY_ATTRIBUTES = (
 
 
 def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
-    """Compares the stored files with their checksums; returns the records, which are also stored in the repository.
-    With "all", unreadable manifests yield records too. Raises NoSuchBackup; ManifestBroken if a named backup's manifest
-    is unreadable."""
+    """Compares the stored files with their checksums. Returns the records, and stores them in the repository. With
+    "all", an unreadable manifest yields a record, too. Else it raises ManifestBroken. Raises NoSuchBackup."""
     repo, compared, chance = repository.of(options.repo), Compared(), random.Random()
 
     def is_chosen(number: int) -> bool:
@@ -102,7 +101,7 @@ def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
 
 
 def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
-    """Drills one backup, or every backup of a set if neither a suffix nor an ID is given; stores and returns the
+    """Drills a backup. If neither a suffix nor an ID is given, drills every backup of the set. Stores and returns the
     records. Raises LoaderError if a drill could not be tried."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
@@ -125,7 +124,7 @@ def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
 def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> Drill:
     config, backup = contents.config(), contents.backup
     database = config.database(backup.suffix)
-    # Never returns root.
+    # The account is never root.
     owner = tools.slapd_account(options.user, [database.directory] if database.directory else [])
     if not backup.is_ldif:
         require_readable_format(contents.file, backup.lmdb_format)
@@ -149,18 +148,18 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
                         result = _searched(session, backup, database, is_indexed, meter)
         except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
             return Drill(backup=backup.id, problem=str(error))
-    # slapd reports no contextCSN if the database has no suffix entry, as in a new database.
+    # slapd shows no contextCSN if the database has no suffix entry.
     csns = result.context_csns or tuple(csns)
-    newest, wanted = csn.by_server(csns), csn.by_server(backup.context_csns)
-    lost = next((value for server, value in wanted.items() if newest.get(server, "") < value), "")
-    problems = [result.problem, f"contextCSN {lost} of the manifest is missing" if lost else ""]
+    newest, manifest_csns = csn.by_server(csns), csn.by_server(backup.context_csns)
+    lost_csn = next((value for server, value in manifest_csns.items() if newest.get(server, "") < value), "")
+    problems = [result.problem, f"contextCSN {lost_csn} of the manifest is missing" if lost_csn else ""]
     return structs.replace(
         result, restore_seconds=round(seconds, 3), context_csns=csns, problem="; ".join(filter(None, problems))
     )
 
 
 def _searched(session: Session, backup: Backup, database: Database, is_indexed: bool, meter: Meter) -> Drill:
-    """Counts all entries, then looks some of them up by DN and, if indexed, by entryUUID."""
+    """Counts all entries. Looks up some of them by DN and, if entryUUID is indexed, by entryUUID."""
 
     def names() -> Iterator[str]:
         for suffix in database.suffixes:
@@ -186,8 +185,8 @@ def _searched(session: Session, backup: Backup, database: Database, is_indexed: 
         except LoaderError as error:
             problems.append(f"{name} cannot be read: {error}")
     if count != backup.entries:
-        shown, wanted = units.number(count), units.number(backup.entries)
-        problems.append(f"slapd shows {shown} entries, the manifest says {wanted}")
+        slapd_count, manifest_count = units.number(count), units.number(backup.entries)
+        problems.append(f"slapd shows {slapd_count} entries, the manifest says {manifest_count}")
     return Drill(
         backup=backup.id,
         problem="; ".join(problems[:3]),
@@ -210,7 +209,7 @@ def _scratch(kind: str, top: Path, backup: Backup) -> Iterator[Path]:
 
 
 def extract(options: ExtractOptions, progress: Progress) -> int:
-    """Writes the entries to standard output; returns their number. Raises NoEntry, NoSuchBackup, BackupDamaged."""
+    """Writes the entries to standard output. Returns their number. Raises NoEntry, NoSuchBackup, BackupDamaged."""
     if (options.dn is None) == (options.where is None):
         raise UsageProblem(reason="say which entries: --dn DN, or --filter FILTER")
     output, repo = standard.output("LDIF", readable=True), repository.of(options.repo)
@@ -218,7 +217,7 @@ def extract(options: ExtractOptions, progress: Progress) -> int:
         backup = repository.find(repo, options.which, options.suffix)
         contents = Contents.of(repo.path, backup, options.identities, options.config_path)
         repo.bring(backup)
-    # Names the repository, because the directory of the unpacked database is temporary.
+    # The error names the repository, because the directory of the unpacked database is temporary.
     missing = NoEntry(path=contents.directory, dn=options.where or options.dn)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
     with _scratch("extract", top, backup) as directory, tempfile.TemporaryFile(dir=top) as extracted:
@@ -245,9 +244,9 @@ def extract(options: ExtractOptions, progress: Progress) -> int:
 
 
 def _filter(where: str, contents: Contents, directory: Path, target: int, meter: Meter) -> None:
-    """Writes the matches with slapcat, which supports every filter that slapd does. The whole tree is searched, because
-    slapcat 2.5.13 crashes with -s. slapcat writes entries by entry ID, so an entry that was moved below a newer parent
-    precedes that parent: the output is sorted."""
+    """Writes the matches with slapcat, which supports all of slapd's filters. Searches the whole tree, because slapcat
+    2.5.13 crashes with -s. slapcat writes entries in the order of their IDs. An entry that was moved below a newer
+    parent thus precedes its parent, so the output is sorted."""
     config, suffix, top = contents.config(), contents.backup.suffix, directory.parent
     database = config.database(suffix)
     owner = tools.of_directories([database.directory] if database.directory else [])
@@ -264,8 +263,8 @@ def _filter(where: str, contents: Contents, directory: Path, target: int, meter:
 
 
 def _left_out(contents: Contents) -> list[str]:
-    """Returns the attributes that clients may not write, including those of the configured modules, such as memberOf of
-    slapo-memberof. If the configuration cannot be read, only those of well-known modules are included."""
+    """Returns the attributes that clients may not write. Attributes of the configured modules are included, such as
+    memberOf of slapo-memberof. If the configuration cannot be read, those of well-known modules are included."""
     names = {*PROTECTED, *_OVERLAY_ATTRIBUTES, *map(str.lower, overlays.COMPUTED)}
     if contents.config_path is not None or contents.backup.with_config:
         try:

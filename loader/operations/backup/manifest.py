@@ -5,8 +5,8 @@ REPO/ID/manifest.json  pages.map  config.ldif, REPO/pages/     an incremental ba
 REPO/ID/manifest.json  data.ldif.zst  config.ldif              a backup of entries (--kind ldif)
 REPO/ID/verified.json  drilled.json                            records, written afterwards
 
-In an encrypted backup every file but the manifest is an age file (NAME.age). The manifest's checksums are of the files
-as stored: with checksums of the plain text, a reader without a key could confirm guesses of the content.
+In an encrypted backup, all files except the manifest are age files (NAME.age). The manifest has checksums of the
+encrypted files. From checksums of the plain text, a reader without a key could confirm guesses of the content.
 
 Manifests and records are JSON in one canonical form, with a seal: a SHA-256 over all other fields. A seal detects
 damage. It does not protect against anybody who may write in the repository (mode 0700).
@@ -32,15 +32,15 @@ FORMAT = 1
 MANIFEST, VERIFIED, DRILLED = "manifest.json", "verified.json", "drilled.json"
 CONFIG, MAP, PACK, ENTRIES = "config.ldif", "pages.map", "pages.pack", "data.ldif.zst"
 PAGES = "pages"  # the directory of the packs that incremental backups share
-PACK_NAME = re.compile(r"[0-9a-f]{64}\.pack")  # named by the SHA-256 of the pack's index
-CHUNK = 64 << 20  # bytes that one checksum covers: the manifest of a 1 TB backup then takes 1 MB
+PACK_NAME = re.compile(r"[0-9a-f]{64}\.pack")  # a pack's name is the SHA-256 of its index
+CHUNK = 64 << 20  # bytes that one checksum covers; the manifest of a 1 TB backup thus takes 1 MB
 
 Seal = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
 PublicKey = Annotated[str, msgspec.Meta(max_length=8192, pattern=r"^[!-~]+( [!-~]+)?\Z")]
 
 
 class StoredFile(msgspec.Struct, frozen=True):
-    """A file of a backup. `sums`: the SHA-256 of each CHUNK bytes of the file."""
+    """A file of a backup. `sums` has the SHA-256 of each chunk of CHUNK bytes."""
 
     name: Name
     bytes: Count
@@ -48,7 +48,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """The manifest. Sizes in bytes, times in UTC. CSNs were read before the snapshot, which may have newer changes."""
+    """The manifest. Sizes are in bytes, times in UTC. CSNs were read before the snapshot, which may be newer."""
 
     id: Name
     made: str
@@ -58,22 +58,22 @@ class Backup(msgspec.Struct, frozen=True):
     suffix: str
     entries: Count
     context_csns: tuple[Csn, ...]  # the contextCSN values stored in the suffix entry
-    newest_csns: tuple[Csn, ...]  # the newest CSN of each server, entryCSNs of later changes included
+    newest_csns: tuple[Csn, ...]  # the newest CSN of each server ID, from contextCSN and entryCSNs
     txnid: Count
     lmdb_format: Count
     page_size: Count
     map_size: Count
-    machine: str  # word size and byte order: LMDB files are not portable between machines that differ in these
+    machine: str  # word size and byte order; an LMDB file can be read only on a machine with the same
     data_bytes: Count
-    stored_bytes: Count  # bytes that this backup added for its data; pages shared with earlier backups do not count
+    stored_bytes: Count  # bytes that this backup added for its data, without pages shared with earlier backups
     files: tuple[StoredFile, ...]  # the files in the backup's own directory
     ditseed: str
     packs: tuple[StoredFile, ...] = ()  # the shared packs in PAGES
     incremental: bool = False
-    is_ldif: bool = False  # entries instead of pages: restorable with any version of OpenLDAP on any machine
-    members: tuple[Name, ...] = ()  # IDs of its set (backups of one moment), leader first; empty if taken alone
+    is_ldif: bool = False  # has entries, not pages; any version of OpenLDAP can restore it on any machine
+    members: tuple[Name, ...] = ()  # IDs of its set (backups of one moment), the leader first; empty if it has no set
     recipients: tuple[PublicKey, ...] = ()  # public keys that can decrypt the backup; empty if it is not encrypted
-    follows: str = ""  # set if the clock had gone back: the time that orders this backup after older ones
+    follows: str = ""  # a time after all older backups, if the clock had gone back; else empty
     seal: Seal = ""
     format: int = FORMAT
 
@@ -83,12 +83,12 @@ class Backup(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> datetime.datetime:
-        """The time that orders the backup among others, even if the clock had gone back."""
+        """The time by which backups are sorted. It is right even if the clock had gone back."""
         return max(self.when, datetime.datetime.fromisoformat(self.follows)) if self.follows else self.when
 
     @property
     def set_ids(self) -> tuple[str, ...]:
-        """The IDs of the backup's set, the leader first; only its own ID if it was taken alone."""
+        """The IDs of the backup's set, the leader first. If the backup was taken alone, this is its own ID."""
         return self.members or (self.id,)
 
     @property
@@ -97,7 +97,7 @@ class Backup(msgspec.Struct, frozen=True):
 
     @property
     def room(self) -> int:
-        """Bytes of disk that unpacking needs. LDIF needs room for the database built from it and for sorted keys; an
+        """Bytes on the disk that a restore needs. LDIF needs room for the new database and for sorted keys. An
         encrypted pack needs room for its decrypted copy."""
         return self.data_bytes * (3 if self.is_ldif else 1) + self.stored_bytes * self.is_encrypted
 
@@ -106,7 +106,7 @@ class Backup(msgspec.Struct, frozen=True):
 
     @property
     def file(self) -> str:
-        """The name of the data file; the name of the map if the backup is incremental."""
+        """The name of the data file. For an incremental backup, the name of the map."""
         return self.stored_name(ENTRIES if self.is_ldif else MAP if self.incremental else PACK)
 
     @property
@@ -119,11 +119,10 @@ class Backup(msgspec.Struct, frozen=True):
 
     @property
     def small_files(self) -> tuple[StoredFile, ...]:
-        """The map and the configuration."""
         return tuple(stored for stored in self.files if stored.name in (self.stored_name(MAP), self.config_file))
 
     def stored(self) -> Iterator[tuple[str, StoredFile]]:
-        """Yields all files of the backup with their names relative to the repository; the packs come last."""
+        """Yields all files of the backup with their names relative to the repository, the packs last."""
         yield from ((f"{self.id}/{stored.name}", stored) for stored in self.files)
         yield from ((f"{PAGES}/{stored.name}", stored) for stored in self.packs)
 
@@ -177,7 +176,7 @@ def now() -> datetime.datetime:
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of both records. `problem`: empty if none was found."""
+    """The fields of both records. `problem` is empty if none was found."""
 
     backup: Name
     made: str = msgspec.field(default_factory=lambda: now().isoformat())
@@ -192,8 +191,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(Proof, frozen=True, kw_only=True):
-    """The result of a verification. `read`: bytes compared with their checksums. `stored`: bytes of all files, shared
-    packs included."""
+    """The result of a verification. `read`: bytes that were compared with checksums. `stored`: bytes of all files."""
 
     read: Count = 0
     stored: Count = 0
@@ -204,8 +202,8 @@ class Verification(Proof, frozen=True, kw_only=True):
 
 
 class Drill(Proof, frozen=True, kw_only=True):
-    """The result of a drill. `restore_seconds`: time to restore the backup, until slapd could be started. `lookups`:
-    number of entries that were looked up by DN and by entryUUID."""
+    """The result of a drill. `restore_seconds`: time of the restore until slapd could be started. `lookups`: number of
+    entries that were looked up by DN and by entryUUID."""
 
     restore_seconds: Seconds = 0.0
     entries: Count = 0
@@ -214,14 +212,14 @@ class Drill(Proof, frozen=True, kw_only=True):
 
 
 class Proofs(msgspec.Struct, frozen=True):
-    """The records of a backup. None: there is no record, or it cannot be read."""
+    """The records of a backup. A record that is missing or unreadable is None."""
 
     verification: Verification | None = None
     drill: Drill | None = None
 
     @property
     def is_proven(self) -> bool:
-        """Whether the last verification read every byte or a drill was run, and neither record reports a problem."""
+        """Whether the last verification read every byte, or a drill was run. Neither record may report a problem."""
         is_read = self.verification is not None and self.verification.is_whole
         return (is_read or self.drill is not None) and not self.is_bad
 
@@ -246,7 +244,7 @@ def text(record: object) -> bytes:
 
 
 def read_sealed(path: Path, kind: type[Record]) -> Record:
-    """Reads a record of type `kind`. Raises Unfit if it is damaged or its seal does not match; OSError."""
+    """Reads a record of type `kind`. Raises OSError, and Unfit if it is damaged or its seal does not match."""
     content = typed.content(path)
     record = typed.parse(content, kind, FORMAT)
     if record != sealed(record) or text(record) != content:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 LATEST = "latest"
-KINDS = MDB, LDIF = "mdb", "ldif"  # a backup stores the pages of the database, or its entries
-Which = str | datetime.datetime  # a backup ID; LATEST; or a time, for the latest backup made by then
+KINDS = MDB, LDIF = "mdb", "ldif"  # a backup of kind mdb stores the pages of the database, one of kind ldif its entries
+Which = str | datetime.datetime  # a backup ID, or LATEST, or a time: the latest backup that was made by then
 
 
 class _RepositoryType(click.Path):
@@ -101,7 +101,7 @@ class WhichBackup:
     ] = None
 
     def begin(self) -> None:
-        """Raises UsageProblem unless exactly one of ID and time is given."""
+        """Raises UsageProblem if neither ID nor time is given, or both."""
         if (self.name is None) == (self.as_of is None):
             raise UsageProblem(reason="say which backup: its ID, latest, or --as-of TIME")
 
@@ -116,8 +116,9 @@ _KEEP = "Keep the last backup of each of the last N {} that have one."
 
 @dataclass(frozen=True)
 class Policy:
-    """The retention policy. `last`: number of newest backups to keep. `daily`, `weekly` (ISO 8601), `monthly`, `yearly`
-    (UTC): number of periods with backups whose last backup is kept. `within`: seconds; younger backups are all kept."""
+    """The retention policy. `last`: number of newest backups to keep. `daily`, `weekly` (ISO 8601), `monthly`,
+    `yearly`: number of periods (UTC) with backups. The last backup of each such period is kept. `within`: seconds. All
+    younger backups are kept."""
 
     last: Annotated[_Number, "--keep-last N", "Keep the last N backups."] = 0
     daily: Annotated[_Number, "--keep-daily N", _KEEP.format("days")] = 0
@@ -137,9 +138,9 @@ KEEP_ALL = Policy()
 
 @dataclass(frozen=True)
 class Packing:
-    """`level`: zstd level; level 2 takes two thirds of the time of level 3, and its output is 3 % larger. `throttle`:
-    bytes of data read per second (0: no limit). `keep_free`: bytes to leave free on the disk. `recipients`: keys that
-    can decrypt the backup; None: it is not encrypted."""
+    """`level`: zstd level. Level 2 takes two thirds of the time of level 3, and its output is 3 % larger. `throttle`:
+    bytes to read per second, or 0 for no limit. `keep_free`: bytes to leave free on the disk. `recipients` has the keys
+    that can decrypt the backup. If it is None, the backup is not encrypted."""
 
     level: Annotated[
         int, "--compress-level", IntRange(1, 19), "Level of zstd; a higher level makes a smaller file and takes longer."
@@ -171,7 +172,7 @@ SHRINK = 0.5
 
 @dataclass(frozen=True)
 class Limits:
-    """Ages in seconds; 0 or None for `verify_age` and `drill_age`: no limit."""
+    """Ages are in seconds. If `verify_age` or `drill_age` is 0 or None, there is no limit."""
 
     max_age: Annotated[
         float, "--max-age TIME", Duration(), {"default": "26h"}, "CRITICAL if the latest backup is older: 26h, 90m."
@@ -197,8 +198,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class BackupOptions:
-    """Exactly one of `config_path` and `source` names the database. `policy`: which backups of the same suffixes a
-    successful run keeps; others are removed."""
+    """Exactly one of `config_path` and `source` names the database. After a successful run, backups of the same
+    suffixes that `policy` does not keep are removed."""
 
     repo: RepoOption
     config_path: OptionalConfig = None
@@ -217,7 +218,8 @@ class BackupOptions:
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """Exactly one of `config_path` and `target` names where the database goes. `verify`: None picks a level by size."""
+    """`target` is the directory for the database. If it is None, `config_path` names the directory. If `verify` is
+    None, the size decides on the level."""
 
     repo: RepoOption
     which: Which = LATEST
@@ -239,7 +241,7 @@ EVERY = "all"
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """`names`: backup IDs, "latest" or "all"."""
+    """`names` has backup IDs, "latest" or "all"."""
 
     repo: RepoOption
     names: Sequence[str] = (EVERY,)

@@ -1,14 +1,13 @@
 """Writes, encrypts and reads the files of a backup, and compares them with their checksums.
 
-The pages of a snapshot are stored in a pack: frames of up to 256 pages, then the index of the frames with a checksum
-of each frame, then the length of the index. pages.map holds both meta pages and lists the runs of pages, and their
-packs, that make up the backup.
+A pack stores pages of a snapshot: compressed frames of up to 256 pages, an index with a checksum of each frame, and the
+length of the index. pages.map has both meta pages, and lists the packs and the runs of pages in them that make up the
+backup.
 
-Incremental backups share packs, which are then named by the SHA-256 of their index. Pages are matched by their content
-without the page number, because a compacted copy renumbers pages. A page with few changes is stored as a difference
-from its former version, in whatever pack that is. No backup depends on another backup, only on packs. A restore should
-not have to unpack old frames for a few pages each, so every backup stores some pages again: pages of frames that are
-hardly used any more, and of the least used packs.
+Incremental backups share packs, whose names are the SHA-256 of their index. A page is looked up by its content without
+the page number, because a compacted copy renumbers pages. A page with few changes is stored as a difference from its
+former version in any pack. A backup depends on packs, but not on another backup. Old frames with few used pages make a
+restore slow. So every backup stores some pages again: pages of hardly used frames, and of the least used packs.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ log = logging.getLogger(__name__)
 PIECE = 8 << 20  # bytes of data that a thread packs at once
 _MAGIC = b"ditseed pack 1\n\0"
 _END = struct.Struct("<Q")
-_LARGEST_INDEX = 1 << 30  # bytes; a larger index is rejected (a pack of 25 TB has an index of this size)
-_LARGEST_PIECE = 64 << 20  # bytes of a piece, which is assembled in memory; a larger piece is rejected
+_LARGEST_INDEX = 1 << 30  # bytes; a larger index is rejected; the index of a pack of 25 TB is so large
+_LARGEST_PIECE = 64 << 20  # bytes; a larger piece is rejected, because a piece is assembled in memory
 _LARGEST_RUN = 64  # bytes per page in the map; a larger map is rejected
 _FIRST_PAGE = 2  # pages 0 and 1 are the meta pages
-_AGAIN = 50  # a backup stores at most one in 50 shared pages again
-_SAMPLES, _SAMPLE = (16, 256 << 10)  # number and bytes of the samples of a data file that predict its compression
+_AGAIN = 50  # a backup stores at most 1/50 of the shared pages again
+_SAMPLES, _SAMPLE = (16, 256 << 10)  # number of samples that predict the compression, and the bytes of each
 _READ = 1 << 20  # bytes per read
 
 Task = TypeVar("Task")
@@ -66,36 +65,36 @@ def in_order(work: Callable[[Task], Done], tasks: Iterable[Task]) -> Iterator[Do
     """Like `map`, with one thread per processor. At most two tasks per thread are submitted ahead."""
 
     def yield_to_slapd() -> None:
-        with suppress(OSError):  # on Linux, the priority of this thread only
+        with suppress(OSError):  # on Linux, this changes only the priority of this thread
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
     threads = defaults.processors()
-    waiting: deque[Future[Done]] = deque()
+    futures: deque[Future[Done]] = deque()
     with ThreadPoolExecutor(threads, "pack", initializer=yield_to_slapd) as pool:
         try:
             for task in tasks:
-                waiting.append(pool.submit(work, task))
-                if len(waiting) > 2 * threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                futures.append(pool.submit(work, task))
+                if len(futures) > 2 * threads:
+                    yield futures.popleft().result()
+            while futures:
+                yield futures.popleft().result()
         finally:
-            for future in waiting:
+            for future in futures:
                 future.cancel()
 
 
 def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
-    """Yields the pieces at `rate` bytes per second at most; 0: without a limit."""
-    started, size = time.monotonic(), 0
+    """Yields the pieces at up to `rate` bytes per second. If `rate` is 0, there is no limit."""
+    start, size = time.monotonic(), 0
     for piece in pieces:
         yield piece
         size += len(piece)
         if rate:
-            time.sleep(max(0.0, started + size / rate - time.monotonic()))
+            time.sleep(max(0.0, start + size / rate - time.monotonic()))
 
 
 def predicted(directory: Path, level: int) -> int:
-    """Returns the expected bytes of a backup of a database, from a sample; free pages are not stored."""
+    """Returns the expected bytes of a backup of a database, from a sample. Free pages do not count."""
     page, free_pages = readers.free_list(directory)
     compressor, data, stored = zstandard.ZstdCompressor(level=level), 1, 1
     with files.reading(meta.data_file(directory)) as file:
@@ -110,13 +109,13 @@ def predicted(directory: Path, level: int) -> int:
 
 
 def write(path: Path, content: Iterable[bytes], packing: Packing) -> StoredFile:
-    """Writes a new durable file (0600) in a private directory, encrypted if there are recipients. Raises NoSpace."""
+    """Writes a durable file (mode 0600) in a private directory. Encrypts it if there are recipients. Raises NoSpace."""
     size, chunk, sums = 0, hashlib.sha256(), list[str]()
 
     with _created(path) as file, files.explained(path):
 
         def put(part: bytes) -> None:
-            """Writes a part, and starts its write-back: its pages should not displace slapd's in the page cache."""
+            """Writes a part and starts its write-back, so that it does not displace slapd's pages in the page cache."""
             nonlocal size, chunk
             files.require_space(path, packing.keep_free + len(part))
             remaining = memoryview(part)
@@ -153,13 +152,13 @@ def require_length(path: Path, length: int, stored: StoredFile) -> None:
 
 
 def require_sums(path: Path, stored: StoredFile) -> None:
-    """Raises BackupDamaged unless all chunks of the file match their checksums."""
+    """Raises BackupDamaged if a chunk of the file does not match its checksum."""
     for number in range(len(stored.sums)):
         _require_sum(path, stored, number)
 
 
 def _require_sum(path: Path, stored: StoredFile, number: int) -> int:
-    """Compares chunk `number` with its checksum; returns its length in bytes."""
+    """Compares chunk `number` with its checksum. Returns the chunk's length in bytes."""
     with opened(path) as descriptor:
         require_length(path, os.fstat(descriptor).st_size, stored)
         start, end = number * CHUNK, min(stored.bytes, (number + 1) * CHUNK)
@@ -192,7 +191,7 @@ Compared = dict[tuple[str, int], int]
 
 
 def verify(repo: Path, backup: Backup, is_chosen: Callable[[int], bool], compared: Compared, meter: Meter) -> int:
-    """Compares the chunks selected by `is_chosen` with their checksums; chunks in `compared` are not read again.
+    """Compares the chunks that `is_chosen` selects with their checksums. Chunks in `compared` are not read again.
     Returns the bytes of the selected chunks. Raises BackupDamaged."""
 
     def check(chunk: tuple[str, StoredFile, int]) -> int:
@@ -210,7 +209,7 @@ def verify(repo: Path, backup: Backup, is_chosen: Callable[[int], bool], compare
 
 
 def content(directory: Path, backup: Backup, name: str, identities: Identities | None) -> bytes:
-    """Returns a small file's decrypted content once its checksum matched. Raises BackupDamaged, BackupEncrypted."""
+    """Compares a small file with its checksum. Returns its decrypted content. Raises BackupDamaged, BackupEncrypted."""
     path, parts = directory / backup.stored_name(name), list[bytes]()
     _require_sums_of(backup, path)
     _read(path, backup, identities, parts.append)
@@ -219,8 +218,8 @@ def content(directory: Path, backup: Backup, name: str, identities: Identities |
 
 @contextmanager
 def plain(directory: Path, backup: Backup, identities: Identities | None, target: Path) -> Iterator[Path]:
-    """Yields the path of the unencrypted data file. An encrypted file is first decrypted to `target`, in a private
-    directory; `target` is removed at the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
+    """Yields the path of the unencrypted data file. An encrypted file is decrypted to `target`, in a private directory.
+    `target` is removed at the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     path = directory / backup.file
     if not backup.is_encrypted:
         yield path
@@ -260,8 +259,8 @@ _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
 class PackUse(msgspec.Struct, frozen=True):
-    """A pack in a map. `number`: its number in the runs. `sha256`: the SHA-256 of its index. `pages`: number of its
-    pages. `used`: number of its pages that the backup uses, including the bases of differences."""
+    """A pack in a map. `number` is the number by which runs name the pack. `sha256` is the SHA-256 of its index.
+    `pages`: number of its pages. `used`: number of its pages that the backup uses, also as bases of differences."""
 
     number: _U32
     sha256: Digest64
@@ -275,8 +274,8 @@ class PackUse(msgspec.Struct, frozen=True):
 
 
 class PagePiece(msgspec.Struct, frozen=True):
-    """Consecutive pages. `pages`: their number. `runs`: where they are stored. `fresh`: number of pages stored by this
-    backup. `xxh3`: checksum over all of them."""
+    """Consecutive pages of a database. `pages`: their number. `runs` says where they are stored. `fresh`: number of
+    pages that this backup itself stored. `xxh3` is a checksum of all the pages."""
 
     pages: _U32
     runs: bytes
@@ -286,8 +285,8 @@ class PagePiece(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class PageMap:
-    """The content of pages.map. `head`: both meta pages. `own`: number of the pack written by this backup.
-    `transaction`: transaction ID in every page header (LMDB data format 3); None in format 1."""
+    """The content of pages.map. `head` has both meta pages. `own` is the number of the pack that this backup wrote.
+    `transaction` is the transaction ID in every page header (LMDB data format 3), or None in format 1."""
 
     page_size: Annotated[int, msgspec.Meta(ge=512, le=65536)]
     transaction: Count | None
@@ -297,7 +296,7 @@ class PageMap:
     pieces: tuple[PagePiece, ...]
 
     def segments(self) -> list[tuple[bytes, int, int]]:
-        """Returns for each piece: its runs, the pages that earlier pieces stored in the own pack, its pages."""
+        """Returns for each piece: its runs, how many pages earlier pieces have stored, and its number of pages."""
         before = itertools.accumulate((piece.fresh for piece in self.pieces), initial=0)
         return [(piece.runs, first, piece.pages) for piece, first in zip(self.pieces, before, strict=False)]
 
@@ -307,7 +306,7 @@ class PageMap:
 
 
 def read_map(directory: Path, backup: Backup, identities: Identities | None = None) -> PageMap:
-    """Reads pages.map. Raises BackupDamaged if the map is not valid for this backup; BackupEncrypted."""
+    """Reads pages.map. Raises BackupEncrypted, or BackupDamaged if the map is not valid for this backup."""
     stored = content(directory, backup, MAP, identities)
     most = _READ + _LARGEST_RUN * (backup.data_bytes // max(512, backup.page_size))
     try:
@@ -336,7 +335,7 @@ def read_map(directory: Path, backup: Backup, identities: Identities | None = No
 
 
 class PreviousBackup(msgspec.Struct, frozen=True):
-    """The previous backup, whose pages the new one shares; by default none. `own`: number of the new pack."""
+    """The pages of the previous backup that the new backup can share. `own` is the number of the new pack."""
 
     known: KnownPages = msgspec.field(default_factory=lambda: KnownPages(None, (), 0, again=0))
     uses: tuple[PackUse, ...] = ()
@@ -345,22 +344,22 @@ class PreviousBackup(msgspec.Struct, frozen=True):
 
 
 def previous(repo: Path, backup: Backup) -> PreviousBackup:
-    """Returns what the new backup can share with `backup`: nothing if `backup` is damaged."""
+    """Returns the pages of `backup` that the new backup can share. If `backup` is damaged, there are none."""
     try:
         page_map = read_map(repo / backup.id, backup)
         again = sum(use.used for use in page_map.packs) // _AGAIN
         packs = _packs(repo, backup, page_map)
         with explained_packs(repo / backup.id):
-            known = KnownPages(packs, page_map.segments(), page_map.own, again=again)
-        return PreviousBackup(known, page_map.packs, backup.packs, page_map.own + 1)
+            known_pages = KnownPages(packs, page_map.segments(), page_map.own, again=again)
+        return PreviousBackup(known_pages, page_map.packs, backup.packs, page_map.own + 1)
     except BackupDamaged as error:
         log.warning("no pages are shared with %s, all are stored: %s", backup.id, error)
         return PreviousBackup()
 
 
 class StoredPages(msgspec.Struct, frozen=True):
-    """`own`: the new pack, in the backup's own directory. `packs`: the shared packs of an incremental backup, the new
-    one last. `shared_name`: the new pack's name among these; None if the pack is empty."""
+    """`own` is the new pack, in the directory of the backup. `packs` has the shared packs of an incremental backup, the
+    new pack last. `shared_name` is the new pack's name in `packs`, or None if the new pack is empty."""
 
     map: StoredFile
     own: StoredFile
@@ -368,8 +367,8 @@ class StoredPages(msgspec.Struct, frozen=True):
     shared_name: str | None
 
     def publish(self, repo: Path, directory: Path) -> None:
-        """Moves the new pack into the directory of shared packs, or removes it if empty. If the run ends before the
-        backup is published, the next run removes the pack."""
+        """Moves the new pack into the directory of shared packs, or removes it if it is empty. If the run ends before
+        the backup is published, the next run removes the pack."""
         if self.shared_name is None:
             (directory / PACK).unlink()
             return
@@ -378,10 +377,10 @@ class StoredPages(msgspec.Struct, frozen=True):
 
 
 def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: Packing, meter: Meter) -> StoredPages:
-    """Writes a pack with the pages of a snapshot that the previous backup lacks, and the map, into a private directory.
+    """Writes the map, and a pack with those pages of a snapshot that the previous backup lacks. `directory` is private.
     Raises NoSpace, MdbDamaged."""
     facts, pieces, index = stream.facts, list[PagePiece](), bytearray(_MAGIC)
-    # In a compacted copy, pages have the transaction ID before that of the meta pages.
+    # In a compacted copy, the transaction ID of the pages is one less than that of the meta pages.
     transaction = None if facts.format == 1 else max(0, facts.txnid - 1)
 
     def numbered() -> Iterator[tuple[int, PageBlock]]:
@@ -410,7 +409,7 @@ def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: 
             killpoint("copy.middle")
         yield bytes(index) + _END.pack(len(index))
 
-    own = write(directory / packing.stored_name(PACK), packed(), packing)
+    new_pack = write(directory / packing.stored_name(PACK), packed(), packing)
     used = dict(before.known.used())
     uses = [replace(use, used=used[use.number]) for use in before.uses if used.get(use.number, 0)]
     packs = [stored for stored in before.packs if stored.name in {use.name for use in uses}]
@@ -418,24 +417,24 @@ def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: 
     if fresh := sum(piece.fresh for piece in pieces):
         uses.append(PackUse(before.own, hashlib.sha256(index).hexdigest(), fresh, fresh))
         shared_name = uses[-1].name
-        packs.append(replace(own, name=shared_name))
+        packs.append(replace(new_pack, name=shared_name))
     page_map = PageMap(facts.page_size, transaction, before.own, tuple(uses), stream.head, tuple(pieces))
     stored_map = write(directory / packing.stored_name(MAP), [page_map.text()], packing)
-    return StoredPages(stored_map, own, tuple(packs), shared_name)
+    return StoredPages(stored_map, new_pack, tuple(packs), shared_name)
 
 
 def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: Identities | None) -> None:
-    """Writes the database of a backup to `target`, a new sparse file (mode 0600) in a private directory. Every page is
-    checked against its checksum. Raises BackupDamaged, BackupEncrypted, NoSpace."""
+    """Writes the database of a backup to `target`, a new sparse file (mode 0600) in a private directory. Checks every
+    page against a checksum. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     directory = repo / backup.id
     page_map = read_map(directory, backup, identities)
     sums = (bytes.fromhex(piece.xxh3) for piece in page_map.pieces)
     pieces = list(zip(page_map.segments(), sums, strict=True))
     with ExitStack() as stack:
-        own = None
+        pack_path = None
         if not backup.incremental:
-            own = stack.enter_context(plain(directory, backup, identities, target.with_name(PACK)))
-        packs = _packs(repo, backup, page_map, own)
+            pack_path = stack.enter_context(plain(directory, backup, identities, target.with_name(PACK)))
+        packs = _packs(repo, backup, page_map, pack_path)
         with (
             files.explained(target),
             _created(target) as out,
@@ -445,14 +444,14 @@ def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: I
             packs.restore(page_map.head, pieces, page_map.own, out.fileno(), defaults.processors(), counters)
 
 
-def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = None) -> PagePacks:
-    """Opens the packs of a map. `own`: the decrypted pack of a full backup. Raises BackupDamaged if a pack cannot be
-    read, or if its index does not have the SHA-256 in the map."""
+def _packs(repo: Path, backup: Backup, page_map: PageMap, pack_path: Path | None = None) -> PagePacks:
+    """Opens the packs of a map. `pack_path` is the decrypted pack of a full backup. Raises BackupDamaged if a pack
+    cannot be read, or if the SHA-256 of its index differs from that in the map."""
     with ExitStack() as stack:
         packs = []
         for use in page_map.packs:
-            path = repo / backup.id / backup.file if own else repo / PAGES / use.name
-            descriptor = stack.enter_context(opened(own or path))
+            path = repo / backup.id / backup.file if pack_path else repo / PAGES / use.name
+            descriptor = stack.enter_context(opened(pack_path or path))
             size = os.fstat(descriptor).st_size - _END.size
             if size < 0:
                 raise BackupDamaged(path=path, reason="is too short for a pack")

@@ -1,16 +1,16 @@
-"""A repository on another host, with a local temporary directory for the files that a verb needs.
+"""A repository on another host. A local temporary directory has the files that a command needs.
 
-Manifests and records are fetched when the repository is opened. Other files are fetched whole when a verb needs them,
-and only if their lengths match the manifest. Names and contents are the same as in a local repository, so either can be
-copied to the other. The server's listing is not trusted: names must match ditseed's patterns. A new backup is written
-locally and then sent, its manifest last; a backup is removed with its manifest first.
+Manifests and records are fetched when the repository is opened. Other files are fetched when a command needs them, and
+only if their lengths match the manifest. Names and contents are the same as in a local repository, so a repository can
+be copied to or from a server. The server's listing is not trusted: names must match ditseed's patterns. A new backup is
+written locally and then sent, the manifest last. When a backup is removed, the manifest is removed first.
 
-Only one ditseed at a time changes the repository. The lock is an object with the name of its holder, who renews it. A
-lock that is not renewed lapses; a lock of a process of this host is free as soon as that process is gone. An empty lock
-is free: on servers that refuse removals, a lock is released by emptying it. A free lock is taken over by overwriting
-it. If two processes do so at the same time, the later write wins, so each checks the lock again after a moment. A
-process that was suspended until its lock lapsed finds another holder, and stops before it publishes or removes
-anything. So does a process whose lock was overwritten because an S3 server ignores If-None-Match (some do).
+A lock lets only one ditseed at a time change the repository. The lock is a file on the server with the name of its
+holder, who renews it. A lock that is not renewed lapses. A lock of a process of this host is free as soon as that
+process has ended. An empty lock is free, because a server that refuses removals allows only to empty the file. A
+process acquires a free lock by overwriting it. If two processes do so at the same time, the later write wins, so each
+checks the lock again after a moment. A process may lose its lock: it was suspended until the lock lapsed, or an S3
+server ignored If-None-Match. The process checks the lock before it publishes or removes anything, and then stops.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ from loader.typed import Count, Name, Unfit
 
 log = logging.getLogger(__name__)
 LOCK = "lock.json"
-LAPSE = 15 * 60.0  # seconds without a renewal after which a lock is free
+LAPSE = 15 * 60.0  # seconds; a lock that was not renewed for so long is free
 _RENEWAL = 60.0  # seconds between renewals of the lock
-_SETTLE = 1.0  # seconds to wait until a competing process has written its lock
+_SETTLE = 1.0  # seconds in which a competing process has written its lock
 _LARGEST = 4096  # maximum bytes of a lock that are read
 _LOST = "Nothing was published or removed since. Run the same command again."
 
 
 class Remote(Repository):
-    """A repository on a server. `path`: the local directory for its files. `lock`: None for a reader."""
+    """A repository on a server. `path` is the local directory for its files. `lock` is None for a reader."""
 
     is_remote = True
 
@@ -95,16 +95,16 @@ class Remote(Repository):
         super().require_space(needed, keep_free)
 
     def bring(self, backup: Backup, data: bool = True) -> None:
-        """Fetches missing files. With `data`, first removes the local files of other backups. Raises BackupDamaged,
-        NoSpace, RemoteFailed."""
+        """Fetches missing files. With `data`, first removes the local files of other backups, to save space. Raises
+        BackupDamaged, NoSpace, RemoteFailed."""
         small = {f"{backup.id}/{stored.name}" for stored in backup.small_files}
-        wanted = {name: stored for name, stored in backup.stored() if data or name in small}
-        for name, stored in wanted.items():
+        needed_files = {name: stored for name, stored in backup.stored() if data or name in small}
+        for name, stored in needed_files.items():
             pack.require_length(self.path / name, self.size(name), stored)
-        for name in sorted(self.fetched - wanted.keys()) if data else ():
+        for name in sorted(self.fetched - needed_files.keys()) if data else ():
             (self.path / name).unlink()
             self.fetched.remove(name)
-        missing = [name for name in wanted if name not in self.fetched]
+        missing = [name for name in needed_files if name not in self.fetched]
         if not missing:
             return
         files.require_space(self.path, sum(map(self.size, missing)))
@@ -131,7 +131,7 @@ class Remote(Repository):
         yield self
 
     def tidy(self) -> None:
-        """On a server that refuses removals, unfinished backups and unneeded packs stay; they do no harm."""
+        """Removes unfinished backups and unneeded packs. They stay if the server refuses removals, and do no harm."""
         try:
             super().tidy()
         except RemovalRefused as error:
@@ -189,7 +189,7 @@ class Remote(Repository):
 def opened(
     repo: Location, progress: Progress, scratch: Path | None, changes: bool, makes_room: bool
 ) -> Iterator[Remote]:
-    """Opens a repository on a server; the parameters are those of `repository.at`. Messages show the server's URL
+    """Opens a repository on a server. The parameters are those of `repository.at`. Messages show the server's URL
     instead of the local directory."""
     top = scratch or Path(tempfile.gettempdir())
     with remote.opened(repo) as store, files.temporary_directory("backup", top) as directory, ExitStack() as stack:
@@ -209,7 +209,7 @@ def opened(
 
 
 def init(repo: Location) -> bool:
-    """Creates a repository; returns False if it existed. Raises PackageMissing, RemoteFailed."""
+    """Creates a repository. Returns False if it existed. Raises PackageMissing, RemoteFailed."""
     with remote.opened(repo) as store:
         if _is_marked(store):
             return False
@@ -228,7 +228,7 @@ def _is_marked(store: Store) -> bool:
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The process that has the lock. `started`: its start in clock ticks after the boot: a process ID is reused."""
+    """The process that has the lock. `started`: its start in clock ticks, because process IDs are reused."""
 
     host: Name
     boot: Name
@@ -253,28 +253,29 @@ class Holder(msgspec.Struct, frozen=True):
         return holder is not None and replace(self, renewed=holder.renewed) == holder
 
 
-# The holder of a lock that cannot be read; it never lapses.
+# The holder of a lock that cannot be read. Such a lock never lapses.
 _UNKNOWN = Holder(
     "an unknown host", "", 0, 0, "an unknown time", datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)
 )
 
 
 class Lock:
-    """This process's lock on a repository. `is_held`: None if the server was too full for the lock; False if the server
-    refuses to overwrite files: no run can then remove files, so no lock is needed. All methods raise RemoteFailed."""
+    """This process's lock on a repository. `is_held` is None if the server was too full for the lock. It is False if
+    the server refuses to overwrite files: no run can then remove files, so no lock is needed. All methods raise
+    RemoteFailed."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.own = store, myself()
         self.is_held: bool | None = None
 
     def take(self) -> None:
-        """Acquires the lock. Raises RemoteLocked if another process has it, RemoteFull."""
+        """Acquires the lock. Raises RemoteFull, or RemoteLocked if another process has it."""
         try:
             self.store.write(LOCK, self.own.encoded(), new=True)
         except FileExistsError:
             holder = _read(self.store)
             if holder is None:
-                time.sleep(_SETTLE)  # another process may be writing it
+                time.sleep(_SETTLE)  # another process may be writing the lock
                 holder = _read(self.store)
             is_free = holder is None or holder.is_gone
             if is_free:
@@ -296,8 +297,8 @@ class Lock:
         self.is_held = True
 
     def require(self) -> None:
-        """Checks that this process still has the lock, before anything is published or removed. If the server was too
-        full for a lock, tries again to acquire it. Raises RemoteLocked, RemoteFailed."""
+        """Checks that this process still has the lock. Must be called before anything is published or removed. If the
+        server was too full for a lock, tries again to acquire it. Raises RemoteLocked, RemoteFailed."""
         if self.is_held and not self.own.holds_lock(self.store):
             reason = f"another process took or removed {LOCK} during this run"
             raise RemoteFailed(place=self.store.location, reason=reason, advice=_LOST)
@@ -308,12 +309,12 @@ class Lock:
                 log.info("%s is still too full for %s", self.store.location, LOCK)
 
     def renew(self, store: Store) -> None:
-        """Renews the lock. `store`: a separate connection, because this runs in another thread."""
+        """Renews the lock. `store` must be a separate connection, because this runs in another thread."""
         if self.is_held and self.own.holds_lock(store):
             store.write(LOCK, self.own.encoded())
 
     def release(self) -> None:
-        """Removes or empties the lock. Only logs a failure, to hide no error of the run; the lock then lapses."""
+        """Removes or empties the lock. A failure is only logged, because it must not hide an error of the run."""
         try:
             if self.is_held and self.own.holds_lock(self.store):
                 try:
@@ -324,7 +325,7 @@ class Lock:
             log.warning("%s/%s could not be removed: %s", self.store.location, LOCK, error)
 
     def _overwrite(self, content: bytes) -> bool:
-        """Overwrites the lock; returns False if the server refuses to overwrite files."""
+        """Overwrites the lock. Returns False if the server refuses to overwrite files."""
         try:
             self.store.write(LOCK, content)
         except RemoteFailed as error:
@@ -337,8 +338,8 @@ class Lock:
 
 @contextmanager
 def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL) -> Iterator[Lock]:
-    """Holds the lock, renewed by a thread. With `makes_room`, a server that is too full for a lock is accepted. Raises
-    RemoteLocked, RemoteFailed, RemoteFull."""
+    """Has the lock during the body. A thread renews it. With `makes_room`, the server may be too full for a lock.
+    Raises RemoteLocked, RemoteFailed, RemoteFull."""
     lock = Lock(store)
 
     def renew(ended: threading.Event) -> None:
@@ -348,7 +349,7 @@ def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL)
                     lock.renew(connection)
                     while not ended.wait(renewal):
                         lock.renew(connection)
-            except LoaderError as error:  # such as a full server; the next attempt may succeed
+            except LoaderError as error:  # the server may be full; the next attempt may succeed
                 log.info("%s/%s was not renewed: %s", store.location, LOCK, error)
 
     try:
@@ -364,7 +365,7 @@ def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL)
 
 
 def _read(store: Store) -> Holder | None:
-    """Returns the holder of the lock; None if the lock is free, _UNKNOWN if it is not valid."""
+    """Returns the holder of the lock, None if there is no lock or an empty one, _UNKNOWN if the lock is not valid."""
     try:
         content = store.read(LOCK, _LARGEST)
         return typed.parse(content, Holder, 1) if content else None
@@ -381,7 +382,7 @@ def myself() -> Holder:
 
 
 def _started(pid: int) -> int:
-    """Returns a process's start time in clock ticks (proc_pid_stat(5), field 22); 0 if there is no such process."""
+    """Returns a process's start time in clock ticks (proc_pid_stat(5), field 22), or 0 if there is no such process."""
     try:
         text = files.read(Path(f"/proc/{pid}/stat")).decode("ascii", "replace")
     except (FileNotFoundError, ProcessLookupError):

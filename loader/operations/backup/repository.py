@@ -4,8 +4,8 @@ REPO/repository.json   written by `backup init`; missing if REPO is the empty mo
 REPO/20261121T070501Z-dc-example-dc-com/   one backup: manifest.json and the files that the manifest lists
 REPO/pages/SHA256.pack
 
-A backup is complete once its directory has its final name. The verbs work on a `Repository`: a directory of this host,
-or a repository on another host (remote.py).
+A backup is complete once its directory has its final name. A `Repository` is a directory of this host, or is on another
+host (remote.py).
 """
 
 from __future__ import annotations
@@ -78,20 +78,20 @@ class Repository:
         self.path = path
 
     def bring(self, backup: Backup, data: bool = True) -> None:
-        """Fetches the files of a backup that are not yet on this host; without `data`, only the small files."""
+        """Fetches the files of a backup that are not yet on this host. Without `data`, fetches only the small files."""
 
     def keep(self, name: str) -> None:
-        """Uploads a record that was written to `path`; a local repository has nothing to do."""
+        """Uploads a record that was written to `path`. A local repository has nothing to do."""
 
     def require_space(self, needed: int, keep_free: int) -> None:
         files.require_space(self.path, needed + keep_free)
 
     def send(self, backups: Sequence[Backup]) -> None:
-        """Uploads new backups, the leader of a set last; a local repository has nothing to do."""
+        """Uploads new backups, the leader of a set last. A local repository has nothing to do."""
 
     @contextmanager
     def changing(self) -> Iterator[Repository]:
-        """Keeps the repository open and locked. Raises Locked; SystemFailed if it was unmounted or moved meanwhile."""
+        """Keeps the repository open and locked. Raises Locked, or SystemFailed if it was unmounted or moved."""
         with held.opened(self.path) as directory, exclusive(directory.path / LOCK):
             yield Repository(directory.path)
             if not self.path.exists() or not os.path.samestat(self.path.stat(), directory.status):
@@ -99,13 +99,13 @@ class Repository:
                 raise SystemFailed(path=self.path, reason=reason)
 
     def size(self, name: str) -> int:
-        """Returns the bytes of a file. Raises BackupDamaged if it is missing or not a regular file; NotPermitted."""
+        """Returns the bytes of a file. Raises NotPermitted, or BackupDamaged if it is missing or not a regular file."""
         with pack.opened(self.path / name) as descriptor:
             return os.fstat(descriptor).st_size
 
     def require_whole(self, backup: Backup, read: bool) -> None:
-        """Raises BackupDamaged unless all files exist with the lengths in the manifest and, if `read`, the small files
-        match their checksums."""
+        """Raises BackupDamaged if a file is missing, or its length differs from that in the manifest. With `read`, also
+        raises it if a small file does not match its checksum."""
         for name, stored in backup.stored():
             pack.require_length(self.path / name, self.size(name), stored)
         if read:
@@ -114,7 +114,7 @@ class Repository:
                 pack.require_sums(self.path / backup.id / stored.name, stored)
 
     def set_aside(self, name: str) -> None:
-        """Renames a backup to NAME.partial before any of its files is removed; `clean` removes the directory."""
+        """Renames a backup to NAME.partial, so that a killed removal leaves no incomplete backup."""
         with held.opened(self.path) as directory:
             directory.move_in(directory.path / name, f"{name}{PARTIAL}")
 
@@ -127,7 +127,7 @@ class Repository:
             files.remove_tree(path)
 
     def tidy(self) -> None:
-        """Calls `clean`, then removes packs that no backup needs; called at the start of a run."""
+        """Calls `clean`, then removes packs that no backup needs. Each run starts with this."""
         self.clean()
         collect(self)
 
@@ -143,7 +143,7 @@ class Repository:
             directory.remove(name)
 
 
-Where = Path | Location | Repository  # Path or Location: as given on the command line; Repository: opened by `at`
+Where = Path | Location | Repository  # Path and Location come from the command line; `at` opens a Repository
 
 
 # --- opening and creating ---------------------------------------------------------------------------
@@ -163,11 +163,11 @@ def at(
     changes: bool = False,
     makes_room: bool = False,
 ) -> Iterator[Repository]:
-    """Opens the repository `repo`. For a repository on another host: `scratch` is the local directory for its files;
-    `changes` locks it against other runs; `makes_room` opens it even if the server is too full for a lock. Raises
-    NoRepository if `changes` and there is no repository; NoSuchPath, PackageMissing, RemoteFailed."""
+    """Opens the repository `repo`. The files of a repository on another host go to the local directory `scratch`.
+    `changes` locks such a repository against other runs. `makes_room` opens it even if the server is too full for a
+    lock. Raises NoRepository (with `changes`), NoSuchPath, PackageMissing, RemoteFailed."""
     if isinstance(repo, Location):
-        from loader.operations.backup import remote  # most repositories are directories
+        from loader.operations.backup import remote  # imported here: most repositories are directories
 
         with remote.opened(repo, progress, scratch, changes, makes_room) as repository:
             yield repository
@@ -181,7 +181,7 @@ def at(
 
 
 def init(repo: Where) -> bool:
-    """Creates a repository; returns False if it existed. Existing files stay. Raises PackageMissing, RemoteFailed."""
+    """Creates a repository. Returns False if it existed. Existing files stay. Raises PackageMissing, RemoteFailed."""
     if isinstance(repo, Location):
         from loader.operations.backup import remote
 
@@ -204,7 +204,7 @@ def no_repository(repo: object) -> NoRepository:
 
 
 def new_id(repo: Path, when: datetime.datetime, suffix: str, used: Collection[str] = ()) -> str:
-    """Returns an unused backup ID: time and suffix, and a number if that ID is already in use."""
+    """Returns an unused backup ID. It consists of time and suffix, and of a number if another backup has the same."""
     first = f"{_stamp(when)}-{_slug(suffix)}"
     names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
     return next(name for name in names if name not in used and not (repo / name).exists())
@@ -222,9 +222,9 @@ def _slug(suffix: str) -> str:
 
 
 class Listing(Struct, frozen=True):
-    """All complete backups, oldest first, and the errors of manifests that could not be read.
+    """All complete backups, oldest first. `broken` has the errors of manifests that could not be read.
 
-    `future`: the newest backups if they are dated later than now; they are not in `backups`."""
+    `future` has the backups that are dated later than now. These are not in `backups`."""
 
     backups: tuple[Backup, ...]
     broken: tuple[ManifestBroken, ...]
@@ -235,7 +235,7 @@ class Listing(Struct, frozen=True):
         return (*self.backups, *self.future)
 
     def of(self, suffix: str | None) -> Listing:
-        """Returns the backups of one suffix; None: of all. `broken` stays, since its backups may be of any suffix."""
+        """Returns the backups of `suffix`, or all if it is None. `broken` stays, because its suffixes are unknown."""
         if suffix is None:
             return self
         wanted = dn.key(suffix)
@@ -243,7 +243,7 @@ class Listing(Struct, frozen=True):
 
 
 def listing(repo: Where, suffix: str | None = None) -> Listing:
-    """Lists the backups except unfinished ones (NAME.partial). Raises NoSuchPath."""
+    """Lists the finished backups. A directory NAME.partial has an unfinished one. Raises NoSuchPath."""
     path = of(repo).path
     with explained(path):
         backups, _, broken = _read_all(path)
@@ -259,8 +259,8 @@ def _in_order(backups: Iterable[Backup], broken: tuple[ManifestBroken, ...]) -> 
 
 
 def _read_all(repo: Path) -> tuple[list[Backup], list[Path], list[ManifestBroken]]:
-    """Reads the directories named like a backup; others do not belong to ditseed. Returns the complete backups, the
-    directories of sets without their leader, and the errors."""
+    """Reads the directories whose names are those of backups. Returns the complete backups, the directories of sets
+    whose leader is missing, and the errors."""
     backups, unfinished, broken = list[Backup](), list[Path](), list[ManifestBroken]()
     for directory in sorted(repo.iterdir()):
         if not re.match(r"\d{8}T\d{6}Z-", directory.name) or directory.suffix == PARTIAL or not directory.is_dir():
@@ -280,13 +280,13 @@ def _read_all(repo: Path) -> tuple[list[Backup], list[Path], list[ManifestBroken
 
 
 def unfinished_backups(repo: Path) -> list[Path]:
-    """Returns the directories that interrupted runs left; the leader of a set comes after its other members."""
+    """Returns the directories that interrupted runs left. The leader of a set comes after its other members."""
     return [*_read_all(repo)[1], *sorted(repo.glob(f"[0-9]*Z-*{PARTIAL}"))]
 
 
 def follows(repo: Where, when: datetime.datetime) -> str:
-    """Returns `follows` for a new manifest. If the newest backup of any suffix is dated after `when`, warns that the
-    clock has gone back, and returns one second after that backup; else returns ""."""
+    """Returns the field `follows` of a new manifest. If the newest backup of any suffix is dated after `when`, the
+    clock has gone back. Then warns, and returns a time one second after that backup. Else returns ""."""
     last = next(reversed(listing(repo).every), None)
     if last is None or last.order <= when:
         return ""
@@ -301,26 +301,26 @@ def follows(repo: Where, when: datetime.datetime) -> str:
 
 
 def collect(repo: Repository) -> int:
-    """Removes the packs that no backup needs; returns the bytes freed. The caller holds the lock. If any manifest
-    cannot be read, no pack is removed."""
+    """Removes the packs that no backup needs. Returns the freed bytes. Removes nothing if a manifest cannot be read.
+    The caller must have the lock."""
     packs, every = repo.packs(), listing(repo)
     if packs and every.broken:
-        shown = plain.with_operator_paths(str(repo.path))
-        log.warning("no pages are removed from %s: %s", shown, every.broken[0])
+        path = plain.with_operator_paths(str(repo.path))
+        log.warning("no pages are removed from %s: %s", path, every.broken[0])
         return 0
-    unused = sorted(packs.keys() - {stored.name for backup in every.every for stored in backup.packs})
-    for name in unused:
+    names = sorted(packs.keys() - {stored.name for backup in every.every for stored in backup.packs})
+    for name in names:
         repo.remove_pack(name)
-    return sum(packs[name] for name in unused)
+    return sum(packs[name] for name in names)
 
 
 # --- choosing backups -----------------------------------------------------------------------------
 
 
 def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
-    """Returns a backup by ID, or the latest (of `suffix`) now or at a time; without a suffix, the leader of its set.
-    Raises NoSuchBackup, ManifestBroken; LatestBroken if the latest backup's manifest cannot be read; BackupFromFuture
-    if a wrong clock (of this host or a backup's host) leaves the latest backup unknown."""
+    """Returns the backup with an ID, or the latest backup of `suffix`, now or at a time. If `suffix` is None, returns
+    the leader of the latest set. Raises NoSuchBackup or ManifestBroken. Raises LatestBroken if the manifest of the
+    latest backup cannot be read, BackupFromFuture if a wrong clock hides which backup is the latest."""
     repo, path = of(repo), of(repo).path
     if not is_id(which):
         return _latest(repo, listing(repo, suffix), which, suffix)
@@ -336,17 +336,17 @@ def is_id(which: Which) -> TypeGuard[str]:
 
 
 def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup, ...]:
-    """Returns the backup that `find` selects; without an ID or suffix, all readable backups of its set."""
+    """Returns the backup that `find` selects. Without an ID or suffix, returns all readable backups of its set."""
     if is_id(which) or suffix is not None:
         return (find(repo, which, suffix),)
-    backups = listing(repo)  # read once, because another account may change the repository meanwhile
+    backups = listing(repo)  # list once, because another account may change the repository meanwhile
     latest = _latest(of(repo), backups, which, suffix)
     return next(group for group in sets(backups.backups) if latest in group)
 
 
 def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
-    """Returns the latest set (all backups of one moment) now or at a time, or the set of a backup ID. The leader comes
-    first. Raises what `find` raises, and SetIncomplete if a member is missing."""
+    """Returns a set, which has all backups of one moment, the leader first. It is the latest set now or at a time, or
+    the set of a backup ID. Raises the errors of `find`, and SetIncomplete if a member is missing."""
     repo = of(repo)
     if is_id(which):
         backup = find(repo, which)
@@ -363,8 +363,8 @@ def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
 
 
 def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
-    """Returns the backups in the set of `backup`; only `backup` itself if it was taken alone. Raises SetIncomplete if a
-    member is missing, ManifestBroken."""
+    """Returns the backups in the set of `backup`, or only `backup` if it was taken alone. Raises ManifestBroken, or
+    SetIncomplete if a member is missing."""
     path = of(repo).path
     for name in backup.members:
         if not ID.fullmatch(name) or not (path / name).is_dir():
@@ -373,7 +373,7 @@ def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
 
 
 def sets(backups: Iterable[Backup]) -> list[tuple[Backup, ...]]:
-    """Groups the backups by set, each with its leader first; a backup that was taken alone is a group of its own."""
+    """Groups the backups by set. The leader of a group is first. A backup without a set is a group by itself."""
     groups: dict[tuple[str, ...], list[Backup]] = {}
     for backup in backups:
         groups.setdefault(backup.set_ids, []).append(backup)
@@ -381,9 +381,9 @@ def sets(backups: Iterable[Backup]) -> list[tuple[Backup, ...]]:
 
 
 def problem(repo: Where, backup: Backup, read: bool = True, alone: bool = False) -> LoaderError | None:
-    """Returns why a backup cannot be restored, as far as is known without reading its data; None if nothing is wrong.
-    Its files, and unless `alone` those of its whole set, must exist with the lengths in the manifest. With `read`, the
-    small files must match their checksums."""
+    """Returns why a backup cannot be restored, or None. Does not read the data. The files of the whole set must exist
+    with the lengths in the manifests. With `alone`, the other backups of the set do not matter. With `read`, the small
+    files must match their checksums."""
     repo = of(repo)
     try:
         for member in (backup,) if alone else members(repo, backup):
@@ -396,7 +396,7 @@ def problem(repo: Where, backup: Backup, read: bool = True, alone: bool = False)
 
 
 def require_known_order(repo: Path, backups: Listing) -> None:
-    """Raises BackupFromFuture if a backup is dated later than now: which backup is the latest is then unknown."""
+    """Raises BackupFromFuture if a backup is dated later than now, because then the latest backup is unknown."""
     if backups.future:
         last = backups.future[-1]
         raise BackupFromFuture(path=repo, name=last.id, made=last.made)
@@ -404,7 +404,7 @@ def require_known_order(repo: Path, backups: Listing) -> None:
 
 def _latest(repo: Repository, backups: Listing, which: Which, suffix: str | None) -> Backup:
     when = ""
-    if isinstance(which, datetime.datetime):  # a backup with an unreadable manifest is dated by its directory's name
+    if isinstance(which, datetime.datetime):  # the directory's name dates a backup whose manifest is unreadable
         when, stamp = f" made by {which}", _stamp(which)
         backups = Listing(
             tuple(backup for backup in backups.backups if backup.when <= which),
@@ -428,7 +428,7 @@ def _latest(repo: Repository, backups: Listing, which: Which, suffix: str | None
 
 
 def broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None:
-    """Returns the error of an unreadable manifest if its directory's name dates it after all readable backups."""
+    """Returns the error of an unreadable manifest, if its directory's name is dated after all readable backups."""
     last = _stamp(backups.backups[-1].order) if backups.backups else ""
     for error in reversed(backups.broken):
         name = name_of(error)
@@ -468,7 +468,7 @@ def _record(path: Path, kind: type[Record], backup: Backup) -> Record | None:
 
 
 def age_of(record: Proof) -> float:
-    """Returns the age in seconds; 0 if the record is dated later than now. Raises Unfit if its time is invalid."""
+    """Returns the age in seconds, or 0 if the record is dated later than now. Raises Unfit if its time is invalid."""
     try:
         return max(0.0, (now() - datetime.datetime.fromisoformat(record.made)).total_seconds())
     except (ValueError, TypeError) as error:
@@ -476,9 +476,8 @@ def age_of(record: Proof) -> float:
 
 
 def keep(repo: Where, record: Record) -> Record:
-    """Writes the record over the previous one; returns it with its seal. If the repository cannot be written (full,
-    mounted read-only), this only logs a warning, since the result is valid anyway. Raises NoSuchBackup if the backup
-    was removed meanwhile."""
+    """Writes the record over the previous record, and returns it with its seal. If the repository is full or read-only,
+    logs a warning, because the result is valid anyway. Raises NoSuchBackup if the backup was removed."""
     repo = of(repo)
     record = manifest.sealed(record)
     name = VERIFIED if isinstance(record, Verification) else DRILLED
@@ -502,10 +501,10 @@ _PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-W%V", "monthly": "%Y-%m", "yearly
 
 
 class Pruned(Struct, frozen=True):
-    """The result of a pruning or its dry run. `kept`: the reasons for each backup that stays, by ID, such as "last",
-    "daily 2026-11-21", "the latest that was proven good". `removed`: IDs of the backups removed, the leader of a set
-    before its other members. `freed`: bytes that they took. `unread`: IDs of backups whose manifests cannot be read;
-    these are never removed."""
+    """The result of a pruning or its dry run. `kept`: ID of each backup that stays -> reasons, such as "last", "daily
+    2026-11-21", "the latest that was proven good". `removed` has the IDs of the removed backups, the leader of a set
+    before its other members. `freed`: bytes that they took. `unread` has the IDs of backups whose manifests cannot be
+    read. Pruning never removes these."""
 
     kept: dict[str, tuple[str, ...]]
     removed: tuple[str, ...]
@@ -514,7 +513,7 @@ class Pruned(Struct, frozen=True):
 
 
 def prune(repo: Where, policy: Policy, suffix: str | None = None, dry_run: bool = False) -> Pruned:
-    """Removes backups that `policy` does not keep. Raises UsageProblem if it is empty; Locked, BackupFromFuture."""
+    """Removes backups that `policy` does not keep. Raises Locked, BackupFromFuture, or UsageProblem if it is empty."""
     if not policy:
         raise UsageProblem(reason="say what to keep: --keep-last, --keep-daily, --keep-within, ...")
     repo = of(repo)
@@ -537,33 +536,33 @@ def prune_locked(repo: Repository, policy: Policy, suffix: str | None) -> Pruned
 
 def plan_pruning(repo: Where, policy: Policy, suffix: str | None = None) -> Pruned:
     repo, every = of(repo), listing(repo)
-    wanted = every.of(suffix)
-    require_known_order(repo.path, wanted)
+    of_suffix = every.of(suffix)
+    require_known_order(repo.path, of_suffix)
     reasons = _reasons(repo, every, policy)
-    ids = {backup.id for backup in wanted.backups}
+    ids = {backup.id for backup in of_suffix.backups}
     backups = [backup for group in sets(every.backups) if not ids.isdisjoint(group[0].set_ids) for backup in group]
     removed = [backup for backup in backups if not reasons[backup.id]]
     return Pruned(
         {name: tuple(reasons[name]) for name in sorted(backup.id for backup in backups) if reasons[name]},
         tuple(backup.id for backup in removed),
         sum(backup.stored_bytes for backup in removed if not backup.incremental),
-        tuple(map(name_of, wanted.broken)),
+        tuple(map(name_of, of_suffix.broken)),
     )
 
 
 def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list[str]]:
-    """Returns the reasons for which each backup stays, by ID; a backup without a reason is removed. All suffixes are
-    examined, because a set stays or goes as a whole.
+    """Returns for each backup ID the reasons to keep the backup. A backup without a reason is removed. All suffixes are
+    examined, because a set is kept or removed as a whole.
 
-    Besides what the policy keeps, each suffix keeps its latest backup, the latest that can be restored, and the latest
-    that was proven good. If no backup of a suffix can be restored, it keeps all of them. Damaged backups do not count
-    for the policy. If a suffix has backups with entries, its empty ones do not count: they may show a lost database.
+    Besides the backups that the policy keeps, each suffix keeps its latest backup, the latest that can be restored, and
+    the latest that was proven good. If no backup of a suffix can be restored, all of them stay. Damaged backups do not
+    count for the policy. Backups without entries may show a lost database. They do not count if the suffix has others.
     """
     reasons: dict[str, list[str]] = {backup.id: [] for backup in every.backups}
     proven, groups = {backup.id: proofs(repo, backup) for backup in every.backups}, sets(every.backups)
 
     def is_restorable(backup: Backup, alone: bool = False) -> bool:
-        """Returns whether a backup looks restorable. Small files are read only in a local repository."""
+        """Returns whether a backup seems restorable. In a local repository, the small files are read, too."""
         return problem(repo, backup, not repo.is_remote, alone) is None
 
     filled = {dn.key(backup.suffix) for backup in every.backups if backup.entries}
@@ -590,9 +589,9 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
                 reasons[backup.id].append("no backup of its suffix is known to be restorable")
         if last := next((backup for backup in newest_first if backup.id in good and proven[backup.id].is_proven), None):
             reasons[last.id].append("the latest that was proven good")
-        for backup, reason in _kept(policy, [backup for backup in newest_first if backup.id in good]):
+        for backup, reason in _by_policy(policy, [backup for backup in newest_first if backup.id in good]):
             reasons[backup.id].append(reason)
-        # A sound backup is not in `good` if its set is damaged elsewhere.
+        # A sound backup is not in `good` if another backup of its set is damaged.
         newer = itertools.takewhile(lambda backup: backup.id not in good, newest_first)
         if last := next((backup for backup in newer if backup.id in sound and is_restorable(backup, alone=True)), None):
             reasons[last.id].append("the latest that can be restored by itself")
@@ -600,8 +599,8 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
     return reasons
 
 
-def _kept(policy: Policy, newest_first: Sequence[Backup]) -> Iterator[tuple[Backup, str]]:
-    """Yields each backup to keep with the reason; a backup may come several times."""
+def _by_policy(policy: Policy, newest_first: Sequence[Backup]) -> Iterator[tuple[Backup, str]]:
+    """Yields each backup to keep, with the reason. A backup with several reasons is yielded several times."""
     yield from ((backup, "last") for backup in newest_first[: policy.last])
     if policy.within:
         oldest = now() - datetime.timedelta(seconds=policy.within)
@@ -617,8 +616,8 @@ def _kept(policy: Policy, newest_first: Sequence[Backup]) -> Iterator[tuple[Back
 def _keep_sets(
     reasons: Mapping[str, list[str]], groups: Sequence[tuple[Backup, ...]], good: Collection[str], unread: set[str]
 ) -> None:
-    """Adds reasons that keep sets whole. For each combination of suffixes the latest restorable set stays: backups of
-    single suffixes do not replace it. If one member stays or its manifest is unreadable, its whole set stays."""
+    """Adds reasons that keep sets whole. For each combination of suffixes, the latest restorable set stays, because
+    backups of single suffixes do not replace it. If a member of a set stays or is unreadable, the whole set stays."""
     latest: dict[frozenset[object], Backup] = {}
     for group in groups:
         if len(group) > 1 and group[0].id in good:

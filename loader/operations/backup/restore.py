@@ -1,4 +1,4 @@
-"""Restores a backup into a database directory: unpacks it beside the target, checks it, then renames it.
+"""Restores a backup into a database directory. The data file is unpacked beside the target, checked, and then renamed.
 
 `Contents` writes a backup's database as a data file: it unpacks pages, or builds a database from LDIF.
 """
@@ -42,8 +42,8 @@ from loader.server import configuration, private
 from loader.storage import files
 
 log = logging.getLogger(__name__)
-_BUILT = "built"  # temporary directory beside the data file for a build from LDIF
-_ENVIRONMENT = "environment"  # temporary directory beside the data file for rebuilding indexes
+_BUILT = "built"  # temporary directory for a build from LDIF, beside the data file
+_ENVIRONMENT = "environment"  # temporary directory for a rebuild of indexes, beside the data file
 _ANEW = (
     "Give this configuration the schema and multival of the backup's configuration, or rebuild the database from "
     "its entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
@@ -51,7 +51,7 @@ _ANEW = (
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """A backup and what is needed to unpack it. `config_path`: configuration used instead of the backup's own."""
+    """A backup, and what is needed to unpack it. `config_path` replaces the backup's configuration."""
 
     repo: Path
     backup: Backup
@@ -60,8 +60,8 @@ class Contents(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, repo: Path, backup: Backup, paths: tuple[Path, ...], config_path: Path | None = None) -> Contents:
-        """Reads key files (`paths`) if the backup is encrypted. Raises BackupEncrypted if there are none; UsageProblem,
-        NoSuchPath, NotPermitted, PackageMissing."""
+        """Reads the key files `paths` if the backup is encrypted. Raises UsageProblem, NoSuchPath, NotPermitted,
+        PackageMissing, or BackupEncrypted if there are none."""
         if not backup.is_encrypted:
             return cls(repo, backup, None, config_path)
         if not paths:
@@ -77,7 +77,7 @@ class Contents(msgspec.Struct, frozen=True):
         return self.directory / self.backup.file
 
     def config(self) -> Config:
-        """Reads the configuration. Raises ConfigUnreadable, BackupDamaged, BackupEncrypted; UsageProblem if none."""
+        """Reads the configuration. Raises ConfigUnreadable, errors of the backup, or UsageProblem if there is none."""
         if self.config_path is not None:
             return configuration.read(self.config_path)
         if not self.backup.with_config:
@@ -91,8 +91,8 @@ class Contents(msgspec.Struct, frozen=True):
         return configuration.entries_of(content, self.directory / self.backup.config_file)
 
     def put(self, target: Path, progress: Progress, step: str = "unpack") -> float:
-        """Writes the backup's database to the file `target`, whose directory only the owner can enter; returns the
-        seconds taken. Raises BackupDamaged, BackupEncrypted, NoSpace, and, for LDIF, the errors of a build."""
+        """Writes the backup's database to the file `target`. Only the owner may have access to its directory. Returns
+        its duration. Raises BackupDamaged, BackupEncrypted, NoSpace and, for LDIF, the errors of a build."""
         if self.backup.is_ldif:
             return self._build(target, progress)
         with progress.step(step) as meter:
@@ -100,7 +100,7 @@ class Contents(msgspec.Struct, frozen=True):
             return meter.seconds
 
     def _build(self, target: Path, progress: Progress) -> float:
-        """Builds the database with exactly the stored entries: checks no schema, adds no RDN values or glue entries."""
+        """Builds the database with exactly the stored entries. Checks no schema. Adds no RDN values or glue entries."""
         from loader.operations import build  # imported here: slow to load, and most backups store pages
 
         original, built = self.config(), target.with_name(_BUILT)
@@ -133,7 +133,7 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 class RestorePlan(msgspec.Struct, frozen=True):
-    """What a restore would do; `needed` and `free` in bytes."""
+    """What a restore would do. `needed` and `free` are in bytes."""
 
     backup: Backup
     target: str
@@ -143,8 +143,8 @@ class RestorePlan(msgspec.Struct, frozen=True):
 
 
 class RestoreReport(msgspec.Struct, frozen=True):
-    """A finished restore; sizes in bytes. `indexed`: attributes whose indexes were rebuilt. `kept`: new path of the
-    replaced data file."""
+    """A finished restore. Sizes are in bytes. `indexed` names the attributes whose indexes were rebuilt. `kept` is the
+    new path of the replaced data file."""
 
     backup: Backup
     target: str
@@ -158,7 +158,7 @@ class RestoreReport(msgspec.Struct, frozen=True):
 
 
 class RestoreTarget(msgspec.Struct, frozen=True):
-    """Where a database is restored. `like`: path whose owner becomes the owner of a new directory."""
+    """The place where a database is restored. A new directory gets the owner of the path `like`."""
 
     directory: Path
     mode: int
@@ -168,7 +168,7 @@ class RestoreTarget(msgspec.Struct, frozen=True):
 
 
 def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
-    """Returns what a restore would do, after every check that needs no writing or unpacking."""
+    """Returns what a restore would do. Makes all checks that need no unpacking."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
@@ -182,8 +182,8 @@ def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
 
 
 def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport, ...]:
-    """Restores the selected backups. Until the first database is moved into its directory, an error or kill leaves all
-    directories unchanged, and the same call starts over."""
+    """Restores the selected backups. An error or a kill before the first database is moved into its directory leaves
+    all directories unchanged. The same call then starts over."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
@@ -204,8 +204,8 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
 
 
 def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, RestoreTarget]]:
-    """Returns the backup, or the backups of one moment, with their targets. Checks all before reading data of any.
-    Raises NoSpace if a file system has no room for all databases on it."""
+    """Returns the backup, or the backups of one moment, with their targets. Checks all of them, without reading data.
+    Raises NoSpace if a file system has no room for its databases."""
     if options.every:
         backups = repository.find_set(repo, options.which)
         pairs = [(backup, _target(dataclasses.replace(options, suffix=backup.suffix))) for backup in backups]
@@ -249,7 +249,7 @@ def _require_restorable(repo: Repository, backup: Backup, read: bool, alone: boo
 
 
 def _require_fitting(stored: Path, backup: Backup, target: RestoreTarget) -> None:
-    """Requires the right suffix and an LMDB that can read the backup; warns of a maxsize that leaves no room."""
+    """Raises an error if the suffix is wrong, or LMDB here cannot read the backup. Warns if maxsize is too small."""
     database = target.database
     if not backup.is_ldif and backup.machine.partition(" (")[0] != machine().partition(" (")[0]:
         raise BackupDamaged(path=stored, reason=f"was made on a {backup.machine} host, this one is {machine()}")
@@ -268,8 +268,8 @@ def _require_fitting(stored: Path, backup: Backup, target: RestoreTarget) -> Non
 def _unpacked(
     options: RestoreOptions, contents: Contents, target: RestoreTarget, progress: Progress
 ) -> Iterator[tuple[BuildDirectory, RestoreReport]]:
-    """Unpacks and checks a database beside its target directory; removes it if the block fails. Yields its directory
-    and the report, in which only `kept` is still missing."""
+    """Unpacks and checks a database inside its target directory. Removes it if the body fails. Yields the temporary
+    directory, and the report without `kept`."""
     with files.explained(target.directory), build_directory(target.directory, target.like) as build:
         partial, backup = build.home / copy.PARTIAL, contents.backup
         try:
@@ -279,7 +279,7 @@ def _unpacked(
             for note in rebuilt.index_notes:
                 progress.say(note)
             verified = checked(partial, options.verify, progress)
-            if verified.entries not in (None, backup.entries):  # only a warning, because all checksums matched
+            if verified.entries not in (None, backup.entries):  # this is only a warning, because all checksums matched
                 text = "the manifest of %s says %s entries, the database holds %s"
                 log.warning(text, backup.id, units.number(backup.entries), units.number(verified.entries or 0))
             sizes = copy.Sizes.of(partial)
@@ -301,18 +301,18 @@ def _unpacked(
 
 
 def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: Progress) -> Rebuilt:
-    """Rebuilds the indexes that differ under the target's configuration. Raises SchemaMissing, MadeOtherwise."""
+    """Rebuilds the indexes that the target's configuration defines differently. Raises SchemaMissing, MadeOtherwise."""
     backup = contents.backup
     if target.config is None or target.database is None or backup.is_ldif:
         return Rebuilt(())
 
-    # The backup's configuration, with the schema compiled into the installed slapd.
+    # Reads the backup's configuration, with the schema that is compiled into the installed slapd.
     origin = None
     if backup.with_config:
         try:
-            own = [entry for entry in contents.config_entries() if entry[0].lower() != backmdb.ROOT]
+            stored_entries = [entry for entry in contents.config_entries() if entry[0].lower() != backmdb.ROOT]
             path = contents.directory / backup.config_file
-            original = config.parse(path, [*own, *configuration.read_compiled_schema(target.config)])
+            original = config.parse(path, [*stored_entries, *configuration.read_compiled_schema(target.config)])
             origin = Origin(original, original.database(backup.suffix))
         except BackupDamaged as error:
             log.warning("the configuration of the backup is not compared: %s", error)
@@ -320,16 +320,16 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
             log.info("the configuration of %s is not compared: %s", backup.id, error)
 
     with progress.step("look") as meter:
-        looked = made_with.look(partial, target.config, target.database, meter, origin)
-    looked.require(contents.file, target.config, _ANEW)
-    if not looked.rebuild:
+        fit = made_with.look(partial, target.config, target.database, meter, origin)
+    fit.require(contents.file, target.config, _ANEW)
+    if not fit.rebuild:
         return Rebuilt(())
     database = TargetDatabase(target.config, target.database, target.directory)
     environment = partial.parent / _ENVIRONMENT
     with progress.step("index") as meter:
         files.emptied(environment)
         files.publish(partial, environment / meta.DATA)
-        rebuilt = made_with.rebuild(database, environment, looked.rebuild, partial.parent, meter)
+        rebuilt = made_with.rebuild(database, environment, fit.rebuild, partial.parent, meter)
         files.publish(environment / meta.DATA, partial)
         files.remove_tree(environment)
     return rebuilt

@@ -1,8 +1,8 @@
-"""Takes a backup: a consistent snapshot of a database, compacted and packed into the repository while slapd runs. With
---all-databases: one backup of each database of a configuration, all of the same moment (a set).
+"""Takes a backup: a consistent snapshot of a database. slapd may be running. Free pages are left out, and the rest is
+compressed. With --all-databases, takes a set: a backup of each database of a configuration, all of the same moment.
 
-Steps: look, copy, manifest, publish, prune. A backup gets its final name by a rename once all its files are durable.
-A backup shows one moment, so a killed run is not resumed: the next run removes its remains.
+Steps: look, copy, manifest, publish, prune. Once all files of a backup are durable, a rename gives it its final name. A
+backup shows one moment, so a killed run is not resumed. The next run removes the remains.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from loader.storage import files, held
 
 log = logging.getLogger(__name__)
 _READ = 256 << 10  # bytes of LDIF per read
-_SAMPLE = SampleSize(5000, 0.0)  # sample of 5000 entries that predicts the bytes of the LDIF
+_SAMPLE = SampleSize(5000, 0.0)  # a sample of 5000 entries predicts the bytes of the LDIF
 
 
 @dataclass
 class _Member:
-    """One database of a run. `config`: cn=config as LDIF, credentials included. `final`: directory of its backup.
-    `facts`: fields of the manifest, partly read just before the snapshot. `pages`, `files`: what `copy` stored.
-    `backup`: the manifest."""
+    """A database of a run. `config` is cn=config as LDIF, with credentials. `final` is the directory of the finished
+    backup. `facts` has fields of the manifest. `pages` and `files` are the results of `copy`. `backup` is the
+    manifest."""
 
     directory: Path
     suffix: str | None
@@ -68,8 +68,8 @@ class _Member:
 
 
 def run(options: BackupOptions, progress: Progress) -> Backup:
-    """Takes a backup; returns its manifest (for a set, the leader's). Raises Locked while another run changes the
-    repository; NoCommonMoment, NoSpace, RemoteFailed."""
+    """Takes a backup. Returns its manifest, or that of the leader of a set. Raises NoCommonMoment, NoSpace,
+    RemoteFailed, or Locked if another run changes the repository."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         members, logs = _members(options)
@@ -84,7 +84,7 @@ def run(options: BackupOptions, progress: Progress) -> Backup:
 
 
 def _members(options: BackupOptions) -> tuple[list[_Member], list[AccessLog]]:
-    """Returns, first, the databases to back up, accesslogs last; second, each accesslog with the database it logs.
+    """Returns the databases to back up, accesslogs last. Also returns each accesslog with the database that it logs.
     Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, UsageProblem."""
     path = options.config_path
     if options.source is not None:
@@ -98,7 +98,7 @@ def _members(options: BackupOptions) -> tuple[list[_Member], list[AccessLog]]:
     members: dict[Path, _Member] = {}
     for database in databases:
         directory = database.require_directory(path)
-        if directory in members:  # slapd itself only logs a warning
+        if directory in members:  # slapd accepts this, and logs a warning
             both = f"{members[directory].suffix} and of {database.suffix}"
             raise UsageProblem(reason=f"{directory} is the directory of {both}")
         members[directory] = _Member(directory, database.suffix, text)
@@ -176,7 +176,7 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
         }
 
     packing, needed = options.packing, 0
-    if packing.ldif:  # raises EmptyInput: nothing can be restored from no entries
+    if packing.ldif:  # raises EmptyInput, because a backup without entries is useless
         sample = sampling.of_database(members[0].directory, _SAMPLE, Meter("sample"))
         needed = len(zstandard.ZstdCompressor(packing.level).compress(sample.text)) * sample.total // len(sample.names)
     elif not (options.incremental and repo.packs()):  # the size of an incremental backup is unknown
@@ -187,16 +187,16 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
 def _copy(
     options: BackupOptions, repo: Repository, members: Sequence[_Member], logs: Sequence[AccessLog], meter: Meter
 ) -> None:
-    """Packs the databases into the unpublished directories. All snapshots are opened before the first is copied;
-    meanwhile another thread reads the leader's previous backup. Raises NoSpace, MdbDamaged."""
+    """Packs the databases into directories that are not yet published. Opens all snapshots, so that they show one
+    moment, and then copies them. Meanwhile a thread reads the leader's previous backup. Raises NoSpace, MdbDamaged."""
     if options.packing.ldif:
         _copy_entries(members[0], options.packing, meter)
         return
     with ThreadPoolExecutor(1, "previous") as pool:
-        waiting = [pool.submit(_previous, options, repo, members[0])]
+        futures = [pool.submit(_previous, options, repo, members[0])]
         with snapshot.images([member.directory for member in members], logs) as images:
             for member, image in zip(members, images, strict=True):
-                previous = waiting.pop().result() if waiting else _previous(options, repo, member)
+                previous = futures.pop().result() if futures else _previous(options, repo, member)
                 before = meter.seconds
                 with held.private(member.partial) as directory, paged(image, pack.PIECE, meter) as stream:
                     pages = pack.store(stream, directory.path, previous, options.packing, meter)
@@ -258,7 +258,7 @@ def _facts(page: meta.MetaPage, seconds: float, data_bytes: int, stored_bytes: i
 
 
 def _write_manifests(options: BackupOptions, members: Sequence[_Member]) -> None:
-    """Writes the configurations and manifests, durably: `_publish` only renames."""
+    """Writes the configurations and manifests. They must be durable, because `_publish` only renames."""
     packing = options.packing
     for member in members:
         with held.private(member.partial) as directory:
@@ -282,7 +282,7 @@ def _write_manifests(options: BackupOptions, members: Sequence[_Member]) -> None
 
 
 def _publish(repo: Repository, members: Sequence[_Member]) -> None:
-    """Publishes the leader last: if its directory exists, those of all members do."""
+    """Publishes the leader of the set last. So if its directory exists, the set is complete."""
     for member in (*members[1:], members[0]):
         if member.pages is not None:
             member.pages.publish(repo.path, member.partial)

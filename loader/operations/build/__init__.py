@@ -1,4 +1,4 @@
-"""Builds a database from LDIF offline, beside the present one, and publishes it only once it is complete and checked.
+"""Builds a database from LDIF offline, beside the present database. Publishes it once it is complete and checked.
 
 The steps are in the engine's module (native.py, slapadd.py). `replica seed` and `restore` also call `build_steps`.
 """
@@ -25,24 +25,24 @@ __all__ = ["STEPS", "BuildOptions", "build", "build_steps", "plan", "require", "
 
 _ENGINES: dict[str, Engine] = {"native": native, "slapadd": slapadd}
 STEPS = tuple(dict.fromkeys(glued.STEPS + native.STEPS + slapadd.STEPS))
-RUN_DIR = ".ditseed-build"  # in the database directory: the same file system, so that publishing is a rename
+RUN_DIR = ".ditseed-build"  # in the database directory, so that publishing is a rename within one file system
 
 
 def build(options: BuildOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Report:
-    """Runs or resumes a build; returns the facts of its steps."""
+    """Runs or resumes a build. Returns the facts of its steps."""
     options.require_fitting()
     place = target_database(options.config_path, options.suffix, options.replace, options.target)
     options = options.below(place.database.suffix)
     identity = {**options.identity(), "configuration": made_for(place.config, place.database, options)}
     run_dir = place.directory / RUN_DIR
-    # A stream cannot be read again, and the next stream may have other content.
+    # A run with a stream starts over, because another stream may have other content.
     anew = place.begins_anew(run_dir, "build", identity, restart or options.files.streamed)
     with open_run(run_dir, "build", identity, progress, timeouts, anew) as run:
         return {**build_steps(options, run, place), **run.done_before()}
 
 
 def target_database(config_path: Path, suffix: str | None, replace: bool, target: Path | None = None) -> TargetDatabase:
-    """Returns the configured database as a build target; `target` replaces the configured directory."""
+    """Returns the configured database as a build target. If `target` is set, it replaces the configured directory."""
     config = configuration.read(config_path)
     database = config.database(suffix)
     if target is not None:
@@ -54,7 +54,7 @@ def target_database(config_path: Path, suffix: str | None, replace: bool, target
 
 
 def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
-    """Runs the steps of a build within a run that may have other steps; returns the report."""
+    """Runs the steps of a build within a run that may have other steps. Returns the report."""
     options.require_fitting()
     place.require_still_free(run)
     engine = _ENGINES[options.engine]
@@ -65,7 +65,7 @@ def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Repor
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """Checks options, configuration and target before any input exists. Raises UsageProblem, NotProven, GlueRefused,
+    """Checks options, configuration and target. Needs no input yet. Raises UsageProblem, NotProven, GlueRefused,
     TargetNotEmpty."""
     options.require_fitting()
     engine = _ENGINES[options.engine]
@@ -76,7 +76,7 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
 
 
 def plan(options: BuildOptions, progress: Progress) -> Report:
-    """Returns what a build would do, after every check that writes nothing into the database directory."""
+    """Returns what a build would do. Makes all checks of a build that do not write into the database directory."""
     options.require_fitting(dry=True)
     place = target_database(options.config_path, options.suffix, options.replace, options.target)
     place.require_free()

@@ -1,7 +1,9 @@
-"""Builds databases that are glued together: divides the LDIF, and builds each database from its share.
+"""Builds databases that are glued together (`subordinate` in slapd.conf). Divides the LDIF, and builds each database
+from its share.
 
-As with `slapadd -b SUPERIOR` without -g, each entry goes to the database in which slapd would search for it. All
-databases are built and checked before the first is published. The superior, which has the contextCSN, comes last.
+Each entry goes to the database in which slapd would search for it, as with `slapadd -b SUPERIOR` without -g. All
+databases are built and checked before the first is published. The superior is published last, because it has the
+contextCSN.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ from loader.sinks import mdb
 from loader.sinks.mdb import schema_of
 from loader.storage import files
 
-SPLIT = "split"  # name of a step, and of the directory of the shares in the run directory
+SPLIT = "split"  # name of a step, and of the directory with its LDIF files in the run directory
 STEPS = ("claim", "split", "report")
 RUN_DIR = ".ditseed-glued"  # in the directory of each subordinate database
 _VERB = "build of a glued part"
 
 
 def require(options: BuildOptions, place: TargetDatabase, engine: Engine) -> None:
-    """Checks all that needs no entries. Raises GlueRefused, NotProven, TargetNotEmpty."""
+    """Makes all checks that need no entries. Raises GlueRefused, NotProven, TargetNotEmpty."""
     superior, *below = _places(options, place)
     for target in (superior, *below):
         engine.require(options, target)
@@ -44,7 +46,7 @@ def require(options: BuildOptions, place: TargetDatabase, engine: Engine) -> Non
 
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> Report:
-    """Returns what a glued build would do, as far as that is known before the LDIF is divided."""
+    """Returns the part of the report that is known before the LDIF is divided."""
     require(options, place, engine)
     work = BuildSteps(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
@@ -65,7 +67,7 @@ class _PartReport(msgspec.Struct, frozen=True):
 
 
 class _Glued(Loaded, frozen=True, kw_only=True):
-    """The report of all databases. `seconds`: time of the subordinate databases' steps."""
+    """The report of all databases. `seconds`: time of the steps of the subordinate databases."""
 
     bytes: int
     directory: str
@@ -96,21 +98,21 @@ def build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine
 
 
 class _Share(msgspec.Struct, frozen=True):
-    """The share of one database. `newest`: server ID -> greatest entryCSN."""
+    """The LDIF for one database. `newest`: server ID -> greatest entryCSN."""
 
     entries: int
     newest: dict[str, str]
 
 
 class _Split(msgspec.Struct, frozen=True):
-    """Facts of the step `split`. `now`: the time in generated attributes. `shares`: indexed by database number."""
+    """Facts of the step `split`. `now`: time for generated attributes. `shares` is indexed by database number."""
 
     now: str
     shares: list[_Share]
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """A database that is built and checked, its run, and the function that publishes it."""
+    """A database that is built and checked, with its run and the function that publishes it."""
 
     suffix: str
     run: Run
@@ -126,7 +128,7 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engin
     work.require_entries(split)
     with ExitStack() as stack:
         parts: list[_Part] = []
-        # The superior comes last: its contextCSN must not be visible before the entries that it covers.
+        # The superior is published last, because its contextCSN must not be visible before the entries that it covers.
         for number in [*range(1, len(work.places)), 0]:
             if split.shares[number].entries:
                 target = work.places[number]
@@ -160,7 +162,7 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engin
 
 
 class _GluedBuild(msgspec.Struct, frozen=True):
-    """The bodies of the steps. `places`: the target of the superior, then those of the databases glued to it."""
+    """The bodies of the steps. `places` has the superior's target, then those of the databases glued to it."""
 
     options: BuildOptions
     run: Run
@@ -171,7 +173,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         return self.run.directory / SPLIT / f"{number}.ldif.zst"
 
     def claim(self, meter: Meter) -> tuple[str, ...]:
-        """Scans all of the LDIF; returns the contextCSN of the seeded tree, which no entryCSN may exceed."""
+        """Scans all of the LDIF. Returns the contextCSN of the tree for a consumer. No entryCSN may exceed it."""
         work = BuildSteps(self.options, self.run, self.places[0])
         scan = work.scan(meter)
         work.require_schema(scan)
@@ -190,8 +192,8 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         return _Split(options.input_time(), [_Share(share.entries, dict(share.newest)) for share in split])
 
     def require_entries(self, split: _Split) -> None:
-        """Raises EmptyInput if the LDIF has no entries; GlueRefused if it has none for a database that holds entries or
-        must get the contextCSN. Other databases without entries in the LDIF stay unchanged."""
+        """Raises EmptyInput if the LDIF has no entries. Raises GlueRefused if it has none for a database that holds
+        entries or must get the contextCSN. If it has none for another database, that database stays unchanged."""
         empty = [number for number, share in enumerate(split.shares) if not share.entries]
         if len(empty) == len(self.places):
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
@@ -220,12 +222,13 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         if rejects is not None and number:
             rejects = rejects.with_name(f"{rejects.stem}.{number}{rejects.suffix}")
         loads = [part.run.catalogue.facts_of("load", Loaded) for part in parts if options.engine == "native"]
-        rejected = sum(load.rejected for load in loads if load)  # slapadd rejects none
+        rejected = sum(load.rejected for load in loads if load)  # slapadd rejects no entries
         writes_context = options.write_context and is_superior
         reached: list[str] = []
         if writes_context:
-            # The greatest entryCSNs of the other databases: those in the LDIF, then those that the builds generated. If
-            # an environment is gone, it was published, so the superior is built and has its contextCSN.
+            # Collects the greatest entryCSNs of the other databases: from the LDIF, then from the builds, which may
+            # generate some. If an environment is gone, it was published. Then the superior is built and has its
+            # contextCSN.
             reached += (text for share in split.shares for text in share.newest.values())
             for environment in (part.run.directory / "environment" for part in parts):
                 if environment.exists():
@@ -247,7 +250,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         )
 
     def open_run(self, number: int) -> AbstractContextManager[Run]:
-        """Opens the run of a subordinate database. It starts over if the options or the shares have changed."""
+        """Opens the run of a subordinate database. The run starts over if the options or its LDIF have changed."""
         place, run = self.places[number], self.run
         directory = place.directory / RUN_DIR
         identity = {
@@ -262,7 +265,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
 
 
 def _schema(superior: TargetDatabase) -> mdb.Schema:
-    """Returns the schema for comparing DNs. Raises GlueRefused if the core cannot read it."""
+    """Returns the schema, which is needed to compare DNs. Raises GlueRefused if the core cannot read it."""
     try:
         return schema_of(superior.config, superior.database)
     except NotProven as error:
@@ -272,7 +275,7 @@ def _schema(superior: TargetDatabase) -> mdb.Schema:
 
 
 def _places(options: BuildOptions, place: TargetDatabase) -> list[TargetDatabase]:
-    """Returns the target of the superior, then those of the databases glued to it."""
+    """Returns the target of the superior first, then those of the databases glued to it."""
     superior = msgspec.structs.replace(place, superior=place.database)
     return [
         superior,

@@ -1,6 +1,6 @@
 """The steps of a build by the native core: one call reads the input once, and writes the data file.
 
-The core accepts only a configuration for which its output is proven to equal slapd's; else it names the setting.
+A configuration is refused, with the name of the setting, if the core's output is not proven to equal slapd's.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Ta
 from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
-LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map this many
-OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # the first proven release, and the first release that is not
+LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map so many
+OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # the first supported release, and the first later release that is not supported
 MOST_ENTRIES = 2**32 - 3  # entries per database; positions.rs of the core has the same limit
 LONGEST_INTLEN = 8  # bytes of an integer key; longer keys were never compared with slapd's
 _SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
-# Settings of cn=config about access, which do not change how entries are stored.
+# These settings of cn=config do not change how entries are stored.
 _INDIFFERENT = ("olcaccess", "olclimits", "olcrootpw", "olcsyncrepl")
 _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # slapd-mdb(5)
 
@@ -74,7 +74,7 @@ def proven_settings(
 
 
 def require_keys(settings: Settings) -> None:
-    """Raises NotProven if slapd's index keys for these settings and this host are unknown to the core."""
+    """Raises NotProven if the core cannot compute slapd's index keys for these settings on this host."""
     if sys.byteorder != "little" or struct.calcsize("P") != 8:
         raise NotProven(reason="this host is not a 64-bit one with the low byte first")
     if settings.intlen > LONGEST_INTLEN:
@@ -82,8 +82,8 @@ def require_keys(settings: Settings) -> None:
 
 
 def require_numbers(entries: int | None, options: BuildOptions, source: str = "") -> None:
-    """Raises TooManyEntries if a database cannot hold `entries` (None: unknown). `source`: name of the source in the
-    message, if the entries are not in files."""
+    """Raises TooManyEntries if a database cannot hold `entries`, which is None if unknown. If the entries are not in
+    files, `source` names their source in the message."""
     if entries is not None and entries > MOST_ENTRIES:
         path = source or ", ".join(map(str, options.inputs)) or "the template"
         counts = f"{units.number(entries)} entries, at most {units.number(MOST_ENTRIES)} in a database"
@@ -91,8 +91,9 @@ def require_numbers(entries: int | None, options: BuildOptions, source: str = ""
 
 
 def require_rules(foreign: Mapping[str, str], unproven: Mapping[str, str]) -> None:
-    """Raises NotProven unless both are empty. They map attribute types to a rule or syntax: that is not OpenLDAP's own
-    (`foreign`), or that the core does not know, although an index, multival or sortvals needs it (`unproven`)."""
+    """Raises NotProven if an attribute type has a rule or syntax that the core cannot apply. Both parameters map
+    attribute types to such rules. A rule in `foreign` is not OpenLDAP's own. A rule in `unproven` is needed for an
+    index, multival or sortvals, but the core does not have it."""
     for name, rule in sorted(foreign.items()):
         raise NotProven(reason=f"{name} has {rule}, which a module that is not OpenLDAP's defines")
     for name, rule in sorted(unproven.items()):
@@ -111,8 +112,8 @@ def tables() -> tuple[Table, ...]:
 
 
 def made_for(config: Config, database: Database, options: BuildOptions) -> str:
-    """Returns a checksum of all that determines how entries are stored: slapd's release, the schema, and the relevant
-    settings (all settings if the core does not support them). A run is resumed only if its checksum is the same."""
+    """Returns a checksum of slapd's release, the schema and the settings that determine how entries are stored. If the
+    core does not support them, all settings count. A run is resumed only if the checksum is the same."""
     try:
         settings: object = proven_settings(config, database, options)
     except NotProven:
@@ -122,9 +123,9 @@ def made_for(config: Config, database: Database, options: BuildOptions) -> str:
 
 
 class NativeLoaded(Loaded, frozen=True, kw_only=True):
-    """`left_out`: number of entries read but not stored, the sum of `read_twice` and `without_parent`. `tables`: table
-    -> number of values. `records`: checksum of copied records. `completed`: increase of the tree checksum by attributes
-    that the build added. `stale`: number of entries removed after the build."""
+    """`left_out`: number of entries that were read but not stored, the sum of `read_twice` and `without_parent`.
+    `tables`: table -> number of values. `records`: checksum of copied records. The build may add attributes;
+    `completed` is their part of the tree's checksum. `stale`: number of entries that were removed after the build."""
 
     left_out: int
     tables: dict[str, int]
@@ -137,7 +138,7 @@ class NativeLoaded(Loaded, frozen=True, kw_only=True):
 
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
-    """Builds and checks the database; returns a function that publishes it."""
+    """Builds and checks the database. Returns a function that publishes it."""
     work = NativeSteps(options, run, place)
     run.do("config", work.config)
     scan: Scanned | None = None
@@ -153,13 +154,13 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """Raises NotProven if the core is not proven for this configuration."""
+    """Raises NotProven if the core does not support this configuration."""
     target_of(options, place)
 
 
 def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
-    """Returns the target for the core, from the configuration. Raises NotProven. A replica may contain dynamic objects
-    without slapo-dds, since syncrepl checks no schema."""
+    """Returns the target for the core. Raises NotProven. A replica may contain dynamic objects without slapo-dds,
+    because syncrepl does not check the schema."""
     config, maxsize = place.config, limits_of(options, place).maxsize
     settings = proven_settings(config, place.database, options, place.superior)
     effects = schema_effects(config, place.named)
@@ -172,20 +173,20 @@ def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
 
 
 def sample_target(config: Config, database: Database) -> Target:
-    """Returns the configured database as a target, for building a sample elsewhere. Raises NotProven."""
+    """Returns the configured database as a target for the build of a sample. Raises NotProven."""
     place = TargetDatabase(config, database, database.directory or Path())
     return target_of(BuildOptions(config.path, suffix=database.suffix), place)
 
 
 def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
-    chosen = place.database.maxsize if options.maxsize is None else options.maxsize
-    maxsize = None if isinstance(chosen, str) else chosen
+    setting = place.database.maxsize if options.maxsize is None else options.maxsize
+    maxsize = None if isinstance(setting, str) else setting
     return Limits(place.database.suffix, maxsize, place.directory if options.check_space else None)
 
 
 def predicted(options: BuildOptions, target: Target, meter: Meter, is_rough: bool = False) -> int:
-    """Returns the bytes of the database, estimated from a sample of the files; 0 for a generated tree. Returns 0 also
-    for faulty input: the load reports the fault with its line."""
+    """Returns the expected bytes of the database, from a sample of the files. Returns 0 for a generated tree, and for
+    faulty input, because the load reports the fault with its line."""
     if options.tree is not None:
         return 0
     try:
@@ -207,15 +208,15 @@ class NativeSteps(BuildSteps):
         return target_of(self.options, self.place)
 
     def config(self, meter: Meter) -> None:
-        """Checks the configuration and the directory of the rejects before anything is read."""
+        """Checks the configuration and the directory for rejects. No input is read before that."""
         with files.explained(self.rejects):
             self.rejects.parent.stat()
         files.require_writable(self.rejects.parent)
         _ = self.target
 
     def load(self, meter: Meter, claimed: Sequence[str] | None) -> NativeLoaded:
-        """Reads the input with one native call. Before that, samples the input (except a stream), and raises
-        MaxsizeTooSmall or NoSpace if the database would not fit."""
+        """Reads the input with one native call. Before that, samples input files, and raises MaxsizeTooSmall or NoSpace
+        if the database would not fit."""
         options = self.options
         if options.tree is None and not options.files.streamed:
             require_room(
@@ -238,7 +239,7 @@ class NativeSteps(BuildSteps):
         account: bool = False,
     ) -> NativeLoaded:
         """Builds the database from the inputs. `claimed`, `live` and `account`: as in `loader.sinks.mdb`. Raises
-        AllRejected if no entry is accepted: an empty database must not replace one with entries."""
+        AllRejected if no entry is accepted, because an empty database must not replace another."""
         options = self.options
         value_check: mdb.ValueCheck = (
             "count" if options.copies_provider else "refuse" if options.check_values else "skip"
@@ -288,21 +289,20 @@ class NativeSteps(BuildSteps):
         )
 
     def transfer(self, meter: Meter, source: Snapshot) -> NativeLoaded:
-        """Builds the database from the unchanged records of another database. Raises NotProven if the new slapd would
-        store a record differently."""
+        """Copies the records of another database. Raises NotProven if the new slapd would store one differently."""
         with self._making() as (partial, limits):
             copied = mdb.transfer(self.target, source, partial, limits, meter)
         entries, checksum = copied.entries, copied.checksum
         return NativeLoaded(entries, entries, 0, _invalid(copied), left_out=0, tables=copied.tables, records=checksum)
 
     def records_checksum(self, meter: Meter) -> str:
-        """Returns the checksum of the records that `transfer` wrote, read back from the file."""
+        """Reads the records that `transfer` wrote from the file, and returns their checksum."""
         jobs = self.options.jobs or defaults.processors()
         return mdb.records_checksum(self.environment / DATA, jobs, meter)
 
     @contextmanager
     def _making(self) -> Iterator[tuple[Path, Resources]]:
-        """Yields a temporary path for the new data file, and the resources to build it. Renames the file afterwards."""
+        """Yields a temporary path for the new data file, and resources for its build. Renames the file afterwards."""
         files.emptied(self.environment)
         with files.explained(self.rejects):
             self.rejects.unlink(missing_ok=True)
@@ -314,8 +314,8 @@ class NativeSteps(BuildSteps):
 
     @contextmanager
     def _limits(self) -> Iterator[Resources]:
-        """Yields memory, threads, and a directory for spilled data: below --tmp with a random name, or in the run
-        directory. The next run removes the directory that a killed run left."""
+        """Yields memory, threads, and a directory for data that memory cannot hold. The directory is below --tmp, with
+        a random name, or in the run directory. The next run removes a directory that a killed run left."""
         options, scratch = self.options, self.run.directory / "sort"
         with ExitStack() as stack:
             with files.explained(options.scratch or scratch):
@@ -328,8 +328,8 @@ class NativeSteps(BuildSteps):
             yield Resources(memory, jobs, scratch)
 
     def check(self, meter: Meter, loaded: NativeLoaded) -> Checked:
-        """Checks that each entry read is in the database, left out or rejected, and that the database is sound. At the
-        level `none`, only the core's own counts are compared."""
+        """Checks that each entry that was read is in the database, left out or rejected, and that the database is
+        sound. At the level `none`, only the counts are compared."""
         (notes, maxsize), level, written = self.complete(meter), self.options.verify, loaded.entries
         if level in verify.DEEPER:
             verify.verify(self.environment, level, meter)
@@ -343,5 +343,5 @@ class NativeSteps(BuildSteps):
 
 
 def _invalid(built: Built | Transferred) -> list[str]:
-    """Returns how many values of each attribute violate their syntax, as text for the report."""
+    """Returns lines for the report that say how many values of each attribute violate their syntax."""
     return [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]

@@ -1,8 +1,8 @@
 """The steps of a build by slapadd. The input is read three times, because slapadd reports errors late and briefly.
 
-Several slapadds may share a load, each with a slice of the input and an environment of its own, which are merged at the
-end. slapadd -q is a single writer that inserts index keys in place, so it becomes very slow once its database outgrows
-memory, and it uses one processor. A slice's database fits into memory, and one slice per processor can be loaded.
+Several slapadds may share a load. Each gets a slice of the input and an LMDB environment of its own. At the end, the
+environments are merged. A single slapadd -q uses one processor and inserts index keys in place, so it becomes very slow
+once its database outgrows memory. But the database of a slice fits into memory, and each processor can load a slice.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from loader.storage import files
 
 SPOOL = "spool"  # name of a step, and of its directory in the run directory
 STEPS = (SPOOL, "scan", "schema", "size", "slice", "load", "slices", "merge", "check", "publish")
-_MARGIN = 1.25  # slapadd's B-trees deepen, and substring keys fill more slowly than they begin
-# Bytes of the map if the size cannot be predicted. slapadd makes the file as long as its map (sparse), and ext4 has no
-# files of 16 TiB.
+_MARGIN = 1.25  # factor: a large index has deeper B-trees, and more new substring keys than the prediction assumes
+# Bytes of the map if the size cannot be predicted. slapadd makes a sparse file as long as its map, and a file of ext4
+# must be shorter than 16 TiB.
 _LARGEST = 8 << 40
-_FEW = 50_000  # entries per slice: smaller slices cost too many starts of slapadd, larger ones load more slowly
-_MANY = 64  # maximum number of slices, unless memory requires more
+_FEW = 50_000  # entries per slice; smaller slices need too many starts of slapadd, larger slices load more slowly
+_MANY = 64  # maximum number of slices if they fit into memory
 _LEAST = 5_000  # minimum entries per slice if memory is short
-_SHARE = 2  # the environments under construction may fill 1/2 of the memory
-_WORTH = 4  # the shared entries, summed over all slices, are at most 1/4 of the other entries
+_SHARE = 2  # the environments that are being loaded may fill 1/2 of the memory
+_WORTH = 4  # all copies of the shared entries together are at most 1/4 of the other entries
 
 
 class _Size(msgspec.Struct, frozen=True):
-    """`estimate`: predicted bytes; 0: unknown. `maxsize`: bytes of slapadd's map. `shards`: number of slices to cut."""
+    """`estimate`: predicted bytes, or 0 if unknown. `maxsize`: bytes of slapadd's map. `shards`: number of slices."""
 
     estimate: int
     maxsize: int
@@ -59,8 +59,8 @@ class _Size(msgspec.Struct, frozen=True):
 
 
 class _Slices(msgspec.Struct, frozen=True):
-    """`cuts`: starts of the slices; empty: one slapadd loads all entries. `shared`: number of entries in every slice.
-    `leaves`: number of entries in only one slice."""
+    """`cuts` has the start of each slice. If it is empty, one slapadd loads all entries. `shared`: number of entries
+    that every slice has. `leaves`: number of entries that only one slice has."""
 
     shared: int = 0
     leaves: int = 0
@@ -68,7 +68,7 @@ class _Slices(msgspec.Struct, frozen=True):
 
 
 class _LoadedSlice(msgspec.Struct, frozen=True):
-    """`rooted`: whether it contains the suffix entry. `identity`: `files.identity` of its data file."""
+    """`rooted`: whether the slice contains the suffix entry. `identity` is `files.identity` of its data file."""
 
     entries: int
     rooted: bool
@@ -76,7 +76,7 @@ class _LoadedSlice(msgspec.Struct, frozen=True):
 
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
-    """Builds and checks the database; returns a function that publishes it."""
+    """Builds and checks the database. Returns a function that publishes it."""
     options = _spooled(options, run)
     scan, aliases, size = _sized(options, run, place)
     entries = scan.entries
@@ -100,18 +100,18 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """Raises SettingRefused. slapadd itself applies all settings of its private configuration."""
+    """Raises SettingRefused. All other settings are in slapadd's private configuration, and slapadd applies them."""
     backmdb.require_supported(place.config, place.database, place.named)
 
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
-    """Runs the steps before the load; returns their facts."""
+    """Runs the steps before the load. Returns their facts."""
     scan, _, size = _sized(options, run, place)
     return report_of({"entries": scan.entries}, size if size.estimate else {})
 
 
 def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scanned, dict[str, str], _Size]:
-    """Runs the steps before the load. The dictionary: attribute name in the LDIF -> its synonym in the schema."""
+    """Runs the steps before the load. The dictionary maps attribute names in the LDIF to names in the schema."""
     work = _Sizing(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
     aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
@@ -119,15 +119,14 @@ def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scan
 
 
 def _spooled(options: BuildOptions, run: Run) -> BuildOptions:
-    """Copies streams to compressed files (mode 0600) in the run directory; returns the options with these files. They
-    stay until the load has ended, so that a refused record can be looked up. Messages name lines of these files, which
-    have no comments and no folded lines."""
+    """Copies streams to compressed files (mode 0600) in the run directory. Returns the options with these files.
+    Messages name lines of these files, so they stay until the load has ended. They have no folded lines."""
     if not options.files.streamed:
         return options
     spool = run.directory / SPOOL
     paths = [spool / f"{at}.ldif.zst" if is_stream(path) else path for at, path in enumerate(options.inputs, 1)]
 
-    def keep(stream: Path, path: Path, meter: Meter) -> None:
+    def store_stream(stream: Path, path: Path, meter: Meter) -> None:
         if str(stream) == STDIN:
             name = "standard input"
             shard = ldif.shard(standard.input("the LDIF"), path, (), meter, name)
@@ -138,20 +137,20 @@ def _spooled(options: BuildOptions, run: Run) -> BuildOptions:
         if not shard.entries:
             raise EmptyInput(path=name)
 
-    def keep_all(meter: Meter) -> None:
+    def store_streams(meter: Meter) -> None:
         files.emptied(spool)
         free = units.size(files.free_bytes(spool))
         run.progress.say(f"{SPOOL}: the stream is stored compressed in {spool} until it is loaded ({free} free)")
         try:
             for stream, path in zip(options.inputs, paths, strict=True):
                 if path != stream:
-                    keep(stream, path, meter)
+                    store_stream(stream, path, meter)
         except BaseException:
             files.remove_tree(spool)
             raise
         killpoint("spool.middle")
 
-    run.do(SPOOL, keep_all)
+    run.do(SPOOL, store_streams)
     return replace(options, inputs=tuple(paths))
 
 
@@ -160,11 +159,11 @@ class _Sizing(BuildSteps):
     """The bodies of the steps before the load."""
 
     def schema(self, scan: Scanned) -> dict[str, str]:
-        """Checks before the load that the schema has all names. Returns the LDIF's synonyms, as in `_sized`."""
+        """Checks that the schema has all names of the LDIF. Returns the synonyms, as in `_sized`."""
         self.require_schema(scan)
         config = self.place.config
-        known = definitions(config, configuration.read_compiled_schema(config))
-        return dict(synonyms(known, scan.attributes))
+        schema_definitions = definitions(config, configuration.read_compiled_schema(config))
+        return dict(synonyms(schema_definitions, scan.attributes))
 
     def size(self, meter: Meter, scan: Scanned) -> _Size:
         """Predicts the size of the database. Raises MaxsizeTooSmall, NoSpace, ServerRunning."""
@@ -180,7 +179,7 @@ class _Sizing(BuildSteps):
 
         can_slice = options.shards != 1 and not options.tree and options.engine == "slapadd"
         if not scan.first_dn:
-            can_slice = False  # the entry of the empty DN has no node in dn2i, and slices are merged by nodes
+            can_slice = False  # the empty DN has no node in dn2i, and the merge works on nodes
         if can_slice and self.writes_context and backmdb.settings(place.config, place.database).subentry:
             can_slice = False  # with sync_use_subentry, one slapadd must read all entries to write the contextCSN
         count = options.shards or 1
@@ -212,7 +211,7 @@ class _Loading(BuildSteps):
 
     @contextmanager
     def _target(self, directory: Path, scratch: Path) -> Iterator[slapadd.Target]:
-        """Yields a target for slapadd: an empty environment `directory`, and a private configuration in `scratch`."""
+        """Yields a target for slapadd. Its directory is empty, and its private configuration is in `scratch`."""
         files.emptied(directory)
         maxsize = self.size.maxsize
         settings = {"olcDbDirectory": [bytes(directory)], "olcDbMaxSize": [str(maxsize).encode()]}
@@ -234,11 +233,11 @@ class _Loading(BuildSteps):
         return backmdb.settings(self.place.config, self.place.database, self.place.superior)
 
     def slice(self, meter: Meter) -> _Slices:
-        """Divides the input into slices; returns none if one slapadd is to load all of it."""
+        """Divides the input into slices. Returns no cuts if one slapadd should load all of it."""
         files.emptied(self.slices)
         plan = self.source.plan(self.size.shards, meter)
         cuts, count, shared = plan.cuts, len(plan.cuts), units.number(plan.shared)
-        if not self.options.shards:  # fewer slices, so that they do not load mostly shared entries
+        if not self.options.shards:  # cut fewer slices, so that they do not load mostly shared entries
             count = min(count, 1 + plan.leaves // (_WORTH * max(plan.shared, 1)))
         if plan.unknown or count < 2:
             reason = f"{shared} entries have children"
@@ -251,20 +250,20 @@ class _Loading(BuildSteps):
         return _Slices(plan.shared, plan.leaves, [cuts[at * len(cuts) // count] for at in range(count)])
 
     def load_slices(self, meter: Meter, plan: _Slices) -> None:
-        """Loads each slice into its own environment; the first failure ends all slapadds. One slapadd per processor
-        runs, or fewer if their environments together would not fit into memory."""
-        done, count, inner = self._done(), len(plan.cuts), Meter(meter.name)
-        meter.add(entries=sum(part.entries for part in done.values()))
+        """Loads each slice into its own environment. The first failure ends all slapadds. One slapadd runs per
+        processor, or fewer if their environments would not fit into memory."""
+        loaded_slices, count, inner = self._done(), len(plan.cuts), Meter(meter.name)
+        meter.add(entries=sum(part.entries for part in loaded_slices.values()))
         fitting = defaults.memory() // _SHARE * count // (self.size.estimate or self.scanned.bytes)
         threads = max(1, min(defaults.processors(), count, fitting))
         with meter.counting(inner), ThreadPoolExecutor(threads) as pool:
-            todo = [number for number in range(count) if _name(number) not in done]
-            running = [pool.submit(self._load_slice, number, plan, inner) for number in todo]
+            todo = [number for number in range(count) if _name(number) not in loaded_slices]
+            futures = [pool.submit(self._load_slice, number, plan, inner) for number in todo]
             try:
-                for future in wait(running, return_when=FIRST_EXCEPTION).done:
+                for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                     future.result()
             except BaseException:
-                for future in running:
+                for future in futures:
                     future.cancel()
                 inner.cancel()
                 raise
@@ -274,7 +273,7 @@ class _Loading(BuildSteps):
             raise LdifUnreadable(path=self.source.paths[0], reason=reason)
 
     def _done(self) -> dict[str, _LoadedSlice]:
-        """Returns the loaded slices whose data file is still the recorded one."""
+        """Returns the loaded slices whose data file is still the one that was recorded."""
         recorded = self.run.catalogue.partitions("slices", _LoadedSlice)
         data = {name: self.slices / name / DATA for name in recorded}
         return {
@@ -300,9 +299,9 @@ class _Loading(BuildSteps):
         )
         directory = self.slices / name
         with self._target(directory, directory) as target:
-            own, rooted = slapadd.load_slice(target, piece, meter)
+            leaves, rooted = slapadd.load_slice(target, piece, meter)
         files.make_durable(directory / DATA)
-        entries = own + (plan.shared if number == 0 else 0)  # shared entries count once
+        entries = leaves + (plan.shared if number == 0 else 0)  # shared entries count once
         loaded = _LoadedSlice(entries, rooted, files.identity(directory / DATA))
         self.run.catalogue.finish_partition("slices", name, loaded)
         killpoint("slices.each")
@@ -324,7 +323,7 @@ class _Loading(BuildSteps):
         return written
 
     def check(self, meter: Meter, loaded: int) -> Checked:
-        """Checks that each entry read is in the database, and that the database is sound."""
+        """Checks that the database is sound and has all entries that were read."""
         notes, maxsize = self.complete(meter)
         written, read = contents.entry_count(self.environment), self.scanned.entries
         if not read == loaded == written:

@@ -1,5 +1,5 @@
-"""What the engines of a build (native.py, slapadd.py) share: options, the scan of the LDIF, the check for names that
-the schema lacks, and the last steps of a build."""
+"""The common part of the engines of a build (native.py, slapadd.py): options, the scan of the LDIF, the check for names
+that the schema lacks, and the last steps of a build."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _UNKNOWN = re.compile(r"str2ad\(([^)]+)\): attribute type undefined|unrecognized
 
 
 class LdifInputs:
-    """Options of a verb that loads LDIF files, or a generated tree in their place."""
+    """Options of a verb that loads LDIF files or a generated tree."""
 
     inputs: tuple[Path, ...]
     tree: Synthetic | None
@@ -72,19 +72,19 @@ class LdifInputs:
 class BuildOptions(DeclaredBuild, LdifInputs):
     """The input (LDIF files, directories of LDIF files, or a `tree`), and the configuration of the database to build.
 
-    `maxsize`: None keeps the configured one; "auto" or a number changes the slapd.d, unless `target` replaces the
-    configured directory. `seeding`: the database is for a consumer. It must have a contextCSN, from the LDIF or, with
-    `write_context`, computed from the entries; and no entry may be newer than that contextCSN."""
+    `maxsize`: None keeps the configured maxsize. "auto" or a number changes it in the slapd.d, unless `target` replaces
+    the configured directory. `seeding`: the database is for a consumer. It then needs a contextCSN, and no entry may be
+    newer. The contextCSN is in the LDIF or, with `write_context`, is computed from the entries."""
 
     seeding: bool = False
     check_schema: bool = True  # False: store entries unchecked, as slapadd -s and slapd's consumers do
     complete_naming: bool = True  # add missing RDN values to entries, as slapadd does
     tree: Synthetic | None = None  # replaces `inputs`
-    # Set only if the database is part of a glued tree:
-    now: str | None = None  # the time in generated attributes; None: `input_time` derives it
-    claimed: tuple[str, ...] | None = None  # contextCSN of a seeded tree; None: the input contains it
+    # These are set only if the database is part of a glued tree:
+    now: str | None = None  # the time for generated attributes; None: `input_time` computes it
+    claimed: tuple[str, ...] | None = None  # contextCSN of a tree for a consumer; None: the input contains it
     first: int = 0  # counter of the first generated entryCSN
-    reached: tuple[str, ...] = ()  # CSNs of the other databases, which the contextCSN of -w must cover, too
+    reached: tuple[str, ...] = ()  # CSNs of the other databases; the contextCSN of -w must cover them
 
     def below(self, suffix: str) -> BuildOptions:
         """Returns the options with the generated tree moved below `suffix`."""
@@ -112,7 +112,7 @@ class BuildOptions(DeclaredBuild, LdifInputs):
 
     @property
     def copies_provider(self) -> bool:
-        """Whether the database belongs to a consumer, and so gets the provider's values, even invalid ones."""
+        """Whether the database belongs to a consumer. It then gets all values of the provider, even invalid ones."""
         return self.seeding or self.claimed is not None
 
     def subordinates(self, place: TargetDatabase) -> list[Database]:
@@ -131,9 +131,9 @@ class BuildOptions(DeclaredBuild, LdifInputs):
         return glued
 
     def input_time(self) -> str:
-        """Returns the time for generated attributes such as createTimestamp: the time of the newest input file, so that
-        equal input yields an equal database. For a stream it is the present time, for a tree a fixed time.
-        SOURCE_DATE_EPOCH (reproducible-builds.org) overrides all of these."""
+        """Returns the time for generated attributes such as createTimestamp. It is the time of the newest input file,
+        so that equal input yields an equal database. For a stream, it is the present time. For a tree, it is a fixed
+        time. SOURCE_DATE_EPOCH (reproducible-builds.org) overrides it."""
         if self.now is not None:
             return self.now
         seconds = os.environ.get(ENV_EPOCH)
@@ -148,14 +148,14 @@ class BuildOptions(DeclaredBuild, LdifInputs):
         return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
 
     def require_fitting(self, dry: bool = False) -> None:
-        """Raises UsageProblem if options exclude each other. `dry`: --dry-run, which reads the input twice."""
-        unknown: list[str] = []
+        """Raises UsageProblem if options exclude each other. `dry` means --dry-run, which reads the input twice."""
+        unsupported: list[str] = []
         if self.engine == "slapadd":
             default = BuildOptions(Path())
-            unknown = [option for name, option in _NATIVE.items() if getattr(self, name) != getattr(default, name)]
-            unknown += [f"--verify {FULL}"] if self.verify == FULL else []
-        if unknown:
-            raise UsageProblem(reason=f"--engine slapadd does not support {', '.join(unknown)}")
+            unsupported = [option for name, option in _NATIVE.items() if getattr(self, name) != getattr(default, name)]
+            unsupported += [f"--verify {FULL}"] if self.verify == FULL else []
+        if unsupported:
+            raise UsageProblem(reason=f"--engine slapadd does not support {', '.join(unsupported)}")
         if self.shards and self.engine != "slapadd":
             raise UsageProblem(reason="--shards works with --engine slapadd only")
         if self.shards and self.tree:
@@ -168,8 +168,8 @@ class BuildOptions(DeclaredBuild, LdifInputs):
 
 
 class Scanned(msgspec.Struct, frozen=True):
-    """The result of a scan. Each name has the file and line of its first use. `claimed`: the contextCSN that no
-    entryCSN may exceed; None: no limit."""
+    """The result of a scan. Each name has the file and line of its first use. No entryCSN may exceed the contextCSN
+    `claimed`."""
 
     entries: int
     bytes: int
@@ -180,7 +180,7 @@ class Scanned(msgspec.Struct, frozen=True):
 
 
 def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
-    """Reads all input once: checks that every file is complete, counts the entries and collects the names."""
+    """Reads all input once. Checks that every file is complete, counts the entries and collects the names."""
     result = options.scanned(meter)
     if not result.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
@@ -195,8 +195,8 @@ def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
 def claimed_csns(
     scan: ldif.ScanResult, where: Path, suffix: str, write_context: bool, advice: str = NO_CONTEXT
 ) -> list[str]:
-    """Returns the contextCSN of LDIF that was scanned; if it has none and `write_context` is set, the highest
-    entryCSNs. Raises NoContextCSN, which names `where`."""
+    """Returns the contextCSN of scanned LDIF. If the LDIF has none and `write_context` is set, returns the highest
+    entryCSNs. Else raises NoContextCSN, which names `where`."""
     csns = csn.by_server(scan.context_csns) or (dict(scan.max_csns) if write_context else {})
     if not csns:
         raise NoContextCSN(where=where, suffix=suffix, advice=advice, commands=())
@@ -204,19 +204,19 @@ def claimed_csns(
 
 
 class Loaded(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Numbers of entries: read, in the new database (`entries`), rejected. `invalid`: loaded values that violate their
-    syntax. `rejects`: the file of the rejected records; "" if there are none."""
+    """The counts of a load. `entries`: number of entries in the new database. `invalid` counts loaded values that
+    violate their syntax. `rejects` is the file of the rejected records, or "" if there are none."""
 
     read: int
     entries: int
     rejected: int
     invalid: list[str] = msgspec.field(default_factory=list, name="invalid values")
     rejects: str = ""
-    rejections: list[Rejected] | None = None  # the first ones; None if the engine rejects none
+    rejections: list[Rejected] | None = None  # the first rejected records; None if the engine rejects no records
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of a build. `more`: further facts for the report, which only this engine has."""
+    """The result of a build. `more` has facts for the report that only this engine has."""
 
     loaded: Loaded
     published: Published
@@ -238,7 +238,7 @@ class Engine(Protocol):
         """Raises SettingRefused or NotProven for a configuration that the engine does not support."""
 
     def prepared(self, options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
-        """Builds and checks the database; returns a function that publishes it."""
+        """Builds and checks the database. Returns a function that publishes it."""
         ...
 
 
@@ -269,16 +269,16 @@ class BuildSteps:
         return scan(self.options, self.place, meter)
 
     def require_schema(self, scan: Scanned) -> None:
-        """Raises NoSuchSuffix if the first entry is below no suffix; SchemaMissing if the schema lacks a name."""
+        """Raises NoSuchSuffix if the first entry is below no suffix, SchemaMissing if the schema lacks a name."""
         suffixes, first = self.place.database.suffixes, scan.first_dn
-        # For a glued tree, `split` has chosen the entries by suffix.
+        # In a glued tree, the step `split` has already chosen the entries by suffix.
         if self.place.superior is None and not any(dn.is_below(first, suffix) for suffix in suffixes):
             raise NoSuchSuffix(config=self.place.config.path, suffix=f"of {first}", known=", ".join(suffixes))
         require_known(self.place, scan.attributes, scan.object_classes, self.run.directory)
 
     def complete(self, meter: Meter) -> tuple[list[str], int]:
-        """Writes the contextCSN of a glued tree (with -w), and sets the file's map size to maxsize. Returns notes for
-        the operator, and the maxsize. Raises SharedUuid (in a consumer), MaxsizeTooSmall, ServerRunning."""
+        """Writes the contextCSN of a glued tree (with -w). Sets the file's map size to maxsize. Returns notes for the
+        operator, and the maxsize. Raises MaxsizeTooSmall, ServerRunning or, for a consumer, SharedUuid."""
         options, place, suffix = self.options, self.place, self.place.database.suffix
         if options.copies_provider:
             verify.require_unique_uuids(self.environment, meter, self.run.directory)
@@ -312,14 +312,13 @@ FirstUse = Mapping[str, tuple[str, int]]  # name -> file and line of its first u
 
 
 def require_known(place: TargetDatabase, attributes: FirstUse, object_classes: FirstUse, scratch: Path) -> None:
-    """Raises SchemaMissing with each attribute and object class that the schema lacks, and where it is first used."""
+    """Raises SchemaMissing if the schema lacks names. The error says where each of them is first used."""
     uses = {**object_classes, **attributes}
     unknown = unknown_names(place, list(attributes), list(object_classes), scratch)
     require_none_lacking(place.config, [f"{name} ({uses[name][0]}, line {uses[name][1]})" for name in unknown])
 
 
 def require_none_lacking(config: Config, lacking: Sequence[str]) -> None:
-    """Raises SchemaMissing unless `lacking` is empty."""
     if lacking:
         raise SchemaMissing(config=config.path, names=units.listed(lacking, _SHOWN))
 
@@ -327,9 +326,9 @@ def require_none_lacking(config: Config, lacking: Sequence[str]) -> None:
 def unknown_names(
     place: TargetDatabase, attributes: Sequence[str], object_classes: Sequence[str], scratch: Path
 ) -> list[str]:
-    """Returns the names that slapadd does not know. With -u -c, slapadd writes nothing and continues after errors."""
+    """Returns the names that slapadd does not know. slapadd -u writes nothing, and -c continues after errors."""
 
-    # slapadd rejects these records for various reasons, but names a name only if it is unknown.
+    # slapadd rejects these records for various reasons, but its messages show only unknown names.
     top = f"dn: {place.database.suffix}\nobjectClass: "
     probes = [f"{top}top\n{name}: x\n\n" for name in attributes] + [f"{top}{name}\n\n" for name in object_classes]
     with place.private_configuration(scratch) as copy:
@@ -337,13 +336,13 @@ def unknown_names(
         answer = child.run(command, stdin="".join(probes).encode())
     reported = _UNKNOWN.findall("\n".join(answer.stderr_lines))
     unknown = {(attribute or object_class).lower() for attribute, object_class in reported}
-    # slapadd may also report the value of a probe ("x" where a DN is required), so only the given names count.
+    # slapadd may also report the value "x" of a probe where a DN is required. So only the given names count.
     return [name for name in (*attributes, *object_classes) if name.lower() in unknown]
 
 
 def member_of_notes(config: Config, database: Database, environment: Path) -> list[str]:
     """Returns a note for each instance of slapo-memberof if `environment` has values of its member attribute but none
-    of its memberOf attribute: the overlay does not run during an offline load. Defaults: slapo-memberof(5)."""
+    of its memberOf attribute. slapo-memberof does not run during an offline load. Its manual page has the defaults."""
     notes = []
     for name, _ in config.entries:
         rdn, _, above = name.lower().partition(",")

@@ -31,7 +31,7 @@ USUAL = tuple(Path(directory) / name for name in ("slapd.d", "slapd.conf") for d
 
 
 class Report(msgspec.Struct, frozen=True):
-    """`findings`: the worst first. `fixed`: messages about what --fix did."""
+    """`findings` begin with the worst. `fixed` has a message for each thing that --fix did."""
 
     server: Server
     findings: tuple[Finding, ...]
@@ -44,7 +44,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def examine(config: Path | None, request: Request) -> Report:
-    """Examines a server. `config`: None tries the usual paths. Raises LoaderError if it is unreadable."""
+    """Examines a server. If `config` is None, tries the usual paths. Raises LoaderError if it is unreadable."""
     path = config or next((usual for usual in USUAL if usual.exists()), None)
     if path is None:
         raise NoSuchPath(path=f"{USUAL[0]} (say --config)")
@@ -54,26 +54,26 @@ def examine(config: Path | None, request: Request) -> Report:
 
 def fixed(report: Report) -> Report:
     """Fixes what can be fixed safely (dead readers, leases), then examines everything again."""
-    done: list[str] = []
+    messages: list[str] = []
     for database in report.server.databases:
         if any(not reader.is_alive for reader in database.readers):
             try:
                 count = units.number(readers.clear(Path(database.directory)))
-                done.append(f"{database.suffix}: slots of dead readers cleared: {count}")
+                messages.append(f"{database.suffix}: slots of dead readers cleared: {count}")
             except LoaderError as error:
-                done.append(f"{database.suffix}: slots of dead readers could not be cleared ({error})")
+                messages.append(f"{database.suffix}: slots of dead readers could not be cleared ({error})")
     access = report.server.request.access
-    for left in lease.abandoned():
-        if left.kind in lending.KINDS and lending.is_abandoned(left):
-            done.append(f"{left.kind} of {left.database} at {left.target}: {lending.put_back(left, access)}")
-    if not done:
+    for lent in lease.abandoned():
+        if lent.kind in lending.KINDS and lending.is_abandoned(lent):
+            messages.append(f"{lent.kind} of {lent.database} at {lent.target}: {lending.put_back(lent, access)}")
+    if not messages:
         return report
     again = examine(report.server.config.path, report.server.request)
-    return Report(again.server, again.findings, tuple(done))
+    return Report(again.server, again.findings, tuple(messages))
 
 
 class Check(monitoring.Check, frozen=True):
-    """`lines`: further findings, the worst first, then unreadable facts. `numbers`: performance data."""
+    """`lines` has the further findings, then the facts that could not be read. `numbers`: performance data."""
 
     summary: str
     lines: tuple[str, ...] = ()
@@ -85,13 +85,13 @@ class Check(monitoring.Check, frozen=True):
 
 
 def failed(error: LoaderError) -> Check:
-    """Returns the result if no fact could be read; CRITICAL if slapd's own tools refuse the configuration."""
+    """Returns the result if no fact could be read. It is CRITICAL if slapd's tools refuse the configuration."""
     status = Status.CRITICAL if isinstance(error, ConfigUnreadable) else Status.UNKNOWN
     return Check(status, _without_bar(str(error)))
 
 
 def check(report: Report) -> Check:
-    """Returns the plugin's result; UNKNOWN if nothing is wrong, but a fact could not be read."""
+    """Returns the plugin's result. It is UNKNOWN if nothing is wrong, but a fact could not be read."""
     server, count = report.server, len(report.server.databases)
     bad = [finding for finding in report.findings if finding.severity.rank >= Severity.WARNING.rank]
     lines = [f"{finding.severity.value.upper()}: {finding.subject}: {finding.what}" for finding in bad[1:]]
@@ -124,5 +124,5 @@ def check(report: Report) -> Check:
 
 
 def _without_bar(text: str) -> str:
-    """Replaces vertical bars, which would begin performance data."""
+    """Replaces vertical bars, because a monitoring system reads the text after a bar as performance data."""
     return text.replace("|", "/")

@@ -1,5 +1,5 @@
-"""The facts that the rules of `doctor` judge: a server of this host and its databases. A fact is read once, when a rule
-needs it. If it cannot be read, the reason is recorded, and the other rules go on."""
+"""The facts that the rules of `doctor` judge: a server of this host and its databases. A fact is read when a rule first
+needs it. If a fact cannot be read, the reason is recorded, and the other rules go on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Fact = TypeVar("Fact")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """`access`: how to bind to providers; its URI overrides the one in olcSyncrepl. `quick`: do not check indexes."""
+    """`access` says how to bind to providers. Its URI overrides olcSyncrepl's. `quick` skips the check of indexes."""
 
     suffix: str | None = None
     repo: Path | None = None
@@ -49,8 +49,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Slapd(msgspec.Struct, frozen=True):
-    """`pid`: None if slapd is not running. `pid_file`: pid file of a slapd that died, or "". `silence`: why slapd does
-    not answer, or "". `failed`: (suffix, error message) of each database that slapd cannot read."""
+    """`pid` is None if slapd is not running. `pid_file` is the pid file that a dead slapd left, or "". `silence` says
+    why slapd does not answer, or is "". `failed`: suffix and error of each database that slapd cannot read."""
 
     pid: int | None = None
     pid_file: str = ""
@@ -59,9 +59,9 @@ class Slapd(msgspec.Struct, frozen=True):
 
 
 class Replication(msgspec.Struct, frozen=True):
-    """A consumer and one provider. `stored`: contextCSN in the consumer's database. `shown`: contextCSN of the
-    provider; None if it returned none. `age`: seconds since the newest stored change. `dead`: why the provider cannot
-    be reached, or "". `refused`: error of the provider if it refuses the account of olcSyncrepl, or ""."""
+    """A consumer and one provider. `stored` is the contextCSN in the consumer's database. `shown` is the contextCSN
+    that the provider returned, or None. `age`: seconds since the newest stored change. `dead` says why the provider
+    cannot be reached, or is "". `refused` is the provider's error if it refuses the account of olcSyncrepl, or ""."""
 
     provider: str
     stored: tuple[str, ...]
@@ -72,22 +72,22 @@ class Replication(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> float | None:
-        """Seconds between the newest changes of provider and consumer, for the server ID that is furthest behind. None
-        if the provider shows no contextCSN; infinite if the consumer lacks one of its server IDs."""
+        """Seconds between the newest changes of provider and consumer, for the server ID with the longest lag. None if
+        the provider shows no contextCSN. Infinite if the consumer has no CSN of one of the provider's server IDs."""
         if self.shown is None:
             return None
-        ours, theirs = csn.by_server(self.stored), csn.by_server(self.shown)
+        consumer_csns, provider_csns = csn.by_server(self.stored), csn.by_server(self.shown)
         behind = [
-            (csn.time(text) - csn.time(ours[sid])).total_seconds() if sid in ours else float("inf")
-            for sid, text in theirs.items()
-            if text > ours.get(sid, "")
+            (csn.time(text) - csn.time(consumer_csns[sid])).total_seconds() if sid in consumer_csns else float("inf")
+            for sid, text in provider_csns.items()
+            if text > consumer_csns.get(sid, "")
         ]
         return max(behind, default=0.0)
 
 
 class Server:
-    """A configuration and the slapd that runs on it. `unseen`: facts that could not be read. `left_out`: facts that
-    were not requested, which do not affect the status. Raises LoaderError if the configuration lacks the suffix."""
+    """A configuration and the slapd that runs on it. `unseen` has the facts that could not be read. `left_out` has the
+    facts that were not requested. They do not affect the status. Raises LoaderError if the suffix is unknown."""
 
     def __init__(self, config: Config, request: Request) -> None:
         self.config, self.request = config, request
@@ -151,7 +151,7 @@ class Server:
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
-        """Options of `ditseed tune`: those that name this server, and --apply ("" for a slapd.conf)."""
+        """Options of `ditseed tune` that name this server, and --apply. For a slapd.conf, "" replaces --apply."""
         pid = tools.slapd_on(self.config) if self.config.is_directory else None
         if pid is not None:
             return f"-H {shlex.quote(tools.ldapi_uri(pid))} -Y EXTERNAL", "--apply"
@@ -211,26 +211,26 @@ class Database:
 
     @cached_property
     def nosync_holder(self) -> str:
-        """The owner of a nosync lease that is still in force, such as a running load; "" if there is none."""
+        """The owner of a nosync lease that is still in force, such as a running load. "" if there is none."""
         lasting = self.read("leases", lambda: lease.active(leases.identity(self.server.config), "nosync")) or ()
         return next((lent.why or lent.by for lent in lasting if lent.database == self.suffix), "")
 
     @cached_property
     def is_replicated(self) -> bool:
-        """Whether the database is a provider or a consumer; an accesslog is neither."""
+        """Whether the database is a provider or a consumer. An accesslog is neither."""
         is_log = any(dn.key(log) == dn.key(self.suffix) for _, log in self.server.config.logs)
         return not is_log and bool(self.configured.consumer or "syncprov" in self.configured.overlays)
 
     @cached_property
     def data(self) -> Path | None:
-        """The database directory; None if data.mdb is missing or damaged."""
+        """The database directory. None if data.mdb is missing or damaged."""
         if self.configured.directory is None:
             self.server.record_unseen(self.suffix, "the configuration names no olcDbDirectory")
         return None if self.damage else self.configured.directory
 
     @cached_property
     def tables(self) -> Path | None:
-        """The database directory; None if its tables must not be opened."""
+        """The database directory. None if its tables must not be opened."""
         if self.data is not None and self._has_dead_readers:
             why = "opening the database would clear the slots of dead readers; do that first with --fix"
             self.server.record_unseen(f"{self.suffix}: tables, indexes, contextCSN", why)
@@ -239,7 +239,8 @@ class Database:
 
     @cached_property
     def _has_dead_readers(self) -> bool:
-        """Whether dead readers, which opening the database would clear, keep pages; True if unknown (see `seen`)."""
+        """Whether slots of dead readers keep pages from reuse. Opening the database would clear the slots before `seen`
+        can report them. True if the slots cannot be read."""
         directory = self.configured.directory
         if directory is None or not directory.is_dir():
             return False
@@ -252,7 +253,7 @@ class Database:
 
     @cached_property
     def damage(self) -> str:
-        """What a short check finds wrong with data.mdb; "" if nothing."""
+        """Says what a short check finds wrong with data.mdb. "" if data.mdb is sound."""
         directory = self.configured.directory
         if directory is None:
             return ""
@@ -272,7 +273,7 @@ class Database:
 
     @cached_property
     def slots(self) -> tuple[int, int]:
-        """Number of reader slots in lock.mdb, and number of those that belong to living processes."""
+        """The number of reader slots in lock.mdb, and the number of slots of living processes."""
 
         def read_fact(directory: Path) -> tuple[int, int]:
             return readers.capacity(directory), sum(slot.is_alive for slot in readers.slots(directory))
@@ -286,7 +287,7 @@ class Database:
 
     @cached_property
     def drift(self) -> Fit | None:
-        """How a sample of the entries fits the configuration; None if not checked."""
+        """How a sample of the entries fits the configuration. None if this was not checked."""
         config, database, directory = self.server.config, self.configured, self.tables
         # slapd cannot open a file of another format, so there is nothing to compare the indexes with.
         if self.server.request.quick or directory is None or tools.lmdb_format() not in (None, self.format):
@@ -310,34 +311,35 @@ class Database:
         return () if stored is None else self.read("syncrepl", lambda: tuple(self._providers(stored))) or ()
 
     def _providers(self, stored: tuple[str, ...]) -> Iterator[Replication]:
-        access, seen = self.server.request.access, set[tuple[str, str]]()
+        access, keys = self.server.request.access, set[tuple[str, str]]()
         for value in self.server.config.values(self.configured.entry_dn, "olcSyncrepl"):
             parsed, account = syncrepl.parse(value, self.server.config.where), syncrepl.account(value)
             uri, base = access.uri or parsed.provider, parsed.searchbase
-            if (uri, base) in seen:
+            if (uri, base) in keys:
                 continue
-            seen.add((uri, base))
-            own = None
+            keys.add((uri, base))
+            login = None
             if account is not None:
-                start_tls = 2 if account.start_tls else 0  # must succeed, or the password would be sent in clear
-                own = Connection(parsed.provider, account.dn, password=account.password, start_tls=start_tls, base=base)
-            yield self._provider(own, replace(access, uri=uri, base=base), stored)
+                tls = 2 if account.start_tls else 0  # StartTLS must succeed, or the password would be sent in clear
+                login = Connection(parsed.provider, account.dn, password=account.password, start_tls=tls, base=base)
+            yield self._provider(login, replace(access, uri=uri, base=base), stored)
 
-    def _provider(self, own: Connection | None, explicit: Connection, stored: tuple[str, ...]) -> Replication:
-        """Reads the contextCSN as `explicit` (command line) or `own` (olcSyncrepl). `own` is always tested."""
-        is_explicit = own is None or own.uri != explicit.uri or bool(explicit.bind_dn or explicit.mechanism)
+    def _provider(self, login: Connection | None, override: Connection, stored: tuple[str, ...]) -> Replication:
+        """Reads the provider's contextCSN as `override` (command line), else as `login` (olcSyncrepl). Always
+        binds as `login`, too, because replication needs that account."""
+        is_explicit = login is None or login.uri != override.uri or bool(override.bind_dn or override.mechanism)
         shown: tuple[str, ...] | None = None
         dead = refused = ""
-        for account in ([own] if own else []) + ([explicit] if is_explicit else []):
+        for account in ([login] if login else []) + ([override] if is_explicit else []):
             assert account.base is not None
             try:
                 with questions.hurried(account) as session:
                     csns = tuple(session.context_csns(account.base))
-                    shown = csns if account.uri == explicit.uri else shown
+                    shown = csns if account.uri == override.uri else shown
             except questions.DEAD as error:
                 dead = str(error)
             except LoaderError as error:
-                if account is own and isinstance(error, BadCredentials | AccountClosed):
+                if account is login and isinstance(error, BadCredentials | AccountClosed):
                     refused = str(error)
                 else:
                     what = f"{self.suffix}: contextCSN of {account.uri} as {account.who}"
@@ -346,17 +348,17 @@ class Database:
         if stored:
             written = csn.time(max(stored)).replace(tzinfo=timezone.utc).timestamp()
             age = max(0.0, time.time() - written)
-        return Replication(str(explicit.uri), stored, shown, age, dead, refused)
+        return Replication(str(override.uri), stored, shown, age, dead, refused)
 
 
 def _damage(directory: Path, may_open: bool) -> str:
-    """Returns what is wrong with data.mdb, or "". `may_open`: also read tables, which clears dead readers."""
+    """Returns what is wrong with data.mdb, or "". `may_open` also reads tables: LMDB then clears dead readers."""
     path = meta.data_file(directory)
     if not directory.is_dir():
         return f"there is no directory {directory}"
     if not path.exists():
         return f"there is no {path}"
-    try:  # On a dead disk, slapd and all other checks still work from the page cache.
+    try:  # If the disk is dead, slapd and all other checks still read from the page cache.
         with closing(probes.open_reader(path)) as reader:
             reader.measure()
     except (Unmeasurable, LoaderError):
@@ -367,12 +369,12 @@ def _damage(directory: Path, may_open: bool) -> str:
         return f"{path}: a read from the disk failed: {error.strerror}"
     try:
         page = meta.read_meta(directory)
-        lost = page.used - path.stat().st_size
-        if lost > 0:
+        lost_bytes = page.used - path.stat().st_size
+        if lost_bytes > 0:
             # LMDB never writes pages that a transaction allocates at the end of the file and frees again.
             free = sum(readers.free_list(directory)[1].values()) * page.page_size
-            if lost > free or lost % page.page_size:
-                raise MdbDamaged(path=path, reason=f"it was cut: {lost} bytes at its end are gone")
+            if lost_bytes > free or lost_bytes % page.page_size:
+                raise MdbDamaged(path=path, reason=f"it was cut: {lost_bytes} bytes at its end are gone")
         if may_open:
             contents.probe(directory)
     except (MdbDamaged, NotLmdb) as error:

@@ -1,4 +1,4 @@
-"""The rules of `doctor`, each a function that judges facts. Each rule has a row in docs/doctor.md."""
+"""The rules of `doctor`. Each rule is a function that judges facts, and has a row in docs/doctor.md."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ CRITICAL, WARNING, NOTE, OK = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 
 AVAILABLE_WARNING, AVAILABLE_CRITICAL = 0.20, 0.10  # available share of maxsize
 BEHIND_WARNING, BEHIND_CRITICAL = 300.0, 3600.0  # seconds that a consumer is behind, by contextCSN
-BACKUP_AGE = 26 * 3600.0  # seconds; a last backup older than this is reported
+BACKUP_AGE = 26 * 3600.0  # seconds; if the last backup is older, a finding says so
 _SHOWN = 5  # names listed in one finding
 _DAY = 86_400.0
 _LOG = "journalctl -u slapd -n 50"
 
-# Where the reason is documented -> rules.
+# Document that gives the reason -> rules with that reason.
 _SOURCES = {
     "docs/add.md": ("lease",),
     "docs/restore.md": ("data", "kept"),
@@ -71,7 +71,7 @@ SOURCES = {rule: source for source, rules in _SOURCES.items() for rule in rules}
 
 
 def judged(server: Server) -> tuple[Finding, ...]:
-    """Returns all findings, the worst first. Within a severity, causes precede their effects, as in this list."""
+    """Returns all findings, the worst first. Within a severity, causes precede their effects, as in this code."""
     findings = [*_of_each(server, _data), *_access(server), *_slapd(server), *_leases(server)]
     findings += _of_each(server, _room, _readers, _durability, _format, _contents, _replication, _backups, _settings)
     findings += [*_storage(server), *_certificates(server), *_releases(server)]
@@ -86,7 +86,8 @@ def _of_each(server: Server, *rules: Callable[[Database], Findings]) -> Findings
 
 
 def finding(rule: str, severity: Severity, what: str, why: str = "", *mend: str, subject: str = "") -> Finding:
-    """Returns a finding, without `why` and `mend` if it is OK. `subject`: "" for the suffix or the configuration."""
+    """Returns a finding. An OK finding gets neither `why` nor `mend`. If `subject` is "", the caller sets it to the
+    suffix or to the path of the configuration."""
     if severity is OK:
         why, mend = "", ()
     return Finding(severity, rule, subject, what, why, mend, SOURCES[rule])
@@ -112,8 +113,8 @@ def _data(database: Database) -> Findings:
 
 
 class Denied(NamedTuple):
-    """A file that slapd's account cannot read or write (`verb`). `subject`: a suffix, "configuration" or "TLS".
-    `is_own`: whether the account owns the file."""
+    """A file that slapd's account cannot read or write. `verb` is "read" or "write". `subject` is a suffix,
+    "configuration" or "TLS". `is_own` says whether the account owns the file."""
 
     subject: str
     verb: str
@@ -124,18 +125,18 @@ class Denied(NamedTuple):
 def _access(server: Server) -> Findings:
     account, denied = server.read("whether slapd may reach its files", lambda: _denied(server)) or ("", [])
     for subject, verb in dict.fromkeys((file.subject, file.verb) for file in denied):
-        own, foreign = (
+        own_paths, other_paths = (
             [file.path for file in denied if file == (subject, verb, file.path, is_own)] for is_own in (True, False)
         )
-        mend = [shlex.join(["chown", "-h", f"{account}:", "--", *foreign])] if foreign else []
-        mend += [shlex.join(["chmod", "u+rwX", "--", *own])] if own else []
+        mend = [shlex.join(["chown", "-h", f"{account}:", "--", *other_paths])] if other_paths else []
+        mend += [shlex.join(["chmod", "u+rwX", "--", *own_paths])] if own_paths else []
         if subject == "TLS":
-            mend = [f"setfacl -m u:{account}:r {quote(path)}" for path in own + foreign]
+            mend = [f"setfacl -m u:{account}:r {quote(path)}" for path in own_paths + other_paths]
         severity = CRITICAL
         why = "Once stopped, slapd cannot start. Such files usually come from tools that root ran without `runuser -u`."
         if (subject, verb) == ("configuration", "write"):
             severity, why = WARNING, "slapd cannot store changes of cn=config."
-        what = f"slapd's account {account} cannot {verb} {listed(own + foreign)}"
+        what = f"slapd's account {account} cannot {verb} {listed(own_paths + other_paths)}"
         yield finding("access", severity, what, why, *mend, subject=subject)
 
 
@@ -145,7 +146,7 @@ def _denied(server: Server) -> tuple[str, list[Denied]]:
     for database in server.databases:
         if directory := database.configured.directory:
             by_suffix[database.suffix] = [directory, directory / meta.DATA, directory / "lock.mdb"]
-    # The account of the running slapd, or the account other than root that owns most of its files.
+    # Takes the account of the running slapd. If none runs, takes the owner of most of its files; root comes last.
     pid = tools.slapd_on(config)
     uid = None if pid is None else tools.account_of(pid)
     if uid is None:
@@ -175,13 +176,14 @@ def _denied(server: Server) -> tuple[str, list[Denied]]:
 
 
 def _denied_to(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], *options: str) -> Iterator[Denied]:
-    """Tests files with find(1), run as the account: it uses access(2), which respects ACLs and read-only mounts."""
-    present = [str(path) for path in paths if path.exists()]
-    if not present:
+    """Yields the files that `account` may not read or write. Runs find(1) as the account, because find uses access(2),
+    which respects ACLs and read-only mounts."""
+    paths_there = [str(path) for path in paths if path.exists()]
+    if not paths_there:
         return
     # Letters that find prints before a path: r: unreadable, w: not writable, x: a directory that cannot be entered.
     tests = "! -readable -printf r%p\\0 -o ! -writable -printf w%p\\0 -o -type d ! -executable -printf x%p\\0"
-    command = ["find", "-H", *present, *options, *tests.split(" ")]
+    command = ["find", "-H", *paths_there, *options, *tests.split(" ")]
     if os.geteuid() != account.pw_uid:
         ids = (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups")
         command = ["setpriv", *ids, "--pdeathsig=KILL", "--", *command]
@@ -189,7 +191,7 @@ def _denied_to(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], 
     lines = [os.fsdecode(line) for line in answer.out.split(b"\0") if line]
     if answer.status != 0:
         # Status 1: find names a path below a directory that the account cannot enter, or setpriv failed.
-        lines = lines or [f"r{path}" for path in present if any(path in word for word in answer.stderr_lines)]
+        lines = lines or [f"r{path}" for path in paths_there if any(path in word for word in answer.stderr_lines)]
         if answer.status != 1 or not lines:
             raise ToolFailed(tool="find", status=answer.status, reason="; ".join(answer.stderr_lines[-2:]))
     for line in lines:
@@ -224,7 +226,7 @@ def _room(database: Database) -> Findings:
     if room is None:
         return
     share = room.available / room.maxsize if room.maxsize else 0.0
-    # The data file grows by every transaction only while a reader lags.
+    # The data file grows with each transaction only while a reader keeps the freed pages.
     seconds = room.available / room.growth if room.growth else float("inf")
     is_disk_short = room.disk_free < room.maxsize - room.used
     what = (
@@ -380,8 +382,8 @@ def _contents(database: Database) -> Findings:
         what = f"the index of {listed(rebuild)} lacks entries or has too many"
         why = "Searches that use it miss entries without an error. The database was loaded with another configuration."
         # Given several attributes, slapindex may skip some of them; given none, it rebuilds all indexes.
-        named = rebuild if len(rebuild) == 1 else ()
-        yield finding("indexes", WARNING, what, why, *database.slapindex(*named))
+        attributes = rebuild if len(rebuild) == 1 else ()
+        yield finding("indexes", WARNING, what, why, *database.slapindex(*attributes))
     elif not (drift.unknown or drift.otherwise):
         left_out = f"; not looked at: {listed(drift.left_out)}" if drift.left_out else ""
         yield finding("indexes", OK, f"its indexes agree with a sample of {drift.entries} entries{left_out}")
@@ -430,9 +432,9 @@ def _replication(database: Database) -> Findings:
     # The database may legitimately be newer if it accepts writes, or if a provider shows no contextCSN.
     if database.is_multi_provider or not all(link.shown for link in consumer):
         return
-    theirs = csn.by_server(text for link in consumer for text in link.shown or ())
-    ours = csn.by_server(text for link in consumer for text in link.stored)
-    if ahead := [sid for sid, text in sorted(ours.items()) if sid in theirs and text > theirs[sid]]:
+    shown = csn.by_server(text for link in consumer for text in link.shown or ())
+    newest = csn.by_server(text for link in consumer for text in link.stored)
+    if ahead := [sid for sid, text in sorted(newest.items()) if sid in shown and text > shown[sid]]:
         names = ", ".join(dict.fromkeys(link.provider for link in consumer))
         what = f"has newer changes from server ID {', '.join(ahead)} than its provider {names}, by contextCSN"
         why = "The provider was restored from an older backup. syncprov refuses a newer consumer, or the two differ."
@@ -442,8 +444,9 @@ def _replication(database: Database) -> Findings:
 
 
 def _storage(server: Server) -> Findings:
-    """Yields the warnings and worse findings of `storage check`, each once, since databases may share a volume."""
-    seen = set[Finding]()
+    """Yields each finding of `storage check` that is a warning or worse. Databases may share a volume and its
+    findings."""
+    seen_findings = set[Finding]()
     for database in server.databases:
         look = partial(storage_check.check_database, database.configured, server.config.path)
         report = database.read("storage", look) if database.data else None
@@ -451,9 +454,9 @@ def _storage(server: Server) -> Findings:
         server.left_out += [fact for fact in (report.situation.unseen if report else ()) if fact not in server.left_out]
         for each in report.findings if report else ():
             # The rules `maxsize` and `sync` cover maxsize.used and nosync in more detail.
-            if each.severity.rank < WARNING.rank or each in seen or each.rule in ("maxsize.used", "nosync"):
+            if each.severity.rank < WARNING.rank or each in seen_findings or each.rule in ("maxsize.used", "nosync"):
                 continue
-            seen.add(each)
+            seen_findings.add(each)
             why = f"{each.why} All findings: ditseed storage check {database.directory}".strip()
             yield replace(each, rule=f"storage.{each.rule}", why=why)
 
@@ -486,7 +489,8 @@ def _tls_files(server: Server, *kinds: str) -> list[Path]:
 
 
 class Certificate(NamedTuple):
-    """`remaining`: seconds until it expires. `is_one_of_many`: its file has several, some perhaps unused."""
+    """`remaining`: seconds until the certificate expires. `is_one_of_many`: its file has several, and slapd may use
+    only some."""
 
     subject: str
     remaining: float
@@ -500,9 +504,9 @@ def _certificates(server: Server) -> Findings:
         yield finding("certificate.key", CRITICAL, reason, why, mend)
     for path in _tls_files(server, "Certificate", "CACertificate"):
         for certificate in server.read(f"certificates of {path}", partial(certificates_of, path)) or ():
-            left = certificate.remaining
-            expiry = f"has expired {units.duration(-left)} ago" if left <= 0 else f"expires in {left / _DAY:.0f} days"
-            severity = graded(left < 7 * _DAY and not certificate.is_one_of_many, left < 30 * _DAY)
+            life = certificate.remaining
+            expiry = f"has expired {units.duration(-life)} ago" if life <= 0 else f"expires in {life / _DAY:.0f} days"
+            severity = graded(life < 7 * _DAY and not certificate.is_one_of_many, life < 30 * _DAY)
             what = f"{certificate.subject or 'certificate'} {expiry}"
             why = "Clients and consumers refuse a server with an expired certificate."
             mend = f"openssl x509 -noout -text -in {quote(str(path))}"
@@ -510,7 +514,7 @@ def _certificates(server: Server) -> Findings:
 
 
 def _unusable_pair(server: Server) -> str:
-    """Returns why slapd cannot use its certificate; "" if it can, or has no certificate."""
+    """Returns why slapd cannot use its certificate. Returns "" if slapd can use it, or has none."""
     pair = _tls_files(server, "Certificate", "CertificateKey")
     for path in (*pair, *_tls_files(server, "CACertificate")):
         if not path.exists():
@@ -536,13 +540,13 @@ def _openssl(path: Path, *arguments: str, pem: bytes | None = None) -> bytes:
 
 def certificates_of(path: Path) -> list[Certificate]:
     pem = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-    blocks = pem.findall(files.read(path))[:20]  # enough for own files; the rest of a large CA bundle is not read
+    blocks = pem.findall(files.read(path))[:20]  # a server's own file has fewer; a CA bundle may have hundreds
     if not blocks:
         raise UsageProblem(reason=f"{path} has no certificate in PEM format")
     certificates = []
     for block in blocks:
-        shown = _openssl(path, "x509", "-noout", "-subject", "-enddate", "-nameopt", "RFC2253", pem=block)
-        fields = dict(line.partition("=")[::2] for line in shown.decode("utf-8", "replace").splitlines())
+        output = _openssl(path, "x509", "-noout", "-subject", "-enddate", "-nameopt", "RFC2253", pem=block)
+        fields = dict(line.partition("=")[::2] for line in output.decode("utf-8", "replace").splitlines())
         try:
             remaining = ssl.cert_time_to_seconds(fields["notAfter"]) - time.time()
         except (KeyError, ValueError):
@@ -552,15 +556,15 @@ def certificates_of(path: Path) -> list[Certificate]:
 
 
 def _settings(database: Database) -> Findings:
-    configured, lacking = database.configured, database.lacking_indexes
+    configured, lacking_indexes = database.configured, database.lacking_indexes
     if configured.maxsize == DEFAULT_MAXSIZE:
         what = "maxsize was never set: it is slapd's default of 10 MiB"
         why = "A few thousand entries fill it, and then slapd refuses every write (MDB_MAP_FULL)."
         yield finding("maxsize.unset", WARNING, what, why, database.tune_command("maxsize", "--maxsize", "auto"))
-    if database.is_replicated and lacking:
-        what = f"the configuration has no index {', no index '.join(lacking)}"
+    if database.is_replicated and lacking_indexes:
+        what = f"the configuration has no index {', no index '.join(lacking_indexes)}"
         why = "syncprov searches by entryCSN and syncrepl by entryUUID: without an index slapd evaluates every entry."
-        words = [word for index in lacking for word in ("--add", quote(index))]
+        words = [word for index in lacking_indexes for word in ("--add", quote(index))]
         yield finding("indexes.sync", WARNING, what, why, database.tune_command("indexes", *words))
     if database.is_multi_provider and not database.server.config.values("cn=config", "olcServerID"):
         what = "olcServerID is not set, but the database has several providers (olcMultiProvider, olcMirrorMode)"
@@ -569,9 +573,9 @@ def _settings(database: Database) -> Findings:
         yield finding("server_id", CRITICAL, what, why, mend)
     sizes = [f"{key}={none}" for key in ("size", "size.hard") for none in ("unlimited", "-1")]
     sizes.append("size.prtotal=unlimited")
-    *named, everybody = (value.lower() for value in database.limits)
-    is_unlimited = any(word in value for value in named for word in sizes)
-    is_unlimited |= not {"unlimited", "-1", *sizes}.isdisjoint(everybody.split())
+    *limits, size_limit = (value.lower() for value in database.limits)
+    is_unlimited = any(word in value for value in limits for word in sizes)
+    is_unlimited |= not {"unlimited", "-1", *sizes}.isdisjoint(size_limit.split())
     if "syncprov" in configured.overlays and not is_unlimited:
         what = "neither olcSizeLimit nor olcLimits lets an account read all entries (500 by default)"
         why = "Only the root DN can read all entries; a consumer or `ditseed export` cannot. Put the rule first."

@@ -1,5 +1,5 @@
-"""The facts of a finished run, its metrics, and its report page: one HTML file without scripts or external resources,
-whose charts are bars of CSS."""
+"""The facts of a finished run, its metrics, and its report page. The page is one HTML file without scripts or external
+resources. Its charts are bars of CSS."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from loader.storage import files, held
 
 
 class RunReport(Struct, frozen=True):
-    """A finished run. `facts`: the report as in --json; empty if the run failed."""
+    """A finished run. `facts` is the report as in --json. It is empty if the run failed."""
 
     verb: str
     recorder: Recorder
@@ -49,7 +49,7 @@ class RunReport(Struct, frozen=True):
 
     @property
     def seconds_by_step(self) -> dict[str, float]:
-        """Seconds by step, without steps that an earlier run finished; steps of the same name are added up."""
+        """Seconds by step, without steps that an earlier run finished. Steps of the same name are added up."""
         seconds: dict[str, float] = {}
         for step in self.steps:
             if step.state != DONE_BEFORE:
@@ -63,7 +63,7 @@ class RunReport(Struct, frozen=True):
 
     @property
     def entries(self) -> int:
-        """Number of entries as in --json; for a failed run, the number that its last step had counted."""
+        """Number of entries as in --json. For a failed run, the number that its last step had counted."""
         counted = self.steps[-1].entries if self.steps else 0
         entries = self.facts.get("entries", self.facts.get("read"))
         return entries if self.is_done and isinstance(entries, int) else counted
@@ -75,7 +75,7 @@ class RunReport(Struct, frozen=True):
 
     @property
     def rejected(self) -> int | None:
-        """Number of rejected entries, also from an error that ended the run because of rejects; None if not counted."""
+        """Number of rejected entries, from the report or the error that ended the run. None if unknown."""
         of_error = self.error.facts.get("rejected") if self.error else 0
         count = self.facts.get("rejected", of_error)
         return count if isinstance(count, int) else None
@@ -119,7 +119,6 @@ def families(run: RunReport) -> Iterator[Metric]:
 
 
 def write_metrics(run: RunReport, path: Path) -> None:
-    """Writes the metrics file atomically."""
     monitoring.write(families(run), path)
 
 
@@ -130,7 +129,7 @@ _SLICES = 100  # highest number of time slices of a step; rates are averages ove
 
 
 def require() -> None:
-    """Raises PackageMissing if jinja2 is not installed; called before the run, not after it."""
+    """Raises PackageMissing if jinja2 is not installed. Call it before the run."""
     if importlib.util.find_spec("jinja2") is None:
         raise PackageMissing(place="--report", package="jinja2", extra="charts", packages="jinja2")
 
@@ -153,7 +152,7 @@ def rendered(run: RunReport, command: str) -> str:
 def _facts(run: RunReport, command: str) -> Mapping[str, object]:
     failed = ("failed", f"Not done: the run ended with exit status {run.status}.")
     error, rate = run.error, run.facts.get("rate")
-    figures = (  # name, value, and the value as it is printed; zero and unknown ones are left out below
+    figures = (  # name, value, and the value as it is printed; zero and unknown values are left out below
         ("bytes", run.bytes, units.size(run.bytes)),
         ("duration", run.seconds, units.duration(run.seconds)),
         ("entries per second", rate, units.number(rate) if isinstance(rate, int) else ""),
@@ -196,8 +195,7 @@ def _requested(run: RunReport, command: str) -> Iterator[tuple[str, str]]:
 
 
 def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
-    """Yields directory, bytes and tables of each database that the run published. A database that can no longer
-    be read is left out with a warning."""
+    """Yields directory, bytes and tables of each database that the run published. Warns of an unreadable database."""
     databases = run.facts.get("databases")
     for facts in (run.facts, *(databases if isinstance(databases, list) else ())):
         if "published" in facts and "directory" in facts:
@@ -210,18 +208,19 @@ def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
 
 
 def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
-    """Returns the bytes of the data file, and the bytes of each table, largest first. The last item, "the rest", is
-    free pages and the pages of long ID lists, which LMDB does not count with their index."""
+    """Returns the bytes of the data file, and the bytes of each table, largest first. The last item, "the rest", has
+    free pages and the pages of long ID lists. LMDB does not count the latter with their index."""
     with held.checked_file(directory / DATA) as pin:
         size = pin.stat().st_size
-        # Without a lock.mdb no slapd has the database open; reading the file by itself then creates no lock.mdb.
+        # Without a lock.mdb, no slapd has the database open. Then the file itself is read, so that no lock.mdb is
+        # created.
         sizes = contents.table_bytes(directory if (directory / LOCK).exists() else pin)
     tables = sorted(sizes.items(), key=lambda table: -table[1])
     return size, [*tables, ("the rest", max(0, size - sum(sizes.values())))]
 
 
 def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, float]]]]:
-    """Yields step, unit, highest rate, and time slices (seconds, share of that rate), for each step that has counts."""
+    """Yields the step, unit, highest rate, and time slices (seconds, share of that rate) of each step with counts."""
     for step in run.steps:
         for counted, unit, scale in (("entries", "entries/s", 1), ("bytes", "MiB/s", 1 << 20)):
             if len(step.points) > 1 and getattr(step, counted):
@@ -231,15 +230,15 @@ def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, 
 
 
 def rates_of(step: StepRecord, counted: str, least: float) -> list[tuple[float, float]]:
-    """Returns seconds and rate of the step's time slices, each of `least` seconds or more. Counts can fall, because the
-    counts of a failed call are subtracted; such a slice has the rate 0."""
-    kept = [step.points[0]]
+    """Returns seconds and rate of the step's time slices. Each has at least `least` seconds. Counts fall if those of a
+    failed call are subtracted. The rate is then 0."""
+    slice_ends = [step.points[0]]
     for point in step.points[1:]:
-        if point.at - kept[-1].at >= least:
-            kept.append(point)
-    if kept[-1] is not step.points[-1]:  # extend the last slice to the end
-        kept[max(1, len(kept) - 1) :] = [step.points[-1]]
-    lengths = [(before, after, max(after.at - before.at, 1e-6)) for before, after in pairwise(kept)]
+        if point.at - slice_ends[-1].at >= least:
+            slice_ends.append(point)
+    if slice_ends[-1] is not step.points[-1]:  # extend the last slice to the end
+        slice_ends[max(1, len(slice_ends) - 1) :] = [step.points[-1]]
+    lengths = [(before, after, max(after.at - before.at, 1e-6)) for before, after in pairwise(slice_ends)]
     return [
         (seconds, max(0, getattr(after, counted) - getattr(before, counted)) / seconds)
         for before, after, seconds in lengths

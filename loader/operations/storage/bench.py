@@ -1,4 +1,4 @@
-"""`storage bench`: loads and searches the same generated people in each directory, and times the disk below with fio.
+"""`storage bench`: loads the same generated people in each directory and searches them. fio times the disk below.
 
 Each measurement starts with an empty database directory of its own.
 """
@@ -33,7 +33,7 @@ from loader.storage import files, held, survey
 SUFFIX = "dc=example,dc=com"
 _INDEXES = ("objectClass,entryUUID,entryCSN eq", "uid,cn,sn,mail eq")
 _SCHEMAS = ("core", "cosine", "inetorgperson")
-# Where Debian, the Red Hat family, `make install` and Symas install.
+# Debian, the Red Hat family, `make install` and Symas install OpenLDAP in these directories.
 _SCHEMA_DIRECTORIES = (
     *("/etc/ldap/schema", "/etc/openldap/schema"),
     *("/usr/local/etc/openldap/schema", "/opt/symas/etc/openldap/schema"),
@@ -44,12 +44,12 @@ _MODULE_DIRECTORIES = (
 )
 _VERSION = re.compile(r"slapd\w* (?P<number>\d+(?:\.\d+)+)")
 _LEAST_MAXSIZE = 64 << 20
-_MAXSIZE_OF_ENTRY, _DISK_OF_ENTRY = 8192, 4096  # bytes; an entry of the template takes less than half of it
+_MAXSIZE_OF_ENTRY, _DISK_OF_ENTRY = 8192, 4096  # bytes; an entry of the template takes less than half as many
 _DISK_BESIDE = 64 << 20  # bytes that the file system needs for itself
 _UNIFORM = 0.01  # Zipf's exponent: nearly every entry is searched for equally often
 _FIO = ("fio", "--direct=1", "--ioengine=psync", "--output-format=json", "--eta=never", "--filename=fio")
-_FIO_TIMED = ("--time_based", "--runtime=5", "--bs=4k")  # seconds; these two jobs have no end of their own
-# Field of DiskSpeed -> fio's job, as its options; the side and the figure of fio's report.
+_FIO_TIMED = ("--time_based", "--runtime=5", "--bs=4k")  # seconds, because these two jobs do not end by themselves
+# Field of DiskSpeed -> options of the fio job, then the section and the field of fio's report with the result.
 _FIO_JOBS = {
     "write": (("--rw=write", "--bs=1M", "--end_fsync=1"), "write", "bw_bytes"),
     "read": (("--stonewall", "--rw=read", "--bs=1M"), "read", "bw_bytes"),
@@ -59,7 +59,7 @@ _FIO_JOBS = {
 
 
 class Load(msgspec.Struct, frozen=True):
-    """`seconds`: until everything is on the disk. `allocated`: bytes on the disk."""
+    """A timed load. `seconds`: time until everything is on the disk. `allocated`: bytes on the disk."""
 
     entries: int
     seconds: float
@@ -76,8 +76,8 @@ class DiskSpeed(msgspec.Struct, frozen=True):
 
 
 class BenchRow(msgspec.Struct, frozen=True):
-    """The measurements of a directory; None if not requested. `nosync`, `sync`: slapadd. `native`: ditseed build.
-    `searches`: per second. `no_disk`: why fio measured nothing, or ""."""
+    """The measurements of a directory. A measurement that was not requested is None. `nosync`, `sync`: slapadd with and
+    without -q. `native`: ditseed build. `searches`: searches per second. `no_disk`: why fio measured nothing, or ""."""
 
     name: str
     directory: str
@@ -90,26 +90,23 @@ class BenchRow(msgspec.Struct, frozen=True):
 
 
 class BenchReport(msgspec.Struct, frozen=True):
-    """`version`: the version of OpenLDAP."""
+    """`version` is the version of OpenLDAP."""
 
     version: str
     rows: tuple[BenchRow, ...]
 
 
 class _Tree(msgspec.Struct, frozen=True):
-    """An LDIF file. `entries`: their number."""
-
     path: Path
     entries: int
 
 
 def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, progress: Progress) -> BenchReport:
-    """Measures slapadd, searches, `ditseed build` and fio in each directory. Directories and programs are checked
-    first: UsageProblem, ToolMissing, NotPermitted and DirectoryUnsafe are raised before anything is measured,
-    ToolFailed and NoSpace also later."""
+    """Measures slapadd, searches, `ditseed build` and fio in each directory. Checks directories and programs first.
+    Raises UsageProblem, ToolMissing, NotPermitted or DirectoryUnsafe at once, ToolFailed or NoSpace at any time."""
     version = _slapd_version()
-    named = _named(directories)
-    for directory in named.values():
+    by_name = _named(directories)
+    for directory in by_name.values():
         files.require_space(directory, sizes.entries * _DISK_OF_ENTRY + sizes.fio_size + _DISK_BESIDE)
     with files.temporary_directory("bench") as work:
         whole = _generated(recipe, sizes.entries, work / "whole.ldif", progress)
@@ -117,7 +114,7 @@ def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, prog
         searches = _searches(recipe, sizes, work / "plan", progress) if sizes.searches else []
         measuring = _Measuring(sizes.fio_size, whole, part, searches, work, progress)
         measuring.rehearse()
-        return BenchReport(version, tuple(measuring.row(name, directory) for name, directory in named.items()))
+        return BenchReport(version, tuple(measuring.row(name, directory) for name, directory in by_name.items()))
 
 
 def _slapd_version() -> str:
@@ -130,8 +127,8 @@ def _slapd_version() -> str:
 
 
 def _named(directories: Sequence[Path]) -> dict[str, Path]:
-    """Names each directory by its file system and the layout of its logical volume; by its path, too, if several are
-    equal. Raises NoSuchPath, NotPermitted, ReadOnly, DirectoryUnsafe, UsageProblem."""
+    """Names each directory after its file system and the layout of its logical volume. If names are equal, the path is
+    added. Raises NoSuchPath, NotPermitted, ReadOnly, DirectoryUnsafe, UsageProblem."""
     kinds = {}
     for path in directories:
         with files.explained(path):
@@ -152,7 +149,7 @@ def _named(directories: Sequence[Path]) -> dict[str, Path]:
 
 
 def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -> _Tree:
-    """Writes the LDIF of `entries` people, and of the containers above them."""
+    """Writes LDIF of `entries` people and the containers above them."""
     template = msgspec.structs.replace(recipe, entries=entries).compiled()
     step = progress.step(f"generate {path.name}", template.entries)
     with step as meter, files.explained(path), files.creating(path) as file:
@@ -162,7 +159,7 @@ def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -
 
 
 def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progress) -> Sequence[Question]:
-    """Returns equality searches for an indexed attribute in random order, each of which matches one entry."""
+    """Returns searches in random order. Each tests an indexed attribute for equality, and matches one entry."""
     template = msgspec.structs.replace(recipe, entries=sizes.entries).compiled()
     options = PlanOptions(sizes.searches, {"search": 1}, 0.0, _UNIFORM, sizes.seed, (("uid", False, 1),))
     with progress.step("plan searches", sizes.searches) as meter, files.explained(path), files.creating(path) as file:
@@ -175,8 +172,8 @@ def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progres
 
 
 class _Measuring(msgspec.Struct, frozen=True):
-    """`fio_size`: bytes. `whole`: loaded without sync. `part`: loaded with sync. `work`: directory for LDIF and
-    slapd.conf."""
+    """`fio_size`: bytes of fio's file. `whole` is loaded without sync, `part` with sync. `work` is for temporary
+    files."""
 
     fio_size: int
     whole: _Tree
@@ -186,8 +183,8 @@ class _Measuring(msgspec.Struct, frozen=True):
     progress: Progress
 
     def rehearse(self) -> None:
-        """Loads and opens a database without measuring it: this shows at once what slapd's installation lacks, and
-        loads the programs into memory before the first row."""
+        """Loads and opens a database without measuring it. This shows at once what slapd's installation lacks. It also
+        brings the programs into memory before the first measurement."""
         tree = self.part or self.whole
         with self._step("try slapadd, slapd", self.work) as (directory, meter):
             self._slapadd(directory, tree, meter, "-q")
@@ -195,7 +192,7 @@ class _Measuring(msgspec.Struct, frozen=True):
                 pass
 
     def row(self, name: str, parent: Path) -> BenchRow:
-        """Measures a directory. Raises ToolFailed, NoSpace and others: a load that fails is no measurement."""
+        """Measures a directory. Raises ToolFailed, NoSpace and others if a load fails."""
         sync = searches = disk = None
         no_disk = ""
         with files.temporary_directory("bench", parent) as directory:
@@ -229,7 +226,7 @@ class _Measuring(msgspec.Struct, frozen=True):
             raise UsageProblem(reason=f"no core.schema is in {', '.join(_SCHEMA_DIRECTORIES)}")
         lines = [f"include {schemas}/{name}.schema" for name in _SCHEMAS]
         modules = next((place for place in _MODULE_DIRECTORIES if any(Path(place).glob("back_mdb.*"))), None)
-        if modules:  # else back-mdb is built into slapd
+        if modules:  # without a module, back-mdb is built into slapd
             lines += [f"modulepath {modules}", "moduleload back_mdb"]
         lines += ["database mdb", f'suffix "{SUFFIX}"', f'directory "{directory}"']
         lines += [f"maxsize {max(_LEAST_MAXSIZE, tree.entries * _MAXSIZE_OF_ENTRY)}"]
@@ -238,7 +235,7 @@ class _Measuring(msgspec.Struct, frozen=True):
         return path
 
     def _slapadd(self, directory: Path, tree: _Tree, meter: Meter, *words: str) -> Load:
-        """Times slapadd, which with -q omits sync and some checks. Raises ToolMissing, ToolFailed."""
+        """Times slapadd. With -q, slapadd omits sync and some checks. Raises ToolMissing, ToolFailed."""
         config = str(self._config(directory, tree))
         command = tools.server_tool("slapadd", *words, "-f", config, "-l", str(tree.path))
 

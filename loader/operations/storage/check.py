@@ -1,4 +1,4 @@
-"""`storage check`: reads the facts of the storage below a path, and judges them by rules.
+"""`storage check`: reads facts about the file system, volumes and devices below a path, and judges them by rules.
 
 A rule is a function of a Situation and reads nothing else. Findings of one severity are printed in the order of RULES.
 """
@@ -32,12 +32,12 @@ ONE_DISK = (
     "volume with `ditseed storage plan --redundant`."
 )
 LARGE_STRIPE = 1024 * 1024
-ALIGNED = 1 << 20  # bytes; partitioning tools have begun partitions at multiples of this since about 2010
+ALIGNED = 1 << 20  # bytes; since about 2010, partitioning tools begin partitions at multiples of 1 MiB
 XFS_LEAST = 1 << 30  # bytes; mkfs.xfs ignores the stripes of a smaller device
 USUAL_READAHEAD = 128 * 1024  # bytes; the kernel's default for a disk
 _COSTLY_READAHEAD, _LARGE_READAHEAD = 512 * 1024, 1024 * 1024
-_SECTOR = 4096  # bytes; a disk that reports smaller sectors may still have sectors of 4 KiB
-_FULL, _FILLING = 95.0, 80.0  # percent of a thin pool in use
+_SECTOR = 4096  # bytes; a disk may have sectors of 4 KiB and report smaller ones
+_FULL, _FILLING = 95.0, 80.0  # percent of a thin pool's space that are in use
 _TIGHT = 0.9  # share of the map in use
 _LMDB = "lmdb.h, Caveats"
 _CHANGE_MAXSIZE = "ditseed tune maxsize -H ldapi:/// -Y EXTERNAL --maxsize"
@@ -50,7 +50,7 @@ _REMOVED = {
 }
 _FIT = ("xfs", "ext4", "ext3")
 
-# Types of file systems, separated by spaces -> severity, finding, reason, source.
+# Types of file systems, separated by spaces -> severity, finding, reason, source of the reason.
 _KINDS = {
     "ext2": (WARNING, "no journal", "After a crash it must be checked before slapd can start.", "ext4(5)"),
     "reiserfs": (*(CRITICAL, "removed from Linux", "Linux 6.13 and later cannot mount the database."), "Linux 6.13"),
@@ -81,7 +81,7 @@ _KINDS = {
 }
 _KNOWN = {kind: row for kinds, row in _KINDS.items() for kind in kinds.split()}
 
-# Rule (source): why the finding matters. The rule fills in each {NAME}.
+# Name of a rule (source), and why its finding matters. The rule replaces each {NAME}.
 _REASONS_TEXT = """
 filesystem (lmdb.h, Caveats)
   Whether its memory maps, locks and fsync suit LMDB depends on what is behind it.
@@ -190,7 +190,7 @@ def check(path: Path) -> Report:
 
 
 def check_database(database: ConfiguredDatabase, config: Path) -> Report:
-    """Checks a database of a parsed configuration. Raises NotPermitted; NoSuchPath also if it names no directory."""
+    """Checks a database of a parsed configuration. Raises NoSuchPath, NotPermitted."""
     directory = database.require_directory(config)
     settings = Configured(str(config), database.suffix, database.maxsize, database.nosync, database.env_flags)
     configured = replace(situation(directory), configured=settings)
@@ -203,7 +203,7 @@ def judged(situation: Situation) -> tuple[Finding, ...]:
 
 
 def situation(path: Path) -> Situation:
-    """Reads what the rules judge at a data.mdb or directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
+    """Reads the facts for a data.mdb or a directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
     file = data_file(path)
     facts = survey.facts_of(file or path)
     database, unseen = None, facts.unseen
@@ -213,13 +213,13 @@ def situation(path: Path) -> Situation:
             pages = meta.read_meta(file)
             database = Database(str(file), allocated, pages.used, pages.map_size, pages.page_size)
         except LoaderError as error:
-            database = Database(str(file), allocated, allocated, None, PAGE)  # as if all of it were in use
+            database = Database(str(file), allocated, allocated, None, PAGE)  # all of the file counts as used
             unseen += (Unseen("map size and pages in use", str(error)),)
     return Situation(facts, defaults.memory(), database, unseen)
 
 
 def data_file(path: Path) -> Path | None:
-    """Returns the data.mdb that `path` names or contains, or None. Raises NoSuchPath, NotPermitted, UsageProblem."""
+    """Returns the data.mdb that `path` is or contains, or None. Raises NoSuchPath, NotPermitted, UsageProblem."""
     with files.explained(path):
         path.stat()
         if not path.is_dir() and not path.is_file():
@@ -236,7 +236,8 @@ def _ok(rule: str, subject: str, what: str) -> Finding:
 def _finding(
     severity: Severity, rule: str, subject: str, what: str, mend: Sequence[str] = (), reason: str = "", **values: str
 ) -> Finding:
-    """`reason`: the key in _REASONS, if it is not `rule`. `values`: fill in the placeholders of that text."""
+    """Returns a finding with its reason from _REASONS. The key is `reason`, or `rule` if that is empty. `values`
+    replace the placeholders of the text."""
     why, source = _REASONS[reason or rule]
     return Finding(severity, rule, subject, what, why.format(**values) if values else why, tuple(mend), source)
 
@@ -266,7 +267,7 @@ def _kind(situation: Situation, facts: Facts) -> Findings:
 
 
 def _without_cow(situation: Situation) -> tuple[str, ...]:
-    """Returns commands that copy the file, as its owner: root writes to no directory of another account."""
+    """Returns commands that copy the file as its owner. root must not write to a directory of another account."""
     file = situation.facts.path
     if situation.database is None:
         return (f"chattr +C {quote(file)}",)
@@ -281,7 +282,7 @@ def _without_cow(situation: Situation) -> tuple[str, ...]:
 
 
 def _parameters(situation: Situation, facts: Facts) -> Findings:
-    """Judges what mkfs has set: block size, journal."""
+    """Judges the block size and the journal, which mkfs has set."""
     page, mount, where, parameters = situation.page, facts.mount, facts.mount.target, facts.parameters
     block = parameters.block if parameters else facts.space.block
     what = f"blocks of {block} bytes, pages of {page}"
@@ -304,13 +305,13 @@ def _stripes(situation: Situation, facts: Facts) -> Findings:
     parameters, top, where = facts.parameters, facts.top, facts.mount.target
     if parameters is None or top is None:
         return
-    # A disk with sectors of 4 KiB, or an SSD, may report sizes that are no stripes.
+    # An SSD, or a disk with sectors of 4 KiB, may report sizes that are not stripes.
     is_striped = top.kind in ("lvm", "dm") or top.kind.startswith("md")
     is_striped &= top.opt_io > top.min_io and top.opt_io % max(1, top.min_io) == 0
     unit, width = (top.min_io, top.opt_io) if is_striped else (0, 0)
     volume = facts.volumes.by_path(top.path)
     for segment in volume.segments if volume else ():
-        if segment.kind == "raid10":  # of which the device counts both copies (as of Linux 6.1)
+        if segment.kind == "raid10":  # for raid10, Linux 6.1 reports a width that counts both copies
             unit, width = segment.stripe_size, segment.stripe_size * segment.data_stripes
             break
     is_xfs, stripes = facts.mount.kind == "xfs", (parameters.stripe_unit, parameters.stripe_width)
@@ -363,7 +364,7 @@ def _part_of(volumes: Volumes, pool: Volume, part: str) -> Volume | None:
 
 
 def _no_redundancy(subject: str, legs: Sequence[Device | None], facts: Facts) -> Findings:
-    """Yields a note if a device of `legs` has no redundancy. A leg is None if the kernel does not list the device."""
+    """Yields a note if the failure of one disk would lose a leg. A leg is None if its device is unknown."""
 
     def has_copy(leg: Device) -> bool:
         if leg.kind.startswith("md ") and leg.kind not in _NO_COPY:
@@ -414,7 +415,7 @@ def _shares(volume: Volume) -> str:
 
 
 def _thin(pool: Volume, volumes: Volumes) -> Findings:
-    """Judges a thin pool. A pool that fills is enlarged by a quarter: a full one is then 80 % full."""
+    """Judges a thin pool. The commands enlarge it by a quarter, so that a full pool is then 80 % full."""
     name, data, metadata = name_of(pool), _part_of(volumes, pool, "tdata"), _part_of(volumes, pool, "tmeta")
     more_data = enlarging(volumes, pool, pool.size // 4, data=data)
     more_metadata: tuple[str, ...] = ()
@@ -492,7 +493,7 @@ def _mounted(facts: Facts) -> Findings:
     mount, target = facts.mount, facts.mount.target
     remount = f"mount -o remount,{{}} {quote(target)}".format
     if _NO_BARRIER & {*mount.options}:
-        # Harmless only if no device has a write cache that a power cut empties.
+        # This is harmless only if no device has a write cache that a power cut empties.
         cache = _caching(facts)
         severity = CRITICAL if cache or not facts.devices else NOTE
         what = "barriers are off: fsync does not make the device write its cache"
@@ -517,7 +518,7 @@ def _next_boot(facts: Facts) -> Findings:
         if mount.source.startswith("/dev/") and target != "/":
             options = f"subvol={commands.fstab_word(mount.root)} 0 0" if mount.is_subvolume else "defaults 0 2"
             line = commands.add_to_fstab(mount.source, target, mount.kind, options)
-            is_whole = mount.root == "/" or mount.is_subvolume  # else a directory of it is mounted (mount --bind)
+            is_whole = mount.root == "/" or mount.is_subvolume  # false: mount --bind has mounted a directory of it
             yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", (line,) if is_whole else ())
         return
     names = {option: option.partition("=")[0] for option in entry.options}
@@ -536,17 +537,17 @@ def _next_boot(facts: Facts) -> Findings:
         what = f"{line}, says {entry.kind}, but {mount.kind} is mounted"
         yield _finding(WARNING, "fstab.kind", target, what, [_changed(entry, mount.kind, entry.options)])
         return
-    gone = sorted(_REMOVED.keys() & names.values()) if mount.kind == "xfs" else []
-    if gone:
-        since = ", ".join(f"{name} in Linux {_REMOVED[name]}" for name in gone)
-        what = f"{line}: the next mount fails ({', '.join(gone)})"
-        kept = [option for option in names if names[option] not in _REMOVED]
-        mend = [_changed(entry, entry.kind, kept), "findmnt --verify"]
+    removed_options = sorted(_REMOVED.keys() & names.values()) if mount.kind == "xfs" else []
+    if removed_options:
+        since = ", ".join(f"{name} in Linux {_REMOVED[name]}" for name in removed_options)
+        what = f"{line}: the next mount fails ({', '.join(removed_options)})"
+        remaining_options = [option for option in names if names[option] not in _REMOVED]
+        mend = [_changed(entry, entry.kind, remaining_options), "findmnt --verify"]
         yield _finding(CRITICAL, "fstab.removed", target, what, mend, since=since)
     elif names.keys() & _NO_BARRIER and not {*mount.options} & _NO_BARRIER:
-        kept = [option for option in names if names[option] not in ("nobarrier", "barrier")]
+        remaining_options = [option for option in names if names[option] not in ("nobarrier", "barrier")]
         what = f"{line}, turns barriers off at the next mount"
-        yield _finding(CRITICAL, "fstab.barrier", target, what, [_changed(entry, entry.kind, kept)])
+        yield _finding(CRITICAL, "fstab.barrier", target, what, [_changed(entry, entry.kind, remaining_options)])
 
 
 def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
@@ -629,7 +630,7 @@ def _space(situation: Situation, facts: Facts) -> Findings:
 
 
 def _enlarge(facts: Facts, lack: int) -> tuple[str, ...]:
-    """Returns commands that add `lack` bytes and 5 % of them, which the file system itself may need."""
+    """Returns commands that enlarge the volume by `lack` bytes, and by 5 % of them for the file system itself."""
     volume, mount = facts.volume, facts.mount
     if volume is None or volume.pool is not None or facts.top is None or volume.path != facts.top.path:
         return ()

@@ -1,4 +1,4 @@
-"""The commands that `check` prints to fix a finding, and `plan` to create a volume: one function for each."""
+"""The commands that `storage check` prints to fix a finding, and that `storage plan` prints to create a volume."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from loader.operations.options import STRIPE
 from loader.storage.survey import Device, PhysicalVolume, Volume, Volumes
 
 PAGE = 4096  # bytes; LMDB 0.9 uses the page size of the processor
-FEW_SECTORS = 32  # sectors of 512 bytes, 16 KiB: readahead for a database that does not fit into memory
+FEW_SECTORS = 32  # sectors of 512 bytes; readahead for a database that does not fit into memory
 XFS_MINIMUM = 300 << 20  # bytes; mkfs.xfs refuses a smaller device
 
 
 def lvcreate(group: str, name: str, extents: int, stripe_size: int, legs: Sequence[str], copies: int = 1) -> str:
-    """Returns an lvcreate command with a stripe of `stripe_size` bytes on each leg, or each pair of legs if `copies` is
-    2. -y and --wipesignatures wipe old signatures; without them lvcreate asks, and a script aborts.
-    """
+    """Returns an lvcreate command with stripes of `stripe_size` bytes. Each leg has a stripe, or each pair of legs if
+    `copies` is 2. -y and --wipesignatures wipe old signatures. Without them, lvcreate asks, and a script aborts."""
     stripes = len(legs) // copies
     kind = f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1 " if copies > 1 else ""
     striped = f"-i {stripes} -I {stripe_size // 1024}k " if stripes > 1 else ""
@@ -41,7 +40,7 @@ def read_ahead(group: str, name: str, sectors: int) -> str:
 
 
 def add_to_fstab(source: str, target: str, kind: str, options: str = "defaults 0 2") -> str:
-    """Returns a printf command: the echo of some shells would interpret the escapes of fstab(5)."""
+    """Returns a printf command, because the echo of some shells would interpret the escapes of fstab(5)."""
     line = " ".join((*map(fstab_word, (source, target, kind)), options))
     return f"printf '%s\\n' {quote(line)} >>/etc/fstab"
 
@@ -59,8 +58,7 @@ def enlarging(
 ) -> tuple[str, ...]:
     """Returns an lvextend command for at least `lack` bytes, after a vgextend if the group lacks free extents.
 
-    `data`: for a thin pool, the hidden volume with its data extents.
-    """
+    If `volume` is a thin pool, `data` is the hidden volume with its data extents."""
     last = (data or volume).segments[-1]
     stripes = 1 if last.kind == "raid1" else last.stripes
     if last.kind.startswith("raid") and last.kind != "raid1":
@@ -78,7 +76,7 @@ def enlarging(
 
 
 def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, ...]:
-    """Returns commands that create a striped volume as large as `volume`: on free extents, or on disks to be added."""
+    """Returns commands that create a striped volume as large as `volume`, after disks are added if necessary."""
     physical = on_own_disks(physical)
     for stripes in range(len(physical), 1, -1):
         each = -(-volume.extents // stripes)
@@ -98,7 +96,7 @@ def _striped(volume: Volume, each: int, legs: Sequence[str]) -> tuple[str, ...]:
 
 
 def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
-    """Returns the volumes that share no disk; of several on one disk, only the one with the most free extents."""
+    """Returns the volumes. If several share a disk, only the volume with the most free extents stays."""
     disks: dict[str, PhysicalVolume] = {}
     for volume in sorted(physical, key=lambda each: -each.free):
         if disks.keys().isdisjoint(volume.disks):

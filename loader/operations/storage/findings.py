@@ -1,4 +1,4 @@
-"""The input of a rule of `storage check` (a Situation) and its result (a Finding)."""
+"""The input of the rules of `storage check` (a Situation) and their results (Findings)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loader.storage.survey import Facts, Unseen
 
 
 class Severity(str, Enum):
-    """From the least to the worst."""
+    """The order of the members is from the least to the worst."""
 
     OK = "ok"
     NOTE = "note"
@@ -24,7 +24,7 @@ class Severity(str, Enum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`rule`: its name, for programs. `mend`: commands, or lines of a file. `source`: where the reason is given."""
+    """`rule` is a name for programs. `mend` has commands, or lines of a file. `source` is the document behind `why`."""
 
     severity: Severity
     rule: str
@@ -36,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Database(msgspec.Struct, frozen=True):
-    """A data.mdb. Bytes: `allocated` as du shows them, `used` up to the last page ever used."""
+    """A data.mdb. `allocated`: bytes on the disk, as in du. `used`: bytes up to the last page that was ever used."""
 
     path: str
     allocated: int
@@ -56,7 +56,7 @@ class Configured(msgspec.Struct, frozen=True):
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """`memory`: bytes of memory of this host. `database`: None if the directory has no data.mdb."""
+    """`memory`: bytes of memory of this host. `database` is None if the directory has no data.mdb."""
 
     facts: Facts
     memory: int
@@ -66,7 +66,7 @@ class Situation(msgspec.Struct, frozen=True):
 
     @property
     def map_size(self) -> int | None:
-        """The map size of the configuration, which slapd uses; without a configuration, that of the data file."""
+        """The configured map size, because slapd uses that. Without a configuration, the map size of the data file."""
         if self.configured is not None:
             return self.configured.maxsize
         return self.database.map_size if self.database else None

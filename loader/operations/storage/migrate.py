@@ -1,9 +1,9 @@
-"""`storage migrate`: moves a directory to another volume, in steps that can each be repeated and rolled back.
+"""`storage migrate`: moves a directory to another volume. Each step can be repeated, and rolled back.
 
-The plan looks for all obstacles before anything is changed. Finished copy and verify steps are not repeated, as long as
-neither volume has changed since. What a reboot undoes (the mounts, the stopped service) is done again by every run.
-/etc/fstab names the new volume before the service is started on it, and the old volume before a rollback starts the
-service on that: so a boot at any moment mounts the volume that the service last wrote to.
+The plan looks for all obstacles before anything is changed. Finished copy and verify steps are repeated only if a
+volume has changed since. Every run repeats the steps that a reboot undoes: it stops the service and mounts the volumes.
+A boot at any moment must mount the volume that the service last wrote to. So /etc/fstab names the new volume before the
+service starts on it. In a rollback, it names the old volume before the service starts on that.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _ROLLBACK = "rollback"
 _PATIENCE = 60.0  # seconds that a service has to close its files, or to come up
 _LOOK = 0.1  # seconds between two checks of the service
 _SHOWN = 5  # processes or mounts listed in one message
-# Mount options. Newer kernels show "emergency_ro" and "shutdown" for ext4 after an error.
+# Mount options of a read-only mount. Newer kernels show "emergency_ro" and "shutdown" for ext4 after an error.
 _READ_ONLY = {"ro", "emergency_ro", "shutdown"}
-_SPARE = 8 << 20  # bytes, in addition to 5 % of the data: what another file system needs for itself
+_SPARE = 8 << 20  # bytes that the new file system may need for itself, in addition to 5 % of the data
 _REPEAT = "then run the same command again, or go back with --rollback."
 _DOWN = (
     "Look at the service's log. The same command looks again; --rollback mounts the former volume and starts the "
@@ -57,8 +57,8 @@ _log = logging.getLogger(__name__)
 
 
 class MoveRequest(msgspec.Struct, frozen=True):
-    """`stop`, `start`: the words of a command. `uri`: URI of the server that must answer, or "". `seconds`: how long
-    the service must stay up."""
+    """The options of a migration. `stop`, `start`: the words of a command. `uri` is the URI of the server that must
+    answer, or "". `seconds`: how long the service must stay up."""
 
     source: str
     target: str
@@ -70,9 +70,9 @@ class MoveRequest(msgspec.Struct, frozen=True):
 
 
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`old`: the volume mounted on FROM; None if FROM is a directory of a larger one. `new`: the new volume as it will
-    be mounted on FROM; `there`: the same as it is mounted on TO now. `allocated`: bytes. `is_used`: whether FROM has a
-    database or a process uses it, so that a process must use it after the start."""
+    """`old` is the volume mounted on FROM, or None if FROM is a directory of a larger one. `new` is the new volume with
+    the options for FROM. `there` is the same volume with its present options on TO. `allocated`: bytes. `is_used`:
+    whether FROM has a database, or a process uses FROM. After the start, a process must then use it again."""
 
     request: MoveRequest
     old: Volume | None
@@ -96,7 +96,7 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(request: MoveRequest, state: Path) -> MovePlan:
-    """`state`: the run directory. Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe, NotPermitted."""
+    """`state` is the run directory. Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe, NotPermitted."""
     source, target, fstab = Path(request.source), Path(request.target), Path(request.fstab)
     for path in (source, target):
         _require_directory(path)
@@ -161,7 +161,7 @@ def _require_directory(path: Path) -> None:
 
 
 def require_commands(request: MoveRequest) -> None:
-    """Raises UsageProblem if a command of the service does not exist. Called before anything is stopped."""
+    """Raises UsageProblem if a command of the service does not exist."""
     for command in (request.stop, request.start):
         if shutil.which(command[0]) is None:
             raise UsageProblem(reason=f"{command[0]} does not exist, or is not in PATH (see --service)")
@@ -221,7 +221,8 @@ def _notes(source: Path, target: Path, old: Volume | None, is_used: bool) -> Ite
 
 
 class PlannedStep(msgspec.Struct, frozen=True):
-    """`commands`: as an operator would type them. `by`: what ditseed does without a command, or ""."""
+    """A step for the operator to read. `commands` has the commands that an operator would type. `by` says what ditseed
+    does without a command, or is ""."""
 
     step: str
     commands: tuple[str, ...]
@@ -266,7 +267,7 @@ def _while_stopped(request: MoveRequest, *steps: PlannedStep) -> tuple[PlannedSt
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """A migration that was started. `done`: its finished steps. `goes_back`: whether a rollback was started."""
+    """A migration that was started. `done` has its finished steps. `goes_back`: whether a rollback was started."""
 
     plan: MovePlan
     done: tuple[str, ...]
@@ -278,22 +279,22 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 def run_directory(source: str) -> Path:
-    """Returns the run directory for FROM. It must be on neither of the two volumes."""
+    """Returns the run directory for FROM. It must not be on the two volumes, because they are unmounted."""
     return state_dir() / "migrate" / hashlib.sha256(os.fsencode(source)).hexdigest()[:16]
 
 
 def begun(source: str) -> Begun | None:
-    """Returns the migration of `source` that passed its preflight, or None. Raises CatalogueDamaged."""
+    """Returns the migration of `source` that has passed its preflight, or None. Raises CatalogueDamaged."""
     status = status_of(run_directory(source))
     plan = status.catalogue.facts_of("preflight", MovePlan) if status else None
     if status is None or plan is None:
         return None
-    done = tuple(name for name in STEPS if status.catalogue.is_done(name))
-    return Begun(plan, done, status.catalogue.is_done(_ROLLBACK))
+    steps = tuple(name for name in STEPS if status.catalogue.is_done(name))
+    return Begun(plan, steps, status.catalogue.is_done(_ROLLBACK))
 
 
 def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
-    """Starts, or resumes after the last finished step; `anew` repeats a finished migration. Raises LoaderError."""
+    """Starts a migration, or resumes it after the last finished step. `anew` repeats a finished migration."""
     source, target = str(plan.source), str(plan.target)
     with _run(plan, progress, anew) as run:
         do, catalogue = run.do, run.catalogue
@@ -304,7 +305,7 @@ def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
                 catalogue.undo(name)
         do("stop", lambda meter: _stop(plan, tests_target=plan.there.is_at(target)))
         if not catalogue.is_done("mount") and not plan.new.is_at(source):
-            # After a reboot, or after a kill while both volumes were unmounted.
+            # This is so after a reboot, or after a kill while both volumes were unmounted.
             if plan.old is not None:
                 plan.old.mount(source)
             plan.there.mount(target)
@@ -339,7 +340,7 @@ class _Copied(msgspec.Struct, frozen=True):
 
 
 class _Verified(msgspec.Struct, frozen=True):
-    """`top`: mode, owner and group of the top directory."""
+    """`top` has the mode, owner and group of the top directory."""
 
     checksums: int
     verify_mark: str
@@ -347,8 +348,8 @@ class _Verified(msgspec.Struct, frozen=True):
 
 
 def _forget_a_stale_copy(plan: MovePlan, run: Run) -> None:
-    """Undoes copy and verify if a volume has changed since: a reboot may have started the service. A copy that other
-    accounts could enter is removed, not resumed."""
+    """Undoes copy and verify if a volume has changed since, because a reboot may have started the service. If other
+    accounts could enter the copy, it is removed, not resumed."""
     catalogue = run.catalogue
     copied, verified = catalogue.facts_of("copy", _Copied), catalogue.facts_of("verify", _Verified)
     if copied is None:
@@ -364,7 +365,7 @@ def _forget_a_stale_copy(plan: MovePlan, run: Run) -> None:
 
 
 def _copy(plan: MovePlan, meter: Meter) -> _Copied:
-    _require_no_strangers(plan.target, occupants(plan.target))  # such processes would prevent the unmounting
+    _require_no_strangers(plan.target, occupants(plan.target))  # processes there would prevent the unmounting
     _require_stopped(plan)
     with held.opened(plan.source) as source, held.opened(plan.target) as target:
         before = trees.state_of(source.descriptor)
@@ -376,7 +377,7 @@ def _copy(plan: MovePlan, meter: Meter) -> _Copied:
 
 
 def _require_stopped(plan: MovePlan) -> None:
-    """Raises MigrationRefused if something has started the service again since it was stopped."""
+    """Raises MigrationRefused if the service has been started again."""
     if users := _users(plan):
         reason = f"the service was stopped, but it is used again: {users}"
         raise _refused(plan.source, reason, f"Find out what starts it, {_REPEAT}")
@@ -396,19 +397,19 @@ def _verify(plan: MovePlan, run: Run, meter: Meter) -> _Verified:
 def _require_equal(
     plan: MovePlan, run: Run, source: Mapping[str, object], target: Mapping[str, object], what: str
 ) -> None:
-    """Raises MigrationRefused if the two differ; first removes the differing files, which a new run copies again."""
-    wrong = [path for path in {**source, **target} if source.get(path) != target.get(path)]
-    if not wrong:
+    """Raises MigrationRefused if the two differ. First removes differing files, so that a new run copies them."""
+    differing_paths = [path for path in {**source, **target} if source.get(path) != target.get(path)]
+    if not differing_paths:
         return
     run.catalogue.undo("copy")
     with held.opened(plan.target) as top:
-        for path in wrong:
+        for path in differing_paths:
             if path in target and (top.path / path).is_file():
                 with held.opened((top.path / path).parent) as above:
                     above.remove(os.path.basename(path))
     raise _refused(
-        plan.target / wrong[0],
-        f"the copy differs from {plan.source / wrong[0]} ({what})",
+        plan.target / differing_paths[0],
+        f"the copy differs from {plan.source / differing_paths[0]} ({what})",
         "Run the same command again; it copies anew. If it differs then, do not trust the new volume.",
     )
 
@@ -423,7 +424,7 @@ def _unmount(plan: MovePlan) -> None:
     killpoint("unmount.between")
     if plan.old is not None:
         plan.old.unmount(str(plan.source))
-    # No error: other mount namespaces that copied the mount are harmless until a process there opens the files.
+    # Mounts in other mount namespaces are no error: they are harmless until a process there opens the files.
     if others := [*mounts.in_other_namespaces(former)] if former else []:
         _log.warning(
             "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it is "
@@ -452,8 +453,8 @@ def _mark(directory: Path) -> str:
 
 
 def roll_back(plan: MovePlan, progress: Progress) -> Report:
-    """Rolls back from any step; safe to kill and repeat. The files on the new volume stay. In the report, `not_mounted`
-    is why the new volume could not be mounted on TO again, or None."""
+    """Rolls back a migration, whatever its last step. Can be killed and repeated. The files on the new volume stay. In
+    the report, `not_mounted` says why the new volume could not be mounted on TO again, or is None."""
     request = plan.request
     fstab, of_target = Path(request.fstab), mounting.of_volume(plan.edits, request.target)
 
@@ -480,15 +481,15 @@ def roll_back(plan: MovePlan, progress: Progress) -> Report:
     with _run(plan, progress) as run:
         run.worked = True
         run.catalogue.finish(_ROLLBACK, {}, 0, 0.0)
-        done = {}
+        results = {}
         for name, work in steps.items():
             killpoint(f"rollback.{name}")
             with progress.step(f"rollback: {name}") as meter:
-                done[name] = work(meter)
+                results[name] = work(meter)
         killpoint("rollback.end")
         forget(run.directory)
     mounted = plan.old.device if plan.old else ""
-    return {"from": request.source, "mounted": mounted, "kept": request.target, "not_mounted": done["mount"]}
+    return {"from": request.source, "mounted": mounted, "kept": request.target, "not_mounted": results["mount"]}
 
 
 # --- the service -----------------------------------------------------------------------------------------------------
@@ -499,9 +500,9 @@ def _users(plan: MovePlan) -> str:
 
 
 def _stop(plan: MovePlan, tests_target: bool = False) -> None:
-    """Stops the service and waits until no process uses FROM. If none does, the command may fail, because the service
-    may have been stopped already. `tests_target`: first writes a test file to TO, because some failed file systems
-    report errors only on writes. Raises MigrationRefused if a process still uses FROM; ReadOnly, OSError."""
+    """Stops the service, and waits until no process uses FROM. The command may fail if no process uses FROM: the
+    service may have been stopped already. With `tests_target`, first writes a test file to TO, because some failed file
+    systems report errors only on writes. Raises ReadOnly, OSError, or MigrationRefused if a process still uses FROM."""
     if tests_target:
         with files.explained(plan.target), held.closing_descriptor(files.nameless(plan.target)) as descriptor:
             files.fill_randomly(descriptor, 4096)
@@ -532,8 +533,8 @@ def _failed(command: Sequence[str], answer: child.ToolOutput) -> ToolFailed:
 
 
 def _watch(plan: MovePlan, meter: Meter) -> int:
-    """Waits until the service is up, then checks that it stays up. Returns its process ID, or 0 if no process has to
-    use FROM. Raises MigrationRefused if the service does not come up or stay up."""
+    """Waits until the service is up, and checks that it stays up. Returns its process ID, or 0 if no process must use
+    FROM. Raises MigrationRefused if the service does not come up or stay up."""
     until = time.monotonic() + _PATIENCE
     while isinstance(process := _server_pid(plan), str):
         if time.monotonic() > until:
@@ -552,7 +553,7 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
 
 
 def _server_pid(plan: MovePlan) -> int | str:
-    """Returns the ID of the slapd that uses FROM, 0 if no database lies there, or a text that says what is wrong."""
+    """Returns the ID of the process that uses FROM, 0 if no process must use it, or a text that says what is wrong."""
     if os.statvfs(plan.source).f_flag & os.ST_RDONLY:
         return "the volume is read-only"
     pid: int | None = 0

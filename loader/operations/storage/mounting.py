@@ -14,12 +14,12 @@ from loader.operations.storage.commands import fstab_word
 from loader.storage import files, mounts
 from loader.storage.mounts import Mount
 
-# Options that a line of fstab should keep if another volume replaces its own: every file system type has them.
+# A line of fstab keeps these options if it gets another volume. Every type of file system has them.
 GENERAL = ("nodev", "nosuid", "noexec", "noatime", "nodiratime", "nofail", "noauto")
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A file system on a device. `uuid`: "" if blkid finds none. `options`: for mount -o."""
+    """A file system on a device. `uuid` is "" if blkid finds none. `options` are those of mount -o."""
 
     device: str
     uuid: str
@@ -30,7 +30,7 @@ class Volume(msgspec.Struct, frozen=True):
         return ["mount", "-t", self.kind, "-o", self.options, device or self.device, path]
 
     def is_at(self, path: str) -> bool:
-        """Returns whether the volume is mounted on `path`. A device that is unreadable is recognized by its path."""
+        """Returns whether the volume is mounted on `path`. If the device is unreadable, its path is compared."""
         mount = mounts.mounted_at(Path(path))
         return mount is not None and self._is(mount.source, is_mounted=True)
 
@@ -41,7 +41,7 @@ class Volume(msgspec.Struct, frozen=True):
         return bool(self.uuid) and uuid == self.uuid
 
     def mount(self, path: str) -> None:
-        """Does nothing if the volume is already mounted there. Raises MigrationRefused, ToolFailed."""
+        """Mounts the volume on `path`, unless it is mounted there already. Raises MigrationRefused, ToolFailed."""
         if self.is_at(path):
             return
         device = self.device
@@ -60,7 +60,7 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 def of(mount: Mount, fstab: Path) -> Volume:
-    """Returns the volume of a mount, with the options that the next boot mounts it with."""
+    """Returns the volume of a mount. It gets the mount options that the next boot will use."""
     line = mounts.fstab_of(mount.target, fstab)
     options = line.options if line else tuple(one for one in mount.options if one in GENERAL)
     if mount.kind == "btrfs" and not any(one.startswith("subvol") for one in options):
@@ -69,14 +69,15 @@ def of(mount: Mount, fstab: Path) -> Volume:
 
 
 def with_options_of(new: Volume, old: Volume | None) -> Volume:
-    """Adds the old volume's general options, which protect the directory. `noauto` comes only from the old volume."""
-    mine = [option for option in new.options.split(",") if option != "noauto"]
-    more = [option for option in (old.options.split(",") if old else ()) if option in {*GENERAL} - {*mine}]
-    return msgspec.structs.replace(new, options=",".join([*mine, *more]) or "defaults")
+    """Returns the new volume with the old volume's general options, because they protect the directory. The new
+    volume's own `noauto` is dropped."""
+    options = [option for option in new.options.split(",") if option != "noauto"]
+    more = [option for option in (old.options.split(",") if old else ()) if option in {*GENERAL} - {*options}]
+    return msgspec.structs.replace(new, options=",".join([*options, *more]) or "defaults")
 
 
 def uuid_of(device: str) -> str:
-    """Returns the UUID that the device itself has, not a cached one; "" if there is none."""
+    """Returns the UUID of the device, or "". It is read from the device, because blkid's cache may be old."""
     answer = child.run(["blkid", "-p", "-o", "value", "-s", "UUID", device])
     return answer.out.decode("ascii", "replace").strip() if answer.status == 0 else ""
 
@@ -94,19 +95,20 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def left_out(self) -> Lines:
-        """What replaces `after` if the volume cannot be mounted any more: a boot would wait for the volume."""
+        """The lines that replace `after` in a rollback if the volume is gone. With `before`, a boot would wait for
+        it."""
         comment, *rest = self.after
         mark = comment.partition(": ")[0]
         return (f"{mark}: kept, this volume could not be mounted when the migration was rolled back", *rest)
 
 
 def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Edit, ...]:
-    """Returns edits that add the new line and keep the former ones as comments. `path`: where the volume will be
-    mounted; `other`: where it is now. The new line precedes those that need the mount on `path`: `mount -a` goes from
-    line to line."""
+    """Returns edits that add the new line, and keep the former lines as comments. `path` is the volume's future mount
+    point, `other` its present one. The new line precedes lines that need the mount on `path`, because `mount -a`
+    follows the order of the lines."""
     lines = _read(fstab)
     entries = [(lines[entry.number - 1], entry) for entry in mounts.entries("\n".join(lines))]
-    # Names of disks change between boots, those of device-mapper do not.
+    # Names of disks change between boots, but names of device-mapper do not.
     source = new.device if new.device.startswith("/dev/mapper/") or not new.uuid else f"UUID={new.uuid}"
     line = " ".join((*map(fstab_word, (source, path)), new.kind, new.options, "0 2"))
     mark = f"# {day} ditseed storage migrate: "
@@ -119,22 +121,22 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
         kept[-1] = Edit(kept[-1].before, (*kept[-1].after, line))
     else:
         # Mounts below `path`, and bind mounts of directories in it.
-        needing = [
+        dependents = [
             text for text, entry in entries if any(mounts.is_within(on, path) for on in (entry.target, entry.source))
         ]
-        before = tuple(needing[:1])
+        before = tuple(dependents[:1])
         kept.append(Edit(before, (f"{mark}the new volume of {path}", line, *before)))
     moved = f"{mark}kept, this volume is mounted on {path} now"
     return (*kept, *(Edit((text,), (moved, f"# {text}")) for text, entry in entries if entry.target == other))
 
 
 def of_volume(edits: Sequence[Edit], path: str) -> tuple[Edit, ...]:
-    """Returns the edits that remove a line for the mount point `path`."""
+    """Returns those edits that remove a line for the mount point `path`."""
     return tuple(edit for edit in edits if path in [entry.target for entry in mounts.entries("\n".join(edit.before))])
 
 
 def apply(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Makes the edits that are not made yet. Raises ConfigNotEditable, NotPermitted, NoSpace."""
+    """Makes those edits that are not made yet. Raises ConfigNotEditable, NotPermitted, NoSpace."""
     _replace(fstab, [(edit.before, edit.after) for edit in edits])
 
 
@@ -146,7 +148,7 @@ def undo(fstab: Path, edits: Sequence[Edit]) -> None:
 
 
 def leave_out(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Like `undo`, but keeps the lines of a volume that cannot be mounted any more, as comments."""
+    """Leaves the former lines as comments, because their volume cannot be mounted any more."""
     lines = _read(fstab)
     _replace(fstab, [(edit.after, edit.left_out) for edit in edits if _where(lines, edit.after) is not None])
 
@@ -167,7 +169,7 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
     lines = before.decode("utf-8", "surrogateescape").splitlines()
     for old, new in changes:
         start, is_there = _where(lines, old), _where(lines, new) is not None
-        # More lines than before: they keep the old lines as comments or at their end, so those alone prove nothing.
+        # If `new` is longer than `old`, it contains the old lines, so their presence proves nothing.
         is_made = is_there if len(new) > len(old) else start is None and (not new or is_there)
         if is_made:
             continue

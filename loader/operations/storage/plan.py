@@ -1,5 +1,5 @@
-"""`storage plan`: prints the commands that make a volume and a file system for a database, each with the reason of its
-numbers. Runs nothing."""
+"""`storage plan`: prints the commands that make a volume and a file system for a database, and the reasons for their
+numbers. The commands are not run."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _RESERVED = re.compile(
     r"^(snapshot|pvmove)|_((c|i|wc)orig|cdata|cmeta|cpool|cvol|imeta|mimage|mlog|pmspare|rimage|rmeta|tdata|tmeta|vdata"
     r"|vorigin)"
 )
-_LONGEST_NAME = 124  # characters of the names of group and volume together, with hyphens doubled
+_LONGEST_NAME = 124  # characters of group and volume name together; LVM doubles hyphens
 _OWN_NAME = len("_rimage_63")  # characters that LVM appends for the parts of a raid volume
-_MOST_STRIPES, _MOST_IMAGES = 128, 64  # disks that lvcreate accepts: striped, raid10
+_MOST_STRIPES, _MOST_IMAGES = 128, 64  # maximum numbers of disks that lvcreate accepts for striped and for raid10
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """`devices`: the disk's device and those below it; empty for a disk that does not exist yet. `size`: bytes."""
+    """`size`: bytes. `devices` has the disk's device and those below it. A disk that does not exist has none."""
 
     path: str
     size: int
@@ -43,14 +43,14 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A shell command, and the reason of each of its numbers."""
+    """A shell command, and the reasons for its numbers."""
 
     command: str
     why: tuple[str, ...]
 
 
 class Leg(msgspec.Struct, frozen=True):
-    """`extents`: extents of the disk. `used`: extents that the volume takes. `left`: the remaining extents."""
+    """`extents`: extents of the disk. `used`: extents that the volume takes. `left`: extents that remain."""
 
     disk: str
     extents: int
@@ -148,7 +148,8 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, options: VolumeOptions
 
 
 def _require_room(size: int, options: VolumeOptions) -> None:
-    """Raises VolumeTooSmall if the database does not fit twice, or the file system cannot be made or hold it."""
+    """Raises VolumeTooSmall if the volume cannot hold the database twice, if it is too small for the file system, or if
+    data.mdb would exceed the file system's largest file."""
     kind, database = options.kind, options.database
     for is_wrong, reason in (
         (
@@ -170,26 +171,25 @@ def _require_room(size: int, options: VolumeOptions) -> None:
 
 
 def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[Leg, ...]:
-    """Returns the extents of each disk. The legs are the largest disks; the volume takes equally many extents of each.
+    """Returns the extents of each disk. The largest disks get the volume, which takes equally many extents of each.
 
-    `stripes`: number without copies. Raises DisksUnequal, VolumeTooSmall.
-    """
+    `stripes` does not count copies. Raises DisksUnequal, VolumeTooSmall."""
     counts = {disk.path: max(0, disk.size - _start(disks)) // EXTENT for disk in disks}
     legs = {*sorted(counts, key=lambda path: -counts[path])[: stripes * options.copies]}
-    least, own = min(counts[path] for path in legs), options.raid_extents
+    least, metadata = min(counts[path] for path in legs), options.raid_extents
     more = {path: count - least for path, count in counts.items() if path in legs and count > least}
     if more and not options.unequal:
         raise DisksUnequal(lost=", ".join(f"{units.size(count * EXTENT)} of {path}" for path, count in more.items()))
-    each = least if options.size is None else -(-options.size // (EXTENT * stripes)) + own
-    if each > least or each <= own:
-        most = units.size(max(0, least - own) * EXTENT * stripes)
+    each = least if options.size is None else -(-options.size // (EXTENT * stripes)) + metadata
+    if each > least or each <= metadata:
+        most = units.size(max(0, least - metadata) * EXTENT * stripes)
         raise VolumeTooSmall(reason=f"the volume can have {most}, {least} extents on each of {len(legs)} disks")
     used = {path: each if path in legs else 0 for path in counts}
     return tuple(Leg(path, count, used[path], count - used[path]) for path, count in counts.items())
 
 
 def _start(disks: Sequence[Disk]) -> int:
-    """Returns the offset in bytes of the first extent: a multiple of 1 MiB and of the stripes of the devices below."""
+    """Returns the offset of the first extent in bytes. It is a multiple of 1 MiB and of the disks' own stripes."""
     return lcm(check.ALIGNED, *(disk.devices[0].min_io for disk in disks if disk.devices and disk.devices[0].min_io))
 
 
@@ -204,12 +204,12 @@ def _volume_steps(disks: Sequence[Disk], plan: Plan) -> Iterator[Step]:
     why = f"Extents of {extent}: the unit of every size in LVM, and the largest stripe that it takes."
     yield Step(f"vgcreate -s {EXTENT // 1024}k {options.group} {names}", (why,))
 
-    legs, on, own = [leg.disk for leg in plan.legs if leg.used], "disk", ""
+    legs, on, remark = [leg.disk for leg in plan.legs if leg.used], "disk", ""
     reasons = [
         "-y --wipesignatures y: what an earlier volume left on these extents is wiped; lvcreate would ask, and stop."
     ]
     if options.redundant:
-        on, own = "pair", f"; of each disk LVM takes {options.raid_extents} more for itself"
+        on, remark = "pair", f"; of each disk LVM takes {options.raid_extents} more for itself"
         pairs = "; ".join(f"{one} and {two}" for one, two in zip(legs[::2], legs[1::2], strict=True))
         reasons.append(
             f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1: the disks of a pair hold the same: {pairs}. One disk "
@@ -219,7 +219,7 @@ def _volume_steps(disks: Sequence[Disk], plan: Plan) -> Iterator[Step]:
         )
     sized = "" if options.size is None else f", {units.size(options.size)} rounded up to whole extents on each disk"
     each, size = plan.extents // stripes, units.size(plan.size)
-    reasons.append(f"-l {plan.extents}: {stripes} x {each} extents of {extent} = {size}{sized}{own}.")
+    reasons.append(f"-l {plan.extents}: {stripes} x {each} extents of {extent} = {size}{sized}{remark}.")
     if stripes > 1:
         reasons += [
             f"-i {stripes}: one stripe on each {on}, so that all serve reads.",

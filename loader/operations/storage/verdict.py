@@ -1,5 +1,5 @@
-"""The verdict of `storage watch`: which layer adds delay. Writes the state after each round, and reads it for a
-monitoring plugin and Prometheus."""
+"""The verdict of `storage watch` says which layer adds delay. This module also writes the state after each round, and
+reads it for a monitoring plugin and Prometheus."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from loader.storage import files
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # the range that is accepted from a file
+Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # a state file with other values is refused
 LEAST_ROUNDS = 5
 LEAST_DELAY = 1e-4  # seconds; a smaller added delay is never reported
-_SHARE = 0.1  # share of the time of the layers below; a smaller delay may be chance
-_OF_WORST = 0.05  # share of the largest delay that any layer adds; a smaller delay explains nothing
-_SAME = 1.5  # factor by which an upper layer's read may be faster than the lower layer's read that served it
+_SHARE = 0.1  # share of the lower layers' time; a smaller delay may be chance
+_OF_WORST = 0.05  # share of the largest delay that a layer adds; a smaller delay does not matter
+_SAME = 1.5  # factor; a lower read that took this much longer than the upper read cannot have served it
 
 Times = Mapping[str, Mapping[int, float]]  # layer -> round -> seconds
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """`path`: file or device that is read. `on`: names of the layers right below."""
+    """A file system or a device. `path` is the file or device that is read. `on` names the layers right below."""
 
     name: str
     path: str
@@ -44,8 +44,8 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Seconds. davg, dstd_dev: mean and standard deviation of the last n reads. emin, emax: extremes that decay
-    exponentially."""
+    """Times in seconds. davg and dstd_dev are the mean and standard deviation of the last n reads. emin and emax are
+    extremes that decay exponentially."""
 
     last: Seconds
     davg: Seconds
@@ -55,8 +55,8 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Readings:
-    """The reads of a layer so far. `recent`: round -> seconds, of the last n reads. `failed`: reads that failed;
-    `error`: why the last of them did. `measured_at`: end of the last measured read (monotonic)."""
+    """The reads of a layer so far. `recent`: round -> seconds, for the last n reads. `failed`: number of failed reads.
+    `error` says why the last of them failed. `measured_at`: end of the last measured read (monotonic clock)."""
 
     def __init__(self, window: int, half_life: float) -> None:
         self.recent: dict[int, float] = {}
@@ -69,8 +69,8 @@ class Readings:
         self._errors: deque[tuple[int, float]] = deque()  # number of the read, its end (monotonic)
 
     def add(self, number: int, at: float, seconds: float | None, error: str | None = None) -> None:
-        """Adds the read of round `number`, which ended at `at` (monotonic). `seconds`: None if nothing was measured.
-        `error`: why it failed, or None."""
+        """Adds the read of round `number`, which ended at `at` (monotonic). `seconds` is None if nothing was measured.
+        `error` says why the read failed, or is None."""
         self._reads += 1
         if error is not None:
             self._errors.append((self._reads, at))
@@ -89,16 +89,15 @@ class Readings:
         self.measured, self.measured_at = self.measured + 1, at
 
     def figures(self) -> Figures | None:
-        """Returns the figures; None before the first measured read."""
+        """Returns the figures, or None before the first measured read."""
         if not self.recent:
             return None
         times = [*self.recent.values()]
         return Figures(times[-1], statistics.fmean(times), statistics.pstdev(times), self._emin, self._emax)
 
     def errors(self, now: float) -> tuple[int, float | None]:
-        """Returns how many failed reads still count, and when the last of them ended (monotonic). Each counts while it
-        is among the last n reads, and for at least a half-life, so that a monitoring system that asks every few minutes
-        sees it."""
+        """Returns how many failed reads still count, and when the last of them ended (monotonic clock). A failed read
+        counts while it is among the last n reads, and for at least a half-life: a monitoring system asks seldom."""
         while self._errors:
             number, at = self._errors[0]
             if number > self._reads - self._window or now - at <= self._half_life:
@@ -108,11 +107,11 @@ class Readings:
 
 
 class Added(msgspec.Struct, frozen=True):
-    """`seconds`: median, over `rounds` rounds, by which reads take longer than in the layers `over`; None: too few.
+    """The delay that a layer adds to the layers `over`. `seconds`: median of the differences over `rounds` rounds, or
+    None if there are too few.
 
-    A lowest device is compared with the fastest lowest device. For that one `over` is empty, and `seconds` is its whole
-    time. `own`: median of the layer's whole time.
-    """
+    A device at the bottom is compared with the fastest such device. For that fastest device, `over` is empty, and
+    `seconds` is its whole time. `own`: median of the layer's whole time."""
 
     layer: str
     over: tuple[str, ...]
@@ -124,21 +123,22 @@ class Added(msgspec.Struct, frozen=True):
 
 
 def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
-    """Returns what each layer adds, in the order of the layers."""
+    """Returns the delay that each layer adds, in the order of the layers."""
     lowest = [layer.name for layer in layers if not layer.on and times.get(layer.name)]  # mirror legs, stripes
     fastest = min(lowest, key=lambda name: statistics.median(times[name].values()), default="")
     compared = []
     for layer in layers:
-        own = times.get(layer.name, {})
+        reads = times.get(layer.name, {})
         over = _measured_below(layer, layers, times)
         if not over and fastest not in ("", layer.name):
             over = (fastest,)
-        differences = [*_differences(own, [times.get(name, {}) for name in over])] if over else [*own.values()]
+        differences = [*_differences(reads, [times.get(name, {}) for name in over])] if over else [*reads.values()]
         seconds = statistics.median(differences) if len(differences) >= LEAST_ROUNDS else None
-        median = statistics.median(own.values()) if own else None
+        median = statistics.median(reads.values()) if reads else None
         compared.append((Added(layer.name, over, len(differences), seconds, median, not layer.on), differences))
 
-    # A layer adds delay if it does so in three of four rounds, and if the delay is not small beside the other layers'.
+    # A layer adds delay if it does so in three of four rounds. Delays that are small beside those of other layers do
+    # not count.
     worst = max((added.seconds or 0.0 for added, _ in compared if added.over), default=0.0)
     verdict = []
     for added, differences in compared:
@@ -152,7 +152,7 @@ def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
 
 
 def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
-    """Returns the layers right below; a layer that could not be measured is replaced by those below it."""
+    """Returns the layers right below. If a layer could not be measured, the layers below it replace it."""
     by_name = {layer.name: layer for layer in layers}
     below: dict[str, None] = {}
     for name in layer.on:
@@ -161,10 +161,10 @@ def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tupl
     return tuple(below)
 
 
-def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]]) -> Iterator[float]:
-    """Yields for each read the time that this layer adds to the slowest lower layer. Only those legs of a mirror that
-    were fast enough can have served the read."""
-    for number, seconds in own.items():
+def _differences(layer_reads: Mapping[int, float], below: Sequence[Mapping[int, float]]) -> Iterator[float]:
+    """Yields for each read the time that this layer adds to the slowest lower layer. Lower reads that were too slow
+    cannot have served the read: another leg of the mirror did."""
+    for number, seconds in layer_reads.items():
         lower = [reads[number] for reads in below if number in reads]
         if len(lower) == len(below):
             served = [time for time in lower if time <= seconds * _SAME]
@@ -172,23 +172,23 @@ def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]])
 
 
 def sentence(verdict: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = ()) -> str:
-    """Returns one sentence: which layers hang or fail, which add delay (the largest first), and which add nothing."""
+    """Returns a sentence that says which layers hang, fail, add delay (the largest first), or add nothing."""
     lowest_hung = [each.layer for each in verdict if each.layer in hung and not set(each.over) & set(hung)]
     words = [f"{name} does not answer" for name in lowest_hung or hung]
     words += [f"reads of {name} fail" for name in failing]
-    known = [each for each in verdict if each.seconds is not None]
-    for each in sorted((each for each in known if each.is_delay), key=lambda each: -(each.seconds or 0)):
+    timed_layers = [each for each in verdict if each.seconds is not None]
+    for each in sorted((each for each in timed_layers if each.is_delay), key=lambda each: -(each.seconds or 0)):
         over, added = " and ".join(each.over), _ms(each.seconds)
         takes = f"takes {_ms(each.own)}, {added} more than {over}"
         words.append(f"{each.layer} {takes if each.is_lowest else f'adds {added} to {over}'}")
-    for each in known:
+    for each in timed_layers:
         if not each.is_delay and each.layer not in failing:
             added = f" ({_ms(each.seconds)})" if (each.seconds or 0.0) > 0 else ""
             words.append(f"{each.layer} {f'takes {_ms(each.own)}' if each.is_lowest else f'adds nothing{added}'}")
-    unknown = [each.layer for each in verdict if each.seconds is None and each.layer not in failing]
-    if not known and not words:
+    untimed_layers = [each.layer for each in verdict if each.seconds is None and each.layer not in failing]
+    if not timed_layers and not words:
         return f"not known: layers were measured together in fewer than {LEAST_ROUNDS} rounds"
-    return "; ".join([*words, f"not known of {', '.join(unknown)}"] if unknown else words)
+    return "; ".join([*words, f"not known of {', '.join(untimed_layers)}"] if untimed_layers else words)
 
 
 def _ms(seconds: float | None) -> str:
@@ -198,17 +198,18 @@ def _ms(seconds: float | None) -> str:
 # --- the state after each round, a file that a monitoring system may poll as seldom as it likes -----------------------
 
 FORMAT = 1
-HUNG = 2  # intervals; so a device that stops is reported before three intervals have passed
+HUNG = 2  # intervals; a device that stops is thus reported within three intervals
 STALE = 3  # intervals; an older state means that the watch may not be running
-_LEAST_STALE = 1.0  # seconds; minimum of STALE intervals
+_LEAST_STALE = 1.0  # seconds; minimum for the duration of STALE intervals
 _TOKEN = str.maketrans({"=": "-", "'": "", "|": "-", "\n": " "})
 
 
 class LayerState(msgspec.Struct, frozen=True):
-    """`size`: bytes of a read. `reads`: number of measured reads. `problem`: why the last read measured nothing;
-    `is_error`: whether it failed. `limit`: seconds after which a read counts as failed. `failed`: reads that failed
-    since the start; `error`: why the last of them did. `errors`: failed reads that still count. Unix times:
-    `in_flight_since`, `measured` (end of the last measured read), `failed_at`. A probe's operations count as reads."""
+    """The state of a layer, or of a probe, whose operations count as reads. `size`: bytes of a read. `reads`: number of
+    measured reads. `problem` says why the last read measured nothing, and `is_error` whether it failed. `limit`:
+    seconds after which a read counts as failed. `failed`: number of reads that failed since the start. `error` says why
+    the last of them failed. `errors`: number of failed reads that still count. `in_flight_since`, `measured` and
+    `failed_at` are Unix times. `measured` is the end of the last measured read."""
 
     name: str
     path: str
@@ -229,7 +230,7 @@ class LayerState(msgspec.Struct, frozen=True):
 
 
 class Watcher(msgspec.Struct, frozen=True):
-    """The process that writes the state. A process ID is valid only in its own PID namespace, until the next boot."""
+    """The process that writes the state. A process ID is valid only in its PID namespace until the next boot."""
 
     process: int
     namespace: str
@@ -239,7 +240,7 @@ class Watcher(msgspec.Struct, frozen=True):
         return cls(os.getpid(), f"{boot_id()} {os.stat('/proc/self/ns/pid').st_ino}")
 
     def has_ended(self) -> bool:
-        """Returns whether the process has ended; False if it runs in another PID namespace."""
+        """Returns whether the process has ended. Returns False if it runs in another PID namespace."""
         try:
             os.kill(self.process, 0)
         except ProcessLookupError:
@@ -250,7 +251,7 @@ class Watcher(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """`written`: Unix time. `interval`: seconds. `told`: the verdict as a sentence. `probes`: states of the probes."""
+    """`written` is a Unix time. `interval`: seconds. `told` is the verdict as a sentence."""
 
     written: float
     interval: Seconds
@@ -264,12 +265,11 @@ class State(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> tuple[LayerState, ...]:
-        """States of the layers, then of the probes."""
         return self.layers + self.probes
 
 
 def write(state: State, path: Path) -> None:
-    """Replaces the file atomically; the account of the monitoring system can read it."""
+    """Replaces the file atomically. The account of the monitoring system can read the file."""
     files.write_durably(path, msgspec.json.encode(state) + b"\n")
 
 
@@ -286,7 +286,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Check(monitoring.Check, frozen=True):
-    """`lines`: the first is what a monitoring system shows; `perfdata` belongs to it."""
+    """A monitoring system shows the first of the `lines`, and `perfdata` belongs to that line."""
 
     lines: tuple[str, ...]
     perfdata: tuple[str, ...] = ()
@@ -299,8 +299,7 @@ class Check(monitoring.Check, frozen=True):
 
 
 def check(path: Path, limits: Limits, now: float | None = None) -> Check:
-    """Judges the state file. Never raises a LoaderError: an unreadable state, or an ended watch, is UNKNOWN. `now`:
-    Unix time."""
+    """Judges the state file. The status is UNKNOWN if it is unreadable or the watch has ended. `now`: Unix time."""
     try:
         state = msgspec.json.decode(files.read(path), type=State)
         if state.format != FORMAT:
@@ -318,7 +317,7 @@ def check(path: Path, limits: Limits, now: float | None = None) -> Check:
         return Check(Status.UNKNOWN, (f"{path} was {written}: is the watch running?",))
 
     rows = [(row.name, *judge(row, state, limits, moment)) for row in state.rows]
-    # A row that was not measured is never OK, and does not hide a row that is over a limit.
+    # A row that was not measured makes the status UNKNOWN if no other row is WARNING or CRITICAL.
     order = (Status.OK, Status.UNKNOWN, Status.WARNING, Status.CRITICAL)
     worst = max((status for _, status, _ in rows), key=order.index, default=Status.UNKNOWN)
     if worst is Status.OK and not state.layers:
@@ -342,7 +341,7 @@ def judge(row: LayerState, state: State, limits: Limits, now: float) -> tuple[St
     if row.errors:
         ago = "" if row.failed_at is None else f", the last one {units.duration(now - row.failed_at)} ago"
         return Status.CRITICAL, f"{row.errors} {one if row.errors == 1 else several} failed{ago}: {row.error}"
-    # Measured within the last STALE intervals: a single read may come from a cache.
+    # Figures count only if a read was measured within the last STALE intervals.
     latest = -math.inf if row.measured is None else row.measured
     if row.figures is None or state.written - latest > max(_LEAST_STALE, STALE * state.interval):
         return Status.UNKNOWN, f"not measured: {row.problem or 'no read has ended yet'}"
@@ -354,7 +353,7 @@ def judge(row: LayerState, state: State, limits: Limits, now: float) -> tuple[St
 
 
 def _perfdata(state: State, limits: Limits) -> Iterator[str]:
-    """Yields performance data in seconds. Labels are short: RRDtool distinguishes only 19 characters."""
+    """Yields performance data in seconds. Labels are short, because RRDtool distinguishes only 19 characters."""
     labels: list[str] = []
     for row in state.rows:
         name = row.name.removeprefix("/dev/").removeprefix("mapper/").translate(_TOKEN)

@@ -1,5 +1,5 @@
-"""`storage watch`: reads every layer below a path and runs the probes at one pace, each in a thread of its own, so that
-a read that hangs stops no other. Yields the state after each round."""
+"""`storage watch`: reads the file system and every device below a path (the layers) at regular intervals, and runs
+probes. Each has a thread of its own, so that a hanging read stops no other. Yields the state after each round."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _PROBES: dict[str, Callable[[Path], TimedProbe]] = dict(zip(PROBES, (FileLock, W
 _LIMIT = 3.0  # seconds; a probe that takes longer has failed
 _DIGITS = "0123456789"
 _RETRY = 60.0  # seconds between two attempts to open a target
-_DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # errors of opening a device that is dead
-_OPENING = 5.0  # seconds for opening all layers; after that the first round begins without those that are not open
+_DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # errors that the opening of a dead device returns
+_OPENING = 5.0  # seconds for opening all layers; then the first round begins, with those that are open
 Outcome = tuple[float | None, str | None, bool]  # the last three fields of Sample
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A layer or a probe, and how it is opened. `limit`: seconds after which a read counts as failed; None: never."""
+    """A layer or a probe. `limit`: seconds after which a read counts as failed, or None."""
 
     layer: Layer
     open: Callable[[], TimedProbe]
@@ -44,7 +44,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def layers_below(path: Path) -> tuple[Layer, ...]:
-    """Returns the file system, then its devices, upper ones first. Raises NoSuchPath, NotPermitted, UsageProblem."""
+    """Returns the file system and its devices, from the top. Raises NoSuchPath, NotPermitted, UsageProblem."""
     path = check.data_file(path) or path
     with files.explained(path):
         mount = mounts.mount_of(path)
@@ -56,7 +56,7 @@ def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Laye
     lower = {name for device in devices for name in device.on}
 
     def below(device: Device) -> list[Device]:
-        """Returns the devices right below. Volumes that LVM makes for a volume (rimage, rmeta, tdata) are no layers."""
+        """Returns the devices right below. Skips LVM's hidden volumes (rimage, rmeta, tdata)."""
         parts = [by_name[name] for name in device.on if name in by_name]
         return [each for part in parts for each in (below(part) if device.kind == part.kind == "lvm" else [part])]
 
@@ -71,8 +71,8 @@ def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Laye
 
 
 def parse_layers(words: Sequence[str]) -> tuple[Layer, ...]:
-    """Parses layers of the form NAME=PATH, from the top down: each lies on the next. Layers whose names differ only in
-    the number at the end are on one level. Raises UsageProblem, NoSuchPath."""
+    """Parses layers of the form NAME=PATH, the highest first. Each layer lies on the next. Layers whose names differ
+    only in the number at the end are side by side. Raises UsageProblem, NoSuchPath."""
     levels: dict[str, dict[str, str]] = {}
     for word in words:
         name, _, path = word.partition("=")
@@ -89,8 +89,8 @@ def parse_layers(words: Sequence[str]) -> tuple[Layer, ...]:
 
 
 def probe_targets(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> tuple[Target, ...]:
-    """Returns the probes `names`. They create files at `path`, the watched path; without one, at the first layer that
-    is a file or a directory. Raises UsageProblem if there is none."""
+    """Returns the probes `names`. They create files at the watched path `path`. If `path` is None, they create them at
+    the first layer that is a file or a directory. Raises UsageProblem if no layer is."""
     paths = [path] if path else [Path(layer.path) for layer in layers]
     where = next((each for each in paths if each.is_dir() or each.is_file()), None)
     targets = []
@@ -123,8 +123,8 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """`at`: end of the read (monotonic). `seconds`: None if nothing was measured, for the reason in `problem`.
-    `is_error`: whether it failed or took too long."""
+    """The result of one read. `at`: its end (monotonic clock). `seconds` is None if nothing was measured, and `problem`
+    says why. `is_error`: whether the read failed or took too long."""
 
     layer: str
     round: int
@@ -135,13 +135,12 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Probe(threading.Thread):
-    """Puts its samples into `results`, once `begin` is called; the main thread gives them to `record`. `phase`: seconds
-    after the beginning of a round.
+    """A thread that times one target. After `begin`, it puts samples into `results`, and the main thread passes them to
+    `record`. `phase`: seconds between the beginning of a round and the read.
 
-    `size`: bytes of a read, None before the target is open. `notes`: differences from what was requested, and why.
-    `begun`: when the present read began (monotonic), or None. `last`: the last sample that was recorded. `ready`: set
-    when the target is open, or could not be opened.
-    """
+    `size`: bytes of a read, or None before the target is open. `notes` say what differs from the request, and why.
+    `begun`: beginning of the present read (monotonic clock), or None. `last` is the last recorded sample. `ready` is
+    set once the target is open or could not be opened."""
 
     def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample], readings: Readings) -> None:
         super().__init__(name=f"probe of {target.layer.name}", daemon=True)
@@ -208,7 +207,7 @@ class Probe(threading.Thread):
             self._timed.close()
 
     def _open(self) -> None:
-        """Opens the target. Not called in every round, because it may write a file."""
+        """Opens the target. After a failure, it is not tried in every round, because opening may write a file."""
         self._unopened = self._attempt(self._opened)
         self._retry_at = time.monotonic() + _RETRY
 
@@ -241,7 +240,7 @@ class Probe(threading.Thread):
 
 
 class Watch:
-    """Threads that time the layers, and the `extra` targets; a context manager."""
+    """A context manager whose threads time the layers and the targets `extra`."""
 
     def __init__(self, layers: Sequence[Layer], options: WatchOptions, extra: Sequence[Target] = ()) -> None:
         self._layers, self._options = layers, options
@@ -264,7 +263,6 @@ class Watch:
             probe.end()
 
     def rounds(self) -> Iterator[State]:
-        """Yields the state after each round."""
         until = time.monotonic() + _OPENING
         for probe in self._probes:
             probe.ready.wait(max(0.0, until - time.monotonic()))
@@ -275,7 +273,7 @@ class Watch:
         while number != samples:
             number = min(max(number + 1, pace.next_round(0.0)), samples or 1 << 62)
             time.sleep(max(0.0, pace.at(number) - time.monotonic()))
-            if number == samples:  # reads that are under way get one more interval
+            if number == samples:  # reads in progress get one more interval
                 self.__exit__()
                 until = time.monotonic() + self._options.interval
                 for probe in self._probes:

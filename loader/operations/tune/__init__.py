@@ -1,5 +1,5 @@
-"""`tune`: shows, assesses and changes settings of a database. All changes go through this module, which checks a
-change, makes it and reads it back. It never edits a slapd.conf, but prints the lines to change."""
+"""`tune`: shows, assesses and changes settings of a database. All changes go through this module. It checks a change,
+makes it and reads it back. For a slapd.conf, it only prints the lines to change."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ EDIT = "Change these lines of the configuration, check it with `slaptest -u`, an
 
 
 class Plan(Struct, frozen=True):
-    """New settings of one database. `holds`: returns whether a database has them already. `undo`: arguments of
-    `ditseed tune` that revert the change, without the target."""
+    """New settings of one database. `holds` returns whether a database has them already. `undo` has the arguments of
+    `ditseed tune` that revert the change. It lacks those that name the server."""
 
     database: Database
     changes: tuple[Change, ...]
@@ -50,8 +50,8 @@ class State(str, Enum):
 
 
 class Outcome(Struct, frozen=True):
-    """The result of a change. `difference`: LDIF change record of cn=config, or the lines to change in a slapd.conf.
-    `undo`: the command that restores the previous setting; "" for a slapd.conf."""
+    """The result of a change. `difference` is an LDIF change record of cn=config, or the lines to change in a
+    slapd.conf. `undo` is the command that restores the previous setting, or "" for a slapd.conf."""
 
     state: State
     difference: str = ""
@@ -60,8 +60,8 @@ class Outcome(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
-    """Where settings are read and changed: a slapd.d, a slapd.conf, or cn=config through `session`. `arguments`:
-    options of ditseed that name this target. `local`: whether the database directories are on this host."""
+    """The place of the settings: a slapd.d, a slapd.conf, or cn=config of a server. `session` is set only for a server.
+    `arguments` are the options of ditseed that name this target. `local`: whether the databases are on this host."""
 
     config: Config
     arguments: tuple[str, ...]
@@ -73,17 +73,17 @@ class Target(Struct, frozen=True):
         return cls(config, ("--config", str(config.path.absolute())))
 
     def databases(self, suffix: str | None) -> Sequence[Database]:
-        """Returns the database of `suffix`; without a suffix, all mdb databases."""
+        """Returns the database of `suffix`. If `suffix` is None, returns all mdb databases."""
         return [self.config.database(suffix)] if suffix is not None else self.config.mdb_databases
 
     def changes(self, database: Database, values: Mapping[str, tuple[str, ...]]) -> tuple[Change, ...]:
-        """Returns the changes of the attributes that differ from `values`, in the order of `values`."""
+        """Returns a change for each attribute whose present values differ from those in `values`."""
         before = {name: self.config.values(database.entry_dn, name) for name in values}
         return tuple(Change(name, before[name], after) for name, after in values.items() if before[name] != after)
 
     def prepare(self, plan: Plan) -> tuple[str, Callable[[], None] | None]:
-        """Checks the change on a copy of the configuration, without making it. Returns the difference as in `Outcome`,
-        and a function that applies the change: None for a slapd.conf, which the operator edits. Raises
+        """Checks the change on a copy of the configuration. Returns the difference as in `Outcome`, and a function that
+        makes the change. For a slapd.conf, which only the operator edits, the function is None. Raises
         ConfigNotEditable, ConfigRefused, ServerRunning, NotPermitted."""
         config, session, database = self.config, self.session, plan.database
         if session is None and not config.is_directory:
@@ -98,7 +98,7 @@ class Target(Struct, frozen=True):
                 raise not_editable(config.where, reason, advice=advice)
             return record, lambda: configuration.modify(session, database.entry_dn, plan.changes)
 
-        # The change replaces one file of the slapd.d. slapd's own tools read the new file back.
+        # The change replaces one file of the slapd.d. First, slapd's own tools read the new file.
         require_stopped(config)
         files.require_writable(config.path)
         path, old, new, after = configuration.replacement(config, database, plan.changes)
@@ -112,7 +112,7 @@ def require_stopped(
     reason: str = "it would not notice a change of the files",
     advice: str = "Let it make the change: -H ldapi:/// -Y EXTERNAL instead of --config. Or stop it first.",
 ) -> None:
-    """Raises ServerRunning if a slapd uses the configuration: it would ignore the change, and later overwrite it."""
+    """Raises ServerRunning if a slapd uses the configuration: this slapd would overwrite a change of the files."""
     pid = tools.slapd_on(config)
     for database in config.mdb_databases if pid is None else ():
         holder = holders.holder(database.directory) if database.directory else None
@@ -136,11 +136,10 @@ def opened(where: Path | Connection) -> Iterator[Target]:
 
 
 def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Sequence[str]] | None = None) -> Outcome:
-    """Checks the change and, with `apply`, makes it after calling `first`, which builds new indexes and returns notes.
+    """Checks the change and, with `apply`, makes it. Before that, `first` is called: it builds new indexes and returns
+    notes.
 
-    If the run is killed before the change is made, the old settings stay and the same command makes the change; if it
-    is killed later, the command finds nothing to do.
-    """
+    After a kill, the operator repeats the command. It makes the change, or finds that the change was made."""
     if plan.holds(plan.database):
         return Outcome(State.UNCHANGED)
     config, suffix = target.config, plan.database.suffix

@@ -1,5 +1,5 @@
-"""Lists and changes the indexes of a database, and shows their cost and which indexes searches use or lack. The
-searches are read from slapd's log or from files of filters."""
+"""Lists and changes the indexes of a database. Shows their cost, and which indexes searches use or lack. The searches
+are read from slapd's log or from files of filters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SYNC = frozenset(name.lower() for name in indexes.SYNC)
 
 
 class IndexSettings(Struct, frozen=True):
-    """The indexes of a database. `keys`: number of records in each index's table; empty for files of another host."""
+    """The indexes of a database. `keys`: number of records of each index. Empty if the files are on another host."""
 
     suffix: str
     indexes: Indexes
@@ -144,12 +144,12 @@ def _plan(target: Target, database: Database, requested: IndexChange, reindex: b
 
 
 def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
-    """Builds new indexes before the configuration names them, in a database that no slapd has open; returns notes. The
-    core rebuilds their tables in one transaction, with the old and the new kinds: after a kill, slapd finds all entries
-    with either configuration. Raises MapFull, NoSpace, MdbDamaged, ToolFailed."""
+    """Builds new indexes before the configuration names them. Returns notes. slapd must be stopped. The core rebuilds
+    the index tables in one transaction, with the old and the new kinds. So after a kill, slapd finds all entries with
+    the old or the new configuration. Raises MapFull, NoSpace, MdbDamaged, ToolFailed."""
     directory = plan.database.directory
     if directory is None or not (directory / DATA).exists():
-        return ()  # slapd indexes entries as they are added to a new database
+        return ()  # there are no entries to index yet
     lines = [line for change in plan.changes if change.attribute == "olcDbIndex" for line in change.after]
     both = indexes.added(indexes.parse(plan.database.indexes), map(str, indexes.parse(lines).values()))
     with_both = replace(plan.database, indexes=tuple(map(str, both.values())))
@@ -169,17 +169,17 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
 
 
 def _run_slapindex(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
-    """Runs slapindex as the owner of the database, with the changed configuration. slapindex only adds keys, so if it
-    fails or is killed, the old indexes are still complete. Raises MapFull, ToolFailed, FileUnsafe."""
+    """Runs slapindex as the owner of the database, with the changed configuration. slapindex only adds keys. So the old
+    indexes are still complete if it fails or is killed. Raises MapFull, ToolFailed, FileUnsafe."""
     with held.opened(directory) as open_dir, open_dir.pinned(DATA, written=True) as data:
         owner = Owner.of(data)
-        # slapindex follows symbolic links in the directory, so it does not run as root if others can write there.
+        # slapindex follows symbolic links in the directory. If others can write there, it must not run as root.
         if owner.uid == 0 and open_dir.is_foreign:
             owner = Owner.from_status(open_dir.status)
     settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
     for change in plan.changes:
-        chosen = made_with.index_lines_of(change.after, plan.index) if change.attribute == "olcDbIndex" else None
-        settings[change.attribute] = chosen or [value.encode() for value in change.after]
+        lines = made_with.index_lines_of(change.after, plan.index) if change.attribute == "olcDbIndex" else None
+        settings[change.attribute] = lines or [value.encode() for value in change.after]
     with (
         files.temporary_directory("index", configuration.tools_tmpdir()) as scratch,
         private.configured(config, plan.database, Path(scratch), settings) as copy,
@@ -202,7 +202,7 @@ class IndexUse(Struct, frozen=True):
 
 
 class MissingIndex(Struct, frozen=True):
-    """`searches`: number of searches that lack it. `seconds`: their time. `filter`: the one that took longest."""
+    """`searches`: number of searches that lack the index. `seconds`: total time. `filter`: the slowest search's."""
 
     index: str
     searches: int
@@ -211,8 +211,8 @@ class MissingIndex(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Searches of a database. `searches`: their number. `of_base`: further searches, of a single entry by its DN.
-    `unindexed`: searches that read every entry in their scope."""
+    """The searches of a database. `of_base`: number of searches for a single entry by its DN. `searches`: number of all
+    other searches. `unindexed`: number of searches that read every entry in their scope."""
 
     suffix: str
     searches: int
@@ -279,9 +279,9 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
 
 
 class IndexCost(Struct, frozen=True):
-    """The index table of an attribute, shared by all kinds of its index. `indexes`: empty if the table is left from an
-    earlier configuration. `share`: part of the bytes in use. `records`: entry IDs, and three values for each of the
-    `ranges`. `unused`: arguments of --remove for kinds that no search uses; None if no searches were given."""
+    """The index table of an attribute, shared by all kinds of its index. `indexes` is empty if only an earlier
+    configuration had the index. `share`: part of the bytes in use. `records`: number of entry IDs, plus three for each
+    of the `ranges`. `unused` has arguments of --remove for kinds that no search uses. None: no searches were given."""
 
     attribute: str
     indexes: tuple[str, ...]
@@ -299,7 +299,7 @@ class IndexCost(Struct, frozen=True):
 
 
 class Costs(Struct, frozen=True):
-    """`used`: bytes of the file in use. `idlexp`: a key with more than 2^idlexp - 1 IDs is a range."""
+    """`used`: bytes of the file in use. `idlexp`: slapd stores a key with more than 2^idlexp - 1 IDs as a range."""
 
     suffix: str
     used: int
@@ -308,32 +308,32 @@ class Costs(Struct, frozen=True):
 
 
 def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
-    """Returns the costs: unused tables, then the largest. Raises UsageProblem if the files are on another host."""
+    """Returns the cost of each table, unused tables first, then by size. Raises UsageProblem on another host."""
     if not target.local or database.directory is None:
         raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
     with progress.step("indexes") as meter:
-        seen = contents.index_costs(database.directory, meter)
-    # Tables are named by attribute type, as slapd's tools show them: `cn;lang-de` shares the table of cn.
+        index_costs = contents.index_costs(database.directory, meter)
+    # A table has the name of its attribute type: `cn;lang-de` shares the table of cn.
     configured: dict[str, list[Index]] = {}
     for index in indexes.configured(database.indexes).values():
         configured.setdefault(index.key.partition(";")[0], []).append(index)
     is_known = use is not None and use.searches > 0
     unused = {(index.attribute.lower(), index.kind) for index in (use.indexes if use else ()) if index.is_unused}
     tables = []
-    for table in seen.tables:
+    for table in index_costs.tables:
         of_table = configured.get(table.name.lower(), ())
         removable = []
         for index in of_table if is_known else ():
             words = [word for word in index.kinds if backmdb.kind_of(index.attribute, word)]
-            gone = [word for word in words if (index.key, backmdb.kind_of(index.attribute, word)) in unused]
-            if gone:
-                removable.append(index.attribute if gone == words else f"{index.attribute} {','.join(gone)}")
+            kinds = [word for word in words if (index.key, backmdb.kind_of(index.attribute, word)) in unused]
+            if kinds:
+                removable.append(index.attribute if kinds == words else f"{index.attribute} {','.join(kinds)}")
         tables.append(
             IndexCost(
                 attribute=table.name,
                 indexes=tuple(map(str, of_table)),
-                bytes=table.pages * seen.page_size,
-                share=table.pages / seen.pages,
+                bytes=table.pages * index_costs.page_size,
+                share=table.pages / index_costs.pages,
                 keys=table.keys,
                 records=table.records,
                 ranges=table.ranges,
@@ -342,7 +342,7 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
         )
     return Costs(
         suffix=database.suffix,
-        used=seen.pages * seen.page_size,
+        used=index_costs.pages * index_costs.page_size,
         idlexp=backmdb.idlexp(target.config),
         tables=tuple(sorted(tables, key=lambda table: (not table.is_unused, -table.bytes))),
     )

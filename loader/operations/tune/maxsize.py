@@ -1,5 +1,5 @@
-"""Shows how much of its map a database uses, and sets maxsize: to a multiple of the bytes in use, or to the estimated
-size after a planned load plus the room that LMDB needs for growth, a long reader and the largest transaction."""
+"""Shows how much of its map a database uses, and sets maxsize. The recommended maxsize is a multiple of the bytes in
+use. For a planned load, it is the estimated size plus room for growth, readers and transactions."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _ELSEWHERE = (
 
 
 class MapUsage(Struct, frozen=True):
-    """Sizes in bytes. None if unknown: no database yet, or on another host without a readable monitor."""
+    """Sizes are in bytes. A size is None if there is no database, or another host's monitor is unreadable."""
 
     suffix: str
     directory: str
     maxsize: int
     map_size: int | None = None  # from the meta page or, for another host, from slapd's monitor
-    used: int | None = None  # bytes of all pages ever used, free pages included
+    used: int | None = None  # bytes up to the last page that was ever used, with free pages
     free: int | None = None  # free bytes of the file system
     recommended: int | None = None
     notes: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ def map_usages(target: Target, suffix: str | None) -> list[MapUsage]:
 
 def map_usage(database: Database, target: Target) -> MapUsage:
     """Returns the map usage from the database's files or, for another host, from the monitor of its slapd. The
-    recommendation is never below the configured maxsize: address space is free."""
+    recommended maxsize is at least the configured one, because address space costs nothing."""
     usage, directory = MapUsage(database.suffix, str(database.directory), database.maxsize), database.directory
     if directory is None:
         return usage
@@ -71,7 +71,8 @@ def map_usage(database: Database, target: Target) -> MapUsage:
         if len(pages) != 2:
             return usage
         most, used = (pages[name] for name in counters)
-        # The monitor counts pages without their size. slapd maps maxsize, or more if the file is longer.
+        # The monitor shows numbers of pages, but not the page size. slapd maps maxsize bytes, or more if the file is
+        # longer.
         at_most = maxsize // max(1, most)
         page_size = max(backmdb.PAGE_SIZE, 1 << max(0, at_most - 1).bit_length())
         used, map_size = used * page_size, most * page_size
@@ -87,7 +88,7 @@ def map_usage(database: Database, target: Target) -> MapUsage:
 
 
 def change_maxsize(target: Target, suffix: str | None, size: int | str | None, apply: bool) -> Outcome:
-    """Changes maxsize. `size`: "auto" or None for the recommended size. Raises MaxsizeTooSmall, UsageProblem."""
+    """Changes maxsize. "auto" and None stand for the recommended size. Raises MaxsizeTooSmall, UsageProblem."""
     database = target.config.database(suffix)
     usage = map_usage(database, target)
     if isinstance(size, int):
@@ -111,8 +112,8 @@ class Term(Struct, frozen=True):
 
 
 class LoadPlan(Struct, frozen=True):
-    """The maxsize that a load needs. `now`: bytes in use. `after`: bytes in use after the load. `recommended`: sum of
-    the terms, rounded up to GiB, or the configured maxsize if that is more. `notes`: limits of the sample."""
+    """The maxsize that a load needs. `now`, `after`: bytes in use before and after the load. `recommended` is the sum
+    of the terms, rounded up to GiB, and at least the configured maxsize. `notes` say what the sample may miss."""
 
     suffix: str
     maxsize: int
@@ -125,8 +126,8 @@ class LoadPlan(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """A planned load. `source`: LDIF, an export or a database directory; not read if there is a `provider`.
-    `growth`: expected growth after the load, as a share of the bytes in use then."""
+    """A planned load. `source` is LDIF, an export or a database directory. It is ignored if there is a `provider`.
+    `growth` is the expected growth after the load, as a share of the bytes then in use."""
 
     source: str
     growth: float

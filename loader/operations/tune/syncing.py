@@ -55,8 +55,8 @@ def _notes(config: Config, database: Database) -> Iterator[str]:
 
 
 class Setting(Struct, frozen=True):
-    """A setting that can be leased. `of`: returns the present value, spelled as in `tune sync`. `attributes`: returns
-    the cn=config attributes for a new value. `shared`: another setting in the same flags, to preserve."""
+    """A setting that can be leased. `of` returns the present value, spelled as in `tune sync`. `attributes` returns the
+    cn=config attributes for a new value. A change must preserve `shared`, another setting in the same flags."""
 
     of: Callable[[Database], str]
     attributes: Callable[[Database, str], Mapping[str, tuple[str, ...]]]
@@ -64,7 +64,7 @@ class Setting(Struct, frozen=True):
 
 
 def change(target: Target, suffix: str | None, kind: str, value: str, apply: bool) -> Outcome:
-    """Sets `kind` to `value`. Ends a lease left by a killed run once its setting is back at the previous value."""
+    """Sets `kind` to `value`. If a killed run left a lease, and `value` is the value before it, the lease ends."""
     database, setting = target.config.database(suffix), SETTINGS[kind]
     if kind == ENV_FLAGS:
         value = ",".join(sorted(set(value.split(","))))
@@ -94,7 +94,7 @@ def _flags(database: Database) -> tuple[str, ...]:
 
 
 def _env_flags(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
-    """Returns the attributes for new envflags. Repeats nosync if it is on: slapd would clear it with removed flags."""
+    """Returns the attributes for new envflags. Includes nosync if it is on, else slapd would clear it."""
     flags = () if value == NONE else tuple(value.split(","))
     return {"olcDbEnvFlags": (*flags, NOSYNC) if database.nosync else flags}
 
@@ -102,7 +102,7 @@ def _env_flags(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
 SETTINGS = {
     NOSYNC: Setting(
         lambda database: ON if database.nosync else OFF,
-        # slapd reports nosync in both attributes, regardless of which one sets it, so `off` must remove both.
+        # slapd shows nosync in both attributes, whichever attribute set it. So `off` must remove both.
         lambda database, value: (
             {"olcDbNoSync": ("TRUE",)} if value == ON else {"olcDbEnvFlags": _flags(database), "olcDbNoSync": ()}
         ),
