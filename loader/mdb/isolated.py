@@ -50,8 +50,8 @@ def is_inside() -> bool:
 
 
 def isolated(work: Work) -> Work:
-    """Makes `work(directory, ...)` run in a child process, as a decorator. The result must be JSON. If a Meter is among
-    the arguments, it shows the child's progress."""
+    """Decorates a function `work(directory, ...)`, which then runs in a child process. The result must be JSON. A Meter
+    among the arguments shows the child's progress."""
 
     @functools.wraps(work)
     def run_in_child(directory: Path, *arguments: Any) -> Any:

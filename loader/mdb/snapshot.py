@@ -151,8 +151,7 @@ _ENTRY_CSN = "entryCSN"
 
 
 class AccessLog(Struct, frozen=True):
-    """`log` is the directory of an accesslog. It logs the writes to the database with `suffix` in directory
-    `database`."""
+    """`log` is the directory of an accesslog. `database` is the directory of the database that it records."""
 
     log: Path
     database: Path

@@ -43,8 +43,7 @@ class Verified(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """A problem and what is known of its location. `id` is an entry ID. `table` is a table's name, `page` its
-    number."""
+    """A problem and what is known of its location. `id` is an entry ID, `table` a name, and `page` a page number."""
 
     message: str
     id: int | None = None

@@ -1,1 +1,1 @@
-"""Targets of entries: each sink stores LDIF durably and reports what it stored."""
+"""Stores entries: each module here is for one kind of target, and reports what it stored durably."""
