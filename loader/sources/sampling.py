@@ -50,8 +50,7 @@ class SampleSize(Struct, frozen=True):
 
 
 class SizeClass(Struct, frozen=True):
-    """A class of large records. `text` contains the sampled records, and `names` their DNs. `total` counts all
-    records."""
+    """A class of large records. `text` contains the sampled records, `names` their DNs. `total` is the class's size."""
 
     text: bytes
     names: Sequence[str]
@@ -135,8 +134,7 @@ def count(path: Path) -> int:
 
 
 class _ClassSample:
-    """A sample of a class: every `each`th record. While `is_full` returns True, drops every other and doubles
-    `each`."""
+    """A sample of a class: every `each`th record. While `is_full` returns True, every other record is dropped."""
 
     def __init__(self, is_full: Callable[[_ClassSample], bool]) -> None:
         self.records: list[bytes] = []
