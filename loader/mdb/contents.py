@@ -69,8 +69,8 @@ def number_of(contents: Contents, name: str) -> int | None:
 
 
 def suffix_id(contents: Contents, suffix: str | None) -> int | None:
-    """Returns the entry ID of a suffix; None if the suffix has no entry. If `suffix` is None, the database must have
-    only one suffix. The suffix "" has the ID 0: its entry is the root of dn2i, which `Contents.suffixes` omits."""
+    """Returns the entry ID of `suffix`, or None if it has no entry. Without `suffix`, returns the ID of the only
+    suffix, or None if there are several. The suffix "" has the ID 0, because its entry is the root of dn2i."""
     is_root = suffix is None or dn.key(suffix) == ""
     if is_root and contents.values(0, "objectClass") is not None:
         return 0
@@ -103,7 +103,7 @@ def newest_csns(env: Path, suffix: str | None = None, whole: bool = True, most: 
     No returned CSN is too great. A late change from another server can be missed; syncrepl then sends the change again.
     The entryCSN index is read backwards, down to the stored contextCSN. If there is no such index or no contextCSN, all
     entries are read, which takes minutes for ten million. Without a contextCSN, `whole=False` reads only the last
-    second. `most` limits the entries that are read through the index. Of entries with the same second, those with the
+    second. `most` limits the entries that are read through the index. If entries have the same second, those with the
     highest IDs are read, because a bulk load adds the newest entries last."""
     with reading(env) as contents:
         return _newest_by_server(contents, _stored_csns(contents, suffix, env), whole, most)
@@ -160,14 +160,14 @@ def indexes(env: Path) -> dict[str, int]:
 
 
 def table_bytes(env: Path) -> dict[str, int]:
-    """Returns table -> bytes, without the sub-databases of duplicate values: LMDB's statistics omit their pages."""
+    """Returns table -> bytes. Sub-databases of duplicate values are missing, because LMDB's statistics omit them."""
     page_size = meta.read_meta(env).page_size
     with reading(env) as contents:
         return {name: record.pages * page_size for name, record in contents.tables.items()}
 
 
 class IndexCounts(Struct, frozen=True):
-    """`keys` maps a number of entry IDs to the number of index keys with that many. `key_bytes`: the size of a key."""
+    """`keys` maps a number n to the number of index keys that have n entry IDs. `key_bytes` is the size of one key."""
 
     keys: dict[int, int]
     key_bytes: int
@@ -183,8 +183,8 @@ class TableSizes(Struct, frozen=True):
 
 
 def table_sizes(data: Path, without: Path | None = None) -> TableSizes:
-    """Returns the sizes in a data file that nobody writes. `without` is a data file with some of the same entries.
-    Their IDs are subtracted from the counts of each index key."""
+    """Returns the sizes in a data file that nobody writes. If the file `without` is given, its entry IDs are subtracted
+    from the counts of each index key: an estimate of sizes thus excludes the ancestors of sampled entries."""
     facts = meta.read_meta(data)
     tables, counts = _key_counts(data)
     less = _key_counts(without)[1] if without else {}

@@ -1,11 +1,11 @@
-"""Copies environments consistently, in use or not: page by page, compacted, as a reflink, through a pipe, or in packs
-of pages that are addressed by their content.
+"""Copies environments consistently, in use or not: page by page, compacted, as a reflink, through a pipe, or as packs
+of pages for a backup repository.
 
 A reader slot protects the snapshot (snapshot.py) while the native core reads its pages. LMDB overwrites no page of the
 snapshot meanwhile. So the pages can be read in any order, and the file system can share them with the copy at any time.
-Only the two meta pages change: the copy gets new ones, built from the meta page that belongs to the reader slot.
-MDB_NOSYNC and MDB_WRITEMAP do no harm, because a read also sees pages that are not on the disk yet. During the copy the
-writer cannot reuse freed pages, so the target should be local and fast. lock.mdb is never copied."""
+Only the two meta pages change. The copy gets new meta pages, built from the meta page of the snapshot. MDB_NOSYNC and
+MDB_WRITEMAP do no harm, because a read also returns pages that are not on the disk yet. During the copy the writer
+cannot reuse freed pages, so the target should be local and fast. lock.mdb is never copied."""
 
 from __future__ import annotations
 
@@ -51,22 +51,23 @@ class Sizes(Struct, frozen=True):
 
 
 class Copied(Struct, frozen=True):
-    """A finished copy, which the caller has still to publish. `mode` holds the permissions of the source file. With
-    `seen`, the core's record of the pages, a check need not read them again. `sound`: the copy has checked them."""
+    """A finished copy, which the caller renames to its final name. `mode` holds the permissions of the source file.
+    `seen` is the core's record of the pages: a check that has it need not read them. `sound`: the pages were
+    checked."""
 
     path: Path
     facts: meta.MetaPage
     source: Sizes
     target: Sizes
     mode: int
-    shared: bool = False  # a reflink: the copy shares its blocks with the source
+    shared: bool = False  # True for a reflink, which shares its blocks with the source
     seen: Seen | None = None
     sound: bool = False
 
 
 class CopyMode(Struct, frozen=True):
     """`compact` copies only the pages in use, in key order. `reflink` shares blocks with the source. If that is
-    impossible, "try" copies, and "must" fails. `record_pages` records the pages, to save a later check from reading."""
+    impossible, "try" copies, and "must" fails. `record_pages` records the pages, so that a check need not read them."""
 
     compact: bool = False
     reflink: Literal["never", "try", "must"] = "never"
@@ -125,7 +126,8 @@ def _share(snapshot: Snapshot, partial: Path) -> bool:
 
 
 def require_space(source: Path, target: Path) -> int:
-    """Returns the bytes in use, without holes. Raises NoSpace if the file system of `target` has less free space."""
+    """Returns the bytes that a copy of `source` needs, without holes. Raises NoSpace if `target` has less free
+    space."""
     needed = min(meta.read_meta(source).used, Sizes.of(meta.data_file(source)).allocated)
     files.require_space(target, needed)
     return needed
@@ -147,9 +149,9 @@ class SendResult(Struct, frozen=True):
 
 
 def send(source: Path, descriptor: int, token: str | None, meter: Meter, file: Path | None = None) -> SendResult:
-    """Sends the environment in `source` to `descriptor`; or instead `file`, the compacted copy that `compacted` has
-    made of it. If `token` belongs to the same copy, skips the bytes that the receiver has. Raises StreamBroken if the
-    receiver has ended, StreamRefused if `token` is invalid."""
+    """Sends the environment in `source` to `descriptor`. If `file` is given, sends this file, which `compacted` has
+    made from `source`. If `token` is of the same copy, skips the bytes that the receiver has. Raises StreamBroken if
+    the receiver has ended, StreamRefused if `token` is invalid."""
     with ExitStack() as stack:
         compacted = file is not None
         if file is None:
@@ -231,7 +233,7 @@ def advice(run_dir: Path, target: Path) -> str:
 
 def plain(source: Path, target: Path, head: bytes, length: int, seen: Seen | None, meter: Meter) -> None:
     """Copies a data file page by page, up to `length` bytes and without its holes. `head` contains both meta pages of
-    the copy. The copy records its pages in `seen`."""
+    the copy. The copied pages are recorded in `seen`."""
     with _core_call(meter, source, target) as counters:
         _native.clone_plain(source, target, head, length, counters, seen=seen)
 
@@ -306,8 +308,8 @@ def paged(image: Snapshot, size: int, meter: Meter) -> Iterator[PageStream]:
 
 @contextmanager
 def explained_packs(path: Path) -> Iterator[None]:
-    """Translates errors of PagePacks and KnownPages. BackupDamaged names the pack if the core has named it, otherwise
-    `path`. If a file of the caller cannot be written, raises OSError."""
+    """Translates errors of PagePacks and KnownPages into BackupDamaged. The error names the damaged pack, or `path` if
+    the pack is unknown. Raises OSError if a file of the caller cannot be written."""
     try:
         yield
     except _native.NativeError as error:

@@ -22,7 +22,7 @@ from loader.progress import Meter
 
 _GLUE = ("objectClass", "structuralObjectClass")
 _GLUE_FLAGS = 0x120  # slap.h: SLAP_OC_GLUE | SLAP_OC__END (marks the flags as computed)
-_YEAR_0 = 365  # days from 0000-01-01 (a leap year, as back-mdb counts) to date.toordinal() 1
+_YEAR_0 = 365  # back-mdb counts the days from 0000-01-01; date.toordinal counts them from 0000-12-31
 
 
 def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
@@ -74,8 +74,8 @@ def _stamp(env: Path, suffix: str, owner: int | None, number: int | None, glue: 
 
 
 def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
-    """Lowers every entryCSN that is above the claimed CSN of its server ID to the claimed CSN, in the entry and in the
-    index. Returns the number of changed entries. `idlexp` is the setting of the slapd that will use the copy."""
+    """Lowers every entryCSN that is greater than the CSN of the same server ID in `claimed` to this CSN, in the entry
+    and in the index. Returns the number of changed entries. `idlexp` is the setting of the copy's slapd."""
     limits = csn.by_server(claimed)
     if not limits:
         return 0
@@ -95,7 +95,7 @@ def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter)
 @isolated.isolated
 def _cap(env: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter) -> None:
     """`changes` contains the ID, entryCSN and new entryCSN of each entry. `number` is entryCSN's number in ad2i. An
-    index key can list `longest` IDs; back-mdb stores more IDs as the range (0, lowest, highest)."""
+    index key lists at most `longest` IDs. back-mdb replaces a longer list by the range (0, lowest, highest)."""
     with opened(env, writable=True) as environment:
         entries, index = require_table(environment, ENTRIES), table(environment, ENTRY)
         with meta.explained(meta.data_file(env)), environment.begin(write=True) as transaction:
@@ -112,7 +112,7 @@ def _cap(env: Path, number: int, changes: list[tuple[int, str, str]], longest: i
 
 def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes, bytes], longest: int) -> None:
     """Moves an ID from the first index key in `keys` to the second. If the second key would list more than `longest`
-    IDs, it becomes a range, whose first value is 0, as in back-mdb (idl.c)."""
+    IDs, its list becomes a range, whose first value is 0, as in back-mdb (idl.c)."""
     before, after = keys
     cursor = transaction.cursor(index)
     if not cursor.set_key(before) or ID.unpack(cursor.value()) != (0,):

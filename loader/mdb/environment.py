@@ -1,4 +1,4 @@
-"""Opens LMDB environments through py-lmdb. No other module does, and this one only in a child process (isolated.py).
+"""Opens LMDB environments through py-lmdb. Only this module does so, and only in a child process (isolated.py).
 
 liblmdb maps the file, so a truncated file kills the process. A process must not open an environment twice: fcntl locks
 belong to the process, so closing one of the two environments would drop the locks of both."""
@@ -37,7 +37,7 @@ from loader.storage import files, held
 from loader.storage.files import Owner
 
 LOCK = "lock.mdb"
-ID = struct.Struct("=Q")  # an entry ID, as key and as value
+ID = struct.Struct("=Q")  # an entry ID, as a key and as a value in a table
 MANY = 512  # the most named tables that an environment may have; slapd allows 128 or 256
 _LAG = 1.0  # the most seconds that a writer takes to update lock.mdb after it has written the meta page
 
@@ -105,7 +105,7 @@ def _require_lock_used(environment: Environment, path: Path) -> None:
 def linked(directory: Path, writable: bool) -> Iterator[Path]:
     """Yields a private directory with links to the checked data.mdb and lock.mdb of `directory`. liblmdb opens the
     files through these links, because it must not follow unchecked names: it creates missing files, and empties a
-    lock.mdb that nobody has locked. After that the directory is not needed. Raises FileUnsafe, NotPermitted."""
+    lock.mdb that nobody has locked. An open environment needs no directory. Raises FileUnsafe, NotPermitted."""
     with ExitStack() as stack:
         open_dir = stack.enter_context(held.opened(directory))
         private = stack.enter_context(files.temporary_directory("env"))

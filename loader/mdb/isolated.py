@@ -102,7 +102,7 @@ def receive_result(child: Child, origin: Path, meter: Meter | None = None) -> An
     meter, progress, result = meter or Meter(""), _Progress(child), None
     with meter.counting(progress), meter.following(progress):
         for line in child.process.stdout:
-            report = json.loads(line) if line.endswith(b"\n") else {}  # a killed child ends within a line
+            report = json.loads(line) if line.endswith(b"\n") else {}  # a killed child may leave half a line
             if "result" in report:
                 result = report["result"]
             elif report:

@@ -60,7 +60,7 @@ def slots(directory: Path) -> tuple[Slot, ...]:
         if len(head) < _HEAD.size:
             return ()
         magic, lock_format = _HEAD.unpack_from(head)
-        if magic == 0:  # not written yet
+        if magic == 0:  # lock.mdb has just been created
             return ()
         if magic != meta.MAGIC or not (lock_format == _FORMAT or _is_of_1_0(lock_format)):
             raise NotLmdb(path=path, reason=f"lock format {lock_format:#x} of another LMDB or machine")
@@ -89,7 +89,7 @@ def _is_of_1_0(lock_format: int) -> bool:
     )
 
 
-# Offset of the first slot: the head and the mutexes are each padded to a cache line.
+# This is the offset of the first slot. The head and the mutexes are each padded to a cache line.
 _START = -(-(_HEAD.size + _MUTEX + 12) // _LINE) * _LINE + -(-_MUTEX // _LINE) * _LINE
 
 
@@ -159,7 +159,7 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 def measure_growth(source: Path) -> Growth:
-    """Observes the meta pages and the end of the free list for half a second.
+    """Measures the growth over half a second, from the meta pages and from the end of the free list.
 
     A change copies every page on the path from the root. While a reader may need the replaced pages, they cannot be
     reused. So the file grows by as many pages as the transactions free. A modification by slapd frees 8 to 11 pages in
@@ -194,10 +194,11 @@ class Reader(msgspec.Struct, frozen=True):
 class Room(msgspec.Struct, frozen=True):
     """The sizes in bytes that decide when LMDB reports MDB_MAP_FULL.
 
-    `maxsize` is the configured size, but at least `used`, because LMDB maps no less. `used` reaches to the last page
-    ever used. `reusable` are free pages that the next transactions may use. `held` are free pages that the oldest
-    reader may still need. `disk_free` includes blocks that the file already has beyond `used`. `growth` is the growth
-    of the file per second. It is None if every reader is up to date, because then LMDB reuses pages."""
+    `maxsize` is the configured size, but at least `used`, because LMDB maps no less. `used` is the file up to the last
+    page that was ever used. `reusable` are free pages that the next transactions may use. `held` are free pages that
+    the oldest reader may still need. `disk_free` is the free space on the file system, plus the file's blocks beyond
+    `used`. `growth` is the file's growth per second. It is None if every reader is up to date: LMDB then reuses
+    pages."""
 
     maxsize: int
     used: int
@@ -236,7 +237,9 @@ def measure(database: Database) -> tuple[Room, tuple[Reader, ...]]:
         for slot in used_slots
         if slot.txnid is not None or not slot.is_alive
     )
-    spare_blocks = files.allocated_bytes(meta.data_file(directory)) - facts.used  # blocks that the file has already
+    spare_blocks = (
+        files.allocated_bytes(meta.data_file(directory)) - facts.used
+    )  # the file has these bytes on the disk already
     room = Room(
         maxsize=max(database.maxsize, facts.used),
         used=facts.used,

@@ -144,7 +144,7 @@ def unlocked(env: Path) -> Iterator[None]:
 PATIENCE = 60.0  # seconds after which NoCommonMoment is raised
 _INTERVAL = 0.01  # seconds between two reads of the log
 _LOG_DELAY = 5.0  # seconds; if a committed write is logged at all, it is in the log within this time
-_LEAVE_CSN = {"add", "modify", "modrdn"}  # values of reqType whose CSN becomes an entryCSN in the database
+_LEAVE_CSN = {"add", "modify", "modrdn"}  # reqType of the operations that give an entry their CSN as entryCSN
 _WRITES = _LEAVE_CSN | {"delete"}
 _READ_ENTRIES = 1000  # log entries per read
 _ENTRY_CSN = "entryCSN"
@@ -188,7 +188,7 @@ def _has_csn_index(snapshot: Snapshot) -> bool:
 
 
 def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
-    """Returns whether both snapshots have the same last write. Waits up to `_LOG_DELAY` seconds for a later one."""
+    """Returns whether both snapshots have the same last write. Waits up to `_LOG_DELAY` seconds for the next write."""
     database = snapshots[log.database]
     if not _has_csn_index(database):
         return True
@@ -208,7 +208,7 @@ def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
 
 def _first_write(log: Snapshot, suffix: str) -> tuple[str, str] | None:
     """Returns reqType and entryCSN of the first write below `suffix` that was logged after the log's snapshot; None if
-    no write was. Entry IDs of a log ascend with time."""
+    there is none. Entry IDs of a log ascend with time."""
     with log.contents() as contents:
         after = contents.last_id()
     with replace(log, page=b"").contents() as contents:

@@ -1,4 +1,4 @@
-"""Checks a database in the native core, at one of several levels. Each level includes the checks of the levels above.
+"""Checks a database at one of several levels. Each level includes the checks of the levels that are listed above it.
 
 none     no check at all
 quick    meta pages, tables and their flags; id2e has as many entries as dn2i has nodes (the core's level meta)
@@ -31,7 +31,7 @@ from loader.storage.held import checked_file
 DEEPER = ("pages", "tree")  # levels deeper than quick
 PAGES_UP_TO = 16 << 30  # bytes in use; a database with more bytes gets level quick by default
 MEMORIES = 8  # level pages needs memory of 1/30 of the database; one larger than 8 times the memory gets level quick
-# Problems that slapd tolerates, so `verify` accepts them.
+# slapd tolerates these problems, so `verify` accepts them.
 _HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
 
 

@@ -1,1 +1,1 @@
-"""Stores entries: each module here is for one kind of target, and reports what it stored durably."""
+"""Stores entries. Each module is for one kind of target, stores entries durably, and reports what it has stored."""

@@ -28,9 +28,9 @@ _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
 
 
 class SyncResult(Struct, frozen=True):
-    """The provider's changes. `changed` contains LDIF. `present` contains the entryUUIDs of the present phase; None if
-    there was none. `lost` are changed entries that are no longer in the tree. The changes lead from the contextCSN
-    `reached` to the contextCSN `claimed`."""
+    """The provider's changes. `changed` are LDIF files. `present` is a file with the entryUUIDs of the present phase;
+    None if there was none. `lost` identifies changed entries that are no longer in the tree. The changes lead from the
+    contextCSN `reached` to the contextCSN `claimed`."""
 
     changed: Sequence[Path]
     present: Path | None
@@ -59,12 +59,12 @@ def refresh(
         try:
             counts, unsettled = isolated.receive_result(child, directory, meter)
         finally:
-            permission.result()  # an error here caused the error of the child
+            permission.result()  # raises the error of `allowed`, which caused the child's error
     return counts, [bytes.fromhex(uuid) for uuid in unsettled]
 
 
 def _allow(allowed: Callable[[], None], child: Child) -> None:
-    """Writes the byte that the core awaits before a commit. If `allowed` raises, the core reads end of file instead."""
+    """Writes the byte that the core awaits before a commit. If `allowed` raises, the core gets no byte, and stops."""
     assert child.process.stdin is not None
     with contextlib.suppress(BrokenPipeError), contextlib.closing(child.process.stdin) as stdin:
         allowed()

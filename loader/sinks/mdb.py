@@ -161,16 +161,16 @@ def split(
     """Divides LDIF among databases. `shares` contains the suffixes of each database, and the file for its entries. The
     first database also gets the entries that belong to no database.
 
-    `file_urls` allows to read the files in `include:` lines. `claimed` is a DN and a contextCSN. The entry of this DN
-    gets the contextCSN, and newer entryCSNs are lowered to it."""
+    With `file_urls`, files in `include:` lines are read. `claimed` is a DN and a contextCSN. The entry of this DN gets
+    the contextCSN, and newer entryCSNs are lowered to it."""
     root, csns = claimed or (None, None)
     with with_counters(meter) as counters:
         return _native.split(inputs, known, shares, counters, file_urls=file_urls, root=root, claimed=csns)
 
 
 def verify(target: Target, path: Path, full: bool, limits: Resources, meter: Meter, new: bool = True) -> int:
-    """Verifies a data file that no process is writing, and returns its entry count. `full` checks all entries,
-    otherwise a sample is checked. `new` says that the core has just written the file. Raises MdbDamaged, which
+    """Verifies a data file that no process is writing, and returns its entry count. `full` checks all entries;
+    otherwise, only a sample is checked. `new` says that the core has just written the file. Raises MdbDamaged, which
     describes the damage."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:

@@ -29,7 +29,7 @@ from loader.sinks.mdb import failure
 __all__ = ["Plan", "Slice"]
 
 Out = TypeVar("Out")
-Cut = tuple[int, int, int, int]  # the start of a slice: index of the file, byte and line in the file, entries before
+Cut = tuple[int, int, int, int]  # a slice begins at: index of the file, byte and line in the file, number of entries
 # Maps a line of slapadd's input to the path, line and DN of the record in the operator's input.
 Find = Callable[[int], tuple[str, int, str] | None]
 
@@ -102,7 +102,7 @@ def _load(target: Target, feed: Callable[[int], Out], find: Find, meter: Meter, 
             try:
                 result = feed(stdin.fileno())
             except LdifUnreadable:
-                stdin.close()  # slapadd closed the pipe: its own reason is the error worth showing
+                stdin.close()  # slapadd has closed the pipe, and its own message says why
                 if child.wait() == 0:
                     raise
                 raise _judge(child, target, find) from None
@@ -142,7 +142,7 @@ def _judge(child: Child, target: Target, find: Find) -> LoaderError:
 
 
 class SlicedLdif(Struct, frozen=True):
-    """The LDIF for several slapadds. `suffixes` are those of the database: their entries have no parent in it."""
+    """The LDIF for several slapadds. `suffixes` are the suffixes of the database, whose entries have no parent."""
 
     paths: Sequence[Path]
     suffixes: Sequence[str]

@@ -1,4 +1,4 @@
-"""Reads entries: each module here is for one kind of source."""
+"""Reads entries. Each module is for one kind of source."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ def shard(template: Template, piece: Range, path: Path, jobs: int, meter: Meter)
 class PlanOptions(Struct, frozen=True):
     """A plan of operations for a load test. `mix` maps an operation to its share. `miss` is the fraction of searches
     that find nothing and of binds that fail. `skew` is the Zipf exponent for the choice of entries. `looks` contains
-    the kinds of searches: attribute, True for prefix searches, weight. If it is empty, the template decides. `ldif`
-    writes only changes, as LDIF."""
+    kinds of searches: an attribute, True for a prefix search, and a weight. If it is empty, the template decides.
+    `ldif` writes only changes, as LDIF."""
 
     operations: int
     mix: Mapping[str, int]

@@ -224,13 +224,13 @@ def require_readable(server: Session, pieces: Iterable[Piece], page: int) -> Non
 
 # --- narrowing -------------------------------------------------------------------------------------------------------
 #
-# The export itself needs these: to identify an entry, to find the newer of two copies, to see which entry has children.
+# The export itself needs these attributes: it identifies an entry, finds the newer of two copies, and records parents.
 NEEDED = ("entryUUID", "entryCSN", "hasSubordinates")
 _ON_THE_WIRE = {"subordinate": "children"}
 
 
 class Narrowing(Struct, frozen=True):
-    """The content of a partial replica. `where` is its filter, `scope` as in syncrepl. `attributes` are requested."""
+    """The content of a partial replica. `where` is its filter, and `scope` its scope. `attributes` are requested."""
 
     base: str
     where: str

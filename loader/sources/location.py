@@ -131,7 +131,7 @@ def _kind(path: Path) -> Kind:
 
 def _template(name: str) -> Location:
     """Returns the template of this name from an installed package. If no package has it, returns the template file of
-    this path. Packages declare the entry point `ditseed.templates`, so that loader does not import seeders."""
+    this path. Packages declare the entry point `ditseed.templates`, so `loader` need not import them."""
     from importlib.metadata import entry_points  # imported here: it takes a third of a command's start-up time
 
     try:
@@ -148,7 +148,7 @@ def _template(name: str) -> Location:
 
 def comparable(text: str, connection: Connection, read_twice: bool = False) -> Comparable:
     """Returns the side of `ditseed compare` that `text` names. `connection` has the bind options, and the base or
-    suffix. With `read_twice`, streams are refused. Raises the errors of `locate`."""
+    suffix. With `read_twice`, a stream is refused, because it can be read only once. Raises the errors of `locate`."""
     from loader.sources.ldap import Server  # imported here: python-ldap takes 40 ms to load
 
     streams = () if read_twice else (Kind.STREAM,)
@@ -244,7 +244,7 @@ def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int 
 
 class ConfiguredDatabase(Struct, frozen=True):
     """The entries of a database below `base`. slapd may be running. `path` is the database directory, or a
-    configuration of slapd. In a configuration, `base` selects the mdb database; None selects the only one. Glued
+    configuration of slapd. In a configuration, `base` selects the mdb database (None selects the only one), and glued
     subordinate databases are included, as slapcat does."""
 
     path: Path

@@ -42,7 +42,8 @@ def stream(
     part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter, scratch: Path | None = None
 ) -> Exported:
     """Writes one stream of LDIF, parents first. Raises ReaderGone if the reader closes the pipe. After any other error,
-    an LDIF parser rejects the end of the stream. The directory `scratch` is for entries that wait for their parents."""
+    the stream ends so that an LDIF parser rejects it. Entries that wait for their parents are in the directory
+    `scratch`."""
     scratch = scratch or Path(tempfile.gettempdir())
     with _reading(part, meter, jobs, origin="standard output", counted=True) as (dump, counters):
         return dump.stream(descriptor, scratch, counters, compress=compress)
@@ -69,8 +70,8 @@ def find(part: Part, names: Sequence[str]) -> bytes:
 def _reading(
     part: Part, meter: Meter, jobs: int | None = None, origin: str | None = None, counted: bool = False
 ) -> Iterator[tuple[Dump, Counters]]:
-    """Opens a snapshot for the body, and converts the core's errors to LoaderErrors. Errors that concern no file name
-    `origin`. With `counted`, sets `meter.total`."""
+    """Opens a snapshot for the body, and converts the core's errors to LoaderErrors. `origin` stands for the file name
+    in errors that concern no file. `counted` sets `meter.total`."""
     require_database(part.directory)
     path = part.directory / DATA
 

@@ -60,7 +60,8 @@ class Sample(Struct, frozen=True):
             return None
 
     def containers(self) -> list[str]:
-        """Returns the entryUUIDs of the sampled containers; a large container is usually among the first entries."""
+        """Returns the entryUUIDs of sampled entries with children. An entry with many children is usually in the
+        sample."""
         inner = (entry for _, entry in self.entries if first_value(entry, "hassubordinates") == "TRUE")
         return [uuid for entry in inner if (uuid := first_value(entry, "entryuuid"))]
 
@@ -154,7 +155,7 @@ class UuidDistribution(Struct, frozen=True):
         return self.share * on_arc + (1 - self.share) * offset
 
     def cuts(self, pieces: int) -> list[tuple[int, int]]:
-        """Returns (start, piece number) of each window, in ascending order of the starts."""
+        """Returns the start and the piece number of each window, in ascending order of the starts."""
         count = max(self.each * pieces, self.all)
         cuts = []
         for number in range(count):
@@ -233,7 +234,7 @@ def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
         why, numbers = "loaded in bulk", sorted(each.time << 96 for each in timed)
     else:
         return EVENLY
-    outliers = len(numbers) // 20  # the entry of the suffix may be days older
+    outliers = len(numbers) // 20  # for example, the entry of the suffix may be days older
     core = numbers[outliers : len(numbers) - outliers]
     start, pace = core[0] % RING, (core[-1] - core[0]) / RING / len(core)  # turns between two entries
     share = len(numbers) / len(uuids)
@@ -266,7 +267,8 @@ _POLL = 0.5  # seconds after which an idle connection looks for a piece again
 
 
 class ConnectionSlot(Struct, frozen=True):
-    """A future connection. `server` is an index in the caller's list of servers. `number` counts connections to it."""
+    """A future connection. `server` is an index in the caller's list of servers. `number` is an index at this
+    server."""
 
     server: int
     number: int
@@ -326,7 +328,7 @@ class _Schedule(Struct):
             self.changed.notify_all()
 
     def work(self, slot: ConnectionSlot) -> None:
-        failures = 0  # consecutive
+        failures = 0  # the number of consecutive failures
         try:
             while failures <= defaults.RETRIES and (piece := self._next()) is not None:
                 failure = self._try(slot, piece)

@@ -35,8 +35,8 @@ _MAGICS = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")  # the first bytes of a zstd and of
 
 class SampleSize(Struct, frozen=True):
     """The size of a sample, which is kept in memory: at least `records` records and the fraction `share` of all
-    records, but at most about `most` records. After `seconds`, reading of files stops, and the rest is extrapolated. Of
-    more than `whole` bytes of uncompressed LDIF, only `windows` windows of one chunk each are read."""
+    records, but at most about `most` records. After `seconds`, reading of files stops, and the rest is extrapolated. If
+    there are more than `whole` bytes of uncompressed LDIF, only `windows` windows of one chunk each are read."""
 
     records: int = 10_000
     share: float = 0.01

@@ -73,9 +73,9 @@ def select(
 def read(
     config: Config, database: Database, logs: Sequence[Path], filters: Sequence[Path], meter: Meter
 ) -> list[SearchesFound]:
-    """Reads slapd's logs (loglevel stats), and files with one filter per line. Returns one result for the logs, and one
-    for the files with filters; if there are none of a kind, there is no result for it. Raises NotProven if the core
-    cannot read the schema; ConfigUnreadable, NoSuchPath, and errors of compressed files."""
+    """Reads slapd's logs (loglevel stats), and files with one filter per line. Returns a result for the logs, and one
+    for the files with filters; without any logs or files, their result is omitted. Raises NotProven if the core cannot
+    read the schema; ConfigUnreadable, NoSuchPath, and errors of compressed files."""
     settings = backmdb.settings(config, database)
     schema = schema_of(config, database, settings.attribute_options)
     configured = indexes.configured(database.indexes).values()

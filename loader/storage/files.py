@@ -82,7 +82,8 @@ def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 def creating(path: Path, mode: int = 0o666) -> BinaryIO:
-    """Returns an empty file for writing. In a directory of another account, first removes the file with this name."""
+    """Returns an empty file for writing. If another account owns the directory, removes the file with this name first:
+    that account may have put a link there."""
     with held.opened(path.absolute().parent) as parent:
         if not parent.is_foreign:
             return path.open("wb")
@@ -385,7 +386,7 @@ def require_safe(directory: Path) -> Path:
 @functools.cache
 def sweep_temporary(top: Path | None = None) -> None:
     """Removes the directories that killed runs have left in `top` (default: $TMPDIR or /tmp), once per process."""
-    parent = top or Path(os.environ.get("TMPDIR") or "/tmp")  # `gettempdir` would try to write
+    parent = top or Path(os.environ.get("TMPDIR") or "/tmp")  # tempfile.gettempdir would write a file
     for path in parent.glob(f"{PREFIX}*"):
         with suppress(OSError, DirectoryUnsafe), held.private(path, make=False) as abandoned:
             fcntl.flock(abandoned.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

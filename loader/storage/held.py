@@ -9,8 +9,8 @@ a FIFO under any name there, and can rename everything, including ditseed's own 
   write to it. So nobody can plant a file there.
 - A finished file is renamed from there to its final name. A rename follows no link.
 - A file in a directory of another account is checked through an O_PATH descriptor before it is opened. It must be
-  regular. If it is written to, it must have no second hard link. By a hard link, the account could make root read
-  another account's file; root refuses to read a file that may be one (`_require_no_foreign_link`).
+  regular. If it is written to, it must have no second hard link. The account could also make a hard link to another
+  account's file, so that root reads that file. Root refuses such a link (`_require_no_foreign_link`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class Directory(Struct, frozen=True):
 
     @contextmanager
     def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
-        """Yields a path that always leads to the same regular file. Closing its descriptor releases no fcntl lock."""
+        """Yields a path that always leads to the same regular file. After the body, its O_PATH descriptor is closed,
+        which releases no fcntl lock."""
         with _checked_pin(*self._pin(name), self.name / name, written) as path:
             yield path
 
@@ -132,8 +133,8 @@ class Directory(Struct, frozen=True):
             os.unlink(name, dir_fd=self.descriptor)
 
     def link(self, name: str, other: str) -> None:
-        """Adds the hard link `other` to a file, durably. `name` may be a symbolic link, which then gets the hard link
-        itself. Raises FileExistsError."""
+        """Adds the hard link `other` to `name`, durably. If `name` is a symbolic link, links to it, and not to its
+        target. Raises FileExistsError."""
         with named(self.name / other):
             here = self.descriptor
             os.link(name, other, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)

@@ -53,8 +53,8 @@ def locker(directory: Path) -> int | None:
 
 
 def lock_holder(descriptor: int, byte: int) -> int | None:
-    """Returns the ID of a process with a lock on that byte of an open file. Returns 0 if the process is in another PID
-    namespace, and None if there is no lock."""
+    """Returns the ID of a process that has locked the byte at offset `byte` of an open file. Returns 0 if the process
+    is in another PID namespace, and None if there is no lock."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, query))
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
@@ -82,7 +82,7 @@ def require_lock_used(directory: Path) -> None:
             raise LockUnused(path=directory / DATA, reason=reason)
 
 
-@cache  # once in a run
+@cache  # warns once in a run
 def _warn(directory: str, unseen: str) -> None:
     _log.warning("%s: no process has its lock.mdb locked, but %s could not be examined", directory, unseen)
 
@@ -242,7 +242,7 @@ class _Directory(Struct, frozen=True):
         return device in self.devices or (device, inode) in self.inodes
 
     def has_name(self, name: str) -> bool:
-        """Returns whether a file is in the directory by its name. It may be deleted, or too new to be in `inodes`."""
+        """Returns whether the directory contains this name. `inodes` lacks deleted files and new files."""
         return not self.devices and (name == self.top or name.startswith(f"{self.top}/"))
 
 
@@ -286,7 +286,7 @@ def _directory(top: Path) -> _Directory:
     major, minor = map(int, mount.device.split(":"))
     devices = {os.makedev(major, minor)}
     with suppress(OSError):  # the device may be dead
-        devices.add(os.stat(top).st_dev)  # btrfs: its files have another device than the mount
+        devices.add(os.stat(top).st_dev)  # on btrfs, files have another device number than the mount
     return _Directory(mount.target, frozenset(devices), frozenset())
 
 
@@ -326,8 +326,7 @@ def _maps_in(proc: str, directory: _Directory, same_mounts: bool) -> bool:
 
 
 class KernelLock(NamedTuple):
-    """`kind` is POSIX, FLOCK, OFDLCK or LEASE. `pid` is from ditseed's PID namespace; if unknown, it is not
-    positive."""
+    """`kind` is POSIX, FLOCK, OFDLCK or LEASE. `pid` is from ditseed's PID namespace; it is 0 or less if unknown."""
 
     kind: str
     pid: int

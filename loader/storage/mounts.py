@@ -18,7 +18,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """`device` is the device number, such as "254:0". `root` is the directory of the file system that is mounted.
+    """`device` is the device number, such as "254:0". `root` is the directory within the file system that is mounted.
     `options` are those of the mount, followed by those of the file system."""
 
     device: str
@@ -66,7 +66,7 @@ def mounted_at(path: Path) -> Mount | None:
 
 
 def device_and_path(path: Path) -> tuple[str, str]:
-    """Returns the device of the mount that `path` is on, and the path from the root of the file system."""
+    """Returns the device of the mount that `path` is on, and the path within the file system."""
     mount = mount_of(path)
     below = os.path.relpath(os.path.realpath(path), mount.target)
     return mount.device, os.path.normpath(f"{mount.root}/{below}")

@@ -25,12 +25,12 @@ _THREAD_IO = Path("/proc/thread-self/io")
 
 
 class Unmeasurable(Exception):
-    """Is raised if a probe cannot measure. The text is the reason."""
+    """The error of a probe that cannot measure. The text is the reason."""
 
 
 class TimedProbe(ABC):
-    """An open probe, which only the thread that opened it uses. `size` is the number of bytes of a read or a write, or
-    None. `note` says how the probe differs from the requested probe, or is None."""
+    """An open probe, which only the thread that opened it uses. `size` is the number of bytes of a read or a write; a
+    probe that does neither has None. `note` says how the probe differs from the requested probe, or is None."""
 
     size: int | None = None
     note: str | None = None
@@ -127,8 +127,7 @@ class Reader(TimedProbe):
 
     def _settle(self) -> None:
         """Sets `size` to the smallest size at which the device serves every read. A file system may silently serve a
-        direct read of less than a block from the page cache (btrfs does). A second read at the same offset shows
-        this."""
+        direct read of less than a block from the page cache (btrfs does). To find out, each offset is read twice."""
         obstacles: dict[str, int] = {}  # obstacle -> largest size that met it
         most = min(_MOST, self._extent())
         while self.size <= most:
@@ -160,7 +159,7 @@ class Reader(TimedProbe):
         return seconds, size == self.size and fetched >= self.size
 
     def _offset(self) -> int:
-        """Returns a random offset. In a file it has blocks there, because a hole is read without the device."""
+        """Returns a random offset. In a regular file there are blocks at the offset, because a hole needs no device."""
         offset = random.randrange(max(1, self._extent() // self.size)) * self.size
         for start in (offset, 0) if self._is_file else ():
             with suppress(OSError):  # ENXIO: a hole up to the end
@@ -199,7 +198,7 @@ def open_reader(path: Path) -> Reader:
 # --- durable writes, which end when the device has the data; on a mirror, when every leg has it ----------------------
 
 SIZE = 4096  # bytes of a write: a page of LMDB
-_ROOM = 4 << 20  # bytes; size of the file
+_ROOM = 4 << 20  # bytes of the file
 _FLAGS = os.O_WRONLY | os.O_DSYNC | os.O_DIRECT | os.O_CLOEXEC
 
 

@@ -23,7 +23,7 @@ from loader.errors import FULL, FULL_ERRNOS, PackageMissing, RemoteFailed, Remot
 
 _log = logging.getLogger(__name__)
 
-SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # names of modules, which may not be installed
+SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # module names: the modules are optional
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # the form of ditseed's own file names
 _CHUNK, _BLOCK = 4 << 20, 8 << 20  # bytes of a read, and of a request
 _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
@@ -124,8 +124,7 @@ class Store(Struct, frozen=True):
             raise RemoteFailed(place=self.location, reason=f"{name} has {stored} bytes there, not {sent}", advice=_HINT)
 
     def write(self, name: str, content: bytes, new: bool = False) -> None:
-        """Writes a small file. With `new`, raises FileExistsError if it exists. (Some S3 servers replace it
-        instead.)"""
+        """Writes a small file. With `new`, raises FileExistsError if it exists, though some S3 servers replace it."""
         with self._writing(name):
             self.system.pipe_file(self._path(name), content, mode="create" if new else "overwrite")
 

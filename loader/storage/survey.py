@@ -92,8 +92,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A logical volume. Sizes are in bytes. `pool` is the pool of a thin volume. A thin pool has the percentages in
-    use."""
+    """A logical volume. Sizes are in bytes. `pool` is the pool of a thin volume. Only a thin pool has percentages."""
 
     name: str
     group: str
@@ -228,8 +227,7 @@ _NO_COW = 0x00800000
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """Sizes are in bytes. Stripe unit and width are 0 for a file system made without stripes. xfs always has a
-    journal."""
+    """Sizes are in bytes. Stripe unit and width are 0 if the file system has no stripes. xfs always has a journal."""
 
     block: int
     stripe_unit: int = 0

@@ -114,8 +114,9 @@ def walk(top: int) -> Iterator[Node]:
 
 
 class State(Struct, frozen=True):
-    """The state of a tree. `size` is in bytes as ls shows them, `allocated` as du shows them. `mark` changes with every
-    write to the tree. `databases` are the directories with a data.mdb, relative to the top; "" is the top itself."""
+    """The state of a tree. `size` is the size that ls shows, `allocated` the size that du shows, in bytes. `mark`
+    changes with every write to the tree. `databases` are directories with a data.mdb, relative to the top, which is
+    ""."""
 
     files: int
     size: int
@@ -142,8 +143,7 @@ def state_of(top: int) -> State:
 
 
 def shape_of(top: int) -> dict[str, object]:
-    """Returns path -> the properties that a faithful copy shares. They are for messages that name the differing
-    paths."""
+    """Returns path -> the properties that a faithful copy shares. Two results show the paths that differ."""
     first: dict[tuple[int, int], str] = {}
     shape: dict[str, object] = {}
     for node in walk(top):
@@ -321,7 +321,7 @@ def not_empty(target: Path, names: Sequence[str]) -> MigrationRefused:
 
 
 def empty(target: held.Directory) -> None:
-    """Makes the directory private and removes its contents. A process may have opened a directory in it before."""
+    """Makes the directory private, and removes its contents: a process may have opened a directory in it before."""
     with held.named(target.name):
         held.make_private(target.descriptor, _BEING_EMPTIED)
         for name in names_in(target.descriptor, True):
