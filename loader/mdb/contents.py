@@ -128,13 +128,13 @@ def summarise(env: Path, suffix: str | None = None, newest: bool = True) -> Data
     empty. For speed, it reads at most `_SUMMARY_ENTRIES` entries, and only if entryCSN is indexed."""
     with reading(env) as contents:
         tables = contents.tables
-        stored = _stored_csns(contents, suffix, env)
-        csns = _newest_by_server(contents, stored, False, _SUMMARY_ENTRIES) if newest and ENTRY in tables else {}
+        stored_csns = _stored_csns(contents, suffix, env)
+        csns = _newest_by_server(contents, stored_csns, False, _SUMMARY_ENTRIES) if newest and ENTRY in tables else {}
         return DatabaseSummary(
             _table(tables, ENTRIES, env).entries,
             tuple(name for name, _ in contents.suffixes()),
-            tuple(stored),
-            tuple((ordered(csns.values()) or stored) if newest else ()),
+            tuple(stored_csns),
+            tuple((ordered(csns.values()) or stored_csns) if newest else ()),
         )
 
 
@@ -187,11 +187,11 @@ def table_sizes(data: Path, without: Path | None = None) -> TableSizes:
     from the counts of each index key: an estimate of sizes thus excludes the ancestors of sampled entries."""
     facts = meta.read_meta(data)
     tables, counts = _key_counts(data)
-    less = _key_counts(without)[1] if without else {}
+    subset_counts = _key_counts(without)[1] if without else {}
     indexes = {}
     for name, keys in counts.items():
-        fewer = less.get(name, {})
-        ids = Counter(count - fewer.get(key, 0) for key, count in keys.items() if count > fewer.get(key, 0))
+        subset_ids = subset_counts.get(name, {})
+        ids = Counter(count - subset_ids.get(key, 0) for key, count in keys.items() if count > subset_ids.get(key, 0))
         indexes[name] = IndexCounts(dict(sorted(ids.items())), len(next(iter(keys), bytes(4))))
     return TableSizes(facts.pages, facts.page_size, tables, indexes)
 

@@ -52,8 +52,8 @@ class Sizes(Struct, frozen=True):
 
 class Copied(Struct, frozen=True):
     """A finished copy, which the caller renames to its final name. `mode` holds the permissions of the source file.
-    `seen` is the core's record of the pages: a check that has it need not read them. `sound`: the pages were
-    checked."""
+    `seen` is the core's record of the pages: a check that has it need not read them. `sound`: the copy has checked
+    them."""
 
     path: Path
     facts: meta.MetaPage
@@ -126,8 +126,7 @@ def _share(snapshot: Snapshot, partial: Path) -> bool:
 
 
 def require_space(source: Path, target: Path) -> int:
-    """Returns the bytes that a copy of `source` needs, without holes. Raises NoSpace if `target` has less free
-    space."""
+    """Returns the bytes that a copy of `source` needs, without holes. Raises NoSpace if `target` has less space."""
     needed = min(meta.read_meta(source).used, Sizes.of(meta.data_file(source)).allocated)
     files.require_space(target, needed)
     return needed

@@ -33,11 +33,11 @@ def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
     if not values or len(values) != len(set(csns)):
         reason = f"not one CSN for each server ID: {', '.join(csns)}"
         raise NotStampable(path=path, suffix=suffix, reason=reason)
-    with contents.reading(env) as stored:
-        owner = contents.suffix_id(stored, suffix)
-        number = contents.number_of(stored, CONTEXT)
-        glue = [at for name in _GLUE if (at := contents.number_of(stored, name)) is not None]
-        suffixes = ", ".join(name for name, _ in stored.suffixes()) or "none"
+    with contents.reading(env) as snapshot:
+        owner = contents.suffix_id(snapshot, suffix)
+        number = contents.number_of(snapshot, CONTEXT)
+        glue = [at for name in _GLUE if (at := contents.number_of(snapshot, name)) is not None]
+        suffixes = ", ".join(name for name, _ in snapshot.suffixes()) or "none"
     is_new_root = owner is None and dn.key(suffix) == "" and len(glue) == len(_GLUE)
     if owner is None and not is_new_root:
         reason = f"there is no such entry (the database holds: {suffixes})"
@@ -79,12 +79,12 @@ def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter)
     limits = csn.by_server(claimed)
     if not limits:
         return 0
-    with contents.reading(env) as stored:
-        number = contents.number_of(stored, ENTRY)
-        later = stored.csns_after(min(limits.values()))
+    with contents.reading(env) as snapshot:
+        number = contents.number_of(snapshot, ENTRY)
+        newer_csns = snapshot.csns_after(min(limits.values()))
     changes = [
         (owner, text, limits[server])
-        for owner, text in later
+        for owner, text in newer_csns
         if (server := csn.server_id(text)) in limits and text > limits[server]
     ]
     if changes and number is not None:

@@ -90,11 +90,11 @@ def opened(env: Path, writable: bool = False) -> Iterator[Environment]:
 def _require_lock_used(environment: Environment, path: Path) -> None:
     """Raises LockUnused if a writer has ignored lock.mdb. A new transaction takes its ID from lock.mdb. If a writer has
     ignored lock.mdb, this ID is lower than the transaction ID in the data file's meta page."""
-    written = meta.read_meta(path).txnid
+    txnid = meta.read_meta(path).txnid
     until = time.monotonic() + _LAG
     while True:
         with environment.begin() as transaction:
-            if written <= int(transaction.id()):
+            if txnid <= int(transaction.id()):
                 return
         if time.monotonic() > until:
             raise LockUnused(path=path, reason=LOCK_UNUSED)

@@ -64,11 +64,11 @@ def slots(directory: Path) -> tuple[Slot, ...]:
             return ()
         if magic != meta.MAGIC or not (lock_format == _FORMAT or _is_of_1_0(lock_format)):
             raise NotLmdb(path=path, reason=f"lock format {lock_format:#x} of another LMDB or machine")
-        used = (_SLOT.unpack_from(head, offset) for offset in range(_START, len(head) - _LINE + 1, _LINE))
+        slot_records = (_SLOT.unpack_from(head, offset) for offset in range(_START, len(head) - _LINE + 1, _LINE))
         # A living reader locks the byte of lock.mdb at the offset of its PID (mdb_reader_pid).
         return tuple(
             Slot(pid, None if txnid == _IDLE_SLOT else txnid, holders.lock_holder(descriptor, pid) is not None)
-            for txnid, pid in used
+            for txnid, pid in slot_records
             if pid
         )
 
@@ -95,10 +95,10 @@ _START = -(-(_HEAD.size + _MUTEX + 12) // _LINE) * _LINE + -(-_MUTEX // _LINE) *
 
 def clear(directory: Path) -> int:
     """Releases the slots of dead processes (mdb_reader_check), and returns how many it released. Raises LoaderError."""
-    before = sum(not slot.is_alive for slot in slots(directory))
-    if before:
+    dead_slots = sum(not slot.is_alive for slot in slots(directory))
+    if dead_slots:
         _check(directory)
-    return before - sum(not slot.is_alive for slot in slots(directory))
+    return dead_slots - sum(not slot.is_alive for slot in slots(directory))
 
 
 @isolated.isolated
@@ -197,8 +197,7 @@ class Room(msgspec.Struct, frozen=True):
     `maxsize` is the configured size, but at least `used`, because LMDB maps no less. `used` is the file up to the last
     page that was ever used. `reusable` are free pages that the next transactions may use. `held` are free pages that
     the oldest reader may still need. `disk_free` is the free space on the file system, plus the file's blocks beyond
-    `used`. `growth` is the file's growth per second. It is None if every reader is up to date: LMDB then reuses
-    pages."""
+    `used`. `growth` is in bytes per second. If every reader is up to date, it is None: LMDB then reuses pages."""
 
     maxsize: int
     used: int
@@ -225,8 +224,8 @@ def measure(database: Database) -> tuple[Room, tuple[Reader, ...]]:
     holders.require_lock_used(directory)
     used_slots = slots(directory)
     facts, freed = free_list(directory)
-    oldest = min((slot.txnid for slot in used_slots if slot.txnid is not None), default=facts.txnid + 1)
-    reusable = sum(count for txnid, count in freed.items() if txnid < oldest)
+    oldest_txnid = min((slot.txnid for slot in used_slots if slot.txnid is not None), default=facts.txnid + 1)
+    reusable = sum(count for txnid, count in freed.items() if txnid < oldest_txnid)
     readers = tuple(
         Reader(
             slot.pid,
@@ -237,15 +236,13 @@ def measure(database: Database) -> tuple[Room, tuple[Reader, ...]]:
         for slot in used_slots
         if slot.txnid is not None or not slot.is_alive
     )
-    spare_blocks = (
-        files.allocated_bytes(meta.data_file(directory)) - facts.used
-    )  # the file has these bytes on the disk already
+    spare_bytes = files.allocated_bytes(meta.data_file(directory)) - facts.used  # the file has these blocks already
     room = Room(
         maxsize=max(database.maxsize, facts.used),
         used=facts.used,
         reusable=reusable * facts.page_size,
         held=(sum(freed.values()) - reusable) * facts.page_size,
-        disk_free=files.free_bytes(directory) + max(0, spare_blocks),
+        disk_free=files.free_bytes(directory) + max(0, spare_bytes),
         growth=measure_growth(directory).rate if any(reader.lag for reader in readers) else None,
     )
     return room, readers

@@ -129,10 +129,10 @@ def unlocked(env: Path) -> Iterator[None]:
     """Lets the body read an environment directory without a reader slot. Raises LockUnused before the body if a writer
     ignores lock.mdb; and after the body if the file has changed while no process had lock.mdb locked."""
     holders.require_lock_used(env)
-    before = meta.read_meta(env).txnid
+    txnid = meta.read_meta(env).txnid
 
     def require_unwritten() -> None:
-        if meta.read_meta(env).txnid != before and holders.locker(env) is None:
+        if meta.read_meta(env).txnid != txnid and holders.locker(env) is None:
             raise LockUnused(path=meta.data_file(env), reason=LOCK_UNUSED)
 
     with isolated.afterwards(require_unwritten, _IGNORED_LOCK):
@@ -170,11 +170,11 @@ def images(
         end = time.monotonic() + patience
         while True:
             snapshots = {env: takes[env]("image") for env in logs_first}
-            behind = next((log for log in logs if not _agrees(log, snapshots)), None)
-            if behind is None:
+            lagging_log = next((log for log in logs if not _agrees(log, snapshots)), None)
+            if lagging_log is None:
                 break
             if time.monotonic() > end:
-                raise NoCommonMoment(path=behind.log, suffix=behind.suffix, seconds=round(patience))
+                raise NoCommonMoment(path=lagging_log.log, suffix=lagging_log.suffix, seconds=round(patience))
         for log in logs:
             if not _has_csn_index(snapshots[log.database]):
                 text = "%s has no index of entryCSN, so ditseed cannot check that its accesslog has the same last write"
@@ -202,21 +202,21 @@ def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
     if kind not in _LEAVE_CSN or server is None:
         return False
     with database.contents() as contents:
-        newest = csn.by_server(contents.newest_csns(text))
-    return newest.get(server, "") < text
+        newest_csns = csn.by_server(contents.newest_csns(text))
+    return newest_csns.get(server, "") < text
 
 
 def _first_write(log: Snapshot, suffix: str) -> tuple[str, str] | None:
     """Returns reqType and entryCSN of the first write below `suffix` that was logged after the log's snapshot; None if
     there is none. Entry IDs of a log ascend with time."""
     with log.contents() as contents:
-        after = contents.last_id()
+        last_id = contents.last_id()
     with replace(log, page=b"").contents() as contents:
-        while entries := contents.first_values(after, ["reqType", "reqDN", _ENTRY_CSN], _READ_ENTRIES):
+        while entries := contents.first_values(last_id, ["reqType", "reqDN", _ENTRY_CSN], _READ_ENTRIES):
             for _, (kind, name, text) in entries:
                 if kind in _WRITES and text and dn.is_below(name, suffix):
                     return kind, text
-            after = entries[-1][0]
+            last_id = entries[-1][0]
     return None
 
 

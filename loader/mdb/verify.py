@@ -88,8 +88,8 @@ class AuditReport(Struct, frozen=True):
 
 def default_level(env: Path) -> str:
     """Returns "pages" if that takes only seconds and little memory, otherwise "quick"."""
-    used = meta.read_meta(env).used
-    return "pages" if used < min(PAGES_UP_TO, defaults.memory() * MEMORIES) else "quick"
+    size = meta.read_meta(env).used
+    return "pages" if size < min(PAGES_UP_TO, defaults.memory() * MEMORIES) else "quick"
 
 
 def verify(env: Path, level: str, meter: Meter, seen: _native.Seen | None = None) -> Verified:
@@ -108,8 +108,8 @@ def verify(env: Path, level: str, meter: Meter, seen: _native.Seen | None = None
     damage = [problem for problem in report.problems if problem.kind not in _HARMLESS]
     if damage:
         count = sum(problem.count for problem in damage)
-        more = f" (and {units.number(count - 1)} more)" if count > 1 else ""
-        raise MdbDamaged(path=path, reason=f"{damage[0].examples[0]}{more}")
+        rest = f" (and {units.number(count - 1)} more)" if count > 1 else ""
+        raise MdbDamaged(path=path, reason=f"{damage[0].examples[0]}{rest}")
     return Verified(level, report.entries)
 
 

@@ -178,7 +178,7 @@ class SlicedLdif(Struct, frozen=True):
             return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")
 
         with with_counters(meter, translate=translate) as counters, meter.following(counters):
-            merged = _native.merge(
+            result = _native.merge(
                 parts, out, counters, shared=shared, map_size=map_size, idlexp=idlexp, context=context, jobs=jobs
             )
-        return merged.entries
+        return result.entries

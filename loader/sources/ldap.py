@@ -50,19 +50,19 @@ def fetch_for(
 ) -> tuple[int, float, bool]:
     """Runs searches in parallel until `seconds` have passed, or `most` bytes of LDIF have arrived. Returns the number
     of entries, the seconds, and whether all entries were read. `searches` maps a target file to its search."""
-    inner = Meter(meter.name)
-    with ThreadPoolExecutor(len(searches)) as pool, meter.cancelling(inner.cancel):
-        fetches = [pool.submit(fetch, connection, query, target, inner) for target, query in searches.items()]
-        whole = False
-        while not whole and inner.seconds < seconds and inner.bytes < most:
-            whole = not wait(fetches, _POLL).not_done
-        counted = inner.entries, inner.seconds, whole
-        if not whole:
-            inner.cancel()
+    search_meter = Meter(meter.name)
+    with ThreadPoolExecutor(len(searches)) as pool, meter.cancelling(search_meter.cancel):
+        fetches = [pool.submit(fetch, connection, query, target, search_meter) for target, query in searches.items()]
+        is_complete = False
+        while not is_complete and search_meter.seconds < seconds and search_meter.bytes < most:
+            is_complete = not wait(fetches, _POLL).not_done
+        result = search_meter.entries, search_meter.seconds, is_complete
+        if not is_complete:
+            search_meter.cancel()
         for future in fetches:
-            with suppress(*([] if whole or meter.cancelled.is_set() else [LoaderError])):
+            with suppress(*([] if is_complete or meter.cancelled.is_set() else [LoaderError])):
                 future.result()
-    return counted
+    return result
 
 
 def fetch_part(
@@ -242,8 +242,8 @@ class Narrowing(Struct, frozen=True):
         """Returns whether the replica may store the attribute. Any listed wildcard or object class may include it."""
         if attribute.lower() in map(str.lower, self.excluded):
             return False
-        listed = {name.lower() for name in self.attributes}
-        return attribute.lower() in listed or any(name[0] in "*+@" for name in listed)
+        names = {name.lower() for name in self.attributes}
+        return attribute.lower() in names or any(name[0] in "*+@" for name in names)
 
     @property
     def is_flat(self) -> bool:
@@ -264,5 +264,5 @@ class Narrowing(Struct, frozen=True):
         """Restricts the pieces of a tree. If the scope is the base or one level, returns a single piece."""
         if self.is_flat:
             return [Piece("all", self.restrict(Search(self.base)))]
-        wanted = (piece for piece in whole if self.scope == "sub" or piece.search.scope != "base")
-        return [Piece(piece.name, self.restrict(piece.search)) for piece in wanted]
+        pieces = (piece for piece in whole if self.scope == "sub" or piece.search.scope != "base")
+        return [Piece(piece.name, self.restrict(piece.search)) for piece in pieces]

@@ -261,8 +261,8 @@ class ConfiguredDatabase(Struct, frozen=True):
             return [Part(self.path, base)]
         source = configuration.read(self.path)
         suffixes = (suffix for database in source.databases for suffix in database.suffixes)
-        above = (suffix for suffix in suffixes if base is not None and dn.is_below(base, suffix))
-        database = source.database(next(above, base))
+        upper_suffixes = (suffix for suffix in suffixes if base is not None and dn.is_below(base, suffix))
+        database = source.database(next(upper_suffixes, base))
         # If the base is a suffix, in any spelling, the whole database is read.
         is_whole = base is None or dn.key(base) in map(dn.key, database.suffixes)
         top = database.suffix if base is None else base

@@ -42,7 +42,7 @@ def stream(
     part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter, scratch: Path | None = None
 ) -> Exported:
     """Writes one stream of LDIF, parents first. Raises ReaderGone if the reader closes the pipe. After any other error,
-    the stream ends so that an LDIF parser rejects it. Entries that wait for their parents are in the directory
+    the stream ends so that an LDIF parser rejects it. Entries whose parents come later wait in the directory
     `scratch`."""
     scratch = scratch or Path(tempfile.gettempdir())
     with _reading(part, meter, jobs, origin="standard output", counted=True) as (dump, counters):

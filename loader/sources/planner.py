@@ -60,16 +60,15 @@ class Sample(Struct, frozen=True):
             return None
 
     def containers(self) -> list[str]:
-        """Returns the entryUUIDs of sampled entries with children. An entry with many children is usually in the
-        sample."""
-        inner = (entry for _, entry in self.entries if first_value(entry, "hassubordinates") == "TRUE")
-        return [uuid for entry in inner if (uuid := first_value(entry, "entryuuid"))]
+        """Returns the entryUUIDs of sampled entries with children. Entries with many children are usually sampled."""
+        containers = (entry for _, entry in self.entries if first_value(entry, "hassubordinates") == "TRUE")
+        return [uuid for entry in containers if (uuid := first_value(entry, "entryuuid"))]
 
     def lacks_passwords(self) -> bool:
         """Returns True if no sampled entry shows a userPassword, although the classes of some entries allow it."""
         classes = {value.lower() for _, entry in self.entries for value in entry["objectclass"]}
-        shown = any(first_value(entry, "userpassword") for _, entry in self.entries)
-        return not shown and not classes.isdisjoint(_PASSWORD_CLASSES)
+        has_password = any(first_value(entry, "userpassword") for _, entry in self.entries)
+        return not has_password and not classes.isdisjoint(_PASSWORD_CLASSES)
 
 
 def sample(server: Session, base: str) -> Sample:
@@ -176,8 +175,8 @@ def filters(spread: UuidDistribution, pieces: int) -> list[str]:
         cuts.insert(0, (0, cuts[-1][1]))  # the last window continues at the beginning of the ring
     result = []
     for piece in range(pieces):
-        own = [(start, owner == piece) for start, owner in cuts]
-        bounds = [*own[:1], *(window for before, window in pairwise(own) if window[1] != before[1])]
+        marks = [(start, owner == piece) for start, owner in cuts]
+        bounds = [*marks[:1], *(window for before, window in pairwise(marks) if window[1] != before[1])]
         result.append(_tree(bounds) or EVERYTHING)
     return result
 
@@ -225,12 +224,12 @@ def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
     """Estimates the distribution from the first entryUUIDs, in the server's order. `entries` is the tree's entry count,
     or None if unknown."""
     timed = [each for each in uuids if each.version == 1]
-    others = [each for each in uuids if each.version != 1]
-    few = len(uuids) // _RARE
-    if len(others) > few and {each.version for each in others} - _EVEN_VERSIONS and _gap(others) > _GAP:
+    rest = [each for each in uuids if each.version != 1]
+    rare_count = len(uuids) // _RARE
+    if len(rest) > rare_count and {each.version for each in rest} - _EVEN_VERSIONS and _gap(rest) > _GAP:
         # The UUIDs come from a counter, or are of a version that begins with the time.
         why, numbers = "in ascending order", sorted(each.int for each in uuids)
-    elif len(timed) > few and _gap(timed) > _GAP:
+    elif len(timed) > rare_count and _gap(timed) > _GAP:
         why, numbers = "loaded in bulk", sorted(each.time << 96 for each in timed)
     else:
         return EVENLY
@@ -267,8 +266,7 @@ _POLL = 0.5  # seconds after which an idle connection looks for a piece again
 
 
 class ConnectionSlot(Struct, frozen=True):
-    """A future connection. `server` is an index in the caller's list of servers. `number` is an index at this
-    server."""
+    """A future connection. `server` is the index of its server, and `number` its index at this server."""
 
     server: int
     number: int
@@ -400,8 +398,8 @@ class RateLimit:
         finally:
             self._share(self._readers.remove, counters)
 
-    def _share(self, change: Callable[[Counters], None], changed: Counters) -> None:
+    def _share(self, change: Callable[[Counters], None], reader: Counters) -> None:
         with self._lock:
-            change(changed)
+            change(reader)
             for counters in self._readers:
                 counters.limit(max(1, self._rate // len(self._readers)) if self._rate else 0)

@@ -91,7 +91,7 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
             sampler.take(batch)
         how = f"{units.number(wanted.windows)} windows of {_CHUNK >> 20} MiB, evenly distributed over the files"
         return sampler.sample(origin, how, size / (wanted.windows * _CHUNK), known)
-    until, before = time.monotonic() + wanted.seconds, 0
+    until, bytes_before = time.monotonic() + wanted.seconds, 0
     for path in paths:
         with path.open("rb", buffering=0) as file:
             try:
@@ -102,12 +102,13 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
                     meter.add(len(records), sum(map(len, records)))
                     sampler.take(records)
                     if time.monotonic() > until:
-                        read = sum(subset.bytes + 2 * subset.count for subset in sampler.classes)
-                        how, scale = f"the first {units.size(read)} of LDIF", max(1.0, size / (before + file.tell()))
+                        bytes_read = sum(subset.bytes + 2 * subset.count for subset in sampler.classes)
+                        how = f"the first {units.size(bytes_read)} of LDIF"
+                        scale = max(1.0, size / (bytes_before + file.tell()))
                         return sampler.sample(origin, how, scale, known)
             except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
                 raise LdifUnreadable(path=path, reason=str(error)) from error
-            before += file.tell()
+            bytes_before += file.tell()
     if zstd := [path for path in paths if _magic(path).startswith(_MAGICS[0])]:
         with suppress(LdifSyntax):  # the load reports syntax errors, and may allow what `scan` does not (URLs)
             ldif.scan(zstd, Meter("scan"))  # raises LdifTruncated if a file ends within a frame; zstandard does not
@@ -143,9 +144,9 @@ class _ClassSample:
         self._is_full = is_full
 
     def take(self, records: Sequence[bytes]) -> None:
-        new = records[-self.count % self.each :: self.each]
-        self.records += new
-        self.record_bytes += sum(map(len, new))
+        chosen = records[-self.count % self.each :: self.each]
+        self.records += chosen
+        self.record_bytes += sum(map(len, chosen))
         self.count += len(records)
         self.bytes += sum(map(len, records))
         while self._is_full(self):
@@ -157,31 +158,31 @@ class _Sampler:
     """Receives all records, and keeps some of each size class."""
 
     def __init__(self, wanted: SampleSize) -> None:
-        self._wanted = wanted
-        self._sparsest = 1 / wanted.share if wanted.share else math.inf
-        self._common = _ClassSample(self._is_enough)
-        self._larger: dict[int, _ClassSample] = {}
+        self._size = wanted
+        self._longest_step = 1 / wanted.share if wanted.share else math.inf
+        self._common_sample = _ClassSample(self._is_enough)
+        self._larger_samples: dict[int, _ClassSample] = {}
 
     def _is_enough(self, common: _ClassSample) -> bool:
-        count, wanted = len(common.records), self._wanted
-        enough = count > 2 * wanted.records and 2 * common.each <= self._sparsest
+        count, wanted = len(common.records), self._size
+        enough = count > 2 * wanted.records and 2 * common.each <= self._longest_step
         return enough or count > 2 * wanted.most
 
     def _is_large(self, subset: _ClassSample) -> bool:
         count = len(subset.records)
-        return count > 1 and (subset.record_bytes > 2 * _LARGE or count > 2 * self._wanted.most)
+        return count > 1 and (subset.record_bytes > 2 * _LARGE or count > 2 * self._size.most)
 
     def take(self, records: list[bytes]) -> None:
         if len(max(records, key=len, default=b"")) > COMMON:
             for record in (record for record in records if len(record) > COMMON):
                 bits = len(record).bit_length()
-                self._larger.setdefault(bits, _ClassSample(self._is_large)).take([record])
+                self._larger_samples.setdefault(bits, _ClassSample(self._is_large)).take([record])
             records = [record for record in records if len(record) <= COMMON]
-        self._common.take(records)
+        self._common_sample.take(records)
 
     @property
     def classes(self) -> list[_ClassSample]:
-        return [self._common, *self._larger.values()]
+        return [self._common_sample, *self._larger_samples.values()]
 
     def sample(self, origin: str, how: str, scale: float, known: int | None) -> Sample:
         """Returns the sample. The source has `scale` records per received record. `known` is as in `of_files`."""
@@ -191,7 +192,7 @@ class _Sampler:
         # If all records of a class were kept, it needs no scaling of its own. Such classes are combined.
         whole = [subset for subset in kept_classes if subset.each == 1]
         groups = [[subset] for subset in kept_classes if subset.each > 1] + ([whole] if whole else [])
-        groups.sort(key=lambda group: (group[0] is not self._common, -group[0].count))
+        groups.sort(key=lambda group: (group[0] is not self._common_sample, -group[0].count))
         classes = []
         for group in groups:
             text = b"".join(record + b"\n\n" for subset in group for record in subset.records)
@@ -199,13 +200,13 @@ class _Sampler:
             weight = scale * (subset.bytes / subset.record_bytes if subset.each > 1 else 1)
             classes.append(SizeClass(text, names, max(len(names), round(len(names) * weight))))
         first, *larger = classes
-        if self._common.each > 1:
-            how = f"one record in {self._common.each}; {how}"
+        if self._common_sample.each > 1:
+            how = f"one record in {self._common_sample.each}; {how}"
         elif larger:
             how = f"some of the large records; {how}"
         total = known or round(sum(subset.count for subset in self.classes) * scale)
-        counted = scale == 1.0 or known is not None
-        return Sample(first.text, first.names, total, counted, how, larger=tuple(larger))
+        is_counted = scale == 1.0 or known is not None
+        return Sample(first.text, first.names, total, is_counted, how, larger=tuple(larger))
 
 
 def _entries(records: list[bytes]) -> list[bytes]:
@@ -295,13 +296,13 @@ def _names(text: bytes, origin: str) -> list[str]:
 
 def parents(names: Sequence[str], suffix: str) -> list[str]:
     """Returns the DNs of missing ancestors of `names`, from `suffix` down, parents first."""
-    present = {dn.key(name) for name in names}
+    keys = {dn.key(name) for name in names}
     missing: dict[str, str] = {}
     for name in filter(lambda name: dn.is_below(name, suffix), names):
         while dn.key(name) != dn.key(suffix):
             name = dn.parent(name)
             key = dn.key(name)
-            if key in present or key in missing:
+            if key in keys or key in missing:
                 break
             missing[key] = name
     return sorted(missing.values(), key=lambda name: dn.key(name).count(","))

@@ -336,14 +336,14 @@ def temporary_directory(kind: str, parent: str | Path | None = None) -> Iterator
     outer: Path | None = None
     try:  # this includes the creation, because a signal may arrive directly after `deferred`
         with child.deferred():
-            new = Path(tempfile.mkdtemp(prefix=".ditseed-", dir=top))
-            new.chmod(0o711)
-            lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            directory = Path(tempfile.mkdtemp(prefix=".ditseed-", dir=top))
+            directory.chmod(0o711)
+            lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             with suppress(OSError):  # if locking fails, `sweep_temporary` removes nothing
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The directory is locked before it gets a name that `sweep_temporary` recognizes.
-            outer = top / f"{PREFIX}{kind}-{new.name.removeprefix('.ditseed-')}"
-            new.rename(outer)
+            outer = top / f"{PREFIX}{kind}-{directory.name.removeprefix('.ditseed-')}"
+            directory.rename(outer)
         # `inside` may be given to another account. `outer` stays ditseed's, so that a later run recognizes it.
         inside = outer / "inside"
         inside.mkdir(mode=0o700)
@@ -366,20 +366,20 @@ def require_safe(directory: Path) -> Path:
         if Path("/proc/self/uid_map").read_text().split() != _ALL_MAPPED:
             trusted.add(_UNMAPPED)  # in a user namespace (rootless container) this is the host's root
     # Ordinary users often have a group of their own. This group may write to their directories.
-    others = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
-    with held.opened(directory) as opened:
-        real = Path(os.readlink(opened.path))
+    others_write = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
+    with held.opened(directory) as open_dir:
+        real = Path(os.readlink(open_dir.path))
         # If a link replaces a directory meanwhile, there are more statuses than directories. So `strict` is False.
         steps = [*zip((*reversed(real.parents), real), held.statuses_along(real), strict=False)]
         for step, status in steps if is_root else steps[-1:]:
             at = "" if step == real else f"is below {step}, which "
             if status.st_uid not in trusted:
                 reason = f"{at}belongs to another account (uid {status.st_uid})"
-            elif status.st_mode & others and not status.st_mode & stat.S_ISVTX:
+            elif status.st_mode & others_write and not status.st_mode & stat.S_ISVTX:
                 reason = f"{at}can be written to by others (mode {stat.S_IMODE(status.st_mode):04o})"
             else:
                 continue
-            raise DirectoryUnsafe(path=opened.name, reason=reason)
+            raise DirectoryUnsafe(path=open_dir.name, reason=reason)
     return real
 
 

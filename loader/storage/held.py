@@ -136,9 +136,9 @@ class Directory(Struct, frozen=True):
         """Adds the hard link `other` to `name`, durably. If `name` is a symbolic link, links to it, and not to its
         target. Raises FileExistsError."""
         with named(self.name / other):
-            here = self.descriptor
-            os.link(name, other, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
-            os.fsync(here)
+            directory = self.descriptor
+            os.link(name, other, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+            os.fsync(directory)
 
     def move_in(self, source: Path, name: str) -> None:
         """Moves a finished file from a private directory to `name` here, durably. Replaces an existing file."""
@@ -161,10 +161,10 @@ def private(path: Path, make: bool = True) -> Iterator[Directory]:
     mode 0700; otherwise raises FileNotFoundError. Raises DirectoryUnsafe, OSError."""
     if make:
         make_directories(path.parent)
-    with opened(path.parent) as above:
+    with opened(path.parent) as parent_dir:
         if make:
-            _make(above, path.name)
-        with opened(above.path / path.name) as directory:
+            _make(parent_dir, path.name)
+        with opened(parent_dir.path / path.name) as directory:
             require_private(directory.status, directory.name)
             yield directory
 
@@ -177,8 +177,8 @@ def make_directories(path: Path, mode: int = 0o777) -> None:
             return
     except FileNotFoundError:
         make_directories(path.parent)
-    with opened(path.parent) as above:
-        _make(above, path.name, mode)
+    with opened(path.parent) as parent_dir:
+        _make(parent_dir, path.name, mode)
 
 
 def statuses_along(path: Path) -> Iterator[os.stat_result]:
@@ -198,8 +198,8 @@ def statuses_along(path: Path) -> Iterator[os.stat_result]:
 @contextmanager
 def scratch(parent: Path, prefix: str) -> Iterator[Directory]:
     """Creates a private directory with a new name in `parent`. Removes it with its contents after the body."""
-    with opened(parent) as above:
-        name = above.path / f"{prefix}{os.urandom(8).hex()}"
+    with opened(parent) as parent_dir:
+        name = parent_dir.path / f"{prefix}{os.urandom(8).hex()}"
         try:
             with private(name) as directory:
                 yield directory
@@ -208,34 +208,34 @@ def scratch(parent: Path, prefix: str) -> Iterator[Directory]:
                 remove_tree(name)
 
 
-def _make(above: Directory, name: str, mode: int = 0o700) -> None:
-    with suppress(FileExistsError), named(above.name / name):
-        os.mkdir(name, mode, dir_fd=above.descriptor)
+def _make(parent_dir: Directory, name: str, mode: int = 0o700) -> None:
+    with suppress(FileExistsError), named(parent_dir.name / name):
+        os.mkdir(name, mode, dir_fd=parent_dir.descriptor)
 
 
 def remove_tree(path: Path) -> None:
     """Removes a directory with its contents, without following links or opening FIFOs. (`shutil.rmtree` may open a file
     that has just replaced a directory, and waits for a FIFO.) As root, first takes each directory from its owner;
     otherwise the owner could add files as fast as they are removed. Raises OSError."""
-    with opened(path.parent) as above:
-        _remove_tree(above.descriptor, path.name)
+    with opened(path.parent) as parent_dir:
+        _remove_tree(parent_dir.descriptor, path.name)
 
 
-def _remove_tree(above: int, name: str) -> None:
-    with closing_descriptor(os.open(name, LIST, dir_fd=above)) as here:
+def _remove_tree(parent_dir: int, name: str) -> None:
+    with closing_descriptor(os.open(name, LIST, dir_fd=parent_dir)) as directory:
         if os.geteuid() == 0:
             with suppress(OSError):  # over NFS, root may be allowed to remove but not to chown
-                make_private(here)
-        for inner in os.listdir(here):
+                make_private(directory)
+        for inner in os.listdir(directory):
             with suppress(FileNotFoundError):  # removed meanwhile
                 try:
-                    os.unlink(inner, dir_fd=here)
+                    os.unlink(inner, dir_fd=directory)
                 except (IsADirectoryError, PermissionError):
                     try:
-                        _remove_tree(here, inner)
+                        _remove_tree(directory, inner)
                     except NotADirectoryError:  # a file has replaced the directory
-                        os.unlink(inner, dir_fd=here)
-    os.rmdir(name, dir_fd=above)
+                        os.unlink(inner, dir_fd=directory)
+    os.rmdir(name, dir_fd=parent_dir)
 
 
 def make_private(directory: int, mode: int = 0o700) -> None:
@@ -248,8 +248,8 @@ def make_private(directory: int, mode: int = 0o700) -> None:
 def remove_empty(path: Path) -> None:
     """Removes an empty directory. Follows links as `opened` does; os.rmdir would follow all links. Raises
     DirectoryUnsafe, OSError."""
-    with opened(path.parent) as above:
-        os.rmdir(path.name, dir_fd=above.descriptor)
+    with opened(path.parent) as parent_dir:
+        os.rmdir(path.name, dir_fd=parent_dir.descriptor)
 
 
 def require_private(status: os.stat_result, name: Path) -> None:
@@ -311,13 +311,13 @@ def _pin_path(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         return descriptor, os.fstat(descriptor)
     with named(path):
-        above = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
-    with closing_descriptor(above):
+        parent_dir = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
+    with closing_descriptor(parent_dir):
         with named(path):
-            descriptor, status = _pin_name(path.name or ".", above, path)
+            descriptor, status = _pin_name(path.name or ".", parent_dir, path)
             if stat.S_ISLNK(status.st_mode) and links and (os.geteuid() != 0 or _is_trusted(status)):
                 os.close(descriptor)
-                descriptor = os.open(path.name, os.O_PATH | os.O_CLOEXEC, dir_fd=above)
+                descriptor = os.open(path.name, os.O_PATH | os.O_CLOEXEC, dir_fd=parent_dir)
                 status = os.fstat(descriptor)
         return descriptor, status
 
@@ -403,31 +403,31 @@ def _components(path: Path) -> Generator[os.stat_result, None, int]:
     start = _THROUGH.match(str(path))
     top = start.group() if start else "/"
     rest = str(path)[len(top) :] if start else str(path.absolute())
-    here = os.open(top, os.O_PATH | os.O_CLOEXEC)
+    directory = os.open(top, os.O_PATH | os.O_CLOEXEC)
     try:
-        yield os.fstat(here)
+        yield os.fstat(directory)
         parts = rest.split("/")[::-1]
         while parts:
             part = parts.pop()
             if not part:
                 continue
-            there, status = _pin_name(part, here)
+            component, status = _pin_name(part, directory)
             try:
                 yield status
                 if stat.S_ISLNK(status.st_mode):
-                    target = os.readlink("", dir_fd=there)
+                    target = os.readlink("", dir_fd=component)
                     parts += target.split("/")[::-1]
-                    following = os.open("/" if target.startswith("/") else ".", PIN, dir_fd=here)
-                    os.close(there)
-                    there = following
+                    target_dir = os.open("/" if target.startswith("/") else ".", PIN, dir_fd=directory)
+                    os.close(component)
+                    component = target_dir
             except BaseException:
-                os.close(there)
+                os.close(component)
                 raise
-            os.close(here)
-            here = there
-        return here
+            os.close(directory)
+            directory = component
+        return directory
     except BaseException:
-        os.close(here)
+        os.close(directory)
         raise
 
 
@@ -445,13 +445,13 @@ def _pin_name(name: str, directory: int, path: Path | None = None) -> tuple[int,
         raise
 
 
-def _open_for_listing(here: int, path: Path) -> int:
+def _open_for_listing(directory: int, path: Path) -> int:
     """Returns a descriptor for listing and syncing the directory. If the directory may not be read, returns a
-    descriptor that can only open files in it. Closes `here`."""
+    descriptor that can only open files in it. Closes `directory`."""
     try:
         with named(path):
-            return os.open(".", LIST, dir_fd=here)
+            return os.open(".", LIST, dir_fd=directory)
     except PermissionError:
-        return os.dup(here)
+        return os.dup(directory)
     finally:
-        os.close(here)
+        os.close(directory)

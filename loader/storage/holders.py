@@ -122,18 +122,18 @@ def users_of(path: Path, second: Path) -> tuple[list[User], str | None]:
         return [], None
     second_file = os.stat(second) if second.exists() else None
     users: list[User] = []
-    unreadable: list[str] = []
+    unreadable_pids: list[str] = []
     for pid in others():
         try:
             user = _user(pid, file, second_file)
         except PermissionError:
-            unreadable.append(pid)
+            unreadable_pids.append(pid)
         except OSError:
             continue  # the process has ended
         else:
             users += [user] if user else []
     # Of the processes that could not be examined, only slapd and its tools matter.
-    slapds = [pid for pid in unreadable if "slap" in command_name(pid)]
+    slapds = [pid for pid in unreadable_pids if "slap" in command_name(pid)]
     unseen = None
     if slapds:
         unseen = f"process {', '.join(slapds)} ({command_name(slapds[0])}) of another account"
@@ -151,19 +151,19 @@ def others() -> Iterator[str]:
 
 def _user(pid: str, file: os.stat_result, second: os.stat_result | None) -> User | None:
     """Returns the process if it uses `file`. Raises OSError if the process cannot be examined."""
-    same: list[str] = []
+    names: list[str] = []
     other_device = has_second = False
     for name, status in descriptors(pid):
         if status.st_ino == file.st_ino:
             if status.st_dev == file.st_dev:
-                same.append(name)
+                names.append(name)
             else:
                 other_device = True
         elif second is not None and os.path.samestat(status, second):
             has_second = True
-    if not same and not (other_device and _maps(pid, file, _device(file))):
+    if not names and not (other_device and _maps(pid, file, _device(file))):
         return None
-    writes = any(is_open_for_writing(pid, name) for name in same) or not same
+    writes = any(is_open_for_writing(pid, name) for name in names) or not names
     return User(int(pid), writes, has_second) if writes or _maps(pid, file) else None
 
 

@@ -68,8 +68,8 @@ def mounted_at(path: Path) -> Mount | None:
 def device_and_path(path: Path) -> tuple[str, str]:
     """Returns the device of the mount that `path` is on, and the path within the file system."""
     mount = mount_of(path)
-    below = os.path.relpath(os.path.realpath(path), mount.target)
-    return mount.device, os.path.normpath(f"{mount.root}/{below}")
+    relative = os.path.relpath(os.path.realpath(path), mount.target)
+    return mount.device, os.path.normpath(f"{mount.root}/{relative}")
 
 
 def other_mount_points(path: Path) -> list[str]:

@@ -56,11 +56,11 @@ def _time(counter: str, work: Callable[[], int]) -> tuple[float, int, int]:
         except (OSError, IndexError, ValueError) as error:
             raise Unmeasurable("this kernel does not count what a thread reads and writes") from error
 
-    before = count()
+    count_before = count()
     start = time.perf_counter_ns()
     size = work()
     elapsed = time.perf_counter_ns() - start
-    return elapsed / 1e9, size, count() - before
+    return elapsed / 1e9, size, count() - count_before
 
 
 @contextmanager

@@ -57,8 +57,8 @@ def parse(text: str) -> Location:
     """Returns the location in a URL. Raises UsageProblem, whose message never contains a possible password."""
     split = urlsplit(text)
     if split.scheme not in SCHEMES or "::" in text:
-        known = " and ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise UsageProblem(reason=f"a repository is a directory, or begins with {known}")
+        schemes = " and ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise UsageProblem(reason=f"a repository is a directory, or begins with {schemes}")
     if split.password is not None or (split.scheme == "s3" and "@" in split.netloc):
         raise UsageProblem(reason="other users can read a password in a URL: leave it out")
     if split.query or split.fragment or not split.hostname:
@@ -87,10 +87,10 @@ class Store(Struct, frozen=True):
         """Returns name -> bytes for each file in a directory, and name -> -1 for each directory. Omits names that
         ditseed never gives, because they may contain a path. Raises FileNotFoundError."""
         with _translate_errors(self.location):
-            listed = self.system.ls(self._path(directory), detail=True)
+            entries = self.system.ls(self._path(directory), detail=True)
         return {
             name: -1 if entry["type"] == "directory" else int(entry["size"] or 0)
-            for entry in listed
+            for entry in entries
             if _NAME.fullmatch(name := str(entry["name"]).rstrip("/").rpartition("/")[2])
             and entry["type"] in ("file", "directory")
         }
@@ -119,9 +119,11 @@ class Store(Struct, frozen=True):
         """Uploads a file. Its name appears on the server only when the file is complete."""
         with self._writing(name):
             self.system.put_file(str(source), self._path(name))
-            stored, sent = self._size(name), source.stat().st_size
-        if stored != sent:
-            raise RemoteFailed(place=self.location, reason=f"{name} has {stored} bytes there, not {sent}", advice=_HINT)
+            remote, local = self._size(name), source.stat().st_size
+        if remote != local:
+            raise RemoteFailed(
+                place=self.location, reason=f"{name} has {remote} bytes there, not {local}", advice=_HINT
+            )
 
     def write(self, name: str, content: bytes, new: bool = False) -> None:
         """Writes a small file. With `new`, raises FileExistsError if it exists, though some S3 servers replace it."""

@@ -314,11 +314,11 @@ def stack(number: str | None, sys: Path = SYS) -> tuple[Device, ...]:
     devices: dict[str, Device] = {}
     for directory in directories:  # the loop appends the directories of the devices below
         if directory.name not in devices:
-            below = [directory.parent]
+            lower = [directory.parent]
             if not (directory / "partition").exists():
-                below = [link.resolve() for link in sorted(directory.glob("slaves/*"))]
-            devices[directory.name] = _device(directory, [each.name for each in below])
-            directories += below
+                lower = [link.resolve() for link in sorted(directory.glob("slaves/*"))]
+            devices[directory.name] = _device(directory, [each.name for each in lower])
+            directories += lower
     return tuple(devices.values())
 
 

@@ -115,8 +115,8 @@ def walk(top: int) -> Iterator[Node]:
 
 class State(Struct, frozen=True):
     """The state of a tree. `size` is the size that ls shows, `allocated` the size that du shows, in bytes. `mark`
-    changes with every write to the tree. `databases` are directories with a data.mdb, relative to the top, which is
-    ""."""
+    changes with every write to the tree. `databases` are directories with a data.mdb, relative to the top ("" for the
+    top)."""
 
     files: int
     size: int
@@ -238,8 +238,8 @@ class _Copy(Struct):
         first = self.first.setdefault(node.inode, node.path) if node.status.st_nlink > 1 else node.path
         if first == node.path and stat.S_ISREG(node.kind):
             old, fields = _status(target, node.name), ("st_mode", "st_uid", "st_gid", "st_size", "st_mtime_ns")
-            same = old is not None and all(getattr(old, name) == getattr(node.status, name) for name in fields)
-            if old is not None and old.st_nlink == 1 and same:  # an earlier run has copied the whole file
+            is_same = old is not None and all(getattr(old, name) == getattr(node.status, name) for name in fields)
+            if old is not None and old.st_nlink == 1 and is_same:  # an earlier run has copied the whole file
                 self.meter.add(size=node.status.st_size)
                 return
         _remove(target, node.name)
@@ -304,12 +304,12 @@ def claim(target: held.Directory) -> None:
     If any other directory is not empty, raises MigrationRefused and leaves the directory as it was."""
     if is_private(target):
         return
-    before = target.status
+    old_status = target.status
     held.make_private(target.descriptor, _BEING_EMPTIED)
     names = names_in(target.descriptor, True)
     if names:
-        os.fchown(target.descriptor, before.st_uid, before.st_gid)
-        os.fchmod(target.descriptor, stat.S_IMODE(before.st_mode))
+        os.fchown(target.descriptor, old_status.st_uid, old_status.st_gid)
+        os.fchmod(target.descriptor, stat.S_IMODE(old_status.st_mode))
         raise not_empty(target.name, names)
     os.fchmod(target.descriptor, _PRIVATE)
 
