@@ -52,8 +52,7 @@ class Sizes(Struct, frozen=True):
 
 class Copied(Struct, frozen=True):
     """A finished copy, which the caller renames to its final name. `mode` holds the permissions of the source file.
-    `seen` is the core's record of the pages: a check that has it need not read them. `sound`: the copy has checked
-    them."""
+    `seen` is the core's record of the pages; with it, a check need not read them. `sound`: the copy checked them."""
 
     path: Path
     facts: meta.MetaPage

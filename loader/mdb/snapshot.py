@@ -144,7 +144,7 @@ def unlocked(env: Path) -> Iterator[None]:
 PATIENCE = 60.0  # seconds after which NoCommonMoment is raised
 _INTERVAL = 0.01  # seconds between two reads of the log
 _LOG_DELAY = 5.0  # seconds; if a committed write is logged at all, it is in the log within this time
-_LEAVE_CSN = {"add", "modify", "modrdn"}  # reqType of the operations that give an entry their CSN as entryCSN
+_LEAVE_CSN = {"add", "modify", "modrdn"}  # values of reqType; such an operation sets the entry's entryCSN
 _WRITES = _LEAVE_CSN | {"delete"}
 _READ_ENTRIES = 1000  # log entries per read
 _ENTRY_CSN = "entryCSN"

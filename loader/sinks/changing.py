@@ -64,7 +64,7 @@ def refresh(
 
 
 def _allow(allowed: Callable[[], None], child: Child) -> None:
-    """Writes the byte that the core awaits before a commit. If `allowed` raises, the core gets no byte, and stops."""
+    """Writes the byte that the core awaits before a commit. If `allowed` raises, there is no byte, and no commit."""
     assert child.process.stdin is not None
     with contextlib.suppress(BrokenPipeError), contextlib.closing(child.process.stdin) as stdin:
         allowed()

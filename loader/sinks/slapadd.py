@@ -29,7 +29,7 @@ from loader.sinks.mdb import failure
 __all__ = ["Plan", "Slice"]
 
 Out = TypeVar("Out")
-Cut = tuple[int, int, int, int]  # a slice begins at: index of the file, byte and line in the file, number of entries
+Cut = tuple[int, int, int, int]  # start of a slice: index of its file, byte and line in the file, entries before it
 # Maps a line of slapadd's input to the path, line and DN of the record in the operator's input.
 Find = Callable[[int], tuple[str, int, str] | None]
 

@@ -230,7 +230,7 @@ _ON_THE_WIRE = {"subordinate": "children"}
 
 
 class Narrowing(Struct, frozen=True):
-    """The content of a partial replica. `where` is its filter, and `scope` its scope. `attributes` are requested."""
+    """The content of a partial replica. `where` is its filter. `scope` is its syncrepl scope. `attributes` are read."""
 
     base: str
     where: str

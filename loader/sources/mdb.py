@@ -42,8 +42,7 @@ def stream(
     part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter, scratch: Path | None = None
 ) -> Exported:
     """Writes one stream of LDIF, parents first. Raises ReaderGone if the reader closes the pipe. After any other error,
-    the stream ends so that an LDIF parser rejects it. Entries whose parents come later wait in the directory
-    `scratch`."""
+    the stream ends so that an LDIF parser rejects it. The directory `scratch` is for entries before their parents."""
     scratch = scratch or Path(tempfile.gettempdir())
     with _reading(part, meter, jobs, origin="standard output", counted=True) as (dump, counters):
         return dump.stream(descriptor, scratch, counters, compress=compress)
@@ -55,7 +54,7 @@ def digest(part: Part, tree: EntryDigests, meter: Meter) -> None:
 
 
 def sample(part: Part, least: int, share: float, most: int, meter: Meter) -> Sample:
-    """Returns at least `least` entries and the fraction `share` of all entries, but at most `most` entries."""
+    """Returns a sample of the entries: at least `least` and the fraction `share` of all entries, but at most `most`."""
     with _reading(part, meter, jobs=1) as (dump, counters):
         return dump.sample(counters, least=least, share=share, most=most)
 

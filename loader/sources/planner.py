@@ -182,7 +182,8 @@ def filters(spread: UuidDistribution, pieces: int) -> list[str]:
 
 
 def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
-    """Returns a filter that matches the windows marked True. The marks alternate. "" matches all, None matches none."""
+    """Returns a filter that matches the windows marked True. Adjacent windows have different marks. If all entries
+    match, the result is ""; if no entry matches, it is None."""
     if len(windows) == 1:
         return "" if windows[0][1] else None
     middle = len(windows) // 2

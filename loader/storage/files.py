@@ -334,7 +334,7 @@ def temporary_directory(kind: str, parent: str | Path | None = None) -> Iterator
     top = require_safe(Path(parent or tempfile.gettempdir()))
     sweep_temporary(top)
     outer: Path | None = None
-    try:  # this includes the creation, because a signal may arrive directly after `deferred`
+    try:  # the creation is included, because a signal may arrive directly after `deferred`
         with child.deferred():
             directory = Path(tempfile.mkdtemp(prefix=".ditseed-", dir=top))
             directory.chmod(0o711)

@@ -227,7 +227,7 @@ def _remove_tree(parent_dir: int, name: str) -> None:
             with suppress(OSError):  # over NFS, root may be allowed to remove but not to chown
                 make_private(directory)
         for inner in os.listdir(directory):
-            with suppress(FileNotFoundError):  # removed meanwhile
+            with suppress(FileNotFoundError):  # another process has removed it
                 try:
                     os.unlink(inner, dir_fd=directory)
                 except (IsADirectoryError, PermissionError):

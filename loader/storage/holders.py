@@ -174,7 +174,7 @@ def descriptors(pid: str) -> Iterator[tuple[str, os.stat_result]]:
             try:
                 yield name, os.stat(name, dir_fd=fd_dir)
             except OSError:
-                continue  # closed meanwhile
+                continue  # the process has closed it
 
 
 def _device(status: os.stat_result) -> str:
@@ -191,7 +191,7 @@ def is_open_for_writing(pid: str, descriptor: str) -> bool:
     try:
         text = Path(f"{_PROC}/{pid}/fdinfo/{descriptor}").read_text()
     except OSError:
-        return False  # closed meanwhile
+        return False  # the process has closed it
     flags = next(line.split()[1] for line in text.splitlines() if line.startswith("flags:"))
     return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
 
@@ -242,7 +242,7 @@ class _Directory(Struct, frozen=True):
         return device in self.devices or (device, inode) in self.inodes
 
     def has_name(self, name: str) -> bool:
-        """Returns whether the directory contains this name. `inodes` lacks deleted files and new files."""
+        """Returns whether the directory contains this name. `inodes` lacks some files: deleted and new ones."""
         return not self.devices and (name == self.top or name.startswith(f"{self.top}/"))
 
 
@@ -277,7 +277,7 @@ def _directory(top: Path) -> _Directory:
             inodes.add((open_dir.status.st_dev, open_dir.status.st_ino))
             for path, inner, names, descriptor in os.fwalk(".", dir_fd=open_dir.descriptor):
                 for name in (*inner, *names):
-                    with suppress(OSError):  # removed meanwhile
+                    with suppress(OSError):  # another process has removed it
                         status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                         inodes.add((status.st_dev, status.st_ino))
                 if path.count("/") >= _DEEPEST:
@@ -306,7 +306,7 @@ def _occupant(pid: int, directory: _Directory) -> Occupant | None:
 
 
 def _is_in(link: str, directory: _Directory, same_mounts: bool) -> bool:
-    with suppress(OSError):  # closed meanwhile
+    with suppress(OSError):  # the process has closed it
         status = os.stat(link)
         return directory.has(status.st_dev, status.st_ino) or (same_mounts and directory.has_name(os.readlink(link)))
     return False

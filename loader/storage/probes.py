@@ -115,7 +115,7 @@ class Reader(TimedProbe):
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        self._buffer = mmap.mmap(-1, _MOST)  # aligned to a page
+        self._buffer = mmap.mmap(-1, _MOST)  # mmap aligns the buffer to a page
         self._settle()
 
     def measure(self) -> float:
@@ -213,7 +213,7 @@ class Writer(TimedProbe):
             files.fill_randomly(descriptor, _ROOM)
             with _unless_refused("its file system has no direct writes (O_DIRECT, O_DSYNC)"):
                 super().__init__(os.open(held.through(descriptor), _FLAGS))
-        self._buffer = mmap.mmap(-1, SIZE)  # aligned to a page
+        self._buffer = mmap.mmap(-1, SIZE)  # mmap aligns the buffer to a page
 
     def measure(self) -> float:
         self._buffer[:8] = os.urandom(8)

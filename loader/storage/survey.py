@@ -458,7 +458,7 @@ def unused(path: str) -> tuple[Device, ...]:
                 raise
             is_busy = True
     tools = ToolRunner()
-    signatures = tools.output("signatures", "wipefs", "--noheadings", "--output", "TYPE", path)  # only reads
+    signatures = tools.output("signatures", "wipefs", "--noheadings", "--output", "TYPE", path)  # it only reads
     kinds = dict.fromkeys((signatures or "").split())
     reason = ""
     if target := mounts.on_device(str(number)):
